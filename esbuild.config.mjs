@@ -1,0 +1,32 @@
+// Bundles what is run or deployed into dist/. Native packages stay outside the bundles and are loaded from node_modules.
+import { cp, rm } from 'node:fs/promises';
+import { build } from 'esbuild';
+
+const NATIVE = ['zeromq', 'tokenizers', '@node-rs/xxhash'];
+
+const common = {
+  bundle: true,
+  platform: 'node',
+  target: 'node20',
+  format: 'esm',
+  sourcemap: true,
+  legalComments: 'none',
+  logLevel: 'warning',
+  external: NATIVE,
+  // CommonJS packages inside an ES module bundle still call require() for node's own modules.
+  banner: {
+    js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+  },
+};
+
+await rm('dist', { recursive: true, force: true });
+await Promise.all([
+  build({
+    ...common,
+    entryPoints: { stator: 'functions/cli/main.ts', 'tokenizer-loader': 'shared/tokens/loader-thread.ts' },
+    outdir: 'dist',
+    splitting: true,
+    chunkNames: 'chunks/[name]-[hash]',
+  }),
+]);
+await cp('shared/artifacts/builtin-model', 'dist/builtin-model', { recursive: true });

@@ -1,0 +1,54 @@
+/** A pending timer. `cancel` is idempotent. */
+export interface Timer {
+  cancel(): void;
+}
+
+/** Source of time. `nowMs` is monotonic (for durations and deadlines); `wallMs` is Unix time (for records others read). */
+export interface Clock {
+  /** Monotonic milliseconds, fractional. */
+  nowMs(): number;
+  /** Unix milliseconds, integer. */
+  wallMs(): number;
+  /** Runs `callback` once after `delayMs`. The timer does not keep the process alive. */
+  after(delayMs: number, callback: () => void): Timer;
+  /** Runs `callback` every `periodMs` until cancelled. The timer does not keep the process alive. */
+  every(periodMs: number, callback: () => void): Timer;
+  /** Resolves after `delayMs`; rejects with the signal's reason when `signal` aborts first. */
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** The machine's clock. */
+export const systemClock: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  after(delayMs, callback) {
+    const handle = setTimeout(callback, delayMs).unref();
+    return { cancel: () => clearTimeout(handle) };
+  },
+  every(periodMs, callback) {
+    const handle = setInterval(callback, periodMs).unref();
+    return { cancel: () => clearInterval(handle) };
+  },
+  sleep(delayMs, signal) {
+    return sleepOn(systemClock, delayMs, signal);
+  },
+};
+
+/** `Clock.sleep` in terms of `Clock.after`, shared by every clock. */
+export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const timer = clock.after(delayMs, () => {
+      signal?.removeEventListener('abort', onAbort);
+      resolve();
+    });
+    function onAbort(): void {
+      timer.cancel();
+      reject(signal?.reason);
+    }
+    signal?.addEventListener('abort', onAbort, { once: true });
+  });
+}

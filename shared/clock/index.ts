@@ -1,0 +1,8 @@
+/**
+ * @module clock
+ * Time and chance as values that are passed in. Production code takes `Clock` and `Random`; tests and the simulator pass
+ * `VirtualClock` and `seededRandom`, so nothing ever sleeps and every run can be repeated.
+ */
+export { type Clock, systemClock, type Timer } from './clock.ts';
+export { type Random, seededRandom, systemRandom } from './random.ts';
+export { VirtualClock } from './virtual-clock.ts';

@@ -1,0 +1,46 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+
+/** Source of chance. */
+export interface Random {
+  /** Uniform in [0, 1). */
+  next(): number;
+  /** Uniform integer in [0, bound). */
+  below(bound: number): number;
+  /** UUID version 4. */
+  uuid(): string;
+  /** A 53-bit identifier as lower-case hex without padding (runtime-and-workers.md, section 1.7). */
+  instanceId(): string;
+}
+
+/** Chance from the operating system. */
+export const systemRandom: Random = {
+  next: () => Math.random(),
+  below: (bound) => Math.floor(Math.random() * bound),
+  uuid: () => randomUUID(),
+  instanceId: () => (randomBytes(8).readBigUInt64BE() >> 11n).toString(16),
+};
+
+/** Repeatable chance: xorshift128+ on 32-bit halves, seeded by splitmix32. Not for secrets. */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  const splitmix = (): number => {
+    state = (state + 0x9e3779b9) >>> 0;
+    let mixed = state ^ (state >>> 16);
+    mixed = Math.imul(mixed, 0x21f0aaad);
+    mixed ^= mixed >>> 15;
+    mixed = Math.imul(mixed, 0x735a2d97);
+    return (mixed ^ (mixed >>> 15)) >>> 0;
+  };
+  const next = (): number => splitmix() / 0x1_0000_0000;
+  const hex = (digits: number): string => {
+    let text = '';
+    while (text.length < digits) text += splitmix().toString(16).padStart(8, '0');
+    return text.slice(0, digits);
+  };
+  return {
+    next,
+    below: (bound) => Math.floor(next() * bound),
+    uuid: () => `${hex(8)}-${hex(4)}-4${hex(3)}-${'89ab'[Math.floor(next() * 4)]}${hex(3)}-${hex(12)}`,
+    instanceId: () => (BigInt(`0x${hex(16)}`) >> 11n).toString(16),
+  };
+}

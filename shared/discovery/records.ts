@@ -1,0 +1,98 @@
+import type { EventScope, EventTransport } from '../planes/event/index.ts';
+import type { Transport } from '../planes/request/index.ts';
+
+/** Role of a worker in a deployment. */
+export type WorkerType = 'aggregated' | 'prefill' | 'decode' | 'encode';
+/** Routes that a model serves; on the wire one string joined by ` | `. */
+export type ModelType =
+  | 'Chat'
+  | 'Completions'
+  | 'Embedding'
+  | 'TensorBased'
+  | 'Prefill'
+  | 'Images'
+  | 'Videos'
+  | 'Audios';
+export type ModelInput = 'Tokens' | 'Text' | 'Tensor';
+
+/** A model file by path and checksum (`sha256:{hex}`), sizes in bytes. */
+export interface CheckedFile {
+  readonly path: string;
+  readonly checksum: string;
+  readonly size: number;
+}
+
+/** What the engine behind a card can do (runtime-and-workers.md, section 1.3). Names as on the wire. */
+export interface RuntimeConfig {
+  readonly context_length?: number;
+  /** Per data-parallel rank. */
+  readonly total_kv_blocks?: number;
+  readonly max_num_seqs?: number;
+  readonly max_num_batched_tokens?: number;
+  readonly tool_call_parser?: string;
+  readonly reasoning_parser?: string;
+  readonly tokenizer_backend?: string;
+  readonly exclude_tools_when_tool_choice_none?: boolean;
+  readonly data_parallel_start_rank?: number;
+  readonly data_parallel_size?: number;
+  readonly enable_local_indexer?: boolean;
+  readonly kv_event_publishing_enabled?: boolean;
+  readonly runtime_data?: Readonly<Record<string, unknown>>;
+  readonly taints?: readonly string[];
+  readonly stable_routing_id?: string;
+  readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
+}
+
+/** Model deployment card: everything a frontend needs to serve a model. Names as on the wire. */
+export interface ModelCard {
+  readonly display_name: string;
+  readonly slug: string;
+  readonly source_path?: string;
+  /** Files by role: `config.json`, `tokenizer.json`, `tokenizer_config.json`, `generation_config.json`, `chat_template.jinja`, ... */
+  readonly files: Readonly<Record<string, CheckedFile>>;
+  readonly architectural_max_context_length?: number;
+  readonly kv_cache_block_size: number;
+  readonly model_type: readonly ModelType[];
+  readonly model_input: ModelInput;
+  readonly worker_type: WorkerType;
+  /** OR of AND-sets of peer worker types; empty = no peers. */
+  readonly needs: readonly (readonly WorkerType[])[];
+  readonly aliases: readonly string[];
+  readonly runtime_config: RuntimeConfig;
+  readonly lora?: { readonly name: string; readonly max_gpu_lora_count?: number };
+  readonly user_data?: unknown;
+}
+
+interface Addressed {
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+  /** Lower-case hex. */
+  readonly instance_id: string;
+}
+
+export interface EndpointRecord extends Addressed {
+  readonly type: 'Endpoint';
+  readonly transport: Transport;
+  readonly device_type?: string;
+}
+
+export interface ModelRecord extends Addressed {
+  readonly type: 'Model';
+  readonly card: ModelCard;
+  /** Adapter slug, for a LoRA card. */
+  readonly model_suffix?: string;
+}
+
+/** A publisher of events; `instance_id` is the publisher's id. */
+export interface EventChannelRecord {
+  readonly type: 'EventChannel';
+  readonly scope: EventScope;
+  readonly topic: string;
+  readonly instance_id: string;
+  readonly transport: EventTransport;
+  /** Worker that publishes, so that its events can be attributed before the first one arrives. */
+  readonly worker_id?: string;
+}
+
+export type DiscoveryRecord = EndpointRecord | ModelRecord | EventChannelRecord;

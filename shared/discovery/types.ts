@@ -1,0 +1,51 @@
+import type { DiscoveryRecord } from './records.ts';
+
+/** Buckets of the key space (runtime-and-workers.md, section 1.2). */
+export type Bucket = 'v1/instances' | 'v1/mdc' | 'v1/event_channels';
+
+/** What to list or watch. `prefix` matches whole path segments: `ns/comp` matches `ns/comp/ep/1`, never `ns/component2`. */
+export interface DiscoveryQuery {
+  readonly bucket: Bucket;
+  /** Key prefix in unescaped segments joined by `/`; empty = everything in the bucket. */
+  readonly prefix: string;
+}
+
+export type DiscoveryEvent =
+  /** New, or changed: an upsert. */
+  | { readonly kind: 'added'; readonly key: string; readonly record: DiscoveryRecord }
+  | { readonly kind: 'removed'; readonly key: string };
+
+export interface Watch {
+  close(): void;
+}
+
+/** How the watcher hears of changes. */
+export interface WatchListener {
+  event(event: DiscoveryEvent): void;
+  /** The store cannot be read; what is known stays valid. Called once per outage. */
+  failing?(error: Error): void;
+  /** The store can be read again; changes missed meanwhile were delivered as events. */
+  recovered?(): void;
+}
+
+/**
+ * Who serves what. Everything a process puts is held by one lease of that process, renewed in the background; when the
+ * process dies its records vanish within the lease's time to live.
+ */
+export interface Discovery {
+  readonly backend: 'dynamodb' | 'file' | 'mem';
+  /** Writes or replaces a record under this process's lease; starts renewing with the first one. */
+  put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
+  /** Removes a record of this process. No error when it is gone already. */
+  remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
+  /** Live records only, in key order. */
+  list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]>;
+  /** Delivers the present set as `added`, resolves, then delivers changes until closed. */
+  watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch>;
+  /** Runs `callback` when this process's lease expired before it could be renewed: it must stop taking requests. */
+  onLeaseLost(callback: () => void): void;
+  /** Runs `callback` when the lease and all records were written again after a loss. */
+  onLeaseRegained(callback: () => void): void;
+  /** Withdraws everything this process put and stops renewing and watching. */
+  close(): Promise<void>;
+}

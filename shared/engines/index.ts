@@ -1,0 +1,5 @@
+/**
+ * @module engines
+ * How a worker drives its inference engine: one folder an engine behind the `Engine` seam.
+ */
+export type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './types.ts';

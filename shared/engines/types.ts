@@ -1,0 +1,68 @@
+import type { ModelInput, ModelType } from '../discovery/index.ts';
+import type { EngineRequest, OutputSink } from '../protocol/generation/index.ts';
+
+/** What an engine says of itself once it is ready. */
+export interface EngineInfo {
+  readonly contextLength: number | undefined;
+  readonly kvBlockSizeTokens: number;
+  /** Per data-parallel rank; 0 = unknown. */
+  readonly totalKvBlocks: number;
+  readonly maxNumSeqs: number | undefined;
+  readonly maxNumBatchedTokens: number | undefined;
+  readonly dataParallelSize: number;
+  readonly modelInput: ModelInput;
+  readonly modelType: readonly ModelType[];
+  /** Whether `onKvEvents` will report. */
+  readonly publishesKvEvents: boolean;
+}
+
+/** Load of one data-parallel rank at this instant. */
+export interface EngineLoad {
+  readonly dpRank: number;
+  readonly runningRequests: number;
+  readonly waitingRequests: number;
+  readonly usedKvBlocks: number;
+  readonly totalKvBlocks: number;
+  readonly activePrefillTokens: number;
+}
+
+/**
+ * Hashes as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]` (ruling 21).
+ * `blockHashes` name a block by its whole prefix, `tokensHashes` by its own tokens (router.md, section 3.2).
+ */
+export type KvEvent =
+  | {
+      readonly kind: 'stored';
+      readonly dpRank: number;
+      /** `[low, high]` of the parent block, absent for the first block of a prompt. */
+      readonly parentHash: readonly [number, number] | undefined;
+      readonly blockHashes: Uint32Array;
+      readonly tokensHashes: Uint32Array;
+    }
+  | { readonly kind: 'removed'; readonly dpRank: number; readonly blockHashes: Uint32Array }
+  | { readonly kind: 'cleared'; readonly dpRank: number };
+
+/** Where an engine writes; it may look at `isBlocked` to slow down instead of having its output kept. */
+export interface EngineSink extends OutputSink {
+  isBlocked(): boolean;
+  onUnblocked(callback: () => void): void;
+}
+
+/** Drives one inference engine. */
+export interface Engine {
+  readonly kind: 'mocker' | 'openai' | 'vllm' | 'sglang';
+  /** Resolves when the engine can serve. Rejects with a message that says what to change. */
+  start(signal: AbortSignal): Promise<EngineInfo>;
+  /**
+   * Serves one request: writes to `sink` and closes it with exactly one `end` or `fail`. When `signal` aborts, the work
+   * stops within one engine step, what it held is freed, and the sink is left alone.
+   */
+  generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void;
+  /** Rejects when the engine cannot serve now. */
+  health(signal: AbortSignal): Promise<void>;
+  /** One entry per rank. */
+  load(): readonly EngineLoad[];
+  /** Reports KV cache changes, all of one engine step in one call, until `stop`. */
+  onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
+  stop(): Promise<void>;
+}

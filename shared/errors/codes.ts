@@ -1,0 +1,118 @@
+/** What one error code means on every wire. */
+interface CodeRow {
+  /** HTTP status (rulings.md, error table). */
+  readonly status: number;
+  /** `error.type` of OpenAI-family bodies. */
+  readonly openAiType: string;
+  /** `error.type` of Anthropic bodies. */
+  readonly anthropicType: string;
+  /** gRPC status number. */
+  readonly grpc: number;
+  /** `error_type` label of the frontend's request counter (http-api.md, section 16.1). */
+  readonly metric: string;
+  /** Log level: a client mistake, a full system and a broken system differ. */
+  readonly level: 'debug' | 'warn' | 'error';
+  readonly retryable: boolean;
+}
+
+const INVALID = {
+  status: 400,
+  openAiType: 'invalid_request_error',
+  anthropicType: 'invalid_request_error',
+  grpc: 3,
+  metric: 'validation',
+  level: 'debug',
+  retryable: false,
+} as const;
+const NOT_FOUND = { ...INVALID, status: 404, anthropicType: 'not_found_error', grpc: 5, metric: 'not_found' } as const;
+const BROKEN = {
+  status: 500,
+  openAiType: 'server_error',
+  anthropicType: 'api_error',
+  grpc: 13,
+  metric: 'internal',
+  level: 'error',
+  retryable: false,
+} as const;
+const FULL = {
+  status: 503,
+  openAiType: 'server_error',
+  anthropicType: 'overloaded_error',
+  grpc: 14,
+  metric: 'unavailable',
+  level: 'warn',
+  retryable: true,
+} as const;
+
+const CODES = {
+  invalid_value: INVALID,
+  missing_required_parameter: INVALID,
+  unknown_parameter: INVALID,
+  invalid_json: INVALID,
+  context_length_exceeded: INVALID,
+  unsupported_parameter: INVALID,
+  invalid_api_key: { ...INVALID, status: 401, anthropicType: 'authentication_error', grpc: 16 },
+  insufficient_permissions: { ...INVALID, status: 403, anthropicType: 'permission_error', grpc: 7 },
+  model_not_found: NOT_FOUND,
+  not_found: NOT_FOUND,
+  previous_response_not_found: NOT_FOUND,
+  method_not_allowed: { ...INVALID, status: 405, grpc: 12 },
+  request_too_large: { ...INVALID, status: 413, anthropicType: 'request_too_large', grpc: 8 },
+  unsupported_media_type: { ...INVALID, status: 415 },
+  headers_too_large: { ...INVALID, status: 431 },
+  rate_limit_exceeded: {
+    status: 429,
+    openAiType: 'rate_limit_error',
+    anthropicType: 'rate_limit_error',
+    grpc: 8,
+    metric: 'overload',
+    level: 'warn',
+    retryable: true,
+  },
+  insufficient_quota: {
+    status: 429,
+    openAiType: 'rate_limit_error',
+    anthropicType: 'rate_limit_error',
+    grpc: 8,
+    metric: 'overload',
+    level: 'warn',
+    retryable: false,
+  },
+  client_closed_request: { ...INVALID, status: 499, grpc: 1, metric: 'cancelled' },
+  internal_error: BROKEN,
+  bad_worker_response: { ...BROKEN, status: 502 },
+  not_implemented: { ...BROKEN, status: 501, grpc: 12, metric: 'not_implemented', level: 'debug' },
+  server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload' },
+  service_unavailable: FULL,
+  worker_lost: FULL,
+  deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn', retryable: true },
+} as const satisfies Record<string, CodeRow>;
+
+/** Stable name of a failure. Part of the public contract: never changes meaning. */
+export type ErrorCode = keyof typeof CODES;
+
+/** The row of `code`. */
+export function codeRow(code: ErrorCode): CodeRow {
+  return CODES[code];
+}
+
+export function isErrorCode(text: string): text is ErrorCode {
+  return Object.hasOwn(CODES, text);
+}
+
+export function httpStatusOf(code: ErrorCode): number {
+  return CODES[code].status;
+}
+
+export function grpcStatusOf(code: ErrorCode): number {
+  return CODES[code].grpc;
+}
+
+/** `error_type` label of the request counter. */
+export function errorTypeLabel(code: ErrorCode): string {
+  return CODES[code].metric;
+}
+
+export function logLevelOf(code: ErrorCode): 'debug' | 'warn' | 'error' {
+  return CODES[code].level;
+}

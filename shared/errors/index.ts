@@ -1,0 +1,19 @@
+/**
+ * @module errors
+ * Every failure a client, an operator or another process can see: one class, one table of codes, one table of what a
+ * worker may report. HTTP and gRPC bodies are made here and nowhere else.
+ */
+
+export { assertNever } from './assert-never.ts';
+export { anthropicErrorBody, type OpenAiErrorBody, openAiErrorBody, openAiStreamError } from './bodies.ts';
+export { type ErrorCode, errorTypeLabel, grpcStatusOf, httpStatusOf, isErrorCode, logLevelOf } from './codes.ts';
+export { reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
+export {
+  fromWire,
+  isInhibiting,
+  isMigratable,
+  toWire,
+  type WireError,
+  type WorkerErrorKind,
+  workerError,
+} from './worker-errors.ts';

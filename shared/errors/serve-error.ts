@@ -1,0 +1,52 @@
+import { codeRow, type ErrorCode } from './codes.ts';
+import type { WorkerErrorKind } from './worker-errors.ts';
+
+export interface ServeErrorOptions {
+  readonly cause?: unknown;
+  /** JSON path of the offending request field, e.g. `messages[0].content`. */
+  readonly param?: string | undefined;
+  /** Sent as `Retry-After`, rounded up to seconds. */
+  readonly retryAfterMs?: number | undefined;
+  /** HTTP status instead of the code's own, for a status that a worker asserted. */
+  readonly status?: number | undefined;
+  /** How the worker or the request plane classed the failure; decides migration and inhibition. */
+  readonly worker?: WorkerErrorKind | undefined;
+}
+
+/** Failure that a caller can act on. `code` is part of the public contract; `message` is safe to show to a client. */
+export class ServeError extends Error {
+  override readonly name = 'ServeError';
+  readonly code: ErrorCode;
+  readonly param: string | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly assertedStatus: number | undefined;
+  readonly worker: WorkerErrorKind | undefined;
+
+  constructor(code: ErrorCode, message: string, options: ServeErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.param = options.param;
+    this.retryAfterMs = options.retryAfterMs;
+    this.assertedStatus = options.status;
+    this.worker = options.worker;
+  }
+
+  get status(): number {
+    return this.assertedStatus ?? codeRow(this.code).status;
+  }
+
+  get retryable(): boolean {
+    return codeRow(this.code).retryable;
+  }
+}
+
+/** Any thrown value as a `ServeError`; what is not one already becomes `internal_error` with a text that reveals nothing. */
+export function toServeError(thrown: unknown): ServeError {
+  if (thrown instanceof ServeError) return thrown;
+  return new ServeError('internal_error', 'Internal server error', { cause: thrown });
+}
+
+/** The human text of any thrown value, for logs and start-up messages. */
+export function reasonOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

@@ -1,0 +1,26 @@
+/**
+ * Where the bytes of one HTTP response go. One implementation per host (Node response, Lambda stream, web stream), one
+ * contract suite, so that hosts differ in nothing else.
+ *
+ * | State | `head` | `write` | `end` |
+ * |---|---|---|---|
+ * | new | open (nothing leaves before the first write or end) | not allowed | not allowed |
+ * | open | not allowed | queued; all writes of one turn leave together | ended |
+ * | ended, or client gone | ignored | ignored | ignored |
+ */
+export interface FrameSink {
+  /** Sets status and headers; they leave together with the first bytes (ruling 33). Names in lower case. */
+  head(status: number, headers: Readonly<Record<string, string>>): void;
+  /** Queues bytes. Frames written in the same turn of the event loop leave in one socket write. */
+  write(frame: string | Uint8Array): void;
+  /** Ends the response after what was queued. Always called exactly once by the app, also after a failure. */
+  end(): void;
+  /** Sends the head and queued bytes now, without waiting for more. */
+  flush(): void;
+  /** True while the client reads too slowly: more than the host's high-water mark is waiting. */
+  isBlocked(): boolean;
+  /** Runs `callback` once when the client has caught up or has left. */
+  onUnblocked(callback: () => void): void;
+  /** Aborts when the client leaves before `end`. Never aborts on hosts that cannot see it (docs/architecture.md). */
+  readonly closed: AbortSignal;
+}

@@ -1,0 +1,104 @@
+import type { WorkerErrorKind } from '../../errors/index.ts';
+import type { OutputSink } from '../../protocol/generation/index.ts';
+
+/** How an endpoint is reached, as its discovery record says: `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
+export type Transport = { readonly tcp: string } | { readonly nats_tcp: string } | { readonly memory: string };
+
+/** One request to one endpoint instance. */
+export interface PlaneRequest {
+  /** Request id; unique among the streams of the caller. */
+  readonly id: string;
+  /** Trace context, client request id, metadata. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Time left for the whole request; the worker ends it then. Absent = no deadline. */
+  readonly deadlineMs?: number;
+  /** Any JSON value; crosses as msgpack. */
+  readonly body: unknown;
+  /** Prompt token ids; cross as raw u32. */
+  readonly tokenIds?: Uint32Array;
+}
+
+/** What the caller implements. `accepted` comes first and once, unless the call fails before it. */
+export interface CallSink extends OutputSink {
+  accepted(): void;
+}
+
+/** A request under way, seen from the caller. All methods are idempotent and do nothing once the stream is closed. */
+export interface Call {
+  /** Ask the engine to finish soon; what it has made still arrives, then `end`. */
+  stop(): void;
+  /** Drop the request now. The sink is not called again. */
+  kill(): void;
+  /** Stop granting credit: the worker sends what it was already allowed (at most the credit window) and then waits. */
+  pause(): void;
+  resume(): void;
+}
+
+/** A request under way, seen from the worker. It is the sink that the engine writes to. */
+export interface IncomingCall extends OutputSink {
+  readonly id: string;
+  /** Endpoint path as registered with `PlaneServer.handle`. */
+  readonly endpoint: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly deadlineMs: number | undefined;
+  readonly body: unknown;
+  readonly tokenIds: Uint32Array | undefined;
+  /** Aborts on KILL, on a lost connection and at the deadline. Its reason is a `ServeError`. */
+  readonly signal: AbortSignal;
+  /** Aborts on STOP (and on everything that aborts `signal`). */
+  readonly stopped: AbortSignal;
+  /** Sends the prologue: the request was taken on. Implied by the first `tokens`, `output` or `end`. */
+  accept(): void;
+  /** True while the caller has granted no credit: an engine that can wait should. Output is kept meanwhile. */
+  isBlocked(): boolean;
+  /** Runs `callback` once when credit returns or the stream closes. */
+  onUnblocked(callback: () => void): void;
+}
+
+/** Takes on one request. A throw or rejection fails the stream; returning does not end it. */
+export type PlaneHandler = (call: IncomingCall) => void | Promise<void>;
+
+/** The serving side of a plane in one process. */
+export interface PlaneServer {
+  /** Serves `endpoint` (`{instance}/{ns}/{component}/{endpoint}`) and returns how callers reach it. */
+  handle(endpoint: string, handler: PlaneHandler): Transport;
+  /** Refuses new requests on `endpoint` with `WorkerUnavailable`. Streams under way go on. */
+  unhandle(endpoint: string): void;
+  /** Sends GOAWAY on every connection and refuses new requests; streams under way go on. */
+  drain(): void;
+  /** Streams now open. */
+  readonly activeStreams: number;
+  /** Closes the listener and every connection; open streams are aborted. */
+  close(): Promise<void>;
+}
+
+/** Carries requests to workers and their output back. */
+export interface RequestPlane {
+  readonly name: 'tcp' | 'nats' | 'memory';
+  /** Starts listening. */
+  serve(options: ServeOptions): Promise<PlaneServer>;
+  /**
+   * Sends `request` to the instance behind `transport`. Never throws: what goes wrong reaches `sink.fail` as a `ServeError`
+   * with a worker kind (`CannotConnect`, `ConnectionTimeout`, `Disconnected`, ...), on a later turn.
+   */
+  call(transport: Transport, request: PlaneRequest, sink: CallSink): Call;
+  /** Closes pooled connections; open calls fail with `Disconnected`. */
+  close(): Promise<void>;
+}
+
+export interface ServeOptions {
+  /** Instance id (hex) told to callers in HELLO_ACK. */
+  readonly instanceId: string;
+}
+
+/** Class of a failure that a plane itself reports. */
+export type PlaneErrorKind = Extract<
+  WorkerErrorKind,
+  | 'CannotConnect'
+  | 'ConnectionTimeout'
+  | 'Disconnected'
+  | 'WorkerUnavailable'
+  | 'WorkerOverloaded'
+  | 'PayloadTooLarge'
+  | 'Cancelled'
+>;

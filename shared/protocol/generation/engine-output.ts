@@ -1,0 +1,57 @@
+/** Why a choice ended, as engines say it (runtime-and-workers.md, section 4.7). `abort` is accepted for `cancelled`. */
+export type EngineFinishReason =
+  | 'eos'
+  | 'stop'
+  | 'length'
+  | 'cancelled'
+  | 'content_filter'
+  | { readonly error: string };
+
+export interface TopLogprob {
+  readonly rank: number;
+  readonly token_id: number;
+  readonly token?: string | null;
+  readonly logprob: number;
+  readonly bytes?: readonly number[] | null;
+}
+
+export interface CompletionUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens?: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number; readonly audio_tokens?: number } | null;
+}
+
+/**
+ * One delta from a worker (`LLMEngineOutput`, section 4.6). Plain token ids do not come this way: they are
+ * `OutputSink.tokens`. An output may carry ids too, when something else belongs to them (log probabilities, a finish).
+ */
+export interface EngineOutput {
+  readonly token_ids?: readonly number[];
+  /** Set when the engine detokenized; then the frontend does not. */
+  readonly text?: string | null;
+  readonly tokens?: readonly (string | null)[] | null;
+  readonly output_type?: 'text' | 'image' | 'video' | 'audio';
+  readonly content_parts?: readonly unknown[] | null;
+  readonly cum_log_probs?: number | null;
+  readonly log_probs?: readonly number[] | null;
+  readonly top_logprobs?: readonly (readonly TopLogprob[])[] | null;
+  readonly finish_reason?: EngineFinishReason | null;
+  readonly stop_reason?: string | number | null;
+  readonly index?: number | null;
+  readonly disaggregated_params?: unknown;
+  readonly encoder_result?: unknown;
+  readonly worker_trace_link?: unknown;
+  readonly extra_args?: unknown;
+  readonly completion_usage?: CompletionUsage | null;
+  readonly engine_data?: Readonly<Record<string, unknown>> | null;
+  /** A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched. */
+  readonly body?: unknown;
+}
+
+/** A sampled token with its log probability and the alternatives asked for. */
+export interface TokenLogprob {
+  readonly tokenId: number;
+  readonly logprob: number;
+  readonly top: readonly TopLogprob[];
+}

@@ -1,0 +1,102 @@
+import type { OutputOptions, RouterConfigOverride, RoutingHints, SamplingOptions, StopConditions } from './options.ts';
+
+/** Route family of a request; the `endpoint` label of metrics (http-api.md, section 16.1). */
+export type Endpoint =
+  | 'chat_completions'
+  | 'completions'
+  | 'embeddings'
+  | 'images'
+  | 'videos'
+  | 'audios'
+  | 'responses'
+  | 'anthropic_messages'
+  | 'tensor'
+  | 'generate'
+  | 'classify'
+  | 'rerank'
+  | 'pooling';
+
+/** `request_type` label of metrics. */
+export type RequestType = 'unary' | 'stream';
+
+/** A chat message in OpenAI's shape, which is also what chat templates expect. */
+export interface ChatMessage {
+  readonly role: string;
+  readonly content?: string | readonly Readonly<Record<string, unknown>>[] | null;
+  readonly name?: string;
+  readonly tool_calls?: readonly Readonly<Record<string, unknown>>[];
+  readonly tool_call_id?: string;
+  readonly reasoning_content?: string;
+  readonly [key: string]: unknown;
+}
+
+export interface ToolDefinition {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description?: string;
+    readonly parameters?: unknown;
+    readonly strict?: boolean | null;
+  };
+}
+
+export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string };
+
+/** What the prompt is made from. */
+export type PromptInput =
+  | {
+      readonly kind: 'chat';
+      readonly messages: readonly ChatMessage[];
+      readonly tools?: readonly ToolDefinition[];
+      readonly toolChoice?: ToolChoice;
+      readonly parallelToolCalls?: boolean;
+      readonly addGenerationPrompt?: boolean;
+      readonly continueFinalMessage?: boolean;
+      /** Extra variables of the chat template. */
+      readonly templateArgs?: Readonly<Record<string, unknown>>;
+    }
+  | { readonly kind: 'raw'; readonly text: string }
+  | { readonly kind: 'tokens'; readonly tokenIds: readonly number[] }
+  | { readonly kind: 'embeds'; readonly data: string }
+  /** Passed to the worker untouched. */
+  | { readonly kind: 'body' }
+  | { readonly kind: 'tensor'; readonly body: Readonly<Record<string, unknown>> };
+
+export interface ReasoningOptions {
+  readonly effort?: string;
+  /** Split reasoning from content when the model has a parser. Default true. */
+  readonly separate?: boolean;
+}
+
+/**
+ * One request in the product's own terms: what every dialect decodes to and all that the pipeline knows.
+ * One prompt; a batch of prompts is several requests with one parent signal.
+ */
+export interface GenerationRequest {
+  /** Server request id (UUID v4). Sub-requests of a batch are `<id>-<index>`. */
+  readonly id: string;
+  /** Name as the client wrote it; the pipeline resolves aliases. */
+  readonly model: string;
+  readonly endpoint: Endpoint;
+  readonly stream: boolean;
+  readonly prompt: PromptInput;
+  readonly stop: StopConditions;
+  readonly sampling: SamplingOptions;
+  readonly output: OutputOptions;
+  readonly routing: RoutingHints;
+  readonly routerConfigOverride?: RouterConfigOverride;
+  readonly reasoning?: ReasoningOptions;
+  /** `nvext.annotations`. */
+  readonly annotations: readonly string[];
+  /** `nvext.extra_fields`: what the client wants to read back. */
+  readonly extraFields: readonly string[];
+  readonly extraArgs?: Readonly<Record<string, unknown>>;
+  /** The client's body, for models that take it untouched. */
+  readonly body?: Readonly<Record<string, unknown>>;
+  /** `x-dynamo-meta-*` headers and the like, passed to the worker. */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** W3C trace context and the client's request id, passed to the worker and to every log line. */
+  readonly trace: { readonly traceparent?: string; readonly tracestate?: string; readonly requestId?: string };
+  readonly agentContext?: Readonly<Record<string, unknown>>;
+  readonly requestTimestampMs?: number;
+}

@@ -1,0 +1,36 @@
+/**
+ * @module protocol/generation
+ * The waist of the hourglass. Dialects decode to `GenerationRequest` and encode `GenerationEvent`; the pipeline turns the
+ * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
+ */
+
+export type { CompletionUsage, EngineFinishReason, EngineOutput, TokenLogprob, TopLogprob } from './engine-output.ts';
+export {
+  type BootstrapInfo,
+  type EngineInput,
+  type EngineRequest,
+  emptyStopConditions,
+  type PrefillResult,
+} from './engine-request.ts';
+export type { FinishReason, GenerationEvent, GenerationSink, Usage } from './generation-event.ts';
+export type {
+  ChatMessage,
+  Endpoint,
+  GenerationRequest,
+  PromptInput,
+  ReasoningOptions,
+  RequestType,
+  ToolChoice,
+  ToolDefinition,
+} from './generation-request.ts';
+export type {
+  GuidedDecoding,
+  OutputOptions,
+  RouterConfigOverride,
+  RoutingConstraints,
+  RoutingHints,
+  SamplingOptions,
+  StopConditions,
+} from './options.ts';
+export type { OutputSink } from './output-sink.ts';
+export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';
