@@ -1,0 +1,55 @@
+import type { ModelCard } from '../discovery/index.ts';
+import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { RequestMeter } from '../telemetry/index.ts';
+
+/** One name that clients can ask for. Aliases are entries of their own with the same `primaryName`. */
+export interface ServedModel {
+  /** Name as listed and asked for. */
+  readonly name: string;
+  /** Name that answers carry. */
+  readonly primaryName: string;
+  /** Card of the worker set that serves it. */
+  readonly card: ModelCard;
+  /** Tokens; 0 = unknown. */
+  readonly contextLength: number;
+  readonly readiness: ModelReadiness;
+}
+
+/** Whether every worker role that a model needs is present in some namespace (http-api.md, sections 9.3 and 15.4). */
+export interface ModelReadiness {
+  readonly isReady: boolean;
+  readonly reason: string | undefined;
+  readonly namespaces: Readonly<Record<string, NamespaceReadiness>>;
+}
+
+export interface NamespaceReadiness {
+  readonly isReady: boolean;
+  readonly reason: string | undefined;
+  readonly workerTypes: Readonly<
+    Record<string, { readonly workers: number; readonly needs: readonly (readonly string[])[] }>
+  >;
+  readonly missingWorkerTypes: readonly string[];
+}
+
+/** The models this process can serve, kept current from discovery. */
+export interface ModelDirectory {
+  /** Every registered name, ready or not, sorted by name. */
+  list(): readonly ServedModel[];
+  find(name: string): ServedModel | undefined;
+}
+
+export interface GenerateOptions {
+  /** Aborts when nobody waits for the answer any more: client gone, cancelled, deadline. */
+  readonly signal: AbortSignal;
+  readonly meter: RequestMeter;
+}
+
+/** One request's life between a dialect and a worker. */
+export interface Pipeline {
+  readonly models: ModelDirectory;
+  /**
+   * Serves `request` and writes what happens to `sink`, which is closed with exactly one `end` or `fail`, unless `signal`
+   * aborts first: then the sink is left alone. Never throws.
+   */
+  generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void;
+}

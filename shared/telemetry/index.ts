@@ -1,0 +1,5 @@
+/**
+ * @module telemetry
+ * Logs, metrics and traces: what operators see of a process.
+ */
+export type { RequestMeter, RequestOutcome } from './request-meter.ts';

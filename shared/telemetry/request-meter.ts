@@ -1,0 +1,22 @@
+/** How a request ended, for the counters. */
+export type RequestOutcome =
+  | { readonly status: 'success' }
+  /** `errorType` is the label of http-api.md, section 16.1: validation, not_found, overload, cancelled, ... */
+  | { readonly status: 'error'; readonly errorType: string };
+
+/**
+ * Counts one request from the handler's entry to the end of its body. Per-token work is plain numbers in the meter; it is
+ * folded into the registry when the request ends or the registry is scraped (ruling 44).
+ */
+export interface RequestMeter {
+  /** The prompt was tokenized. */
+  promptTokens(count: number): void;
+  /** The worker reported how much of the prompt it had cached. */
+  cachedTokens(count: number): void;
+  /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
+  outputTokens(count: number): void;
+  /** Milliseconds since the handler's entry to the first token, once there was one. */
+  readonly ttftMs: number | undefined;
+  /** Closes the books; later calls do nothing. */
+  end(outcome: RequestOutcome): void;
+}
