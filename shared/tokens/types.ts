@@ -1,0 +1,107 @@
+/** How text becomes token ids. */
+export interface EncodeOptions {
+  /** Adds what the post-processor adds (BOS, CLS, ...). @default false: chat templates write these themselves */
+  readonly addSpecialTokens?: boolean;
+}
+
+/** How token ids become text. */
+export interface DecodeOptions {
+  /** Leaves special tokens out of the text. @default true */
+  readonly skipSpecialTokens?: boolean;
+}
+
+/** Turns the ids of one stream into text as they come, and never splits a character (parsers.md, section 5.2). */
+export interface Detokenizer {
+  /** Text that `id` completes; empty while a character is unfinished and for skipped special tokens. */
+  push(id: number): string;
+  /** Ends the stream: what is still held back, an unfinished character as one U+FFFD. The detokenizer can be used on. */
+  flush(): string;
+}
+
+/** One model's tokenizer. Every method is synchronous; ids outside the vocabulary decode to nothing. */
+export interface Tokenizer {
+  /** Entries including added tokens; ids are below it unless the file leaves gaps. */
+  readonly vocabSize: number;
+  encode(text: string, options?: EncodeOptions): Uint32Array;
+  decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
+  /** `promptTail`: the last few prompt ids (5 or more where there are as many), which decide about a leading space. */
+  createDetokenizer(promptTail: ArrayLike<number>, options?: DecodeOptions): Detokenizer;
+  /** The bytes that `id` stands for, for log probabilities; not necessarily whole UTF-8. Special tokens give their name. */
+  tokenBytes(id: number): Uint8Array;
+  /** True for ids that `skipSpecialTokens` hides. */
+  isSpecial(id: number): boolean;
+  tokenToId(token: string): number | undefined;
+  /** The token as the vocabulary spells it (byte-level tokens in their printable form). */
+  idToToken(id: number): string | undefined;
+}
+
+/** What a chat prompt is made from. Messages and tools in OpenAI's shape. */
+export interface ChatTemplateInput {
+  readonly messages: readonly Readonly<Record<string, unknown>>[];
+  /** Absent and empty mean the same: no tools. */
+  readonly tools?: readonly Readonly<Record<string, unknown>>[] | undefined;
+  /** @default true, false when `continueFinalMessage` is set */
+  readonly addGenerationPrompt?: boolean | undefined;
+  /** Ends the prompt inside the last message, which must be from the assistant. @default false */
+  readonly continueFinalMessage?: boolean | undefined;
+  /** Extra variables; they override everything above (`chat_template_args`). */
+  readonly args?: Readonly<Record<string, unknown>> | undefined;
+  /** Unix milliseconds for `strftime_now`. */
+  readonly nowMs: number;
+}
+
+/** A compiled chat template. */
+export interface ChatTemplate {
+  /**
+   * The prompt of one conversation.
+   * @throws ServeError `invalid_value` when the template refuses the messages or the flags contradict each other
+   */
+  render(input: ChatTemplateInput): string;
+  /** True when the template text itself mentions `name`, e.g. `enable_thinking` or `reasoning_content`. */
+  mentions(name: string): boolean;
+}
+
+/** A file of a model folder; assignable to the card's `CheckedFile`. */
+export interface ModelFile {
+  /** Absolute. */
+  readonly path: string;
+  /** `sha256:{hex}`. */
+  readonly checksum: string;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** Sampling defaults of generation_config.json, in the names of requests. */
+export interface DefaultSampling {
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly top_k?: number;
+  readonly min_p?: number;
+  readonly repetition_penalty?: number;
+}
+
+/** What a model folder says apart from its tokenizer's tables (runtime-and-workers.md, section 1.3). */
+export interface ModelInfo {
+  readonly path: string;
+  readonly modelType: string | undefined;
+  readonly architectures: readonly string[];
+  /** Architectural context length in tokens; undefined when no file states one. */
+  readonly contextLength: number | undefined;
+  readonly eosTokenIds: readonly number[];
+  readonly bosTokenId: number | undefined;
+  /** `vocab_size` of config.json, which may exceed the tokenizer's. */
+  readonly vocabSize: number | undefined;
+  readonly defaultSampling: DefaultSampling;
+  readonly hasChatTemplate: boolean;
+  /** By role: `config.json`, `tokenizer.json`, ... Only files that exist; empty when checksums were not asked for. */
+  readonly files: Readonly<Record<string, ModelFile>>;
+}
+
+/** A model folder ready to serve. */
+export interface LoadedModel {
+  readonly path: string;
+  readonly tokenizer: Tokenizer;
+  /** Undefined when the folder has none: chat requests are then refused, completions work. */
+  readonly chatTemplate: ChatTemplate | undefined;
+  readonly info: ModelInfo;
+}
