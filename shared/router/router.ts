@@ -1,0 +1,74 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { eligibleWorkers, isUnconstrained, pinnedWorkerId } from './eligible.ts';
+import { InFlight } from './in-flight.ts';
+import { Inhibition } from './inhibition.ts';
+import { at, type Pick, pickerFor } from './modes.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, RouterMode } from './types.ts';
+
+export interface RouterOptions {
+  readonly mode: RouterMode;
+  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
+  readonly inhibitedMs?: number;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** A router for the modes that need no knowledge of what workers have cached. */
+export function createRouter(options: RouterOptions): Router {
+  return new SimpleRouter(options);
+}
+
+class SimpleRouter implements Router {
+  readonly mode: RouterMode;
+  readonly #inFlight = new InFlight();
+  readonly #inhibition: Inhibition;
+  readonly #pick: Pick;
+
+  constructor({ mode, inhibitedMs = 5000, clock, random }: RouterOptions) {
+    this.mode = mode;
+    this.#inhibition = new Inhibition(clock, inhibitedMs);
+    this.#pick = pickerFor(mode, this.#inFlight, random);
+  }
+
+  async choose<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    signal.throwIfAborted();
+    const needsFilter = workers.length === 0 || !this.#inhibition.isEmpty || !isUnconstrained(request);
+    const open = needsFilter ? eligibleWorkers(request, workers, this.#inhibition) : workers;
+    const isPinned = pinnedWorkerId(request.routing) !== undefined;
+    const worker = isPinned ? at(open, 0) : this.#pick(open);
+    this.#inFlight.add(worker.id);
+    return new Held(worker, request.routing.dp_rank, this.#inFlight);
+  }
+
+  inhibit(workerId: string): void {
+    this.#inhibition.add(workerId);
+  }
+
+  forget(workerId: string): void {
+    this.#inhibition.forget(workerId);
+  }
+}
+
+class Held<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly dpRank: number | undefined;
+  readonly overlapBlocks = 0;
+  #inFlight: InFlight | undefined;
+
+  constructor(worker: Worker, dpRank: number | undefined, inFlight: InFlight) {
+    this.worker = worker;
+    this.dpRank = dpRank;
+    this.#inFlight = inFlight;
+  }
+
+  prefillDone(): void {}
+
+  release(): void {
+    this.#inFlight?.remove(this.worker.id);
+    this.#inFlight = undefined;
+  }
+}
