@@ -1,0 +1,51 @@
+import { dynoxide } from './tools/dynoxide.ts';
+import { lambdaRic } from './tools/lambda-ric.ts';
+import { python } from './tools/python.ts';
+import type { Tool } from './tools/tool.ts';
+
+interface MissingTool {
+  readonly tool: Tool;
+  readonly reason: string;
+}
+
+const TOOLS: readonly Tool[] = [dynoxide, python, lambdaRic];
+
+/**
+ * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.
+ * Everything is cached per user, so from the second run on this only looks. A missing toolchain is told at the end of the
+ * run, and fails it when `CI=true`.
+ */
+export async function setup(): Promise<() => void> {
+  const outcomes = await Promise.all(TOOLS.map(prepare));
+  const missing = outcomes.filter((outcome) => outcome !== undefined);
+  if (missing.length > 0 && process.env.CI === 'true') {
+    throw new Error(`CI=true and parts of the test set-up are missing:\n${describe(missing)}`);
+  }
+  return () => {
+    if (missing.length > 0) console.log(`\nNot run, because a part is missing:\n${describe(missing)}\n`);
+  };
+}
+
+async function prepare(tool: Tool): Promise<MissingTool | undefined> {
+  if (process.env[tool.variable] || isReplacedByEndpoint(tool)) return undefined;
+  try {
+    process.env[tool.variable] = (await tool.findInstalled()) ?? (await installAloud(tool));
+    return undefined;
+  } catch (error) {
+    return { tool, reason: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** With `STATOR_TEST_DYNAMODB=<url>` the suites use that endpoint and need no server of their own. */
+function isReplacedByEndpoint(tool: Tool): boolean {
+  return tool === dynoxide && Boolean(process.env.STATOR_TEST_DYNAMODB);
+}
+
+function installAloud(tool: Tool): Promise<string> {
+  console.log(`Preparing ${tool.name} (once for this user)...`);
+  return tool.install();
+}
+
+function describe(missing: readonly MissingTool[]): string {
+  return missing.map(({ tool, reason }) => `  ${tool.neededBy}: no ${tool.name}. ${reason}`).join('\n');
+}

@@ -1,0 +1,96 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { waitUntil } from './wait-until.ts';
+
+export interface SpawnOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+/** A child process with its output kept. Killed when the test process ends, whatever happens. */
+export interface SpawnedProcess {
+  readonly pid: number;
+  /** Standard output so far. */
+  stdout(): string;
+  /** Standard error so far. */
+  stderr(): string;
+  /** Writes to standard input. */
+  write(text: string): void;
+  /** The first match of `pattern` in either output; rejects with the output when it ends or stays silent too long. */
+  waitForOutput(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
+  signal(signal: NodeJS.Signals): void;
+  /** Exit code, or null after a signal. */
+  readonly exited: Promise<number | null>;
+  /** SIGKILL, and waits for the end. Idempotent. */
+  kill(): Promise<void>;
+}
+
+const OUTPUT_CHARS_MAX = 1_000_000;
+const alive = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of alive) child.kill('SIGKILL');
+});
+
+/** Starts `node args...`. */
+export function spawnNode(args: readonly string[], options: SpawnOptions = {}): SpawnedProcess {
+  return spawnProgram(process.execPath, args, options);
+}
+
+/** Starts any program with the environment of the test run plus `options.env`. */
+export function spawnProgram(command: string, args: readonly string[], options: SpawnOptions = {}): SpawnedProcess {
+  const child = spawn(command, args, {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: { ...process.env, ...options.env },
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  });
+  const output = { stdout: '', stderr: '' };
+  child.stdin.on('error', () => {}); // the child left before reading; its exit tells the test
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output.stdout = (output.stdout + text).slice(-OUTPUT_CHARS_MAX);
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    output.stderr = (output.stderr + text).slice(-OUTPUT_CHARS_MAX);
+  });
+  alive.add(child);
+  const exited = once(child, 'close').then(
+    ([code]) => code as number | null,
+    (error: Error) => {
+      output.stderr += error.message;
+      return null;
+    },
+  );
+  const isOver = exited.then(() => void alive.delete(child));
+  return {
+    pid: child.pid ?? -1,
+    stdout: () => output.stdout,
+    stderr: () => output.stderr,
+    write: (text) => void child.stdin.write(text),
+    signal: (signal) => void child.kill(signal),
+    exited,
+    waitForOutput: (pattern, timeoutMs = 15_000) => waitForOutput(child, output, pattern, timeoutMs),
+    async kill() {
+      child.kill('SIGKILL');
+      await isOver;
+    },
+  };
+}
+
+async function waitForOutput(
+  child: ChildProcess,
+  output: { readonly stdout: string; readonly stderr: string },
+  pattern: RegExp,
+  timeoutMs: number,
+): Promise<RegExpMatchArray> {
+  const match = (): RegExpMatchArray | undefined =>
+    output.stdout.match(pattern) ?? output.stderr.match(pattern) ?? undefined;
+  const hasEnded = (): boolean => child.exitCode !== null || child.signalCode !== null;
+  try {
+    const found = await waitUntil(() => match() ?? (hasEnded() ? ('ended' as const) : undefined), { timeoutMs });
+    if (found !== 'ended') return found;
+  } catch {
+    // told below, with the output
+  }
+  const last = match(); // output may trail the exit
+  if (last !== undefined) return last;
+  throw new Error(`no output like ${pattern} (exit ${child.exitCode})\n${output.stdout}\n${output.stderr}`);
+}

@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest';
+import { hasDynamoDb, spawnNode, startDynamoDb, waitUntil } from './index.ts';
+
+describe('spawnNode', () => {
+  it('finds a line of output, passes input on and reports the exit code', async () => {
+    const child = spawnNode(['-e', "console.log('ready'); process.stdin.once('data', () => process.exit(7))"]);
+    await child.waitForOutput(/ready/);
+    child.write('go\n');
+    expect(await child.exited).toBe(7);
+  });
+
+  it('tells the output of a process that ended without the expected line', async () => {
+    const child = spawnNode(['-e', "console.error('no luck'); process.exit(3)"]);
+    await expect(child.waitForOutput(/ready/)).rejects.toThrow(/exit 3[\s\S]*no luck/);
+  });
+
+  it('kills a process that ignores SIGTERM', async () => {
+    const child = spawnNode(['-e', "process.on('SIGTERM', () => {}); console.log('up'); setInterval(() => {}, 1000)"]);
+    await child.waitForOutput(/up/);
+    child.signal('SIGTERM');
+    await child.kill();
+    expect(await child.exited).toBeNull();
+  });
+});
+
+describe('waitUntil', () => {
+  it('rejects at its deadline with the last failure as cause', async () => {
+    const failing = waitUntil(() => Promise.reject(new Error('not yet')), { timeoutMs: 20, what: 'the impossible' });
+    await expect(failing).rejects.toMatchObject({
+      message: 'not within 20 ms: the impossible',
+      cause: new Error('not yet'),
+    });
+  });
+});
+
+describe.runIf(hasDynamoDb())('startDynamoDb', () => {
+  it('answers HTTP until it is stopped', async () => {
+    const server = await startDynamoDb();
+    expect((await fetch(server.url)).headers.get('date')).toBeTruthy();
+    await server.stop();
+  });
+});
