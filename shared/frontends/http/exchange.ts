@@ -1,0 +1,36 @@
+import type { FrameSink } from './frame-sink.ts';
+
+/**
+ * One HTTP request together with the place for its answer. A host (Node server, Lambda stream) makes one per request and
+ * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and answers with a
+ * `Response` whose body is a web stream. Handlers know nothing else of their host.
+ */
+export interface HttpExchange {
+  /** Upper case. */
+  readonly method: string;
+  /** Path as the client sent it: not decoded, without the query. */
+  readonly path: string;
+  /** Text after the `?`, without it; empty when there is none. */
+  readonly query: string;
+  /** Header lines of the request; more than 100 are refused with 431. */
+  readonly headerLines: number;
+  /** Lower-case names, each once. */
+  headerNames(): readonly string[];
+  /** Value of the first line with that lower-case name. */
+  header(name: string): string | undefined;
+  /**
+   * The whole body; called at most once.
+   * @throws ServeError `request_too_large` above `limitBytes`, `invalid_json` when the client stops in the middle.
+   */
+  readBody(limitBytes: number): Promise<Uint8Array>;
+  /** Where the answer goes. */
+  readonly sink: FrameSink;
+}
+
+/** What a host passes as the second argument of `app.fetch`. */
+export interface HttpBindings {
+  readonly exchange?: HttpExchange;
+}
+
+/** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */
+export const alreadyAnswered: Response = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
