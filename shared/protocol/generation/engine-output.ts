@@ -49,9 +49,17 @@ export interface EngineOutput {
   readonly body?: unknown;
 }
 
-/** A sampled token with its log probability and the alternatives asked for. */
-export interface TokenLogprob {
+/** A token as clients read it in log probabilities (http-api.md, section 3.4). */
+export interface NamedLogprob {
   readonly tokenId: number;
+  /** Text of the token, U+FFFD for a part of a character, empty for a skipped special token, or `token_id:<id>`. */
+  readonly token: string;
+  /** The token's true UTF-8 bytes; null where `token` is empty. */
+  readonly bytes: readonly number[] | null;
   readonly logprob: number;
-  readonly top: readonly TopLogprob[];
+}
+
+/** A sampled token with its log probability and the alternatives asked for. */
+export interface TokenLogprob extends NamedLogprob {
+  readonly top: readonly NamedLogprob[];
 }
