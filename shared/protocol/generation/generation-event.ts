@@ -31,9 +31,13 @@ export type GenerationEvent =
       readonly name: string;
     }
   | { readonly kind: 'tool-arguments'; readonly choice: number; readonly index: number; readonly text: string }
+  /** The choice ended, perhaps inside a last piece of text (empty when there is none), which belongs to the same frame. */
   | {
       readonly kind: 'finish';
       readonly choice: number;
+      readonly text: string;
+      readonly tokenIds: readonly number[];
+      readonly logprobs?: readonly TokenLogprob[];
       readonly reason: FinishReason | null;
       readonly stopReason?: string | number;
     }

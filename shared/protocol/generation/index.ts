@@ -4,7 +4,14 @@
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
-export type { CompletionUsage, EngineFinishReason, EngineOutput, TokenLogprob, TopLogprob } from './engine-output.ts';
+export type {
+  CompletionUsage,
+  EngineFinishReason,
+  EngineOutput,
+  NamedLogprob,
+  TokenLogprob,
+  TopLogprob,
+} from './engine-output.ts';
 export {
   type BootstrapInfo,
   type EngineInput,
