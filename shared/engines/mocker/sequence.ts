@@ -1,0 +1,101 @@
+/**
+ * Names the full blocks of one sequence. Pairs of u32 halves, low half first: entry `i` stands at `2i` and `2i + 1`.
+ * The live engine derives them from the tokens, the simulator from the ids of a trace.
+ */
+export interface BlockNames {
+  /** Names of whole prefixes. */
+  readonly hashes: Uint32Array;
+  /** Names of each block's own tokens. */
+  readonly tokensHashes: Uint32Array;
+  /** Makes sure that the first `count` blocks have names. The arrays may be replaced by larger ones. */
+  ensure(count: number): void;
+}
+
+const BLOCKS_INITIAL = 8;
+
+/** One choice of one request, as the scheduler sees it: lengths and blocks, no token ids. */
+export class Sequence {
+  readonly promptLength: number;
+  readonly names: BlockNames;
+  /** Tokens known: prompt and generated ones. */
+  length: number;
+  /** Tokens whose KV entries exist. */
+  computed = 0;
+  /** Prompt tokens found in the cache at the first admission; -1 before it. */
+  cachedTokens = -1;
+  preemptions = 0;
+  state: 'new' | 'waiting' | 'running' | 'gone' = 'new';
+  /** True from an admission until everything known is computed. */
+  isPrefilling = false;
+  /** Tokens scheduled in the pass under way. */
+  passTokens = 0;
+  isCancelled = false;
+  blocks = new Int32Array(BLOCKS_INITIAL);
+  blockCount = 0;
+  /** Leading blocks that are shared by hash. */
+  sealedCount = 0;
+  next: Sequence | undefined; // links of the waiting queue
+  previous: Sequence | undefined;
+
+  constructor(promptLength: number, names: BlockNames) {
+    this.promptLength = promptLength;
+    this.length = promptLength;
+    this.names = names;
+  }
+
+  get generated(): number {
+    return this.length - this.promptLength;
+  }
+
+  pushBlock(slot: number): void {
+    if (this.blockCount === this.blocks.length) {
+      const larger = new Int32Array(this.blocks.length * 2);
+      larger.set(this.blocks);
+      this.blocks = larger;
+    }
+    this.blocks[this.blockCount++] = slot;
+  }
+}
+
+/** Waiting sequences in arrival order; preempted ones return to the front. Linked, so that a cancelled one leaves at once. */
+export class WaitingQueue {
+  #head: Sequence | undefined;
+  #tail: Sequence | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get head(): Sequence | undefined {
+    return this.#head;
+  }
+
+  pushBack(sequence: Sequence): void {
+    sequence.previous = this.#tail;
+    sequence.next = undefined;
+    if (this.#tail === undefined) this.#head = sequence;
+    else this.#tail.next = sequence;
+    this.#tail = sequence;
+    this.#size++;
+  }
+
+  pushFront(sequence: Sequence): void {
+    sequence.next = this.#head;
+    sequence.previous = undefined;
+    if (this.#head === undefined) this.#tail = sequence;
+    else this.#head.previous = sequence;
+    this.#head = sequence;
+    this.#size++;
+  }
+
+  remove(sequence: Sequence): void {
+    if (sequence.previous === undefined) this.#head = sequence.next;
+    else sequence.previous.next = sequence.next;
+    if (sequence.next === undefined) this.#tail = sequence.previous;
+    else sequence.next.previous = sequence.previous;
+    sequence.next = undefined;
+    sequence.previous = undefined;
+    this.#size--;
+  }
+}

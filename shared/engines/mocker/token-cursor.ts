@@ -1,0 +1,122 @@
+/**
+ * Decides the next token of a sequence from the seed and all tokens before it, and from nothing else (ruling 40): feeding
+ * a cursor the prompt and the tokens so far gives the same continuation anywhere, at every cut.
+ */
+export interface TokenCursor {
+  /** Takes in the sequence's next token, prompt or generated. */
+  push(token: number): void;
+  /** The token that follows; `NATURAL_END` where the text has come to its end and `mayEnd`. */
+  next(mayEnd: boolean): number;
+}
+
+/** No token: the answer is complete. */
+export const NATURAL_END = -1;
+
+/** Range of the ids of random output. */
+export interface IdRange {
+  readonly first: number;
+  readonly count: number;
+}
+
+/** A running hash of the tokens seen so far, 32 bits. */
+function mix(state: number, token: number): number {
+  const mixed = Math.imul(state ^ token, 0x9e37_79b1);
+  return (mixed ^ (mixed >>> 15)) | 0;
+}
+
+/** Spreads the bits of a running hash, so that every choice drawn from it looks random. */
+function spread(state: number): number {
+  let mixed = Math.imul(state ^ (state >>> 16), 0x21f0_aaad);
+  mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a_2d97);
+  return (mixed ^ (mixed >>> 15)) >>> 0;
+}
+
+/** Random-looking ids without end. */
+export class RandomCursor implements TokenCursor {
+  #state: number;
+  readonly #range: IdRange;
+  readonly #avoided: readonly number[];
+
+  /** `avoided` ids (end of sequence and the like) are never drawn. */
+  constructor(seed: number, range: IdRange, avoided: readonly number[]) {
+    this.#state = seed | 0;
+    this.#range = range;
+    this.#avoided = avoided;
+  }
+
+  push(token: number): void {
+    this.#state = mix(this.#state, token);
+  }
+
+  next(): number {
+    const { first, count } = this.#range;
+    const drawn = spread(this.#state) % count;
+    for (let step = 0; step <= this.#avoided.length; step++) {
+      const id = first + ((drawn + step) % count);
+      if (!this.#avoided.includes(id)) return id;
+    }
+    return first + drawn; // the whole range is to be avoided
+  }
+}
+
+/** Tokens of a built-in text: answers begin with a passage; text that must go on after its end goes on with another one. */
+export interface PassageTokens {
+  readonly openings: readonly ArrayLike<number>[];
+  /** The same passages, each after a separator. */
+  readonly continuations: readonly ArrayLike<number>[];
+}
+
+/**
+ * Readable text. A passage begins at any token that equals the first one of the passage chosen by the hash of all tokens
+ * before it, so a cursor that reads a prompt with half an answer at its end finds itself in the middle of that answer.
+ *
+ * | State | token read | goes to |
+ * |---|---|---|
+ * | outside | first token of the chosen opening | inside (outside for any other token) |
+ * | inside | the passage's next token, not its last | inside |
+ * | inside | the passage's last token | ended |
+ * | inside | any other token | outside |
+ * | ended | first token of the chosen continuation | inside (outside for any other token) |
+ */
+export class ReadableCursor implements TokenCursor {
+  #state: number;
+  readonly #text: PassageTokens;
+  #passage: ArrayLike<number>; // the one that the next token belongs to
+  #at = 0;
+  #isEnded = false;
+
+  constructor(seed: number, text: PassageTokens) {
+    this.#state = seed | 0;
+    this.#text = text;
+    this.#passage = this.#chosen(text.openings);
+  }
+
+  push(token: number): void {
+    const follows = this.#passage[this.#at] === token;
+    this.#state = mix(this.#state, token);
+    this.#at = follows ? this.#at + 1 : 0;
+    this.#isEnded = this.#at === this.#passage.length;
+    if (follows && !this.#isEnded) return;
+    this.#at = 0;
+    this.#passage = this.#chosen(this.#isEnded ? this.#text.continuations : this.#text.openings);
+  }
+
+  next(mayEnd: boolean): number {
+    return mayEnd && this.#isEnded ? NATURAL_END : this.#passage[this.#at]!;
+  }
+
+  #chosen(passages: readonly ArrayLike<number>[]): ArrayLike<number> {
+    return passages[spread(this.#state) % passages.length]!;
+  }
+}
+
+/** Prepares encoded passages. Empty ones are left out; undefined when nothing is left. */
+export function passageTokens(
+  passages: readonly ArrayLike<number>[],
+  separator: ArrayLike<number>,
+): PassageTokens | undefined {
+  const openings = passages.filter((passage) => passage.length > 0).map((passage) => Uint32Array.from(passage));
+  if (openings.length === 0) return undefined;
+  const gap = Array.from(separator);
+  return { openings, continuations: openings.map((opening) => Uint32Array.from([...gap, ...opening])) };
+}
