@@ -1,0 +1,19 @@
+/**
+ * Variables that a deployment of the HTTP function sets. The CDK stack gives a value for each of them, by type, and its
+ * test compares both lists, so that none can be forgotten or misspelt. Every other setting has a default that suits a
+ * function; `docs/configuration.md` describes them all.
+ */
+export const HTTP_FUNCTION_VARIABLES = [
+  'DYN_DISCOVERY_BACKEND',
+  'STATOR_DISCOVERY_TABLE',
+  'STATOR_STATE_TABLE',
+  'DYN_REQUEST_PLANE',
+  'DYN_ROUTER_MODE',
+  'DYN_HTTP_BODY_LIMIT_MB',
+  'STATOR_DEADLINE_MARGIN_SECS',
+  'DYN_LOG',
+  'DYN_LOGGING_JSONL',
+] as const;
+
+/** Name of one of `HTTP_FUNCTION_VARIABLES`. */
+export type HttpFunctionVariable = (typeof HTTP_FUNCTION_VARIABLES)[number];

@@ -1,0 +1,56 @@
+import { CfnOutput, type RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import type { Code } from 'aws-cdk-lib/aws-lambda';
+import type { Construct } from 'constructs';
+import { DiscoveryTable } from '../constructs/discovery-table.ts';
+import { HttpFunction } from '../constructs/http-function.ts';
+import { Network } from '../constructs/network.ts';
+import { RouterStateTable } from '../constructs/router-state-table.ts';
+import { StreamingApi } from '../constructs/streaming-api.ts';
+
+export interface ServingStackProps extends StackProps {
+  /** The bundled HTTP function (`infra/bundle.ts`). */
+  readonly httpFunctionCode: Code;
+  /** What happens to the tables when the stack is deleted. @default RemovalPolicy.DESTROY */
+  readonly removalPolicy?: RemovalPolicy;
+  /** Router mode of the frontend. @default 'round-robin' */
+  readonly routerMode?: string;
+  /** NAT gateways for workers that need the internet. @default 0 */
+  readonly natGateways?: number;
+  /** Adds a URL of the function itself for callers that sign their requests. @default false */
+  readonly functionUrl?: boolean;
+}
+
+/** Everything between a client and the workers: network, tables, the HTTP function and its streaming API. */
+export class ServingStack extends Stack {
+  constructor(scope: Construct, id: string, props: ServingStackProps) {
+    super(scope, id, { description: 'Stator: serverless front for large language models', ...props });
+    const tableProps = props.removalPolicy === undefined ? {} : { removalPolicy: props.removalPolicy };
+    const network = new Network(this, 'Network', { natGateways: props.natGateways ?? 0 });
+    const discovery = new DiscoveryTable(this, 'Discovery', tableProps);
+    const routerState = new RouterStateTable(this, 'RouterState', tableProps);
+    const http = new HttpFunction(this, 'Http', {
+      code: props.httpFunctionCode,
+      network,
+      environment: {
+        DYN_DISCOVERY_BACKEND: 'dynamodb',
+        STATOR_DISCOVERY_TABLE: discovery.tableName,
+        STATOR_STATE_TABLE: routerState.tableName,
+        DYN_REQUEST_PLANE: 'tcp',
+        DYN_ROUTER_MODE: props.routerMode ?? 'round-robin',
+        DYN_HTTP_BODY_LIMIT_MB: '6',
+        STATOR_DEADLINE_MARGIN_SECS: '10',
+        DYN_LOG: 'info',
+        DYN_LOGGING_JSONL: 'true',
+      },
+    });
+    discovery.grantLookUp(http);
+    routerState.grantReserve(http);
+    const api = new StreamingApi(this, 'Api', { handler: http.function });
+
+    new CfnOutput(this, 'BaseUrl', { value: `${api.url}v1`, description: 'Base URL for OpenAI clients' });
+    new CfnOutput(this, 'ApiKeyId', { value: api.key.keyId, description: 'Key to send as x-api-key, by id' });
+    new CfnOutput(this, 'DiscoveryTableName', { value: discovery.tableName, description: 'For workers' });
+    new CfnOutput(this, 'WorkerSecurityGroupId', { value: network.workerSecurityGroup.securityGroupId });
+    if (props.functionUrl === true) new CfnOutput(this, 'FunctionUrl', { value: http.addStreamingUrl().url });
+  }
+}
