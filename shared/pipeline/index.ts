@@ -2,11 +2,21 @@
  * @module pipeline
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
+export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
+export {
+  cardChecksum,
+  LiveModelDirectory,
+  type ModelDirectoryOptions,
+  type RoutableModel,
+  type Worker,
+} from './model-directory.ts';
+export { ModelStore, type ModelStoreOptions, type OpenModel } from './model-store.ts';
 export type {
   GenerateOptions,
   ModelDirectory,
   ModelReadiness,
   NamespaceReadiness,
   Pipeline,
+  PipelineObserver,
   ServedModel,
 } from './types.ts';

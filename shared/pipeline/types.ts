@@ -53,3 +53,13 @@ export interface Pipeline {
    */
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void;
 }
+
+/** What operators are told of the steps inside the pipeline. Durations in milliseconds. */
+export interface PipelineObserver {
+  stage(stage: 'preprocess' | 'route', ms: number): void;
+  template(ms: number): void;
+  tokenize(ms: number): void;
+  migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
+  migrationTooLong(model: string): void;
+}

@@ -1,0 +1,138 @@
+import type { Clock } from '../clock/index.ts';
+import type { ModelType } from '../discovery/index.ts';
+import { ServeError, toServeError } from '../errors/index.ts';
+import type { RequestPlane } from '../planes/request/index.ts';
+import type { Endpoint, GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { Router } from '../router/index.ts';
+import type { LoadedModel } from '../tokens/index.ts';
+import { Answer } from './answer.ts';
+import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
+import type { ModelStore } from './model-store.ts';
+import { type PreprocessTimes, preprocess } from './preprocess.ts';
+import { RequestRun, type RunContext } from './run.ts';
+import { StreamWatch } from './stream-watch.ts';
+import type { GenerateOptions, Pipeline, PipelineObserver } from './types.ts';
+
+export interface PipelineOptions {
+  readonly models: LiveModelDirectory;
+  readonly store: ModelStore;
+  readonly router: Router;
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly observer: PipelineObserver;
+  /** Times that one request may move to another worker. @default 3 */
+  readonly migrationLimit?: number;
+  /** Prompt plus output above this is no longer moved. @default no limit */
+  readonly migrationTokensMax?: number | undefined;
+  /** Longest silence of a worker within a stream, 0 = no bound. @default 0 */
+  readonly streamSilenceMsMax?: number;
+}
+
+/** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
+const SERVED_BY: Partial<Record<Endpoint, ModelType>> = { chat_completions: 'Chat', completions: 'Completions' };
+
+export function createPipeline(options: PipelineOptions): Pipeline {
+  return new DiscoveredPipeline(options);
+}
+
+class DiscoveredPipeline implements Pipeline {
+  readonly models: LiveModelDirectory;
+  readonly #store: ModelStore;
+  readonly #clock: Clock;
+  readonly #observer: PipelineObserver;
+  readonly #times: PreprocessTimes;
+  readonly #context: RunContext;
+
+  constructor({ migrationLimit = 3, streamSilenceMsMax = 0, ...options }: PipelineOptions) {
+    const { models, store, clock, observer } = options;
+    this.models = models;
+    this.#store = store;
+    this.#clock = clock;
+    this.#observer = observer;
+    this.#times = { template: (ms) => observer.template(ms), tokenize: (ms) => observer.tokenize(ms) };
+    this.#context = {
+      router: options.router,
+      plane: options.plane,
+      clock,
+      observer,
+      streamWatch: streamSilenceMsMax > 0 ? new StreamWatch(clock, streamSilenceMsMax) : undefined,
+      migrationLimit,
+      migrationTokensMax: options.migrationTokensMax,
+      workersOf: (model) => models.find(model.primaryName)?.workers ?? [],
+    };
+  }
+
+  generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
+    try {
+      const model = this.#resolve(request);
+      const loaded = model.card.model_input === 'Tokens' ? this.#store.get(model) : undefined;
+      if (!(loaded instanceof Promise)) {
+        this.#begin(request, model, loaded, sink, options);
+        return;
+      }
+      loaded
+        .then((ready) => this.#begin(request, model, ready, sink, options))
+        .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+    } catch (thrown) {
+      failUnlessAborted(thrown, sink, options);
+    }
+  }
+
+  #resolve(request: GenerationRequest): RoutableModel {
+    const model = this.models.find(request.model);
+    if (model === undefined) throw notFound(request.model);
+    if (!model.readiness.isReady) throw notReady(request.model);
+    const type = SERVED_BY[request.endpoint];
+    if (type === undefined || !model.card.model_type.includes(type)) throw notFound(request.model);
+    return model;
+  }
+
+  #begin(
+    request: GenerationRequest,
+    model: RoutableModel,
+    loaded: LoadedModel | undefined,
+    sink: GenerationSink,
+    options: GenerateOptions,
+  ): void {
+    if (options.signal.aborted) return;
+    const startMs = this.#clock.nowMs();
+    const prompt = preprocess(request, model, loaded, this.#clock, this.#times);
+    this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
+    options.meter.promptTokens(prompt.promptTokens);
+    annotate(request, prompt.formattedPrompt, prompt.request.input, sink);
+    const answer = new Answer(request, prompt, loaded, sink, options.meter);
+    new RequestRun(this.#context, request, model, prompt, answer, sink, options.signal).start();
+  }
+}
+
+/** What the client asked to see of the preprocessing (http-api.md, section 12.4). */
+function annotate(
+  request: GenerationRequest,
+  formattedPrompt: string | undefined,
+  input: { readonly kind: string; readonly tokenIds?: Uint32Array },
+  sink: GenerationSink,
+): void {
+  if (!request.stream || request.annotations.length === 0) return;
+  if (request.annotations.includes('formatted_prompt') && formattedPrompt !== undefined) {
+    sink.event({ kind: 'annotation', name: 'formatted_prompt', value: JSON.stringify(formattedPrompt) });
+  }
+  if (request.annotations.includes('token_ids') && request.prompt.kind !== 'tokens' && input.tokenIds !== undefined) {
+    sink.event({ kind: 'annotation', name: 'token_ids', value: JSON.stringify([...input.tokenIds]) });
+  }
+}
+
+function failUnlessAborted(thrown: unknown, sink: GenerationSink, { signal }: GenerateOptions): void {
+  if (!signal.aborted) sink.fail(toServeError(thrown));
+}
+
+function notFound(name: string): ServeError {
+  return new ServeError('model_not_found', `Model not found: \`${name}\``, { param: 'model' });
+}
+
+function notReady(name: string): ServeError {
+  return new ServeError(
+    'service_unavailable',
+    `Model \`${name}\` is not ready to serve requests yet. Please retry later.`,
+    { param: 'model', retryAfterMs: 1000 },
+  );
+}

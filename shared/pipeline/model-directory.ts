@@ -1,0 +1,220 @@
+import { createHash } from 'node:crypto';
+import type {
+  Discovery,
+  DiscoveryEvent,
+  EndpointRecord,
+  ModelCard,
+  ModelRecord,
+  Watch,
+  WatchListener,
+} from '../discovery/index.ts';
+import type { Transport } from '../planes/request/index.ts';
+import type { RoutableWorker } from '../router/index.ts';
+import { isServing, readinessOf } from './readiness.ts';
+import type { ModelDirectory, ServedModel } from './types.ts';
+
+/** A live endpoint instance that serves a model. */
+export interface Worker extends RoutableWorker {
+  readonly transport: Transport;
+  readonly endpoint: string;
+}
+
+/** A model as the pipeline needs it: what clients see, and who serves it. */
+export interface RoutableModel extends ServedModel {
+  /** Checksum of the card's identity; workers with another one are another worker set. */
+  readonly mdcSum: string;
+  /** Workers that take requests now, in key order; empty while the model is not ready. */
+  readonly workers: readonly Worker[];
+}
+
+export interface ModelDirectoryOptions {
+  readonly discovery: Discovery;
+  /** Serve only models of this namespace. */
+  readonly namespace?: string | undefined;
+  /** Serve only models of namespaces that start so; wins over `namespace`. */
+  readonly namespacePrefix?: string | undefined;
+  /** Told after every change of the set of models or workers. */
+  readonly onChange?: () => void;
+  readonly onWorkerAdded?: (workerId: string) => void;
+  readonly onDiscoveryFailing?: (error: Error) => void;
+  readonly onDiscoveryRecovered?: () => void;
+}
+
+/** The models in discovery, joined with the endpoint instances that serve them, and kept current. */
+export class LiveModelDirectory implements ModelDirectory {
+  readonly #options: ModelDirectoryOptions;
+  readonly #cards = new Map<string, ModelRecord>();
+  readonly #endpoints = new Map<string, EndpointRecord>();
+  #models = new Map<string, RoutableModel>();
+  #listed: readonly RoutableModel[] = [];
+  #watches: Watch[] = [];
+  #isDirty = false;
+
+  constructor(options: ModelDirectoryOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
+  async start(signal?: AbortSignal): Promise<void> {
+    const { discovery } = this.#options;
+    this.#watches = await Promise.all([
+      discovery.watch(
+        { bucket: 'v1/instances', prefix: '' },
+        this.#listener((event) => this.#applyEndpoint(event)),
+        signal,
+      ),
+      discovery.watch(
+        { bucket: 'v1/mdc', prefix: '' },
+        this.#listener((event) => this.#applyCard(event)),
+        signal,
+      ),
+    ]);
+    this.#rebuild();
+  }
+
+  close(): void {
+    for (const watch of this.#watches) watch.close();
+    this.#watches = [];
+  }
+
+  list(): readonly RoutableModel[] {
+    return this.#listed;
+  }
+
+  find(name: string): RoutableModel | undefined {
+    return this.#models.get(name);
+  }
+
+  /** Live endpoint instances in scope, in key order, for the health report. */
+  endpoints(): readonly EndpointRecord[] {
+    return [...this.#endpoints].sort(byKey).map(([, record]) => record);
+  }
+
+  #listener(apply: (event: DiscoveryEvent) => void): WatchListener {
+    const { onDiscoveryFailing, onDiscoveryRecovered } = this.#options;
+    return {
+      event: (event) => {
+        apply(event);
+        this.#scheduleRebuild();
+      },
+      failing: (error) => onDiscoveryFailing?.(error),
+      recovered: () => onDiscoveryRecovered?.(),
+    };
+  }
+
+  #applyEndpoint(event: DiscoveryEvent): void {
+    if (event.kind === 'removed') {
+      this.#endpoints.delete(event.key);
+    } else if (event.record.type === 'Endpoint' && this.#isInScope(event.record.namespace)) {
+      this.#endpoints.set(event.key, event.record);
+      this.#options.onWorkerAdded?.(event.record.instance_id);
+    }
+  }
+
+  #applyCard(event: DiscoveryEvent): void {
+    if (event.kind === 'removed') this.#cards.delete(event.key);
+    else if (event.record.type === 'Model' && this.#isInScope(event.record.namespace))
+      this.#cards.set(event.key, event.record);
+  }
+
+  #isInScope(namespace: string): boolean {
+    const { namespace: exact, namespacePrefix } = this.#options;
+    if (namespacePrefix !== undefined) return namespace.startsWith(namespacePrefix);
+    return exact === undefined || namespace === exact;
+  }
+
+  /** Many changes of one turn cost one rebuild. */
+  #scheduleRebuild(): void {
+    if (this.#isDirty) return;
+    this.#isDirty = true;
+    queueMicrotask(() => {
+      if (this.#isDirty) this.#rebuild();
+    });
+  }
+
+  #rebuild(): void {
+    this.#isDirty = false;
+    const byName = new Map<string, ModelRecord[]>();
+    for (const [, record] of [...this.#cards].sort(byKey)) {
+      const records = byName.get(record.card.display_name);
+      if (records === undefined) byName.set(record.card.display_name, [record]);
+      else records.push(record);
+    }
+    const models = new Map<string, RoutableModel>();
+    for (const [name, records] of byName) {
+      const model = this.#modelOf(name, records);
+      models.set(name, model);
+      for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
+    }
+    this.#models = models;
+    this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    this.#options.onChange?.();
+  }
+
+  #modelOf(name: string, records: readonly ModelRecord[]): RoutableModel {
+    const live = records.filter((record) => this.#endpointOf(record) !== undefined);
+    const readiness = readinessOf(live);
+    const ready = live.filter((record) => isServing(record) && readiness.namespaces[record.namespace]?.isReady);
+    // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
+    const chosen = ready[0] ?? records.find(isServing) ?? records[0];
+    if (chosen === undefined) throw new Error(`model ${name} has no card`);
+    const mdcSum = cardChecksum(chosen.card);
+    const workers = ready
+      .filter((record) => cardChecksum(record.card) === mdcSum)
+      .flatMap((record) => this.#workerOf(record));
+    const { card } = chosen;
+    const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
+    return { name, primaryName: name, card, contextLength, readiness, mdcSum, workers };
+  }
+
+  #workerOf(record: ModelRecord): Worker[] {
+    const endpoint = this.#endpointOf(record);
+    if (endpoint === undefined) return [];
+    const { runtime_config: runtime } = record.card;
+    return [
+      {
+        id: record.instance_id,
+        transport: endpoint.transport,
+        endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
+        dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
+        dataParallelSize: runtime.data_parallel_size ?? 1,
+        deviceType: endpoint.device_type,
+        taints: runtime.taints ?? [],
+      },
+    ];
+  }
+
+  #endpointOf({ namespace, component, endpoint, instance_id }: ModelRecord): EndpointRecord | undefined {
+    return this.#endpoints.get(`${namespace}/${component}/${endpoint}/${instance_id}`);
+  }
+}
+
+/** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */
+export function cardChecksum(card: ModelCard): string {
+  const known = CHECKSUMS.get(card);
+  if (known !== undefined) return known;
+  const files = Object.entries(card.files)
+    .map(([role, file]) => `${role}=${file.checksum}`)
+    .sort();
+  const identity = [
+    card.display_name,
+    card.model_input,
+    card.kv_cache_block_size,
+    card.lora?.name,
+    files,
+    parsersOf(card),
+  ];
+  const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
+  CHECKSUMS.set(card, sum);
+  return sum;
+}
+
+const CHECKSUMS = new WeakMap<ModelCard, string>();
+
+function parsersOf({ runtime_config: runtime }: ModelCard): readonly (string | undefined)[] {
+  return [runtime.tool_call_parser, runtime.reasoning_parser, runtime.tokenizer_backend];
+}
+
+function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return a < b ? -1 : 1;
+}

@@ -1,0 +1,285 @@
+import type { Clock } from '../clock/index.ts';
+import { isInhibiting, isMigratable, type ServeError, toServeError, workerError } from '../errors/index.ts';
+import type { Call, CallSink, RequestPlane } from '../planes/request/index.ts';
+import {
+  type EngineOutput,
+  encodeEngineRequest,
+  type GenerationRequest,
+  type GenerationSink,
+} from '../protocol/generation/index.ts';
+import type { Reservation, Router } from '../router/index.ts';
+import type { Answer } from './answer.ts';
+import { continuationOf, isMovable, Produced } from './migration.ts';
+import type { RoutableModel, Worker } from './model-directory.ts';
+import type { Preprocessed } from './preprocess.ts';
+import type { StreamWatch, WatchedStream } from './stream-watch.ts';
+import type { PipelineObserver } from './types.ts';
+
+/** What every run of one pipeline shares. */
+export interface RunContext {
+  readonly router: Router;
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly observer: PipelineObserver;
+  /** Undefined when silent workers are waited for without end. */
+  readonly streamWatch: StreamWatch | undefined;
+  /** Times that one request may move to another worker. */
+  readonly migrationLimit: number;
+  /** Prompt plus output above this is no longer moved; undefined = no limit. */
+  readonly migrationTokensMax: number | undefined;
+  /** The workers of `model` now. */
+  workersOf(model: RoutableModel): readonly Worker[];
+}
+
+/**
+ * One request at its worker, or on its way to the next one.
+ *
+ * | State | worker chosen | first output | failure that may move | other failure | end | client gone |
+ * |---|---|---|---|---|---|---|
+ * | choosing | sent | - | - | failed | - | closed |
+ * | sent | - | streaming | choosing | failed | ended | killed |
+ * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed |
+ */
+export class RequestRun implements CallSink, WatchedStream {
+  readonly #context: RunContext;
+  readonly #request: GenerationRequest;
+  readonly #model: RoutableModel;
+  readonly #prompt: Preprocessed;
+  readonly #answer: Answer;
+  readonly #sink: GenerationSink;
+  readonly #signal: AbortSignal;
+  readonly #failedWorkers = new Set<string>();
+  readonly #produced: Produced | undefined;
+  #movesLeft: number;
+  #reservation: Reservation<Worker> | undefined;
+  #call: Call | undefined;
+  #hasOutput = false;
+  #isPaused = false;
+  #isClosed = false;
+  lastActivityMs = 0;
+
+  constructor(
+    context: RunContext,
+    request: GenerationRequest,
+    model: RoutableModel,
+    prompt: Preprocessed,
+    answer: Answer,
+    sink: GenerationSink,
+    signal: AbortSignal,
+  ) {
+    this.#context = context;
+    this.#request = request;
+    this.#model = model;
+    this.#prompt = prompt;
+    this.#answer = answer;
+    this.#sink = sink;
+    this.#signal = signal;
+    this.#movesLeft = isMovable(prompt.request) ? context.migrationLimit : 0;
+    this.#produced = this.#movesLeft > 0 ? new Produced() : undefined;
+  }
+
+  start(): void {
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#send(undefined).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  accepted(): void {
+    this.#touch();
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#isClosed) return;
+    this.#noteOutput();
+    this.#produced?.add(ids, start, count);
+    try {
+      this.#answer.tokens(choice, ids, start, count);
+    } catch (thrown) {
+      this.#abandon(toServeError(thrown));
+      return;
+    }
+    if (this.#answer.isComplete) this.#endHere();
+    else this.#heedReader();
+  }
+
+  output(output: EngineOutput): void {
+    if (this.#isClosed) return;
+    this.#noteOutput();
+    if (output.token_ids !== undefined) this.#produced?.add(output.token_ids, 0, output.token_ids.length);
+    try {
+      const failure = this.#answer.output(output);
+      if (failure !== undefined) throw failure;
+    } catch (thrown) {
+      this.#abandon(toServeError(thrown));
+      return;
+    }
+    if (this.#answer.isComplete && output.finish_reason == null) this.#endHere();
+    else this.#heedReader();
+  }
+
+  end(): void {
+    if (this.#isClosed) return;
+    this.#close();
+    this.#answer.end();
+  }
+
+  fail(error: ServeError): void {
+    if (this.#answer.isComplete) this.end(); // everything was said; how the worker left does not matter
+    if (this.#isClosed) return;
+    const worker = this.#reservation?.worker;
+    this.#leaveWorker();
+    if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
+    if (!this.#mayMove(error)) {
+      this.#failWith(error);
+      return;
+    }
+    if (worker !== undefined) this.#failedWorkers.add(worker.id);
+    this.#movesLeft--;
+    this.#context.observer.migrated(this.#model.primaryName, this.#hasOutput ? 'ongoing_request' : 'new_request');
+    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  /** Nothing came from the worker for too long (`StreamWatch`). */
+  stalled(): void {
+    this.#call?.kill();
+    this.fail(workerError('ResponseTimeout'));
+  }
+
+  /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
+  async #send(cause: ServeError | undefined): Promise<void> {
+    const request = continuationOf(this.#prompt.request, this.#produced);
+    if (request === undefined) {
+      this.#close();
+      this.#answer.finishAtLength();
+      this.#answer.end();
+      return;
+    }
+    const { router, plane, clock, observer } = this.#context;
+    const startMs = clock.nowMs();
+    let reservation: Reservation<Worker>;
+    try {
+      reservation = await router.choose(
+        {
+          id: request.id,
+          routing: request.routing,
+          override: request.routerConfigOverride,
+          tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+          excluded: this.#failedWorkers,
+        },
+        this.#context.workersOf(this.#model),
+        this.#signal,
+      );
+    } catch (thrown) {
+      return this.#failWith(cause ?? toServeError(thrown));
+    }
+    if (this.#isClosed) return reservation.release();
+    observer.stage('route', clock.nowMs() - startMs);
+    this.#reservation = reservation;
+    this.#tellWorker(reservation);
+    const { body, tokenIds } = encodeEngineRequest(withRank(request, reservation.dpRank));
+    const headers = headersOf(this.#request);
+    this.#touch();
+    this.#context.streamWatch?.add(this);
+    this.#call = plane.call(
+      reservation.worker.transport,
+      { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
+      this,
+    );
+  }
+
+  #tellWorker({ worker, dpRank }: Reservation<Worker>): void {
+    if (!this.#request.extraFields.includes('worker_id')) return;
+    const ids = { prefillWorkerId: worker.id, decodeWorkerId: worker.id };
+    this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
+  }
+
+  #noteOutput(): void {
+    this.#touch();
+    if (this.#hasOutput) return;
+    this.#hasOutput = true;
+    this.#reservation?.prefillDone();
+  }
+
+  #touch(): void {
+    if (this.#context.streamWatch !== undefined) this.lastActivityMs = this.#context.clock.nowMs();
+  }
+
+  #mayMove(error: ServeError): boolean {
+    if (this.#movesLeft <= 0 || this.#signal.aborted || !isMigratable(error)) return false;
+    const { migrationTokensMax } = this.#context;
+    if (migrationTokensMax === undefined) return true;
+    const total = this.#prompt.promptTokens + (this.#produced?.count ?? 0);
+    if (total <= migrationTokensMax) return true;
+    this.#context.observer.migrationTooLong(this.#model.primaryName);
+    return false;
+  }
+
+  /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */
+  #heedReader(): void {
+    if (this.#isPaused || !this.#sink.isBlocked()) return;
+    this.#isPaused = true;
+    this.#call?.pause();
+    this.#sink.onUnblocked(() => {
+      this.#isPaused = false;
+      this.#call?.resume();
+    });
+  }
+
+  /** The answer is complete although the worker is not: a stop string, or an engine that ran past its end. */
+  #endHere(): void {
+    const call = this.#call;
+    this.#close();
+    call?.resume();
+    call?.stop();
+    this.#answer.end();
+  }
+
+  /** The worker broke the contract or reported an error that no other worker can mend. */
+  #abandon(error: ServeError): void {
+    this.#call?.kill();
+    this.#failWith(error);
+  }
+
+  #failWith(error: ServeError): void {
+    if (this.#isClosed) return;
+    this.#close();
+    if (!this.#signal.aborted) this.#sink.fail(error);
+  }
+
+  readonly #onAbort = (): void => {
+    if (this.#isClosed) return;
+    const call = this.#call;
+    this.#close();
+    call?.kill();
+  };
+
+  #leaveWorker(): void {
+    this.#context.streamWatch?.delete(this);
+    this.#reservation?.release();
+    this.#reservation = undefined;
+    this.#call = undefined;
+  }
+
+  #close(): void {
+    this.#isClosed = true;
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#leaveWorker();
+  }
+}
+
+function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
+  request: Request,
+  dpRank: number | undefined,
+): Request {
+  return dpRank === undefined || request.routing.dp_rank === dpRank
+    ? request
+    : { ...request, routing: { ...request.routing, dp_rank: dpRank } };
+}
+
+/** What travels beside the request: trace context, the client's request id, its metadata. */
+function headersOf({ trace, metadata }: GenerationRequest): Record<string, string> {
+  const headers: Record<string, string> = { ...metadata };
+  if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
+  if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
+  if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;
+  return headers;
+}
