@@ -134,11 +134,6 @@ export class BlockPool {
     }
   }
 
-  /** Forgets every cached block that nobody uses. */
-  dropCached(): void {
-    while (this.#cachedCount > 0) this.#evict();
-  }
-
   #evict(): void {
     const slot = this.#newer[this.capacity]!; // the list's first entry is the one released longest ago
     this.#unlink(slot);

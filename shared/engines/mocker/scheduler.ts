@@ -15,9 +15,6 @@ export interface SchedulerOptions extends SpeedUp {
   readonly preemptionMode: 'lifo' | 'fifo';
 }
 
-/** Appends the next token to `sequence` (`length` grows by one, or not when it ended without one). True = it is finished. */
-export type EmitToken = (sequence: Sequence) => boolean;
-
 /**
  * Continuous batching of one rank without time of its own: `startPass` decides and says how long the pass takes,
  * `finishPass` shows its results. The live engine waits in between; the simulator moves its virtual clock.
@@ -94,8 +91,8 @@ export class Scheduler {
     return passMs(this.#sumWork(), this.pool.capacity * this.#options.blockSizeTokens, this.#options);
   }
 
-  /** Ends the pass: emits one token for every sequence whose known tokens are all computed, and frees finished ones. */
-  finishPass(emit: EmitToken): void {
+  /** Ends the pass: every sequence whose known tokens are all computed emits one, and finished ones give up their blocks. */
+  finishPass(): void {
     assert(this.#inPass, 'no pass to finish');
     let kept = 0;
     const running = this.#running;
@@ -105,7 +102,7 @@ export class Scheduler {
       sequence.passTokens = 0;
       if (wasScheduled && sequence.computed === sequence.length) {
         sequence.isPrefilling = false;
-        if (!sequence.isCancelled && emit(sequence)) {
+        if (!sequence.isCancelled && sequence.emit()) {
           this.#release(sequence);
           sequence.state = 'gone';
           continue;

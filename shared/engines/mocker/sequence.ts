@@ -14,7 +14,7 @@ export interface BlockNames {
 const BLOCKS_INITIAL = 8;
 
 /** One choice of one request, as the scheduler sees it: lengths and blocks, no token ids. */
-export class Sequence {
+export abstract class Sequence {
   readonly promptLength: number;
   readonly names: BlockNames;
   /** Tokens known: prompt and generated ones. */
@@ -42,6 +42,9 @@ export class Sequence {
     this.length = promptLength;
     this.names = names;
   }
+
+  /** Takes the next token: `length` grows by one, or not when the sequence ends without one. True = it is finished. */
+  abstract emit(): boolean;
 
   get generated(): number {
     return this.length - this.promptLength;

@@ -1,0 +1,188 @@
+import type { Clock } from '../../clock/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
+import { KvJournal } from './kv-journal.ts';
+import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
+import { type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
+import { type Defer, PassLoop } from './pass-loop.ts';
+import { Scheduler } from './scheduler.ts';
+import { RandomCursor, ReadableCursor, type TokenCursor } from './token-cursor.ts';
+import { type BlockHasher, TokenNames } from './token-names.ts';
+
+/** Tokens of output that a new sequence has room for; more is allocated when needed. */
+const SPARE_TOKENS = 64;
+/** Distance between the seeds of the choices of one request. Choice 0 has the request's own. */
+const CHOICE_SEED_STEP = 0x3c6e_f372;
+
+export interface MockEngineDeps {
+  readonly clock: Clock;
+  /** Hashes of blocks in one name space (adapter, cache salt). */
+  hasherFor(scope: { readonly loraName?: string | undefined; readonly cacheSalt?: string | undefined }): BlockHasher;
+  /** How a pass that is due gives way to other work. Default `setImmediate`. */
+  readonly defer?: Defer;
+}
+
+interface Rank {
+  readonly scheduler: Scheduler;
+  readonly loop: PassLoop;
+}
+
+/**
+ * An engine without a model: the timing and memory of a GPU engine (router.md, section 12.4), output made of a built-in
+ * text or of random ids. What it answers depends on the seed and the tokens before, never on the request id, so a request
+ * that moves to another mock worker continues exactly (ruling 40).
+ *
+ * @throws RangeError when an option is out of range.
+ * @example
+ * const engine = createMockEngine({ speedupRatio: 10 }, { clock: systemClock, hasherFor });
+ */
+export function createMockEngine(options: MockEngineOptions, deps: MockEngineDeps): Engine {
+  return new MockEngine(resolveMockOptions(options), deps);
+}
+
+class MockEngine implements Engine {
+  readonly kind = 'mocker';
+  readonly #settings: MockSettings;
+  readonly #deps: MockEngineDeps;
+  readonly #ranks: readonly Rank[];
+  readonly #live = new Set<LiveRequest>();
+  #state: 'new' | 'ready' | 'stopped' = 'new';
+  #onKvEvents: ((events: readonly KvEvent[]) => void) | undefined;
+
+  constructor(settings: MockSettings, deps: MockEngineDeps) {
+    this.#settings = settings;
+    this.#deps = deps;
+    this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) => this.#createRank(dpRank));
+  }
+
+  async start(signal: AbortSignal): Promise<EngineInfo> {
+    const { scheduler, startupTimeMs, contextLength, dataParallelSize, modelType } = this.#settings;
+    if (startupTimeMs > 0) await this.#deps.clock.sleep(startupTimeMs, signal);
+    if (this.#state === 'new') this.#state = 'ready';
+    return {
+      contextLength,
+      kvBlockSizeTokens: scheduler.blockSizeTokens,
+      totalKvBlocks: scheduler.numGpuBlocks,
+      maxNumSeqs: scheduler.maxNumSeqs,
+      maxNumBatchedTokens: scheduler.maxNumBatchedTokens,
+      dataParallelSize,
+      modelInput: 'Tokens',
+      modelType,
+      publishesKvEvents: scheduler.enablePrefixCaching,
+    };
+  }
+
+  generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    const rank = this.#rankFor(request);
+    const refusal = this.#refusalOf(request, rank);
+    if (refusal !== undefined || rank === undefined || request.input.kind !== 'tokens') {
+      sink.fail(refusal ?? workerError('InvalidArgument', 'this model takes token ids'));
+      return;
+    }
+    const live = this.#open(request, request.input.tokenIds, sink, () => signal.removeEventListener('abort', onAbort));
+    const onAbort = (): void => {
+      this.#live.delete(live);
+      for (const sequence of live.sequences) rank.scheduler.cancel(sequence);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    for (const sequence of live.sequences) rank.scheduler.submit(sequence);
+    rank.loop.wake();
+  }
+
+  async health(): Promise<void> {
+    if (this.#state !== 'ready') throw workerError('Unavailable', `mock engine is ${this.#state}`);
+  }
+
+  load(): readonly EngineLoad[] {
+    return this.#ranks.map(({ scheduler }, dpRank) => ({
+      dpRank,
+      runningRequests: scheduler.runningCount,
+      waitingRequests: scheduler.waitingCount,
+      usedKvBlocks: scheduler.pool.active,
+      totalKvBlocks: scheduler.pool.capacity,
+      activePrefillTokens: scheduler.pendingPrefillTokens,
+    }));
+  }
+
+  onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
+    this.#onKvEvents = listener;
+  }
+
+  async stop(): Promise<void> {
+    this.#state = 'stopped';
+    this.#onKvEvents = undefined;
+    for (const { loop } of this.#ranks) loop.stop();
+    const open = [...this.#live];
+    this.#live.clear();
+    for (const live of open) live.sink.fail(workerError('EngineShutdown', 'mock engine stopped'));
+  }
+
+  #createRank(dpRank: number): Rank {
+    const journal = new KvJournal(dpRank);
+    const scheduler = new Scheduler(this.#settings.scheduler, journal);
+    const onPassEnd = (): void => {
+      const events = journal.drain();
+      if (events.length > 0) this.#onKvEvents?.(events);
+    };
+    const defer = this.#deps.defer ?? setImmediate;
+    return { scheduler, loop: new PassLoop(scheduler, this.#deps.clock, defer, onPassEnd) };
+  }
+
+  /** The rank asked for, else the one with the fewest requests. */
+  #rankFor(request: EngineRequest): Rank | undefined {
+    const asked = request.routing.dp_rank;
+    if (asked !== undefined) return this.#ranks[asked];
+    const sizeOf = ({ scheduler }: Rank): number => scheduler.runningCount + scheduler.waitingCount;
+    return this.#ranks.reduce((best, rank) => (sizeOf(rank) < sizeOf(best) ? rank : best));
+  }
+
+  #refusalOf(request: EngineRequest, rank: Rank | undefined): ServeError | undefined {
+    if (this.#state !== 'ready') return workerError('EngineShutdown', `mock engine is ${this.#state}`);
+    const { contextLength, waitingRequestsMax, dataParallelSize } = this.#settings;
+    if (rank === undefined) {
+      const range = `[0, ${dataParallelSize})`;
+      return workerError('InvalidArgument', `data_parallel_rank ${request.routing.dp_rank} is out of range ${range}.`);
+    }
+    if (rank.scheduler.waitingCount >= waitingRequestsMax) {
+      return workerError('WorkerOverloaded', `${waitingRequestsMax} requests are waiting already`);
+    }
+    const length = request.input.kind === 'tokens' ? request.input.tokenIds.length : 1;
+    if (length === 0) return workerError('InvalidArgument', 'the prompt is empty');
+    if (length >= contextLength) {
+      return workerError(
+        'InvalidArgument',
+        `the prompt has ${length} tokens, which leaves no room in the context of ${contextLength} tokens`,
+      );
+    }
+    if (request.stop.max_tokens === 0) return workerError('InvalidArgument', 'max_tokens must be at least 1, got 0');
+    return undefined;
+  }
+
+  #open(request: EngineRequest, prompt: Uint32Array, sink: EngineSink, onClosed: () => void): LiveRequest {
+    const { contextLength, scheduler, randomIds, seed } = this.#settings;
+    const limits = limitsOf(request, contextLength - prompt.length);
+    const live = new LiveRequest(request, sink, limits, randomIds.first + randomIds.count, () => {
+      this.#live.delete(live);
+      onClosed();
+    });
+    const { lora_name: loraName, cache_salt: cacheSalt } = request.routing;
+    const hasher = this.#deps.hasherFor({ loraName, cacheSalt });
+    const spare = Math.min(limits.tokensMax, SPARE_TOKENS);
+    for (let choice = 0; choice < choiceCount(request); choice++) {
+      const choiceSeed = (request.sampling.seed ?? seed) + choice * CHOICE_SEED_STEP;
+      const text = new TokenNames(prompt, spare, scheduler.blockSizeTokens, hasher);
+      live.sequences.push(new LiveSequence(live, choice, text, this.#cursorAfter(prompt, choiceSeed, limits)));
+    }
+    this.#live.add(live);
+    return live;
+  }
+
+  #cursorAfter(prompt: Uint32Array, seed: number, limits: Limits): TokenCursor {
+    const { text, randomIds } = this.#settings;
+    const cursor = text ? new ReadableCursor(seed, text) : new RandomCursor(seed, randomIds, limits.eosIds);
+    for (const token of prompt) cursor.push(token);
+    return cursor;
+  }
+}
