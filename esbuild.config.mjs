@@ -23,7 +23,12 @@ await rm('dist', { recursive: true, force: true });
 await Promise.all([
   build({
     ...common,
-    entryPoints: { stator: 'functions/cli/main.ts', 'tokenizer-loader': 'shared/tokens/loader-thread.ts' },
+    entryPoints: {
+      stator: 'functions/cli/main.ts',
+      'tokenizer-loader': 'shared/tokens/loader-thread.ts',
+      bench: 'bench/main.ts',
+      'bench-floor': 'bench/floor.ts',
+    },
     outdir: 'dist',
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',

@@ -1,0 +1,117 @@
+// npm run bench -- [--only unary,burst,...] [--dynamo FOLDER] [--model FOLDER] [--json FILE]
+// Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real Dynamo.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { buildLoadGenerator, type LoadReport, load } from './llmload.ts';
+import { residentMiB } from './processes.ts';
+import { type SideName, startSide } from './sides.ts';
+import { soak } from './soak.ts';
+import { measureStart } from './start.ts';
+import { type Figure, WORKLOADS, type Workload } from './workloads.ts';
+
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    dynamo: { type: 'string', default: process.env.STATOR_BENCH_DYNAMO ?? '' },
+    model: { type: 'string' },
+    json: { type: 'string' },
+  },
+});
+const dynamoFolder = values.dynamo === '' ? undefined : values.dynamo;
+const modelFolder = values.model ?? (dynamoFolder === undefined ? 'dist/builtin-model' : join(dynamoFolder, 'model'));
+const only = values.only?.split(',');
+const sides: readonly SideName[] = dynamoFolder === undefined ? ['stator', 'floor'] : ['stator', 'dynamo', 'floor'];
+const model = { modelFolder, modelName: 'bench', dynamoFolder };
+
+interface Row {
+  readonly workload: string;
+  readonly figure: string;
+  readonly values: Readonly<Partial<Record<SideName, number>>>;
+  readonly verdict: string;
+}
+
+const rows: Row[] = [];
+
+async function measure(binary: string, workload: Workload): Promise<void> {
+  const reports = new Map<SideName, LoadReport>();
+  for (const name of sides) {
+    const side = await startSide(name, { ...model, pace: workload.pace });
+    try {
+      const target = ['--url', side.url, '--model', model.modelName, '--watch', `frontend=${side.frontendPid}`];
+      reports.set(name, await load(binary, [...target, ...workload.flags]));
+    } finally {
+      await side.stop();
+    }
+  }
+  for (const figure of workload.figures) note(row(workload.name, figure, reports));
+}
+
+function row(workload: string, figure: Figure, reports: ReadonlyMap<SideName, LoadReport>): Row {
+  const figures: Partial<Record<SideName, number>> = {};
+  for (const [name, report] of reports) figures[name] = figure.of(report);
+  return {
+    workload,
+    figure: `${figure.name} ${figure.unit}`.trim(),
+    values: figures,
+    verdict: verdictOf(figure, figures.stator, figures.dynamo),
+  };
+}
+
+function verdictOf({ max, ratioMax }: Figure, ours: number | undefined, theirs: number | undefined): string {
+  if (ours === undefined) return '';
+  if (max !== undefined) return `${ours <= max ? 'holds' : 'MISSED'} (at most ${max})`;
+  if (ratioMax === undefined || theirs === undefined) return '';
+  const ratio = ours / theirs;
+  return `${ratio.toFixed(2)} x Dynamo, ${ratio <= ratioMax ? 'holds' : 'MISSED'} (at most ${ratioMax})`;
+}
+
+function note(result: Row): void {
+  rows.push(result);
+  const cell = (name: SideName) => (result.values[name]?.toFixed(2) ?? '-').padStart(9);
+  console.log(
+    `${result.workload.padEnd(12)} ${result.figure.padEnd(20)} ${cell('stator')} ${cell('dynamo')} ${cell('floor')}  ${result.verdict}`,
+  );
+}
+
+function isWanted(name: string): boolean {
+  return only === undefined || only.includes(name);
+}
+
+async function measureStartAndMemory(binary: string): Promise<void> {
+  const start = await measureStart(binary, model);
+  note({
+    workload: 'start',
+    figure: 'first answer ms',
+    values: { stator: start.readyMs },
+    verdict: start.readyMs <= 1000 ? 'holds (at most 1000)' : 'MISSED (at most 1000)',
+  });
+  note({
+    workload: 'start',
+    figure: 'idle memory MiB',
+    values: { stator: start.idleMiB },
+    verdict: start.idleMiB <= 150 ? 'holds (at most 150)' : 'MISSED (at most 150)',
+  });
+}
+
+async function measureSoak(binary: string): Promise<void> {
+  const side = await startSide('stator', {
+    ...model,
+    pace: { speedup: 1, decodeSpeedup: 0.05, maxNumSeqs: 2048, msPerToken: 0 },
+  });
+  try {
+    for (const result of await soak(binary, side, model.modelName)) note(result);
+  } finally {
+    await side.stop();
+  }
+}
+
+const binary = await buildLoadGenerator('bench/llmload');
+console.log(`model ${modelFolder}; node ${process.version}; own memory ${residentMiB(process.pid).toFixed(0)} MiB`);
+console.log(
+  `${'workload'.padEnd(12)} ${'figure'.padEnd(20)} ${'stator'.padStart(9)} ${'dynamo'.padStart(9)} ${'floor'.padStart(9)}`,
+);
+for (const workload of WORKLOADS) if (isWanted(workload.name)) await measure(binary, workload);
+if (isWanted('start')) await measureStartAndMemory(binary);
+if (isWanted('soak')) await measureSoak(binary);
+if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(rows, null, 2)}\n`);
