@@ -1,0 +1,85 @@
+import { pino } from 'pino';
+import type { Clock } from '../../clock/index.ts';
+import type { LogLevel } from './filter.ts';
+import { hideSecretText, type LogFields, toLoggable } from './loggable.ts';
+
+/** Takes finished lines. */
+export interface LogDestination {
+  write(line: string): void;
+}
+
+/** Makes a line of what was logged. `fields` win over `bindings` of the same name. */
+export interface LineWriter {
+  write(
+    level: LogLevel,
+    target: string,
+    message: string,
+    bindings: LogFields | undefined,
+    fields: LogFields | undefined,
+  ): void;
+}
+
+/** Names that every JSON line has for itself; a field of the same name gets an underscore behind it. */
+const RESERVED: ReadonlySet<string> = new Set(['time', 'level', 'target', 'message']);
+
+/** One JSON object a line: `time`, `level`, `target`, the fields, `message` (http-api.md, section 17.5). */
+export function jsonLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
+  const log = pino(
+    {
+      level: 'trace', // our own filter decides, target by target
+      base: null,
+      messageKey: 'message',
+      timestamp: () => `,"time":"${timestamp(clock.wallMs(), useLocalTime)}"`,
+      formatters: { level: (label) => ({ level: label.toUpperCase() }) },
+    },
+    destination,
+  );
+  return {
+    write(level, target, message, bindings, fields) {
+      const named: Record<string, unknown> = { target };
+      const plain = toLoggable(bindings, fields);
+      for (const name in plain) named[RESERVED.has(name) ? `${name}_` : name] = plain[name];
+      log[level](named, hideSecretText(message));
+    },
+  };
+}
+
+/** One line for people: `time LEVEL target: message key=value ...`. */
+export function textLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
+  return {
+    write(level, target, message, bindings, fields) {
+      const head = `${timestamp(clock.wallMs(), useLocalTime)} ${level.toUpperCase().padStart(5)} ${target}:`;
+      let line = `${head} ${escapeControls(hideSecretText(message))}`;
+      const plain = toLoggable(bindings, fields);
+      for (const name in plain) line += ` ${name}=${textValue(plain[name])}`;
+      destination.write(`${line}\n`);
+    },
+  };
+}
+
+/** Needs no quotes: printable ASCII without space, quote and equals sign. */
+const PLAIN_TEXT = /^[!#-<>-~]+$/;
+const CONTROLS = /[\p{Cc}\u2028\u2029]/gu;
+
+function textValue(value: unknown): string {
+  if (typeof value === 'number') return `${value}`;
+  if (typeof value === 'string' && PLAIN_TEXT.test(value)) return value;
+  return escapeControls(JSON.stringify(value));
+}
+
+/** Text from outside must neither break the line nor drive the terminal. */
+function escapeControls(text: string): string {
+  return text.replaceAll(CONTROLS, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+}
+
+/** ISO 8601 in milliseconds: UTC with `Z`, or local time with its offset. */
+function timestamp(wallMs: number, useLocalTime: boolean): string {
+  if (!useLocalTime) return new Date(wallMs).toISOString();
+  const offsetMinutes = -new Date(wallMs).getTimezoneOffset();
+  const local = new Date(wallMs + offsetMinutes * 60_000).toISOString().slice(0, -1);
+  const ahead = Math.abs(offsetMinutes);
+  const pad = (part: number): string => `${Math.floor(part)}`.padStart(2, '0');
+  return `${local}${offsetMinutes < 0 ? '-' : '+'}${pad(ahead / 60)}:${pad(ahead % 60)}`;
+}

@@ -1,0 +1,87 @@
+import type { Clock } from '../../clock/index.ts';
+import type { RequestMeter, RequestOutcome } from '../request-meter.ts';
+import type { ModelSeries, RouteSeries } from './model-series.ts';
+import type { TurnClock } from './turn-clock.ts';
+
+const MS_PER_SECOND = 1000;
+
+/**
+ * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
+ * in at the end, and a scrape in the middle of a stream sees what has happened so far.
+ *
+ * | State | first `outputTokens` | later `outputTokens` | `end` |
+ * |---|---|---|---|
+ * | queued | TTFT, no longer queued | | no longer queued, ended |
+ * | answering | | inter-token latency | ended |
+ * | ended | ignored | ignored | ignored |
+ */
+export class ActiveRequest implements RequestMeter {
+  readonly #clock: Clock;
+  readonly #turnClock: TurnClock;
+  readonly #model: ModelSeries;
+  readonly #route: RouteSeries;
+  readonly #startedMs: number;
+  #lastOutputMs = 0;
+  #ttftMs: number | undefined;
+  #outputTokens = 0;
+  #hasPromptTokens = false;
+  #hasCachedTokens = false;
+  #hasEnded = false;
+
+  constructor(clock: Clock, turnClock: TurnClock, model: ModelSeries, route: RouteSeries) {
+    this.#clock = clock;
+    this.#turnClock = turnClock;
+    this.#model = model;
+    this.#route = route;
+    this.#startedMs = clock.nowMs();
+    route.started.add();
+    model.inflight.add(1);
+    model.active.add(1);
+    model.queued.add(1);
+  }
+
+  get ttftMs(): number | undefined {
+    return this.#ttftMs;
+  }
+
+  promptTokens(count: number): void {
+    if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
+    this.#hasPromptTokens = true;
+    this.#model.inputTokens.observe(count);
+  }
+
+  cachedTokens(count: number): void {
+    if (this.#hasEnded || this.#hasCachedTokens) return;
+    this.#hasCachedTokens = true;
+    this.#model.cachedTokens.observe(count);
+  }
+
+  outputTokens(count: number): void {
+    if (count <= 0 || this.#hasEnded) return;
+    const nowMs = this.#turnClock.nowMs();
+    const model = this.#model;
+    if (this.#outputTokens === 0) this.#firstToken(nowMs);
+    else model.itl.observe((nowMs - this.#lastOutputMs) / MS_PER_SECOND / count, count);
+    this.#lastOutputMs = nowMs;
+    this.#outputTokens += count;
+    model.outputTokens.value += count;
+  }
+
+  end(outcome: RequestOutcome): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    const model = this.#model;
+    if (this.#outputTokens === 0) model.queued.add(-1);
+    else model.outputLength.observe(this.#outputTokens);
+    model.inflight.add(-1);
+    model.active.add(-1);
+    model.duration.observe((this.#clock.nowMs() - this.#startedMs) / MS_PER_SECOND);
+    this.#route.ended(outcome.status === 'success' ? undefined : outcome.errorType).add();
+  }
+
+  #firstToken(nowMs: number): void {
+    this.#ttftMs = Math.max(0, nowMs - this.#startedMs); // the turn's time may lie before a start in the same turn
+    this.#model.ttft.observe(this.#ttftMs / MS_PER_SECOND);
+    this.#model.queued.add(-1);
+  }
+}

@@ -1,0 +1,59 @@
+import type { Logger } from '../log/logger.ts';
+
+/** Buckets in equal steps of the logarithm from `min` to `max`, after a first bucket at 0 (http-api.md, section 16.1). */
+export interface BucketRange {
+  readonly min: number;
+  readonly max: number;
+  /** Number of buckets before rounding, the one at 0 included; 1 to 512. */
+  readonly count: number;
+}
+
+const DEFAULTS = {
+  requestDuration: { min: 1, max: 512, count: 10 },
+  inputSequence: { min: 50, max: 128_000, count: 12 },
+  outputSequence: { min: 50, max: 32_000, count: 10 },
+  ttft: { min: 0.001, max: 480, count: 18 },
+  itl: { min: 0.001, max: 80, count: 20 },
+  embeddingLatency: { min: 0.001, max: 10, count: 14 },
+} as const satisfies Record<string, BucketRange>;
+
+/** A configurable set of buckets; `DYN_METRICS_REQUEST_DURATION_MIN`, `_MAX` and `_COUNT` are `requestDuration`'s. */
+export type BucketSet = keyof typeof DEFAULTS;
+
+/** What the configuration sets; what it leaves out keeps its default. */
+export type BucketOverrides = { readonly [S in BucketSet]?: Partial<BucketRange> };
+
+const COUNT_MAX = 512;
+
+/** Bounds of `set`. A range that makes no sense as a whole is logged and the default used. */
+export function bucketBounds(set: BucketSet, overrides: BucketOverrides, logger: Logger): readonly number[] {
+  const range = { ...DEFAULTS[set], ...overrides[set] };
+  if (isUsable(range)) return logBounds(range);
+  logger.warn('metric buckets need 0 < min < max and a count of 1 to 512; using the default', { set, ...range });
+  return logBounds(DEFAULTS[set]);
+}
+
+/** `[0, ...]`: each further bound rounded to two significant digits, neighbours that fall together merged. */
+export function logBounds({ min, max, count }: BucketRange): readonly number[] {
+  const bounds = [0];
+  const low = Math.log(min);
+  const span = Math.log(max) - low;
+  for (let step = 1; step < count; step++) {
+    const bound = Number(Math.exp(low + (span * step) / (count - 1)).toPrecision(2));
+    if (bound !== bounds[bounds.length - 1]) bounds.push(bound);
+  }
+  return bounds;
+}
+
+function isUsable({ min, max, count }: BucketRange): boolean {
+  const isRange = min > 0 && max > min && Number.isFinite(max);
+  return isRange && Number.isInteger(count) && count >= 1 && count <= COUNT_MAX;
+}
+
+/** Steps of the stage and request-plane histograms, in seconds; each metric takes a part of them. */
+const STEPS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5] as const;
+
+/** The fixed steps from `min` to `max`, both included. */
+export function stepBounds(min: number, max: number): readonly number[] {
+  return STEPS.filter((step) => step >= min && step <= max);
+}

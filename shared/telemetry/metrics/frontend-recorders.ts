@@ -1,0 +1,120 @@
+import type { FrontendFamilies } from './frontend-families.ts';
+import type { FrontendMetrics, PhaseLabel, StageLabel } from './frontend-metrics.ts';
+import type { MetricRegistry } from './registry.ts';
+import type { Gauge } from './series.ts';
+
+type StageMethods = Pick<
+  FrontendMetrics,
+  'stageEntered' | 'stageLeft' | 'observeStage' | 'observeTokenize' | 'observeTemplate' | 'observeDetokenize'
+>;
+
+/** Counts what happens between a request's entry and its end. Series are looked up once, here. */
+export function stageRecorder(families: FrontendFamilies): StageMethods {
+  const tokenize = families.tokenize.with();
+  const template = families.template.with();
+  const detokenizeUs = families.detokenizeUs.with();
+  const detokenizeTokens = families.detokenizeTokens.with();
+  const tokenizeLatency = families.tokenizerLatency.with('tokenize');
+  const detokenizeLatency = families.tokenizerLatency.with('detokenize');
+  const durations = {
+    preprocess: families.stageDuration.with('preprocess'),
+    route: families.stageDuration.with('route'),
+    transport_roundtrip: families.stageDuration.with('transport_roundtrip'),
+    postprocess: families.stageDuration.with('postprocess'),
+  };
+  const phasesOf = (stage: StageLabel): Record<PhaseLabel, Gauge> => ({
+    prefill: families.stageRequests.with(stage, 'prefill'),
+    decode: families.stageRequests.with(stage, 'decode'),
+    aggregated: families.stageRequests.with(stage, 'aggregated'),
+    '': families.stageRequests.with(stage, ''),
+  });
+  const requests = { preprocess: phasesOf('preprocess'), route: phasesOf('route'), dispatch: phasesOf('dispatch') };
+  return {
+    stageEntered: (stage, phase = '') => requests[stage][phase].add(1),
+    stageLeft: (stage, phase = '') => requests[stage][phase].add(-1),
+    observeStage: (stage, durationMs) => durations[stage].observe(durationMs / 1000),
+    observeTokenize(durationMs) {
+      tokenize.observe(durationMs / 1000);
+      tokenizeLatency.observe(durationMs);
+    },
+    observeTemplate: (durationMs) => template.observe(durationMs / 1000),
+    observeDetokenize(totalMs, tokenCount) {
+      if (tokenCount === 0) return;
+      detokenizeUs.add(totalMs * 1000);
+      detokenizeTokens.add(tokenCount);
+      detokenizeLatency.observe(totalMs / tokenCount);
+    },
+  };
+}
+
+type ModelMethods = Pick<
+  FrontendMetrics,
+  | 'observeTokenizerCache'
+  | 'observeEmbedding'
+  | 'migrated'
+  | 'observeMigration'
+  | 'migrationTooLong'
+  | 'setModel'
+  | 'readModelsFrom'
+>;
+
+/** Counts what happens to a model, and shows its card and readiness. */
+export function modelRecorder(families: FrontendFamilies, registry: MetricRegistry): ModelMethods {
+  let readModels: () => Iterable<{ readonly model: string; readonly isReady: boolean }> = () => [];
+  registry.beforeScrape(() => {
+    for (const { model, isReady } of readModels()) families.ready.with(model).set(isReady ? 1 : 0);
+  });
+  return {
+    observeTokenizerCache(model, cachedTokens, uncachedTokens) {
+      (cachedTokens > 0 ? families.cacheHits : families.cacheMisses).with().add();
+      families.cachedPromptTokens.with(model).add(cachedTokens);
+      families.uncachedPromptTokens.with(model).add(uncachedTokens);
+    },
+    observeEmbedding: (model, durationMs) => families.embeddingLatency.with(model).observe(durationMs / 1000),
+    migrated: (model, type) => families.migrations.with(model, type).add(),
+    observeMigration: (model, type, outcome, durationMs) =>
+      families.migrationDuration.with(model, type, outcome).observe(durationMs / 1000),
+    migrationTooLong: (model) => families.migrationTooLong.with(model).add(),
+    setModel(facts) {
+      for (const fact of MODEL_FACTS) {
+        const value = facts[fact];
+        if (value !== undefined) families[fact].with(facts.model).set(value);
+      }
+    },
+    readModelsFrom(source) {
+      readModels = source;
+    },
+  };
+}
+
+const MODEL_FACTS = [
+  'totalKvBlocks',
+  'maxNumSeqs',
+  'maxNumBatchedTokens',
+  'contextLength',
+  'kvCacheBlockSize',
+  'migrationLimit',
+] as const;
+
+/** Shows what the router knows of workers. */
+export function workerRecorder(families: FrontendFamilies): Pick<FrontendMetrics, 'setWorker' | 'removeWorker'> {
+  const figureGauges = [
+    ['activeDecodeBlocks', families.workerDecodeBlocks, 1],
+    ['activePrefillTokens', families.workerPrefillTokens, 1],
+    ['lastTtftMs', families.workerLastTtft, 1000],
+    ['lastInputTokens', families.workerLastInputTokens, 1],
+    ['lastItlMs', families.workerLastItl, 1000],
+  ] as const;
+  return {
+    setWorker({ workerId, dpRank, workerType }, figures) {
+      for (const [figure, family, unitsPerMetricUnit] of figureGauges) {
+        const value = figures[figure];
+        if (value === undefined) continue;
+        family.with(workerId, dpRank?.toString() ?? 'none', workerType).set(value / unitsPerMetricUnit);
+      }
+    },
+    removeWorker(workerId) {
+      for (const [, family] of figureGauges) family.removeWhere('worker_id', workerId);
+    },
+  };
+}

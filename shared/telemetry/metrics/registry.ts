@@ -1,0 +1,182 @@
+import { type Metric, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram } from './series.ts';
+
+/** Series a family keeps before further label values fall into one shared series. */
+const SERIES_MAX_DEFAULT = 10_000;
+
+/** Value of every label of the series that takes what no longer fits under a family's bound. */
+export const OVERFLOW_LABEL = '__other__';
+
+/** One exposed line, in the form that prom-client prints. */
+interface Sample {
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly sharedLabels?: Readonly<Record<string, string>>;
+  readonly value: number;
+  readonly metricName?: string;
+}
+
+type FamilyKind = 'counter' | 'gauge' | 'histogram';
+
+interface FamilyOptions<S> {
+  readonly name: string;
+  readonly help: string;
+  readonly kind: FamilyKind;
+  readonly labelNames: readonly string[];
+  readonly seriesMax: number;
+  readonly makeSeries: () => S;
+  readonly sample: (name: string, labels: Readonly<Record<string, string>>, series: S, into: Sample[]) => void;
+  readonly onOverflow: (name: string) => void;
+}
+
+/**
+ * A metric with its series. Look a series up once, keep it, and count on it with plain arithmetic: prom-client's own
+ * counters hash their labels at every call, which costs more than the rest of a short request's metrics together.
+ */
+export class MetricFamily<S> {
+  readonly name: string;
+  readonly #options: FamilyOptions<S>;
+  readonly #series = new Map<string, { readonly labels: Readonly<Record<string, string>>; readonly series: S }>();
+
+  constructor(options: FamilyOptions<S>) {
+    this.name = options.name;
+    this.#options = options;
+    if (options.labelNames.length === 0) this.with();
+  }
+
+  /** The series with these label values, in the order of the family's label names; made at zero on first use. */
+  with(...values: string[]): S {
+    const { labelNames, makeSeries, onOverflow, seriesMax } = this.#options;
+    if (values.length !== labelNames.length) throw new Error(`${this.name} has ${labelNames.length} labels`);
+    const key = values.join('\0');
+    const known = this.#series.get(key);
+    if (known !== undefined) return known.series;
+    const isFull = this.#series.size >= seriesMax && values.some((value) => value !== OVERFLOW_LABEL);
+    if (isFull) {
+      onOverflow(this.name);
+      return this.with(...labelNames.map(() => OVERFLOW_LABEL));
+    }
+    const labels = Object.fromEntries(labelNames.map((label, at) => [label, values[at]!]));
+    const series = makeSeries();
+    this.#series.set(key, { labels, series });
+    return series;
+  }
+
+  /** Forgets every series whose `labelName` is `value`. A caller that kept one counts into nothing from then on. */
+  removeWhere(labelName: string, value: string): void {
+    for (const [key, { labels }] of this.#series) if (labels[labelName] === value) this.#series.delete(key);
+  }
+
+  /** What prom-client asks a metric for. */
+  get(): { name: string; help: string; type: FamilyKind; values: Sample[]; aggregator: 'sum' } {
+    const { help, kind, name, sample } = this.#options;
+    const values: Sample[] = [];
+    for (const { labels, series } of this.#series.values()) sample(name, labels, series, values);
+    return { name, help, type: kind, values, aggregator: 'sum' };
+  }
+}
+
+export interface MetricRegistryOptions {
+  /** Series a family keeps. Default 10,000; beyond it everything counts on one series whose labels are `__other__`. */
+  readonly seriesMax?: number;
+}
+
+/** All metrics of a process, printed by prom-client. */
+export class MetricRegistry {
+  readonly #registry = new Registry();
+  readonly #seriesMax: number;
+  readonly #beforeScrape: (() => void)[] = [];
+  readonly #overflow: MetricFamily<Counter>;
+
+  constructor(options: MetricRegistryOptions = {}) {
+    this.#seriesMax = options.seriesMax ?? SERIES_MAX_DEFAULT;
+    this.#overflow = this.counter(
+      'stator_metric_series_overflow_total',
+      'Look-ups of a series that counted on the shared one, because the metric holds as many series as it may.',
+      ['metric'],
+    );
+  }
+
+  counter(name: string, help: string, labelNames: readonly string[] = []): MetricFamily<Counter> {
+    return this.#add(name, help, 'counter', labelNames, () => new Counter(), sampleNumber);
+  }
+
+  gauge(name: string, help: string, labelNames: readonly string[] = []): MetricFamily<Gauge> {
+    return this.#add(name, help, 'gauge', labelNames, () => new Gauge(), sampleNumber);
+  }
+
+  /** `bounds` ascend; the bucket for everything above the last is added. */
+  histogram(
+    name: string,
+    help: string,
+    bounds: readonly number[],
+    labelNames: readonly string[] = [],
+  ): MetricFamily<Histogram> {
+    const upper = Float64Array.from(bounds);
+    const sample = (family: string, labels: Readonly<Record<string, string>>, series: Histogram, into: Sample[]) =>
+      sampleHistogram(family, labels, series, bounds, into);
+    return this.#add(name, help, 'histogram', labelNames, () => new Histogram(upper), sample);
+  }
+
+  /** Tells operators that something of `metric` was counted on a shared series for want of room. */
+  countOverflow(metric: string): void {
+    this.#overflow.with(metric).add();
+  }
+
+  /** Runs `update` before every scrape, for values that are computed rather than counted. */
+  beforeScrape(update: () => void): void {
+    this.#beforeScrape.push(update);
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  /** Every metric in Prometheus text form. */
+  async render(): Promise<string> {
+    for (const update of this.#beforeScrape) update();
+    return await this.#registry.metrics();
+  }
+
+  #add<S>(
+    name: string,
+    help: string,
+    kind: FamilyKind,
+    labelNames: readonly string[],
+    makeSeries: () => S,
+    sample: FamilyOptions<S>['sample'],
+  ): MetricFamily<S> {
+    const seriesMax = this.#seriesMax;
+    const onOverflow = (metric: string): void => this.countOverflow(metric);
+    const family = new MetricFamily({ name, help, kind, labelNames, seriesMax, makeSeries, sample, onOverflow });
+    // prom-client only ever reads a metric's name and calls its `get`; its type asks for one of its own classes.
+    this.#registry.registerMetric(family as unknown as Metric);
+    return family;
+  }
+}
+
+function sampleNumber(
+  _name: string,
+  labels: Readonly<Record<string, string>>,
+  series: Counter | Gauge,
+  into: Sample[],
+): void {
+  into.push({ labels, value: series.value });
+}
+
+function sampleHistogram(
+  name: string,
+  sharedLabels: Readonly<Record<string, string>>,
+  series: Histogram,
+  bounds: readonly number[],
+  into: Sample[],
+): void {
+  let seen = 0;
+  for (const [at, le] of bounds.entries()) {
+    seen += series.counts[at]!;
+    into.push({ labels: { le }, sharedLabels, value: seen, metricName: `${name}_bucket` });
+  }
+  seen += series.counts[bounds.length]!;
+  into.push({ labels: { le: '+Inf' }, sharedLabels, value: seen, metricName: `${name}_bucket` });
+  into.push({ labels: {}, sharedLabels, value: series.sum, metricName: `${name}_sum` });
+  into.push({ labels: {}, sharedLabels, value: seen, metricName: `${name}_count` });
+}
