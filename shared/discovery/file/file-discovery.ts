@@ -1,0 +1,168 @@
+import { reasonOf } from '../../errors/index.ts';
+import { DiscoveryError } from '../discovery-error.ts';
+import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
+import { LeaseKeeper } from '../lease-keeper.ts';
+import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { toText } from '../record-text.ts';
+import type { DiscoveryRecord } from '../records.ts';
+import { Serial } from '../serial.ts';
+import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import { BucketFolder } from './bucket-folder.ts';
+import { FolderFollower } from './folder-follower.ts';
+
+export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
+  /** Root folder (`DYN_FILE_KV`), made when absent. Processes that share it see each other. */
+  readonly rootPath: string;
+  /** Longest time between two readings while watching. @default 1000, at most half the time to live */
+  readonly pollMs?: number;
+}
+
+interface OwnedFile {
+  readonly bucket: Bucket;
+  readonly key: string;
+  readonly text: string;
+}
+
+const POLL_MS = 1000;
+
+/** Discovery through a folder that processes of one machine share (section 1.4). */
+export class FileDiscovery implements Discovery {
+  readonly backend = 'file';
+  readonly #base: DiscoveryBase;
+  readonly #rootPath: string;
+  readonly #folders: ReadonlyMap<Bucket, BucketFolder>;
+  readonly #followers: ReadonlyMap<Bucket, FolderFollower>;
+  readonly #keeper: LeaseKeeper;
+  readonly #owned = new Map<string, OwnedFile>();
+  readonly #serial = new Serial();
+  #isClosed = false;
+
+  constructor(options: FileDiscoveryOptions) {
+    this.#base = withDefaults(options);
+    this.#rootPath = options.rootPath;
+    const { clock, ttlMs, report } = this.#base;
+    const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
+    this.#folders = new Map(BUCKETS.map((name) => [name, new BucketFolder(options.rootPath, name, clock, ttlMs)]));
+    this.#followers = new Map(
+      [...this.#folders].map(([name, folder]) => [name, new FolderFollower({ folder, clock, pollMs, report })]),
+    );
+    this.#keeper = new LeaseKeeper({ ...this.#base, renew: (signal) => this.#renew(signal) });
+  }
+
+  async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    this.#assertUsable(signal);
+    const { bucket, key } = addressOf(record);
+    const file: OwnedFile = { bucket, key, text: toText(record) };
+    await this.#serial.run(async () => {
+      this.#assertUsable(signal);
+      const sentAtMs = this.#base.clock.nowMs();
+      await this.#attempt('write', () => this.#folder(bucket).write(key, file.text));
+      this.#owned.set(`${bucket}/${key}`, file);
+      this.#keeper.begin(sentAtMs);
+    });
+  }
+
+  async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    this.#assertUsable(signal);
+    const { bucket, key } = addressOf(record);
+    await this.#serial.run(async () => {
+      if (!this.#owned.delete(`${bucket}/${key}`)) return;
+      await this.#attempt('remove from', () => this.#folder(bucket).remove(key));
+    });
+  }
+
+  async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
+    this.#assertUsable(signal);
+    const texts = await this.#attempt('read', async () => {
+      await this.#folder(query.bucket).create();
+      return this.#folder(query.bucket).read();
+    });
+    signal?.throwIfAborted();
+    return recordsUnder(texts, query.bucket, encodePrefix(query.prefix));
+  }
+
+  async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
+    this.#assertUsable(signal);
+    const watcher = new SnapshotWatcher(query, listener, this.#base.report);
+    const follower = this.#follower(query.bucket);
+    const close = (): void => {
+      watcher.close();
+      follower.delete(watcher);
+    };
+    signal?.addEventListener('abort', close, { once: true });
+    try {
+      await this.#attempt('watch', () => follower.add(watcher));
+    } finally {
+      signal?.removeEventListener('abort', close);
+      if (signal?.aborted) close(); // also when `add` went on after the abort
+    }
+    this.#assertUsable(signal);
+    return { close };
+  }
+
+  onLeaseLost(callback: () => void): void {
+    this.#keeper.onLost(callback);
+  }
+
+  onLeaseRegained(callback: () => void): void {
+    this.#keeper.onRegained(callback);
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#keeper.stop();
+    for (const follower of this.#followers.values()) follower.close();
+    await this.#serial.run(async () => {
+      const owned = [...this.#owned.values()];
+      this.#owned.clear();
+      await this.#attempt('remove from', () =>
+        Promise.all(owned.map(({ bucket, key }) => this.#folder(bucket).remove(key))),
+      );
+    });
+  }
+
+  /** Touches every file of this process and writes again those that others took for dead. */
+  async #renew(signal: AbortSignal): Promise<void> {
+    for (const name of [...this.#owned.keys()]) {
+      signal.throwIfAborted();
+      await this.#serial.run(async () => {
+        const file = this.#owned.get(name); // undefined: removed meanwhile
+        if (file === undefined || (await this.#folder(file.bucket).touch(file.key))) return;
+        await this.#folder(file.bucket).write(file.key, file.text);
+      });
+    }
+  }
+
+  async #attempt<T>(verb: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw new DiscoveryError(
+        'unavailable',
+        `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(error)}. Check DYN_FILE_KV`,
+        error,
+      );
+    }
+  }
+
+  #folder(bucket: Bucket): BucketFolder {
+    return at(this.#folders, bucket);
+  }
+
+  #follower(bucket: Bucket): FolderFollower {
+    return at(this.#followers, bucket);
+  }
+
+  #assertUsable(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw new DiscoveryError('closed', 'this discovery handle was closed');
+  }
+}
+
+function at<T>(map: ReadonlyMap<Bucket, T>, bucket: Bucket): T {
+  const value = map.get(bucket);
+  if (value === undefined) throw new Error(`unknown discovery bucket ${bucket}`);
+  return value;
+}

@@ -1,0 +1,124 @@
+import { type FSWatcher, watch } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import type { Clock, Timer } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { ReportProblem, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { BucketFolder } from './bucket-folder.ts';
+
+/** Renames come in bursts; one reading serves them all. */
+const SETTLE_MS = 10;
+
+export interface FolderFollowerOptions {
+  readonly folder: BucketFolder;
+  readonly clock: Clock;
+  /** Between readings when nothing is heard from the file system: finds expiries and what notification missed. */
+  readonly pollMs: number;
+  readonly report: ReportProblem;
+}
+
+/** Reads a bucket's folder whenever the file system says that it changed, and at least every poll, for all its watches. */
+export class FolderFollower {
+  readonly #options: FolderFollowerOptions;
+  readonly #watchers = new Set<SnapshotWatcher>();
+  #notifier: FSWatcher | undefined;
+  #notifiedFolder: number | undefined; // inode, to notice that the folder was replaced
+  #hasReportedNotifier = false;
+  #timer: Timer | undefined;
+  #isReading = false;
+  #isStale = false; // something changed since the last reading began
+
+  constructor(options: FolderFollowerOptions) {
+    this.#options = options;
+  }
+
+  /** Delivers the present set to `watcher`, then changes. Throws when the folder cannot be read. */
+  async add(watcher: SnapshotWatcher): Promise<void> {
+    this.#watchers.add(watcher);
+    try {
+      await this.#options.folder.create();
+      await this.#renotify(); // before the reading, so that nothing falls between
+      watcher.apply(await this.#options.folder.read());
+    } catch (error) {
+      this.delete(watcher);
+      throw error;
+    }
+    if (this.#watchers.has(watcher)) this.#schedule(this.#options.pollMs);
+  }
+
+  delete(watcher: SnapshotWatcher): void {
+    this.#watchers.delete(watcher);
+    if (this.#watchers.size === 0) this.#rest();
+  }
+
+  close(): void {
+    this.#watchers.clear();
+    this.#rest();
+  }
+
+  #rest(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#silence();
+  }
+
+  #schedule(delayMs: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.#options.clock.after(delayMs, () => void this.#read()); // #read never rejects
+  }
+
+  async #read(): Promise<void> {
+    if (this.#isReading) {
+      this.#isStale = true;
+      return;
+    }
+    this.#isReading = true;
+    this.#isStale = false;
+    try {
+      await this.#renotify();
+      const texts = await this.#options.folder.read();
+      for (const watcher of this.#watchers) watcher.apply(texts);
+    } catch (error) {
+      this.#silence(); // a notifier of a vanished folder is deaf
+      const failure = new Error(`cannot read ${this.#options.folder.path}: ${reasonOf(error)}`, { cause: error });
+      for (const watcher of this.#watchers) watcher.fail(failure);
+    } finally {
+      this.#isReading = false;
+      if (this.#watchers.size > 0) this.#schedule(this.#isStale ? SETTLE_MS : this.#options.pollMs);
+    }
+  }
+
+  /** Listens to the folder that is there now. Throws when there is none. */
+  async #renotify(): Promise<void> {
+    const { ino } = await stat(this.#options.folder.path);
+    if (this.#watchers.size === 0 || (this.#notifier !== undefined && this.#notifiedFolder === ino)) return;
+    this.#silence();
+    try {
+      this.#notifier = watch(this.#options.folder.path, { persistent: false }, (kind) => this.#onNotice(kind));
+      this.#notifiedFolder = ino;
+      this.#notifier.on('error', (error) => this.#onDeaf(error));
+    } catch (error) {
+      this.#onDeaf(error);
+    }
+  }
+
+  /** Files come and go by rename and unlink. A plain change is a renewal, or a foreign write that the poll finds. */
+  #onNotice(kind: string): void {
+    if (kind !== 'rename' || this.#isStale || this.#watchers.size === 0) return;
+    this.#isStale = true; // and stays so until a reading starts: a steady stream of changes must not put it off
+    if (!this.#isReading) this.#schedule(SETTLE_MS);
+  }
+
+  /** Out of inotify watches, or a file system without them: polling alone still works. */
+  #onDeaf(error: unknown): void {
+    this.#silence();
+    if (this.#hasReportedNotifier) return;
+    this.#hasReportedNotifier = true;
+    const { folder, pollMs, report } = this.#options;
+    report(new Error(`no change notices for ${folder.path}, polling every ${pollMs} ms: ${reasonOf(error)}`));
+  }
+
+  #silence(): void {
+    this.#notifier?.close();
+    this.#notifier = undefined;
+  }
+}

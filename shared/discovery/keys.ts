@@ -1,0 +1,83 @@
+import { assertNever } from '../errors/index.ts';
+import type { EventScope } from '../planes/event/index.ts';
+import type { DiscoveryRecord } from './records.ts';
+import type { Bucket } from './types.ts';
+
+/** Every bucket of the key space. */
+export const BUCKETS = ['v1/instances', 'v1/mdc', 'v1/event_channels'] as const satisfies readonly Bucket[];
+
+/** Where a record is kept. `key` is made of encoded segments joined by `/`. */
+export interface RecordAddress {
+  readonly bucket: Bucket;
+  readonly namespace: string;
+  readonly key: string;
+}
+
+/** Percent-encodes the UTF-8 bytes of one key segment, keeping only `[A-Za-z0-9_-]` (section 1.2). */
+export function encodeSegment(segment: string): string {
+  return encodeURIComponent(segment).replace(
+    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set; all of them single bytes
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+/** Reverses `encodeSegment`. Throws `URIError` on text that it cannot have made. */
+export function decodeSegment(encoded: string): string {
+  return decodeURIComponent(encoded);
+}
+
+/** Bucket, namespace and key of `record` (section 1.2). */
+export function addressOf(record: DiscoveryRecord): RecordAddress {
+  switch (record.type) {
+    case 'Endpoint':
+      return address('v1/instances', record.namespace, endpointPath(record));
+    case 'Model': {
+      const suffix = record.model_suffix === undefined ? [] : [record.model_suffix];
+      return address('v1/mdc', record.namespace, [...endpointPath(record), ...suffix]);
+    }
+    case 'EventChannel': {
+      const path = [...scopePath(record.scope), 'topic', record.topic, record.instance_id];
+      return address('v1/event_channels', record.scope.namespace, path);
+    }
+    default:
+      return assertNever(record);
+  }
+}
+
+/**
+ * Query prefix of the event channels of exactly `scope`, optionally of one topic. Scopes do not contain each other: the
+ * channels of a component are not found under its namespace's prefix.
+ */
+export function eventChannelPrefix(scope: EventScope, topic?: string): string {
+  return [...scopePath(scope), 'topic', ...(topic === undefined ? [] : [topic])].join('/');
+}
+
+/** A query prefix (plain segments joined by `/`) in encoded form. */
+export function encodePrefix(prefix: string): string {
+  return prefix.split('/').filter(Boolean).map(encodeSegment).join('/');
+}
+
+/** Whether `key` lies under `encodedPrefix`, by whole segments: `ns/comp` holds `ns/comp/ep`, never `ns/comp2`. */
+export function isUnder(key: string, encodedPrefix: string): boolean {
+  return encodedPrefix === '' || key === encodedPrefix || key.startsWith(`${encodedPrefix}/`);
+}
+
+function address(bucket: Bucket, namespace: string, path: readonly string[]): RecordAddress {
+  return { bucket, namespace, key: path.map(encodeSegment).join('/') };
+}
+
+function endpointPath(record: {
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+  readonly instance_id: string;
+}): string[] {
+  return [record.namespace, record.component, record.endpoint, record.instance_id];
+}
+
+function scopePath(scope: EventScope): string[] {
+  const path = ['namespace', scope.namespace];
+  if (scope.kind === 'namespace') return path;
+  path.push('component', scope.component);
+  return scope.kind === 'component' ? path : [...path, 'endpoint', scope.endpoint];
+}

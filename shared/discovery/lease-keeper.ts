@@ -1,0 +1,122 @@
+import type { Clock, Random, Timer } from '../clock/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { ReportProblem } from './snapshot-watcher.ts';
+
+export interface LeaseKeeperOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly ttlMs: number;
+  /** Makes sure that the lease and everything under it are in the store; rejects when it cannot, or on `signal`. */
+  readonly renew: (signal: AbortSignal) => Promise<void>;
+  readonly report: ReportProblem;
+}
+
+/** Renewals in one time to live. */
+const RENEWALS_PER_TTL = 3;
+const JITTER = 0.1; // so that a fleet started together does not stay in step
+const FIRST_RETRY_SHARE = 1 / 32; // of the period; doubled with each failure up to the period
+
+/**
+ * Keeps one lease alive: renews every third of its time to live, give or take a tenth, retries failures with back-off, and
+ * tells when the lease ran out before a renewal succeeded (self-fence) and when it is held again.
+ *
+ *   idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held        stop: from any state
+ */
+export class LeaseKeeper {
+  readonly #options: LeaseKeeperOptions;
+  readonly #periodMs: number;
+  readonly #lostCallbacks: (() => void)[] = [];
+  readonly #regainedCallbacks: (() => void)[] = [];
+  #state: 'idle' | 'held' | 'lost' | 'stopped' = 'idle';
+  #failures = 0;
+  #deadlineMs = 0;
+  #renewal: Timer | undefined;
+  #deadline: Timer | undefined;
+  #attempt: AbortController | undefined;
+
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+    this.#periodMs = options.ttlMs / RENEWALS_PER_TTL;
+  }
+
+  onLost(callback: () => void): void {
+    this.#lostCallbacks.push(callback);
+  }
+
+  onRegained(callback: () => void): void {
+    this.#regainedCallbacks.push(callback);
+  }
+
+  /** The lease was written by a request that left at `sentAtMs` (monotonic): starts renewing. Only the first call counts. */
+  begin(sentAtMs: number): void {
+    if (this.#state !== 'idle') return;
+    this.#state = 'held';
+    this.#armDeadline(sentAtMs);
+    this.#schedule(this.#jittered());
+  }
+
+  /** Ends renewing; a renewal under way is aborted. Idempotent. */
+  stop(): void {
+    this.#state = 'stopped';
+    this.#renewal?.cancel();
+    this.#deadline?.cancel();
+    this.#attempt?.abort(new Error('the lease is given up'));
+  }
+
+  #jittered(): number {
+    return this.#periodMs * (1 - JITTER + 2 * JITTER * this.#options.random.next());
+  }
+
+  #schedule(delayMs: number): void {
+    this.#renewal = this.#options.clock.after(delayMs, () => void this.#renew()); // #renew never rejects
+  }
+
+  async #renew(): Promise<void> {
+    const { clock, renew, report } = this.#options;
+    const sentAtMs = clock.nowMs();
+    if (sentAtMs >= this.#deadlineMs) this.#lose(); // the process slept: both timers are due, and this one came first
+    const attempt = new AbortController();
+    this.#attempt = attempt;
+    const patience = clock.after(this.#periodMs, () => attempt.abort(new Error('the lease renewal timed out')));
+    try {
+      await renew(attempt.signal);
+      if (!this.#isStopped()) this.#succeeded(sentAtMs);
+    } catch (error) {
+      if (this.#isStopped()) return; // aborted by `stop`
+      report(new Error(`a discovery lease was not renewed: ${reasonOf(error)}`, { cause: error }));
+      this.#schedule(Math.min(this.#periodMs, this.#periodMs * FIRST_RETRY_SHARE * 2 ** this.#failures++));
+    } finally {
+      patience.cancel();
+    }
+  }
+
+  #isStopped(): boolean {
+    return this.#state === 'stopped';
+  }
+
+  #succeeded(sentAtMs: number): void {
+    this.#failures = 0;
+    if (sentAtMs + this.#options.ttlMs <= this.#options.clock.nowMs()) {
+      this.#schedule(0); // the answer came so late that what it renewed has run out already
+      return;
+    }
+    this.#armDeadline(sentAtMs);
+    this.#schedule(this.#jittered());
+    if (this.#state !== 'lost') return;
+    this.#state = 'held';
+    for (const callback of this.#regainedCallbacks) callback();
+  }
+
+  #armDeadline(sentAtMs: number): void {
+    const { clock, ttlMs } = this.#options;
+    this.#deadlineMs = sentAtMs + ttlMs;
+    this.#deadline?.cancel();
+    this.#deadline = clock.after(this.#deadlineMs - clock.nowMs(), () => this.#lose());
+  }
+
+  #lose(): void {
+    if (this.#state !== 'held') return;
+    this.#state = 'lost';
+    for (const callback of this.#lostCallbacks) callback();
+  }
+}

@@ -1,0 +1,33 @@
+import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
+import type { ReportProblem } from './snapshot-watcher.ts';
+
+/** What every back end takes. */
+export interface DiscoveryBaseOptions {
+  /** How long records outlive the last renewal of their process's lease. @default 10_000 */
+  readonly ttlMs?: number;
+  /** @default systemClock */
+  readonly clock?: Clock;
+  /** @default systemRandom */
+  readonly random?: Random;
+  /** Hears of trouble in background work: failed renewals, unreadable entries, listeners that throw. @default a process warning */
+  readonly onProblem?: ReportProblem;
+}
+
+/** The options with every default filled in. */
+export interface DiscoveryBase {
+  readonly ttlMs: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly report: ReportProblem;
+}
+
+const TTL_MS = 10_000;
+
+export function withDefaults(options: DiscoveryBaseOptions): DiscoveryBase {
+  return {
+    ttlMs: options.ttlMs ?? TTL_MS,
+    clock: options.clock ?? systemClock,
+    random: options.random ?? systemRandom,
+    report: options.onProblem ?? ((problem) => process.emitWarning(problem)),
+  };
+}

@@ -1,0 +1,102 @@
+import { reasonOf } from '../errors/index.ts';
+import { encodePrefix, isUnder } from './keys.ts';
+import { fromText } from './record-text.ts';
+import type { DiscoveryRecord } from './records.ts';
+import { diffSnapshot, type KnownRecord } from './snapshot-diff.ts';
+import type { Bucket, DiscoveryQuery, WatchListener } from './types.ts';
+
+/** Told of trouble that no caller waits for: a failed renewal, an unreadable entry, a listener that threw. */
+export type ReportProblem = (problem: Error) => void;
+
+/** Turns successive full readings of a bucket into the events of one watch, and outages into `failing` and `recovered`. */
+export class SnapshotWatcher {
+  readonly bucket: Bucket;
+  readonly encodedPrefix: string;
+  readonly #listener: WatchListener;
+  readonly #report: ReportProblem;
+  #known = new Map<string, KnownRecord>();
+  #unreadableKeys: readonly string[] = [];
+  #isFailing = false;
+  #isClosed = false;
+
+  constructor(query: DiscoveryQuery, listener: WatchListener, report: ReportProblem) {
+    this.bucket = query.bucket;
+    this.encodedPrefix = encodePrefix(query.prefix);
+    this.#listener = listener;
+    this.#report = report;
+  }
+
+  /** Delivers what `texts`, a reading of the whole bucket or of everything under the prefix, changes. */
+  apply(texts: ReadonlyMap<string, string>): void {
+    if (this.#isClosed) return;
+    const diff = diffSnapshot(this.#known, textsUnder(texts, this.encodedPrefix), (key, text) =>
+      fromText(text, this.bucket, key),
+    );
+    this.#known = diff.known;
+    this.#reportUnreadable(diff.unreadableKeys);
+    for (const event of diff.events) this.#tell(() => this.#listener.event(event));
+    if (!this.#isFailing) return;
+    this.#isFailing = false;
+    this.#tell(() => this.#listener.recovered?.());
+  }
+
+  /** Delivers the change of one entry (`text` undefined: it is gone), for a store that tells its changes one by one. */
+  applyOne(key: string, text: string | undefined): void {
+    if (!isUnder(key, this.encodedPrefix) || this.#known.get(key)?.text === text) return;
+    if (text === undefined) {
+      this.#known.delete(key);
+      this.#tell(() => this.#listener.event({ kind: 'removed', key }));
+      return;
+    }
+    const record = fromText(text, this.bucket, key);
+    if (record === undefined) {
+      this.#reportUnreadable([key]);
+      return;
+    }
+    this.#known.set(key, { text, record });
+    this.#tell(() => this.#listener.event({ kind: 'added', key, record }));
+  }
+
+  /** The store cannot be read; what is known stays. */
+  fail(error: Error): void {
+    if (this.#isFailing) return;
+    this.#isFailing = true;
+    this.#tell(() => this.#listener.failing?.(error));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  #tell(deliver: () => void): void {
+    if (this.#isClosed) return; // a listener may close its own watch between two events
+    try {
+      deliver();
+    } catch (error) {
+      this.#report(new Error(`a discovery listener failed: ${reasonOf(error)}`, { cause: error })); // others go on
+    }
+  }
+
+  #reportUnreadable(keys: readonly string[]): void {
+    const isNew = keys.some((key) => !this.#unreadableKeys.includes(key));
+    this.#unreadableKeys = keys;
+    if (isNew) this.#report(new Error(`unreadable discovery entries in ${this.bucket}: ${keys.join(', ')}`));
+  }
+}
+
+/** Readable records of `texts` under the prefix, in key order. */
+export function recordsUnder(
+  texts: ReadonlyMap<string, string>,
+  bucket: Bucket,
+  encodedPrefix: string,
+): DiscoveryRecord[] {
+  const { known } = diffSnapshot(new Map(), textsUnder(texts, encodedPrefix), (key, text) =>
+    fromText(text, bucket, key),
+  );
+  return [...known.values()].map(({ record }) => record);
+}
+
+function textsUnder(texts: ReadonlyMap<string, string>, encodedPrefix: string): ReadonlyMap<string, string> {
+  if (encodedPrefix === '') return texts;
+  return new Map([...texts].filter(([key]) => isUnder(key, encodedPrefix)));
+}

@@ -1,0 +1,312 @@
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Discovery } from '../../../shared/discovery/index.ts';
+import { eventChannelPrefix } from '../../../shared/discovery/index.ts';
+import type { FreezableClock } from '../../support/index.ts';
+import { waitUntil } from '../../support/index.ts';
+import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
+
+/** A fresh, empty store and the processes that use it. Times to live are 500 ms. */
+export interface DiscoveryHarness {
+  /** A handle as another process would hold it; freezing its clock plays that process crashing or being stopped. */
+  open(): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
+  /** Makes the store unreachable and reachable again; absent for a store that cannot fail. */
+  readonly outage?: { begin(): Promise<void>; end(): Promise<void> };
+  /** Closes every handle and the store. */
+  close(): Promise<void>;
+}
+
+/** What every `Discovery` does. */
+export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, canFail: boolean): void {
+  describe(`discovery: ${name}`, () => {
+    let harness: DiscoveryHarness;
+    beforeEach(async () => {
+      harness = await start();
+    });
+    afterEach(async () => {
+      await harness.close();
+    });
+    const instances = { bucket: 'v1/instances', prefix: '' } as const;
+
+    describe('put, list and remove', () => {
+      it('lists what any process put, in key order, as it was written', async () => {
+        const [one, two] = [await harness.open(), await harness.open()];
+        await two.discovery.put(endpointAt('ns/backend/generate/b'));
+        await one.discovery.put(endpointAt('ns/backend/generate/a'));
+        await one.discovery.put(modelAt('ns/backend/generate/a'));
+        expect(await one.discovery.list(instances)).toEqual([
+          endpointAt('ns/backend/generate/a'),
+          endpointAt('ns/backend/generate/b'),
+        ]);
+        expect(await two.discovery.list({ bucket: 'v1/mdc', prefix: '' })).toEqual([modelAt('ns/backend/generate/a')]);
+      });
+
+      it('matches prefixes by whole segments', async () => {
+        const { discovery } = await harness.open();
+        for (const path of ['ns/comp/ep/1', 'ns/comp/ep/12', 'ns/comp/ep2/1', 'ns/comp-b/ep/1', 'ns2/comp/ep/1']) {
+          await discovery.put(endpointAt(path));
+        }
+        const idsUnder = async (prefix: string): Promise<string[]> =>
+          (await discovery.list({ bucket: 'v1/instances', prefix })).map((record) =>
+            record.type === 'Endpoint' ? `${record.component}/${record.endpoint}/${record.instance_id}` : record.type,
+          );
+        expect(await idsUnder('ns/comp/ep/1')).toEqual(['comp/ep/1']);
+        expect(await idsUnder('ns/comp/ep')).toEqual(['comp/ep/1', 'comp/ep/12']);
+        expect(await idsUnder('ns/comp')).toEqual(['comp/ep/1', 'comp/ep/12', 'comp/ep2/1']);
+        expect(await idsUnder('ns')).toEqual(['comp-b/ep/1', 'comp/ep/1', 'comp/ep/12', 'comp/ep2/1']);
+        expect(await idsUnder('')).toHaveLength(5);
+        expect(await idsUnder('n')).toEqual([]);
+      });
+
+      it('finds a base card and its adapters under the instance', async () => {
+        const { discovery } = await harness.open();
+        await discovery.put(modelAt('ns/backend/generate/a', 'lora-1'));
+        await discovery.put(modelAt('ns/backend/generate/a'));
+        await discovery.put(modelAt('ns/backend/generate/ab'));
+        const found = await discovery.list({ bucket: 'v1/mdc', prefix: 'ns/backend/generate/a' });
+        expect(found).toEqual([modelAt('ns/backend/generate/a'), modelAt('ns/backend/generate/a', 'lora-1')]);
+      });
+
+      it('keeps any text in names, and finds it by the plain prefix', async () => {
+        const { discovery } = await harness.open();
+        const record = { ...endpointAt('-/-/gen.erate/a'), namespace: 'a.b>*', component: 'Ünïcode 100%#' };
+        await discovery.put(record);
+        expect(await discovery.list({ bucket: 'v1/instances', prefix: 'a.b>*/Ünïcode 100%#' })).toEqual([record]);
+      });
+
+      it('keeps event scopes apart', async () => {
+        const { discovery } = await harness.open();
+        const inNamespace = channelOf({ kind: 'namespace', namespace: 'ns' }, 'kv-events', '1');
+        const inComponent = channelOf({ kind: 'component', namespace: 'ns', component: 'backend' }, 'kv-events', '2');
+        const otherTopic = channelOf({ kind: 'component', namespace: 'ns', component: 'backend' }, 'kv_metrics', '3');
+        for (const record of [inNamespace, inComponent, otherTopic]) await discovery.put(record);
+        const under = (prefix: string) => discovery.list({ bucket: 'v1/event_channels', prefix });
+        expect(await under(eventChannelPrefix(inNamespace.scope))).toEqual([inNamespace]);
+        expect(await under(eventChannelPrefix(inComponent.scope))).toEqual([inComponent, otherTopic]);
+        expect(await under(eventChannelPrefix(inComponent.scope, 'kv_metrics'))).toEqual([otherTopic]);
+        expect(await under('')).toHaveLength(3);
+      });
+
+      it('replaces a record that is put again', async () => {
+        const { discovery } = await harness.open();
+        await discovery.put(endpointAt('ns/backend/generate/a', 'old:1'));
+        await discovery.put(endpointAt('ns/backend/generate/a', 'new:2'));
+        expect(await discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/a', 'new:2')]);
+      });
+
+      it('removes its own records only, and one that is gone without an error', async () => {
+        const [one, two] = [await harness.open(), await harness.open()];
+        await one.discovery.put(endpointAt('ns/backend/generate/a'));
+        await two.discovery.put(endpointAt('ns/backend/generate/b'));
+        await one.discovery.remove(endpointAt('ns/backend/generate/b'));
+        await one.discovery.remove(endpointAt('ns/backend/generate/a'));
+        await one.discovery.remove(endpointAt('ns/backend/generate/a'));
+        expect(await one.discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/b')]);
+      });
+    });
+
+    describe('watch', () => {
+      it('delivers the present set in key order before it resolves, then every change', async () => {
+        const [writer, reader] = [await harness.open(), await harness.open()];
+        await writer.discovery.put(endpointAt('ns/backend/generate/b'));
+        await writer.discovery.put(endpointAt('ns/backend/generate/a'));
+        const witness = new Witness();
+        await reader.discovery.watch(instances, witness);
+        expect(witness.events.map((event) => event.key)).toEqual(['ns/backend/generate/a', 'ns/backend/generate/b']);
+
+        await writer.discovery.put(endpointAt('ns/backend/generate/c'));
+        await waitUntil(() => witness.present.size === 3);
+        await writer.discovery.put(endpointAt('ns/backend/generate/a', 'moved:1'));
+        await waitUntil(() => witness.events.length === 4);
+        await writer.discovery.remove(endpointAt('ns/backend/generate/b'));
+        await waitUntil(() => witness.events.length === 5);
+        expect(witness.events.slice(2)).toEqual([
+          { kind: 'added', key: 'ns/backend/generate/c', record: endpointAt('ns/backend/generate/c') },
+          { kind: 'added', key: 'ns/backend/generate/a', record: endpointAt('ns/backend/generate/a', 'moved:1') },
+          { kind: 'removed', key: 'ns/backend/generate/b' },
+        ]);
+      });
+
+      it('tells only what lies under its prefix, and nothing for an unchanged record', async () => {
+        const { discovery } = await harness.open();
+        const witness = new Witness();
+        await discovery.watch({ bucket: 'v1/instances', prefix: 'ns/comp' }, witness);
+        await discovery.put(endpointAt('ns/component2/ep/1'));
+        await discovery.put(endpointAt('ns/comp/ep/1'));
+        await discovery.put(endpointAt('ns/comp/ep/1'));
+        await discovery.put(endpointAt('ns/comp/ep/2'));
+        await waitUntil(() => witness.present.size === 2);
+        expect(witness.events.map((event) => event.key)).toEqual(['ns/comp/ep/1', 'ns/comp/ep/2']);
+      });
+
+      it('goes on for the others when one listener throws or closes its watch', async () => {
+        const { discovery } = await harness.open();
+        const [closing, witness] = [new Witness(), new Witness()];
+        await discovery.watch(instances, { event: () => expect.unreachable('thrown on purpose') });
+        const watch = await discovery.watch(instances, closing);
+        await discovery.watch(instances, witness);
+        watch.close();
+        await discovery.put(endpointAt('ns/comp/ep/1'));
+        await waitUntil(() => witness.present.size === 1);
+        expect(closing.events).toEqual([]);
+      });
+
+      it('shows many records of many processes', async () => {
+        const [one, two, reader] = [await harness.open(), await harness.open(), await harness.open()];
+        const witness = new Witness();
+        await reader.discovery.watch(instances, witness);
+        const paths = Array.from({ length: 200 }, (_, at) => `ns${at % 3}/comp/ep/${at.toString(16)}`);
+        await Promise.all(paths.map((path, at) => (at % 2 ? one : two).discovery.put(endpointAt(path))));
+        await waitUntil(() => witness.present.size === paths.length);
+        expect(witness.keys).toEqual([...paths].sort());
+        await one.discovery.close();
+        await waitUntil(() => witness.present.size === paths.length / 2);
+        expect(await reader.discovery.list(instances)).toHaveLength(paths.length / 2);
+      });
+    });
+
+    describe('leases', () => {
+      it('withdraws everything of a process that closes, at once', async () => {
+        const [leaving, staying] = [await harness.open(), await harness.open()];
+        const witness = new Witness();
+        await leaving.discovery.put(endpointAt('ns/backend/generate/a'));
+        await leaving.discovery.put(endpointAt('other/backend/generate/a'));
+        await staying.discovery.put(endpointAt('ns/backend/generate/b'));
+        await staying.discovery.watch(instances, witness);
+        await leaving.discovery.close();
+        await leaving.discovery.close();
+        expect(await staying.discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/b')]);
+        await waitUntil(() => witness.present.size === 1);
+      });
+
+      it('refuses work on a closed handle', async () => {
+        const { discovery } = await harness.open();
+        await discovery.close();
+        await expect(discovery.put(endpointAt('ns/c/e/1'))).rejects.toMatchObject({ code: 'closed' });
+        await expect(discovery.list(instances)).rejects.toMatchObject({ code: 'closed' });
+        await expect(discovery.watch(instances, new Witness())).rejects.toMatchObject({ code: 'closed' });
+      });
+
+      it('keeps the records of a living process while two others die one after the other', async () => {
+        const living = await harness.open();
+        const witness = new Witness();
+        await living.discovery.put(endpointAt('ns/backend/generate/a'));
+        await living.discovery.watch(instances, witness);
+        for (const id of ['b', 'c']) {
+          const dying = await harness.open();
+          await dying.discovery.put(endpointAt(`ns/backend/generate/${id}`));
+          await waitUntil(() => witness.present.size === 2);
+          dying.clock.freeze();
+          await waitUntil(() => witness.present.size === 1);
+        }
+        expect(witness.keys).toEqual(['ns/backend/generate/a']);
+        expect(witness.events.filter((event) => event.key.endsWith('/a'))).toHaveLength(1);
+      });
+
+      it('removes what a crashed process left and keeps the rest', async () => {
+        const [crashing, staying] = [await harness.open(), await harness.open()];
+        const witness = new Witness();
+        await crashing.discovery.put(endpointAt('ns/backend/generate/a'));
+        await staying.discovery.put(endpointAt('ns/backend/generate/b'));
+        await staying.discovery.watch(instances, witness);
+        crashing.clock.freeze();
+        await waitUntil(() => witness.present.size === 1);
+        expect(witness.keys).toEqual(['ns/backend/generate/b']);
+        expect(await staying.discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/b')]);
+      });
+
+      it('tells a process that its lease ran out and writes everything again when it can', async () => {
+        const [stopped, staying] = [await harness.open(), await harness.open()];
+        const witness = new Witness();
+        const told: string[] = [];
+        stopped.discovery.onLeaseLost(() => told.push('lost'));
+        stopped.discovery.onLeaseRegained(() => told.push('regained'));
+        await stopped.discovery.put(endpointAt('ns/backend/generate/a'));
+        await stopped.discovery.put(modelAt('ns/backend/generate/a'));
+        await staying.discovery.watch(instances, witness);
+        stopped.clock.freeze();
+        await waitUntil(() => witness.present.size === 0);
+        stopped.clock.thaw();
+        await waitUntil(() => witness.present.size === 1 && told.length === 2);
+        expect(told).toEqual(['lost', 'regained']);
+        expect(await staying.discovery.list({ bucket: 'v1/mdc', prefix: '' })).toHaveLength(1);
+      });
+    });
+
+    it('agrees with a plain map after any sequence of puts and removes by two processes', async () => {
+      const step = fc.record({ by: fc.nat(1), id: fc.nat(3), port: fc.nat(2), isPut: fc.boolean() });
+      const [reader, ...writers] = [await harness.open(), await harness.open(), await harness.open()];
+      const witness = new Witness();
+      await reader.discovery.watch(instances, witness);
+      const model = new Map<string, string>();
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 8 }), async (steps) => {
+          for (const { by, id, port, isPut } of steps) {
+            const path = `ns/process${by}/ep/${id}`; // every key has one owner, as instance ids have
+            const writer = writers[by];
+            if (isPut) await writer?.discovery.put(endpointAt(path, `host:${port}`));
+            else await writer?.discovery.remove(endpointAt(path));
+            if (isPut) model.set(path, `host:${port}/${path}`);
+            else model.delete(path);
+          }
+          const addresses = (records: readonly unknown[]): string[] =>
+            records.map((record) => (record as { transport: { tcp: string } }).transport.tcp).sort();
+          const expected = [...model.values()].sort();
+          expect(addresses(await reader.discovery.list(instances))).toEqual(expected);
+          await waitUntil(() => addresses([...witness.present.values()]).join() === expected.join());
+        }),
+        { numRuns: 15 },
+      );
+    });
+
+    it('does nothing when the signal has aborted', async () => {
+      const { discovery } = await harness.open();
+      const signal = AbortSignal.abort(new Error('not any more'));
+      const record = endpointAt('ns/c/e/1');
+      await expect(discovery.put(record, signal)).rejects.toThrow('not any more');
+      await expect(discovery.remove(record, signal)).rejects.toThrow('not any more');
+      await expect(discovery.list(instances, signal)).rejects.toThrow('not any more');
+      await expect(discovery.watch(instances, new Witness(), signal)).rejects.toThrow('not any more');
+      expect(await discovery.list(instances)).toEqual([]);
+    });
+
+    if (canFail) {
+      describe('outages', () => {
+        it('keeps what is known, tells once, and delivers what was missed before it tells of the recovery', async () => {
+          const [writer, reader] = [await harness.open(), await harness.open()];
+          const witness = new Witness();
+          await writer.discovery.put(endpointAt('ns/backend/generate/a'));
+          await writer.discovery.put(endpointAt('ns/backend/generate/b'));
+          await reader.discovery.watch(instances, witness);
+
+          await harness.outage?.begin();
+          await waitUntil(() => witness.outages.length === 1);
+          expect(witness.keys).toHaveLength(2);
+          const [failing] = witness.outages;
+          expect(failing).toMatch(/^failing: .+/);
+
+          await harness.outage?.end();
+          await waitUntil(() => witness.outages.length === 2);
+          expect(witness.outages[1]).toBe('recovered');
+          await writer.discovery.put(endpointAt('ns/backend/generate/c'));
+          await writer.discovery.remove(endpointAt('ns/backend/generate/a'));
+          await waitUntil(() => witness.keys.join() === 'ns/backend/generate/b,ns/backend/generate/c');
+        });
+
+        it('fences a process that cannot renew, and lets it back in afterwards', async () => {
+          const { discovery } = await harness.open();
+          const told: string[] = [];
+          discovery.onLeaseLost(() => told.push('lost'));
+          discovery.onLeaseRegained(() => told.push('regained'));
+          await discovery.put(endpointAt('ns/backend/generate/a'));
+          await harness.outage?.begin();
+          await waitUntil(() => told.length === 1);
+          await harness.outage?.end();
+          await waitUntil(() => told.length === 2);
+          expect(told).toEqual(['lost', 'regained']);
+          expect(await discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/a')]);
+        });
+      });
+    }
+  });
+}

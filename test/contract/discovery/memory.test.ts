@@ -1,0 +1,23 @@
+import { type Discovery, MemoryDiscovery, MemoryHub } from '../../../shared/discovery/index.ts';
+import { FreezableClock } from '../../support/index.ts';
+import { describeDiscovery } from './discovery.contract.ts';
+
+describeDiscovery(
+  'memory',
+  async () => {
+    const hub = new MemoryHub();
+    const opened: Discovery[] = [];
+    return {
+      async open() {
+        const clock = new FreezableClock();
+        const discovery = new MemoryDiscovery({ hub, clock, ttlMs: 500, onProblem: () => {} });
+        opened.push(discovery);
+        return { discovery, clock };
+      },
+      close: async () => {
+        await Promise.all(opened.map((discovery) => discovery.close()));
+      },
+    };
+  },
+  false,
+);

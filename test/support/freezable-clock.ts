@@ -1,0 +1,70 @@
+import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
+
+/**
+ * A clock whose timers stop firing while frozen, as those of a stopped process do; time itself goes on. What fell due is
+ * run at `thaw`. Crashes and pauses of one handle can so be played within one process.
+ */
+export class FreezableClock implements Clock {
+  readonly #inner: Clock;
+  readonly #wallOffsetMs: number;
+  readonly #held: (() => void)[] = [];
+  #isFrozen = false;
+
+  /** `wallOffsetMs` sets this clock's Unix time wrong by that much. */
+  constructor(inner: Clock = systemClock, wallOffsetMs = 0) {
+    this.#inner = inner;
+    this.#wallOffsetMs = wallOffsetMs;
+  }
+
+  freeze(): void {
+    this.#isFrozen = true;
+  }
+
+  thaw(): void {
+    this.#isFrozen = false;
+    for (const callback of this.#held.splice(0)) callback();
+  }
+
+  nowMs(): number {
+    return this.#inner.nowMs();
+  }
+
+  wallMs(): number {
+    return this.#inner.wallMs() + this.#wallOffsetMs;
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    let isCancelled = false;
+    const timer = this.#inner.after(delayMs, () =>
+      this.#run(() => {
+        if (!isCancelled) callback();
+      }),
+    );
+    return {
+      cancel: () => {
+        isCancelled = true;
+        timer.cancel();
+      },
+    };
+  }
+
+  every(periodMs: number, callback: () => void): Timer {
+    return this.#inner.every(periodMs, () => this.#run(callback));
+  }
+
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal?.throwIfAborted();
+      const timer = this.after(delayMs, resolve);
+      signal?.addEventListener('abort', () => {
+        timer.cancel();
+        reject(signal.reason);
+      });
+    });
+  }
+
+  #run(callback: () => void): void {
+    if (this.#isFrozen) this.#held.push(callback);
+    else callback();
+  }
+}
