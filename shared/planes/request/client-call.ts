@@ -1,0 +1,203 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import { fromWire, ServeError, toServeError, type WireError, workerError } from '../../errors/index.ts';
+import type { EngineOutput } from '../../protocol/generation/index.ts';
+import type { RequestPlaneObserver } from './observer.ts';
+import type { Call, CallSink } from './types.ts';
+
+/** Tokens or items that a worker may send before it is granted more (runtime-and-workers.md, section 2.6). */
+export const INITIAL_CREDIT = 256;
+const CREDIT_GRANT = INITIAL_CREDIT / 2;
+
+/** What a call asks of the connection that carries it. */
+export interface CallerWire {
+  stop(streamId: number): void;
+  kill(streamId: number): void;
+  credit(streamId: number, amount: number): void;
+  /** The stream is over at this side. */
+  release(streamId: number): void;
+}
+
+export interface ClientCallOptions {
+  readonly sink: CallSink;
+  readonly clock: Clock;
+  readonly observer: RequestPlaneObserver;
+  readonly deadlineMs: number | undefined;
+}
+
+/**
+ * The caller's side of one stream, the same on every transport.
+ *
+ * | State | accepted, output | end, failure | kill |
+ * |---|---|---|---|
+ * | waiting (for PROLOGUE) | -> open | -> closed | -> closed, sink silent |
+ * | open | to the sink | -> closed | -> closed, sink silent |
+ * | closed | ignored | ignored | ignored |
+ */
+export class ClientCall implements Call {
+  readonly #sink: CallSink;
+  readonly #clock: Clock;
+  readonly #observer: RequestPlaneObserver;
+  readonly #createdMs: number;
+  #sentMs = 0;
+  #state: 'waiting' | 'open' | 'closed' = 'waiting';
+  #hasOutput = false;
+  #wire: CallerWire | undefined;
+  #streamId = 0;
+  #consumed = 0;
+  #isPaused = false;
+  #isStopping = false;
+  #answerTimer: Timer | undefined;
+  #deadlineTimer: Timer | undefined;
+
+  constructor(options: ClientCallOptions) {
+    this.#sink = options.sink;
+    this.#clock = options.clock;
+    this.#observer = options.observer;
+    this.#createdMs = options.clock.nowMs();
+    this.#observer.inflight(1);
+    if (options.deadlineMs === undefined) return;
+    this.#deadlineTimer = options.clock.after(options.deadlineMs, () =>
+      this.abandon(workerError('DeadlineExceeded', `no end within ${options.deadlineMs} ms`)),
+    );
+  }
+
+  get isClosed(): boolean {
+    return this.#state === 'closed';
+  }
+
+  /** Ties the call to the stream that carries it, once its request has been written. */
+  attach(wire: CallerWire, streamId: number): void {
+    this.#wire = wire;
+    this.#streamId = streamId;
+    if (this.#isStopping) wire.stop(streamId);
+  }
+
+  /** The request is on an open connection: its PROLOGUE is due within `requestTimeoutMs`. */
+  sent(requestTimeoutMs: number): void {
+    if (this.#state !== 'waiting') return;
+    this.#sentMs = this.#clock.nowMs();
+    this.#observer.queued((this.#sentMs - this.#createdMs) / 1000);
+    this.#answerTimer = this.#clock.after(requestTimeoutMs, () =>
+      this.abandon(workerError('ConnectionTimeout', `not accepted within ${requestTimeoutMs} ms`)),
+    );
+  }
+
+  stop(): void {
+    if (this.#state === 'closed' || this.#isStopping) return;
+    this.#isStopping = true;
+    this.#wire?.stop(this.#streamId);
+  }
+
+  kill(): void {
+    if (this.#state === 'closed') return;
+    this.#wire?.kill(this.#streamId);
+    this.#close();
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    if (this.#state !== 'closed') this.#grantConsumed();
+  }
+
+  /** PROLOGUE arrived. */
+  accept(): void {
+    if (this.#state !== 'waiting') return;
+    this.#state = 'open';
+    this.#answerTimer?.cancel();
+    this.#observer.acknowledged((this.#clock.nowMs() - this.#sentMs) / 1000);
+    this.#sink.accepted();
+  }
+
+  /** Tokens of one choice arrived. */
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (!this.#hasOutput) this.#noteFirstOutput();
+    if (this.#state !== 'open') return;
+    this.#consumed += count;
+    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    this.#sink.tokens(choice, ids, start, count);
+  }
+
+  /** A DATA item arrived. */
+  output(output: EngineOutput): void {
+    if (!this.#hasOutput) this.#noteFirstOutput();
+    if (this.#state !== 'open') return;
+    this.#consumed += 1;
+    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    this.#sink.output(output);
+  }
+
+  end(): void {
+    this.accept();
+    if (this.#state === 'closed') return;
+    this.#close();
+    this.#sink.end();
+  }
+
+  /** The worker reported a failure. */
+  failRemote(error: WireError): void {
+    this.fail(fromWire(error));
+  }
+
+  /** The stream is over with `error`; the worker knows or cannot be reached. */
+  fail(error: ServeError): void {
+    if (this.#state === 'closed') return;
+    this.#close();
+    this.#sink.fail(error);
+  }
+
+  /** Like `fail`, on a later turn. */
+  failLater(error: ServeError): void {
+    queueMicrotask(() => this.fail(error));
+  }
+
+  /** Runs what `RequestPlane.call` does to send the request; what it throws fails the call on a later turn. */
+  guard(send: () => void): void {
+    try {
+      send();
+    } catch (thrown) {
+      this.failLater(thrown instanceof ServeError ? thrown : workerError('Internal', thrown));
+    }
+  }
+
+  /** Ends the stream at both sides with `error`. */
+  abandon(error: ServeError): void {
+    if (this.#state === 'closed') return;
+    this.#wire?.kill(this.#streamId);
+    this.fail(error);
+  }
+
+  /** The sink threw: nothing more goes to it but the failure, and other streams of the connection must not suffer. */
+  sinkThrew(thrown: unknown): void {
+    try {
+      this.abandon(toServeError(thrown));
+    } catch (again) {
+      queueMicrotask(() => {
+        throw again; // a defect of the sink; as an uncaught error it is seen, and the frames behind it are still read
+      });
+    }
+  }
+
+  #noteFirstOutput(): void {
+    this.#hasOutput = true;
+    this.accept();
+    if (this.#state === 'open') this.#observer.firstOutput((this.#clock.nowMs() - this.#sentMs) / 1000);
+  }
+
+  #grantConsumed(): void {
+    if (this.#isPaused || this.#consumed === 0) return;
+    this.#wire?.credit(this.#streamId, this.#consumed);
+    this.#consumed = 0;
+  }
+
+  #close(): void {
+    this.#state = 'closed';
+    this.#answerTimer?.cancel();
+    this.#deadlineTimer?.cancel();
+    this.#wire?.release(this.#streamId);
+    this.#observer.inflight(-1);
+  }
+}

@@ -1,0 +1,261 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import { type ServeError, toServeError, toWire, type WireError, workerError } from '../../errors/index.ts';
+import type { EngineOutput } from '../../protocol/generation/index.ts';
+import { Backlog } from './backlog.ts';
+import { INITIAL_CREDIT } from './client-call.ts';
+import type { RequestPlaneObserver } from './observer.ts';
+import type { IncomingCall, PlaneHandler } from './types.ts';
+
+const CREDIT_MAX = 2 ** 31;
+
+/** What a call at the worker asks of the connection that carries it. */
+export interface AnswerWire {
+  accept(streamId: number): void;
+  tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void;
+  /** The bytes of one item; throws what `IncomingCall.output` turns into a failure of the stream. */
+  encodeItem(output: EngineOutput): Uint8Array;
+  item(streamId: number, record: Uint8Array): void;
+  end(streamId: number): void;
+  /** A terminal failure, before or after the stream was accepted. */
+  fail(streamId: number, error: WireError, isAccepted: boolean): void;
+  /** The stream is over at this side. */
+  release(streamId: number): void;
+  /** The connection takes no more now; `ServerCall.wireUnblocked` follows. */
+  isBlocked(): boolean;
+}
+
+export interface ServerCallRequest {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly deadlineMs: number | undefined;
+  readonly body: unknown;
+  readonly tokenIds: Uint32Array | undefined;
+}
+
+export interface ServerCallOptions {
+  readonly wire: AnswerWire;
+  readonly streamId: number;
+  readonly request: ServerCallRequest;
+  readonly clock: Clock;
+  readonly observer: RequestPlaneObserver;
+}
+
+/**
+ * The worker's side of one stream, the same on every transport.
+ *
+ * | State | output | end, fail | credit | KILL, lost, deadline |
+ * |---|---|---|---|---|
+ * | open | sent, or kept without credit | -> closed; -> ending when output is kept | sends what is kept | -> closed |
+ * | ending | ignored | ignored | sends what is kept, then -> closed | -> closed |
+ * | closed | ignored | ignored | ignored | ignored |
+ */
+export class ServerCall implements IncomingCall {
+  readonly id: string;
+  readonly endpoint: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly deadlineMs: number | undefined;
+  readonly body: unknown;
+  readonly tokenIds: Uint32Array | undefined;
+
+  readonly #wire: AnswerWire;
+  readonly #streamId: number;
+  readonly #observer: RequestPlaneObserver;
+  readonly #backlog = new Backlog();
+  readonly #deadlineTimer: Timer | undefined;
+  #state: 'open' | 'ending' | 'closed' = 'open';
+  #isAccepted = false;
+  #credit = INITIAL_CREDIT;
+  #finalError: WireError | undefined;
+  #isStopped = false;
+  #abortReason: ServeError | undefined;
+  // Signals are made when first asked for: most handlers need one of the two, and each costs microseconds.
+  #aborter: AbortController | undefined;
+  #stopper: AbortController | undefined;
+  #waiters: (() => void)[] = [];
+
+  constructor(options: ServerCallOptions) {
+    const { request, clock } = options;
+    this.id = request.id;
+    this.endpoint = request.endpoint;
+    this.headers = request.headers;
+    this.deadlineMs = request.deadlineMs;
+    this.body = request.body;
+    this.tokenIds = request.tokenIds;
+    this.#wire = options.wire;
+    this.#streamId = options.streamId;
+    this.#observer = options.observer;
+    const { deadlineMs } = request;
+    if (deadlineMs === undefined) return;
+    this.#deadlineTimer = clock.after(deadlineMs, () =>
+      this.#break(workerError('DeadlineExceeded', `no end within ${deadlineMs} ms`)),
+    );
+  }
+
+  get isClosed(): boolean {
+    return this.#state === 'closed';
+  }
+
+  get signal(): AbortSignal {
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      if (this.#abortReason !== undefined) this.#aborter.abort(this.#abortReason);
+    }
+    return this.#aborter.signal;
+  }
+
+  get stopped(): AbortSignal {
+    if (this.#stopper === undefined) {
+      this.#stopper = new AbortController();
+      if (this.#isStopped) this.#stopper.abort(this.#stopReason());
+    }
+    return this.#stopper.signal;
+  }
+
+  /** Hands the call to its handler; a throw or rejection fails the stream. */
+  run(handler: PlaneHandler): void {
+    try {
+      const running = handler(this);
+      if (running !== undefined) running.catch((thrown: unknown) => this.#failWith(thrown));
+    } catch (thrown) {
+      this.#failWith(thrown);
+    }
+  }
+
+  accept(): void {
+    if (this.#isAccepted || this.#state === 'closed') return;
+    this.#isAccepted = true;
+    this.#wire.accept(this.#streamId);
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#state !== 'open' || count <= 0) return;
+    if (!this.#isAccepted) this.accept();
+    if (count <= this.#credit && this.#backlog.isEmpty) {
+      this.#credit -= count;
+      this.#wire.tokens(this.#streamId, choice, ids, start, count);
+      return;
+    }
+    if (this.#backlog.addTokens(choice, ids, start, count)) this.#drainBacklog();
+    else this.#overflow();
+  }
+
+  output(output: EngineOutput): void {
+    if (this.#state !== 'open') return;
+    if (!this.#isAccepted) this.accept();
+    let record: Uint8Array;
+    try {
+      record = this.#wire.encodeItem(output);
+    } catch (thrown) {
+      this.#break(toServeError(thrown));
+      return;
+    }
+    if (this.#credit > 0 && this.#backlog.isEmpty) {
+      this.#credit--;
+      this.#wire.item(this.#streamId, record);
+    } else if (!this.#backlog.addItem(record)) {
+      this.#overflow();
+    }
+  }
+
+  end(): void {
+    this.#finish(undefined);
+  }
+
+  fail(error: ServeError): void {
+    this.#finish(toWire(error));
+  }
+
+  isBlocked(): boolean {
+    return this.#state === 'open' && (this.#credit === 0 || !this.#backlog.isEmpty || this.#wire.isBlocked());
+  }
+
+  onUnblocked(callback: () => void): void {
+    if (this.isBlocked()) this.#waiters.push(callback);
+    else queueMicrotask(callback);
+  }
+
+  /** CREDIT arrived. */
+  grant(amount: number): void {
+    if (this.#state === 'closed') return;
+    this.#credit = Math.min(this.#credit + amount, CREDIT_MAX);
+    this.#drainBacklog();
+    this.wireUnblocked();
+  }
+
+  /** The connection takes output again. */
+  wireUnblocked(): void {
+    if (this.#waiters.length === 0 || this.isBlocked()) return;
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const waiter of waiters) waiter();
+  }
+
+  /** STOP arrived. */
+  stop(): void {
+    if (this.#isStopped || this.#state === 'closed') return;
+    this.#isStopped = true;
+    this.#stopper?.abort(this.#stopReason());
+  }
+
+  /** KILL arrived or the connection is gone: nobody listens any more. */
+  abort(reason: ServeError): void {
+    if (this.#state === 'closed') return;
+    this.#observer.cancelled();
+    this.#close(reason);
+  }
+
+  #finish(error: WireError | undefined): void {
+    if (this.#state !== 'open') return;
+    if (error === undefined && !this.#isAccepted) this.accept();
+    this.#state = 'ending';
+    this.#finalError = error;
+    this.#endWhenDrained();
+  }
+
+  #failWith(thrown: unknown): void {
+    this.#finish(toWire(thrown));
+  }
+
+  #drainBacklog(): void {
+    if (this.#backlog.isEmpty) return;
+    this.#credit = this.#backlog.drain(this.#credit, this.#streamId, this.#wire);
+    if (this.#state === 'ending') this.#endWhenDrained();
+  }
+
+  #endWhenDrained(): void {
+    if (!this.#backlog.isEmpty) return;
+    if (this.#finalError === undefined) this.#wire.end(this.#streamId);
+    else this.#wire.fail(this.#streamId, this.#finalError, this.#isAccepted);
+    this.#close(undefined);
+  }
+
+  #overflow(): void {
+    this.#break(workerError('ResourceExhausted', 'the caller grants no credit and its output has reached the bound'));
+  }
+
+  /** Ends the stream at once from this side, telling both the caller and the engine why. */
+  #break(error: ServeError): void {
+    if (this.#state === 'closed') return;
+    this.#wire.fail(this.#streamId, toWire(error), this.#isAccepted);
+    this.#close(error);
+  }
+
+  #close(abortReason: ServeError | undefined): void {
+    this.#state = 'closed';
+    this.#deadlineTimer?.cancel();
+    this.#backlog.clear();
+    this.#wire.release(this.#streamId);
+    if (abortReason !== undefined) {
+      this.#abortReason = abortReason;
+      this.#isStopped = true;
+      this.#aborter?.abort(abortReason);
+      this.#stopper?.abort(abortReason);
+    }
+    this.wireUnblocked();
+  }
+
+  #stopReason(): ServeError {
+    return this.#abortReason ?? workerError('Cancelled', 'the caller asked to stop');
+  }
+}

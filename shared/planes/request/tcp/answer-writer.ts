@@ -1,0 +1,101 @@
+import { type WireError, workerError } from '../../../errors/index.ts';
+import { encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { ByteWriter } from './byte-writer.ts';
+import { FRAME_HEADER_BYTES, FrameType, type FrameTypeCode } from './frame.ts';
+import { flagsOf, type Prologue } from './records.ts';
+import { appendTokens, closeTokensFrame, tokenEntryBytes } from './tokens-frame.ts';
+
+/** Records that are the same for every stream, by codec. */
+interface ConstantRecords {
+  readonly prologue: Uint8Array;
+  readonly end: Uint8Array;
+}
+
+function constantRecords(codec: RecordCodec): ConstantRecords {
+  return {
+    prologue: encodeRecord(codec, { error: null } satisfies Prologue),
+    end: encodeRecord(codec, { complete_final: true }),
+  };
+}
+
+const CONSTANTS: Readonly<Record<RecordCodec, ConstantRecords>> = {
+  msgpack: constantRecords('msgpack'),
+  json: constantRecords('json'),
+};
+
+/**
+ * Puts together what one connection sends in a turn: however an engine step mixes its streams, their tokens leave in one
+ * TOKENS frame, and each stream keeps its own order.
+ *
+ *   target:  PROLOGUEs of this turn | TOKENS of all streams | DATA, END, ERROR
+ *
+ * A stream that goes on with tokens after a DATA of its own seals the turn so far and starts another behind it.
+ */
+export class AnswerWriter {
+  /** Longest payload that the caller takes. */
+  payloadBytesMax: number;
+  /** Codec of the caller's HELLO. */
+  codec: RecordCodec = 'msgpack';
+  readonly #target: ByteWriter;
+  readonly #tokens = new ByteWriter();
+  readonly #frames = new ByteWriter();
+  /** Streams with something in `#frames`. */
+  readonly #framed = new Set<number>();
+
+  constructor(target: ByteWriter, payloadBytesMax: number) {
+    this.#target = target;
+    this.payloadBytesMax = payloadBytesMax;
+  }
+
+  get pendingBytes(): number {
+    return this.#tokens.length + this.#frames.length;
+  }
+
+  /** Nothing of the stream precedes its PROLOGUE, so it may pass what other streams have waiting. */
+  prologue(streamId: number): void {
+    this.#target.frame(FrameType.prologue, flagsOf(this.codec), streamId, CONSTANTS[this.codec].prologue);
+  }
+
+  tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#framed.size > 0 && this.#framed.has(streamId)) this.seal();
+    if (this.#tokens.length + tokenEntryBytes(count) > this.payloadBytesMax) this.seal();
+    appendTokens(this.#tokens, streamId, choice, ids, start, count);
+  }
+
+  /** The record of a frame of `streamId`. Throws `PayloadTooLarge` beyond the caller's limit. */
+  encode(value: unknown): Uint8Array {
+    const record = encodeRecord(this.codec, value);
+    if (record.length <= this.payloadBytesMax) return record;
+    throw workerError('PayloadTooLarge', `an item of ${record.length} bytes; the limit is ${this.payloadBytesMax}`);
+  }
+
+  item(streamId: number, record: Uint8Array): void {
+    this.#frame(FrameType.data, streamId, record);
+  }
+
+  end(streamId: number): void {
+    this.#frame(FrameType.end, streamId, CONSTANTS[this.codec].end);
+  }
+
+  fail(streamId: number, error: WireError, isAccepted: boolean): void {
+    const prologue: Prologue = { error: error.message, typed_error: error };
+    const type = isAccepted ? FrameType.error : FrameType.prologue;
+    this.#frame(type, streamId, encodeRecord(this.codec, isAccepted ? error : prologue));
+  }
+
+  /** Moves everything to the target, in order. */
+  seal(): void {
+    if (this.#tokens.length > FRAME_HEADER_BYTES) {
+      closeTokensFrame(this.#tokens);
+      this.#tokens.moveTo(this.#target);
+    }
+    if (this.#frames.length === 0) return;
+    this.#frames.moveTo(this.#target);
+    this.#framed.clear();
+  }
+
+  #frame(type: FrameTypeCode, streamId: number, record: Uint8Array): void {
+    this.#frames.frame(type, flagsOf(this.codec), streamId, record);
+    this.#framed.add(streamId);
+  }
+}

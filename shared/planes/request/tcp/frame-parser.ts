@@ -1,0 +1,121 @@
+import { FRAME_HEADER_BYTES, FRAME_VERSION, FrameError, type FrameTypeCode, isFrameType, readU32 } from './frame.ts';
+
+/** Who reads the frames of one connection. */
+export interface FrameReceiver {
+  /** One frame; its payload is `bytes[start .. end)` and only valid during the call. */
+  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void;
+  /** A frame longer than the limit. Its payload is skipped. */
+  oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
+}
+
+const HOLD_BYTES_MIN = 4096;
+const HOLD_BYTES_KEPT = 1 << 20;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Cuts a byte stream into frames under any chunking. A frame inside one chunk is handed on without copying; only one that
+ * crosses chunks is put together in a buffer of the parser's own, which grows as bytes arrive, not as lengths promise.
+ */
+export class FrameParser {
+  /** Longest payload taken; longer frames are skipped and reported. */
+  payloadBytesMax: number;
+  readonly #receiver: FrameReceiver;
+  #hold = NOTHING;
+  #heldBytes = 0;
+  #skipBytes = 0;
+  #isStopped = false;
+
+  constructor(receiver: FrameReceiver, payloadBytesMax: number) {
+    this.#receiver = receiver;
+    this.payloadBytesMax = payloadBytesMax;
+  }
+
+  /** Reads no further: the connection is closed. May be called from inside a frame. */
+  stop(): void {
+    this.#isStopped = true;
+    this.#hold = NOTHING;
+    this.#heldBytes = 0;
+  }
+
+  /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has. */
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (!this.#isStopped && at < chunk.length) {
+      if (this.#skipBytes > 0) {
+        const skipped = Math.min(this.#skipBytes, chunk.length - at);
+        this.#skipBytes -= skipped;
+        at += skipped;
+      } else if (this.#heldBytes > 0) {
+        at = this.#fill(chunk, at);
+      } else {
+        at = this.#readInPlace(chunk, at);
+      }
+    }
+  }
+
+  /** Reads one frame at `at`, or holds what is there of it. Returns where reading goes on. */
+  #readInPlace(chunk: Buffer, at: number): number {
+    const left = chunk.length - at;
+    if (left < FRAME_HEADER_BYTES) return this.#keep(chunk, at, chunk.length);
+    if (this.#startSkip(chunk, at)) return at + FRAME_HEADER_BYTES;
+    const frameBytes = FRAME_HEADER_BYTES + readU32(chunk, at);
+    if (left < frameBytes) return this.#keep(chunk, at, chunk.length);
+    this.#deliver(chunk, at, frameBytes);
+    return at + frameBytes;
+  }
+
+  /** Adds to the held frame and hands it on when complete. */
+  #fill(chunk: Buffer, at: number): number {
+    if (this.#heldBytes < FRAME_HEADER_BYTES) {
+      const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES - this.#heldBytes);
+      if (this.#heldBytes < FRAME_HEADER_BYTES) return next;
+      if (this.#startSkip(this.#hold, 0)) this.#heldBytes = 0;
+      else this.#deliverHeld();
+      return next;
+    }
+    const next = this.#keep(chunk, at, at + FRAME_HEADER_BYTES + readU32(this.#hold, 0) - this.#heldBytes);
+    this.#deliverHeld();
+    return next;
+  }
+
+  #deliverHeld(): void {
+    const frameBytes = FRAME_HEADER_BYTES + readU32(this.#hold, 0);
+    if (this.#heldBytes < frameBytes) return;
+    const hold = this.#hold;
+    this.#heldBytes = 0;
+    if (hold.length > HOLD_BYTES_KEPT) this.#hold = NOTHING;
+    this.#deliver(hold, 0, frameBytes);
+  }
+
+  #deliver(bytes: Buffer, at: number, frameBytes: number): void {
+    const type = bytes[at + 5] as FrameTypeCode; // checked by `#startSkip`
+    const flags = (bytes[at + 6]! << 8) | bytes[at + 7]!; // inside the header
+    this.#receiver.frame(type, flags, readU32(bytes, at + 8), bytes, at + FRAME_HEADER_BYTES, at + frameBytes);
+  }
+
+  /** Checks a complete header; true when its payload is too long and will be skipped. */
+  #startSkip(bytes: Buffer, at: number): boolean {
+    if (bytes[at + 4] !== FRAME_VERSION) throw new FrameError(`frame version ${bytes[at + 4]}`);
+    const type = bytes[at + 5]!; // inside the header
+    if (!isFrameType(type)) throw new FrameError(`frame type ${type}`);
+    const payloadBytes = readU32(bytes, at);
+    if (payloadBytes <= this.payloadBytesMax) return false;
+    this.#skipBytes = payloadBytes;
+    this.#receiver.oversize(type, readU32(bytes, at + 8), payloadBytes);
+    return true;
+  }
+
+  /** Copies `chunk[from .. to)`, or as much of it as there is, behind what is held. Returns where it stopped. */
+  #keep(chunk: Buffer, from: number, to: number): number {
+    const end = Math.min(to, chunk.length);
+    const needed = this.#heldBytes + end - from;
+    if (needed > this.#hold.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#hold.length, HOLD_BYTES_MIN));
+      this.#hold.copy(grown, 0, 0, this.#heldBytes);
+      this.#hold = grown;
+    }
+    chunk.copy(this.#hold, this.#heldBytes, from, end);
+    this.#heldBytes = needed;
+    return end;
+  }
+}

@@ -1,0 +1,67 @@
+import type { Socket } from 'node:net';
+import type { RequestPlaneObserver } from '../observer.ts';
+import { ByteWriter } from './byte-writer.ts';
+
+/**
+ * Everything a connection sends in one turn of the event loop, written at once. Nothing is written while the socket's own
+ * buffer is full: what is made meanwhile waits here, so that its owner can see and bound it.
+ */
+export class Outbox {
+  readonly waiting = new ByteWriter();
+  readonly #socket: Socket;
+  readonly #observer: RequestPlaneObserver;
+  readonly #beforeWrite: (() => void) | undefined;
+  #isScheduled = false;
+  #isBlocked: boolean;
+
+  /** `isBlocked` holds everything back until `unblock`, e.g. until the socket is connected. */
+  constructor(socket: Socket, observer: RequestPlaneObserver, isBlocked: boolean, beforeWrite?: () => void) {
+    this.#socket = socket;
+    this.#observer = observer;
+    this.#isBlocked = isBlocked;
+    this.#beforeWrite = beforeWrite;
+  }
+
+  get isBlocked(): boolean {
+    return this.#isBlocked;
+  }
+
+  /** Bytes not yet taken by the kernel. */
+  get pendingBytes(): number {
+    return this.waiting.length + this.#socket.writableLength;
+  }
+
+  /** Writes at the end of this turn. */
+  schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    // setImmediate rather than a microtask: it runs after every socket that is readable now, so the requests of several
+    // clients, or the tokens of one engine step that arrive over several streams, leave in one write.
+    setImmediate(this.#flushScheduled);
+  }
+
+  unblock(): void {
+    this.#isBlocked = false;
+    this.flush();
+  }
+
+  flush(): void {
+    if (this.#isBlocked || this.#socket.destroyed) return;
+    this.#beforeWrite?.();
+    const { waiting } = this;
+    if (waiting.length === 0) return;
+    this.#observer.bytesSent(waiting.length);
+    const hasRoom = this.#socket.write(waiting.bytes.subarray(0, waiting.length));
+    if (this.#socket.writableLength === 0) {
+      waiting.empty(); // the kernel took it all: the memory is ours again
+      return;
+    }
+    waiting.replace();
+    this.#isBlocked = !hasRoom; // 'drain' follows
+  }
+
+  readonly #flushScheduled = (): void => {
+    this.#isScheduled = false;
+    this.flush();
+  };
+}

@@ -1,0 +1,56 @@
+import { workerError } from '../../../errors/index.ts';
+import type { TcpTarget } from './address.ts';
+import { ClientConnection, type ConnectionOwner, type PendingOpen } from './client-connection.ts';
+import { Heartbeat } from './heartbeat.ts';
+import type { TcpSettings } from './settings.ts';
+
+/**
+ * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame; another
+ * is opened only when all are full.
+ */
+export class ConnectionPool implements ConnectionOwner {
+  readonly #settings: TcpSettings;
+  readonly #heartbeat: Heartbeat;
+  readonly #connections = new Map<string, ClientConnection[]>();
+  #isClosed = false;
+
+  constructor(settings: TcpSettings) {
+    this.#settings = settings;
+    this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
+  }
+
+  /** Sends the request of `pending`. Throws a `ServeError` when no connection can take it. */
+  open(pending: PendingOpen): void {
+    if (this.#isClosed) throw workerError('CannotConnect', 'the request plane is closed');
+    this.#connectionTo(pending.target).open(pending);
+  }
+
+  closed(connection: ClientConnection): void {
+    const siblings = this.#connections.get(connection.poolKey) ?? [];
+    const others = siblings.filter((each) => each !== connection);
+    if (others.length === 0) this.#connections.delete(connection.poolKey);
+    else this.#connections.set(connection.poolKey, others);
+  }
+
+  resend(held: readonly PendingOpen[]): void {
+    for (const pending of held) pending.call.guard(() => this.open(pending));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    const error = workerError('Disconnected', 'the request plane was closed');
+    for (const connection of [...this.#connections.values()].flat()) connection.close(error);
+  }
+
+  #connectionTo(target: TcpTarget): ClientConnection {
+    const connections = this.#connections.get(target.poolKey) ?? [];
+    const open = connections.find((connection) => connection.hasRoom);
+    if (open !== undefined) return open;
+    if (connections.length >= this.#settings.poolSizeMax) {
+      throw workerError('WorkerOverloaded', `all ${connections.length} connections to ${target.poolKey} are full`);
+    }
+    const connection = new ClientConnection(target, this.#settings, this.#heartbeat, this);
+    this.#connections.set(target.poolKey, [...connections, connection]);
+    return connection;
+  }
+}

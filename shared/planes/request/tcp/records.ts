@@ -1,0 +1,119 @@
+import { endianness } from 'node:os';
+import type { WireError } from '../../../errors/index.ts';
+import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import type { ServerCallRequest } from '../server-call.ts';
+import type { PlaneRequest } from '../types.ts';
+import type { ByteWriter } from './byte-writer.ts';
+import {
+  FRAME_HEADER_BYTES,
+  FrameError,
+  FrameType,
+  MSGPACK_FLAG,
+  readU32,
+  writeFrameHeader,
+  writeU32,
+} from './frame.ts';
+
+/** First record of a connection, from the caller. */
+export interface Hello {
+  readonly proto: 1;
+  readonly codecs: readonly RecordCodec[];
+  /** Longest payload that the sender takes, in bytes. */
+  readonly maxFrame: number;
+  /** The instance that the caller means to reach. */
+  readonly instanceId?: string;
+  readonly token?: string;
+}
+
+/** The worker's answer to `Hello`. */
+export interface HelloAck {
+  readonly instanceId: string;
+  readonly endpoints: readonly string[];
+  readonly maxFrame: number;
+}
+
+/** Record of PROLOGUE: with an error, the stream is over. */
+export interface Prologue {
+  readonly error: string | null;
+  readonly typed_error?: WireError;
+}
+
+const IS_LITTLE_ENDIAN = endianness() === 'LE';
+
+export function codecOf(flags: number): RecordCodec {
+  return (flags & MSGPACK_FLAG) === 0 ? 'json' : 'msgpack';
+}
+
+export function flagsOf(codec: RecordCodec): number {
+  return codec === 'msgpack' ? MSGPACK_FLAG : 0;
+}
+
+/** The record of an OPEN frame: Dynamo's control message (section 2.3) with what belongs to one request. */
+export function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): Uint8Array {
+  return encodeRecord(codec, {
+    id: request.id,
+    request_type: 'single_in',
+    response_type: 'many_out',
+    payload_codec: codec,
+    endpoint,
+    headers: request.headers,
+    deadlineMs: request.deadlineMs,
+    body: request.body,
+  });
+}
+
+/** Bytes of an OPEN payload. */
+export function openPayloadBytes(record: Uint8Array, tokenIds: Uint32Array | undefined): number {
+  return record.length + (tokenIds === undefined ? 0 : 4 + tokenIds.byteLength);
+}
+
+/** Appends an OPEN frame: the record, then the prompt as a raw tail (u32 count, ids). */
+export function writeOpenFrame(
+  writer: ByteWriter,
+  flags: number,
+  streamId: number,
+  record: Uint8Array,
+  tokenIds: Uint32Array | undefined,
+): void {
+  const payloadBytes = openPayloadBytes(record, tokenIds);
+  const at = writer.reserve(FRAME_HEADER_BYTES + payloadBytes);
+  writeFrameHeader(writer.bytes, at, payloadBytes, FrameType.open, flags, streamId);
+  writer.bytes.set(record, at + FRAME_HEADER_BYTES);
+  if (tokenIds === undefined) return;
+  const tailAt = at + FRAME_HEADER_BYTES + record.length;
+  writeU32(writer.bytes, tailAt, tokenIds.length);
+  const raw = Buffer.from(tokenIds.buffer, tokenIds.byteOffset, tokenIds.byteLength);
+  const target = writer.bytes.subarray(tailAt + 4, tailAt + 4 + raw.length);
+  target.set(raw);
+  if (IS_LITTLE_ENDIAN) target.swap32();
+}
+
+/** The request of an OPEN payload. Throws `FrameError` when it is not one. */
+export function readOpen(codec: RecordCodec, bytes: Buffer, start: number, end: number): ServerCallRequest {
+  const { value, end: recordEnd } = decodeLeadingRecord(codec, bytes, start, end);
+  if (!isRecord(value) || typeof value.id !== 'string' || typeof value.endpoint !== 'string') {
+    throw new FrameError('OPEN without id or endpoint');
+  }
+  const { deadlineMs, headers } = value;
+  return {
+    id: value.id,
+    endpoint: value.endpoint,
+    headers: isRecord(headers) ? (headers as Record<string, string>) : {}, // our callers send strings only
+    deadlineMs: typeof deadlineMs === 'number' && deadlineMs >= 0 ? deadlineMs : undefined,
+    body: value.body,
+    tokenIds: readTokenTail(bytes, recordEnd, end),
+  };
+}
+
+function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array | undefined {
+  if (start === end) return undefined;
+  if (end - start < 4 || readU32(bytes, start) * 4 !== end - start - 4)
+    throw new FrameError('OPEN tail of a wrong length');
+  const raw = Buffer.from(bytes.buffer.slice(bytes.byteOffset + start + 4, bytes.byteOffset + end));
+  if (IS_LITTLE_ENDIAN) raw.swap32();
+  return new Uint32Array(raw.buffer, raw.byteOffset, raw.length / 4);
+}
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

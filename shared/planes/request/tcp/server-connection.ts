@@ -1,0 +1,282 @@
+import type { Socket } from 'node:net';
+import type { Timer } from '../../../clock/index.ts';
+import { toWire, type WireError, workerError } from '../../../errors/index.ts';
+import type { EngineOutput } from '../../../protocol/generation/index.ts';
+import { decodeRecord, encodeRecord } from '../record-codec.ts';
+import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
+import type { PlaneHandler } from '../types.ts';
+import { AnswerWriter } from './answer-writer.ts';
+import { CONNECTION_STREAM, FrameError, FrameType, type FrameTypeCode, readU32 } from './frame.ts';
+import { FrameParser, type FrameReceiver } from './frame-parser.ts';
+import type { Heartbeat, Pulse } from './heartbeat.ts';
+import { Liveness } from './liveness.ts';
+import { Outbox } from './outbox.ts';
+import { codecOf, flagsOf, type HelloAck, isRecord, readOpen } from './records.ts';
+import { HELLO_BYTES_MAX, outboundBytesMax, type TcpSettings } from './settings.ts';
+
+const PING_PAYLOAD = new Uint8Array(8);
+
+/** What a connection asks of the server that accepted it. */
+export interface ConnectionHost {
+  readonly isDraining: boolean;
+  /** Checks HELLO; throws a `ServeError` that refuses the connection. */
+  greet(hello: Readonly<Record<string, unknown>>): HelloAck;
+  /** The handler of `endpoint`; throws `WorkerUnavailable`. */
+  handlerOf(endpoint: string): PlaneHandler;
+  closed(connection: ServerConnection): void;
+}
+
+/**
+ * One accepted connection with all its streams.
+ *
+ * | State | HELLO | OPEN | other frames | bad frame | socket closed, dead |
+ * |---|---|---|---|---|---|
+ * | greeting | -> ready, or refused -> closed | protocol error | protocol error | -> closed | -> closed |
+ * | ready | protocol error | handler runs, or PROLOGUE with error | to their stream | -> closed | calls aborted, -> closed |
+ */
+export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
+  readonly #socket: Socket;
+  readonly #settings: TcpSettings;
+  readonly #heartbeat: Heartbeat;
+  readonly #host: ConnectionHost;
+  readonly #outbox: Outbox;
+  readonly #answers: AnswerWriter;
+  readonly #parser: FrameParser;
+  readonly #liveness: Liveness;
+  readonly #calls = new Map<number, ServerCall>();
+  readonly #greetingTimer: Timer;
+  #state: 'greeting' | 'ready' | 'closed' = 'greeting';
+  #lastStreamId = 0;
+
+  constructor(socket: Socket, settings: TcpSettings, heartbeat: Heartbeat, host: ConnectionHost) {
+    this.#socket = socket;
+    this.#settings = settings;
+    this.#heartbeat = heartbeat;
+    this.#host = host;
+    this.#outbox = new Outbox(socket, settings.observer, false, () => this.#answers.seal());
+    this.#answers = new AnswerWriter(this.#outbox.waiting, settings.frameBytesMax);
+    this.#parser = new FrameParser(this, Math.min(HELLO_BYTES_MAX, settings.frameBytesMax));
+    // An idle caller closes its own connections; the server only outlives it by as much again.
+    this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(2 * settings.idleAfterMs));
+    this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#fault());
+    socket.on('data', (chunk) => this.#read(chunk));
+    socket.on('drain', () => this.#unblock());
+    socket.on('error', () => settings.observer.connectionError()); // 'close' follows
+    socket.on('close', () => this.close('the caller closed the connection'));
+    heartbeat.add(this);
+  }
+
+  get streamCount(): number {
+    return this.#calls.size;
+  }
+
+  /** Tells the caller to open no more streams here. */
+  sendGoAway(): void {
+    if (this.#state === 'ready') this.#sendRecord(FrameType.goAway, CONNECTION_STREAM, { reason: 'draining' });
+  }
+
+  /** Closes the socket and aborts the calls under way. */
+  close(reason: string): void {
+    this.#socket.destroy();
+    this.#release(reason);
+  }
+
+  beat(): void {
+    switch (this.#liveness.beat(this.#calls.size)) {
+      case 'ping':
+        this.#outbox.waiting.frame(FrameType.ping, 0, CONNECTION_STREAM, PING_PAYLOAD);
+        this.#outbox.schedule();
+        break;
+      case 'dead':
+        this.#fault();
+        break;
+      case 'idle':
+        this.close('idle');
+        break;
+      case 'rest':
+        break;
+    }
+  }
+
+  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+    if (this.#state === 'greeting') this.#greet(type, flags, bytes, start, end);
+    else if (type === FrameType.open) this.#open(flags, streamId, bytes, start, end);
+    else if (streamId === CONNECTION_STREAM) this.#connectionFrame(type, bytes, start, end);
+    else this.#streamFrame(type, streamId, bytes, start, end);
+  }
+
+  oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void {
+    const limit = this.#parser.payloadBytesMax;
+    const error = workerError('PayloadTooLarge', `a frame of ${payloadBytes} bytes; the limit is ${limit}`);
+    if (this.#state === 'greeting' || type !== FrameType.open) {
+      this.#refuse(toWire(error));
+      return;
+    }
+    this.#lastStreamId = Math.max(this.#lastStreamId, streamId);
+    this.fail(streamId, toWire(error), false);
+  }
+
+  accept(streamId: number): void {
+    this.#answers.prologue(streamId);
+    this.#outbox.schedule();
+  }
+
+  tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    this.#answers.tokens(streamId, choice, ids, start, count);
+    this.#outbox.schedule();
+  }
+
+  encodeItem(output: EngineOutput): Uint8Array {
+    const record = this.#answers.encode({ data: output });
+    if (this.#outbox.pendingBytes + this.#answers.pendingBytes + record.length <= outboundBytesMax(this.#settings)) {
+      return record;
+    }
+    throw workerError('ResourceExhausted', 'the caller does not read and the output has reached the bound');
+  }
+
+  item(streamId: number, record: Uint8Array): void {
+    this.#answers.item(streamId, record);
+    this.#outbox.schedule();
+  }
+
+  end(streamId: number): void {
+    this.#answers.end(streamId);
+    this.#outbox.schedule();
+  }
+
+  fail(streamId: number, error: WireError, isAccepted: boolean): void {
+    this.#answers.fail(streamId, error, isAccepted);
+    this.#outbox.schedule();
+  }
+
+  release(streamId: number): void {
+    this.#calls.delete(streamId);
+  }
+
+  isBlocked(): boolean {
+    return this.#outbox.isBlocked;
+  }
+
+  #read(chunk: Buffer): void {
+    this.#liveness.heard();
+    this.#settings.observer.bytesReceived(chunk.length);
+    try {
+      this.#parser.push(chunk);
+    } catch (thrown) {
+      this.#refuse(toWire(workerError('BackendProtocol', thrown)));
+    }
+  }
+
+  #unblock(): void {
+    this.#outbox.unblock();
+    if (this.#outbox.isBlocked) return;
+    for (const call of [...this.#calls.values()]) call.wireUnblocked();
+  }
+
+  #greet(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+    if (type !== FrameType.hello) throw new FrameError(`frame type ${type} before HELLO`);
+    const hello = decodeRecord(codecOf(flags), bytes, start, end);
+    if (!isRecord(hello) || hello.proto !== 1 || typeof hello.maxFrame !== 'number')
+      throw new FrameError('not a HELLO');
+    this.#answers.codec = codecOf(flags);
+    let ack: HelloAck;
+    try {
+      ack = this.#host.greet(hello);
+    } catch (refusal) {
+      this.#refuse(toWire(refusal));
+      return;
+    }
+    this.#state = 'ready';
+    this.#greetingTimer.cancel();
+    this.#parser.payloadBytesMax = this.#settings.frameBytesMax;
+    this.#answers.payloadBytesMax = Math.min(this.#settings.frameBytesMax, hello.maxFrame);
+    this.#sendRecord(FrameType.helloAck, CONNECTION_STREAM, ack);
+    if (this.#host.isDraining) this.sendGoAway();
+  }
+
+  #open(flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+    if (streamId % 2 === 0 || streamId <= this.#lastStreamId) throw new FrameError(`OPEN of stream ${streamId}`);
+    this.#lastStreamId = streamId;
+    const request = readOpen(codecOf(flags), bytes, start, end);
+    let handler: PlaneHandler;
+    try {
+      handler = this.#admit(request);
+    } catch (refusal) {
+      this.fail(streamId, toWire(refusal), false);
+      return;
+    }
+    const { clock, observer } = this.#settings;
+    const call = new ServerCall({ wire: this, streamId, request, clock, observer });
+    this.#calls.set(streamId, call);
+    call.run(handler);
+  }
+
+  #admit(request: ServerCallRequest): PlaneHandler {
+    if (this.#calls.size >= this.#settings.streamsPerConnectionMax) {
+      throw workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
+    }
+    return this.#host.handlerOf(request.endpoint);
+  }
+
+  #connectionFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
+    if (type === FrameType.ping) {
+      this.#outbox.waiting.frame(FrameType.pong, 0, CONNECTION_STREAM, bytes.subarray(start, end));
+      this.#outbox.schedule();
+    } else if (type !== FrameType.pong) {
+      throw new FrameError(`frame type ${type} on stream 0`);
+    }
+  }
+
+  #streamFrame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number): void {
+    const call = this.#calls.get(streamId); // absent once the stream is over: frames cross on the way
+    switch (type) {
+      case FrameType.stop:
+        call?.stop();
+        break;
+      case FrameType.kill:
+        call?.abort(workerError('Cancelled', 'killed by the caller'));
+        break;
+      case FrameType.credit:
+        if (end - start !== 4) throw new FrameError(`CREDIT of ${end - start} bytes`);
+        call?.grant(readU32(bytes, start));
+        break;
+      default:
+        throw new FrameError(`frame type ${type} from a caller`);
+    }
+  }
+
+  #sendRecord(type: FrameTypeCode, streamId: number, value: unknown): void {
+    const { codec } = this.#answers;
+    this.#outbox.waiting.frame(type, flagsOf(codec), streamId, encodeRecord(codec, value));
+    this.#outbox.schedule();
+  }
+
+  /** Says why on stream 0 and closes. */
+  #refuse(error: WireError): void {
+    if (this.#state === 'closed') return;
+    this.#settings.observer.connectionError();
+    this.#sendRecord(FrameType.error, CONNECTION_STREAM, error);
+    this.#outbox.flush();
+    this.#socket.destroySoon();
+    const lingerTimer = this.#settings.clock.after(this.#settings.connectTimeoutMs, () => this.#socket.destroy());
+    this.#socket.once('close', () => lingerTimer.cancel());
+    this.#release(error.message);
+  }
+
+  #fault(): void {
+    this.#settings.observer.connectionError();
+    this.close('nothing heard from the caller');
+  }
+
+  /** Everything but the socket. */
+  #release(reason: string): void {
+    if (this.#state === 'closed') return;
+    this.#state = 'closed';
+    this.#greetingTimer.cancel();
+    this.#heartbeat.remove(this);
+    this.#parser.stop();
+    this.#host.closed(this);
+    const error = workerError('Disconnected', reason);
+    for (const call of [...this.#calls.values()]) call.abort(error);
+  }
+}
