@@ -22,7 +22,7 @@ describe('readinessOf', () => {
 
   it('names the peer that a decode worker waits for', () => {
     const readiness = readinessOf([record('decode', [['prefill']])]);
-    expect(readiness.namespaces['dynamo']).toEqual({
+    expect(readiness.namespaces.dynamo).toEqual({
       isReady: false,
       reason: 'missing worker types: prefill',
       workerTypes: { decode: { workers: 1, needs: [['prefill']] } },
@@ -39,10 +39,10 @@ describe('readinessOf', () => {
   it('needs only one of several alternatives', () => {
     const encode = record('encode', [['prefill', 'decode'], ['aggregated']]);
     expect(readinessOf([encode, record('aggregated')]).isReady).toBe(true);
-    expect(readinessOf([encode]).namespaces['dynamo']?.missingWorkerTypes).toEqual(['aggregated']);
+    expect(readinessOf([encode]).namespaces.dynamo?.missingWorkerTypes).toEqual(['aggregated']);
   });
 
   it('is not ready with helpers alone', () => {
-    expect(readinessOf([record('prefill')]).namespaces['dynamo']?.reason).toBe('no serving worker');
+    expect(readinessOf([record('prefill')]).namespaces.dynamo?.reason).toBe('no serving worker');
   });
 });

@@ -1,0 +1,202 @@
+import type { ModelCard } from '../../../shared/discovery/index.ts';
+import { ServeError } from '../../../shared/errors/index.ts';
+import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
+import type {
+  Call,
+  CallSink,
+  PlaneRequest,
+  PlaneServer,
+  RequestPlane,
+  Transport,
+} from '../../../shared/planes/request/index.ts';
+import type {
+  GenerationEvent,
+  GenerationRequest,
+  GenerationSink,
+  Usage,
+} from '../../../shared/protocol/generation/index.ts';
+import type { RequestMeter } from '../../../shared/telemetry/index.ts';
+import type { LoadedModel, Tokenizer } from '../../../shared/tokens/index.ts';
+
+/** One letter an id: 1 = a ... 26 = z; 0 is the end token. */
+export const letterTokenizer: Tokenizer = {
+  vocabSize: 27,
+  encode: (text) => Uint32Array.from(text, (letter) => letter.charCodeAt(0) - 96),
+  decode: (ids) => Array.from(ids, letterOf).join(''),
+  createDetokenizer: () => ({ push: letterOf, flush: () => '' }),
+  tokenBytes: (id) => new TextEncoder().encode(letterOf(id)),
+  isSpecial: (id) => id === 0,
+  tokenToId: (token) => token.charCodeAt(0) - 96,
+  idToToken: letterOf,
+};
+
+function letterOf(id: number): string {
+  return id === 0 ? '' : String.fromCharCode(96 + id);
+}
+
+export const letterModel: LoadedModel = {
+  path: '/model',
+  tokenizer: letterTokenizer,
+  chatTemplate: undefined,
+  info: {
+    path: '/model',
+    modelType: 'letters',
+    architectures: [],
+    contextLength: 100,
+    eosTokenIds: [0],
+    bosTokenId: undefined,
+    vocabSize: 27,
+    defaultSampling: {},
+    hasChatTemplate: false,
+    files: {},
+  },
+};
+
+export function worker(id: string): Worker {
+  return {
+    id,
+    transport: { memory: id },
+    endpoint: 'dynamo.backend.generate',
+    dataParallelStartRank: 0,
+    dataParallelSize: 1,
+    deviceType: undefined,
+    taints: [],
+  };
+}
+
+export function model(more: Partial<RoutableModel> = {}): RoutableModel {
+  return {
+    name: 'letters',
+    primaryName: 'letters',
+    card: {
+      display_name: 'letters',
+      model_input: 'Tokens',
+      model_type: ['Chat', 'Completions'],
+    } as unknown as ModelCard,
+    contextLength: 100,
+    readiness: { isReady: true, reason: undefined, namespaces: {} },
+    mdcSum: 'sum',
+    workers: [worker('a'), worker('b'), worker('c')],
+    ...more,
+  };
+}
+
+export function request(more: Partial<GenerationRequest> = {}): GenerationRequest {
+  return {
+    id: 'r1',
+    model: 'letters',
+    endpoint: 'completions',
+    stream: true,
+    prompt: { kind: 'raw', text: 'abc' },
+    stop: {},
+    sampling: {},
+    output: {},
+    routing: {},
+    annotations: [],
+    extraFields: [],
+    metadata: {},
+    trace: {},
+    ...more,
+  };
+}
+
+export const idleMeter: RequestMeter = {
+  promptTokens: () => {},
+  cachedTokens: () => {},
+  outputTokens: () => {},
+  ttftMs: undefined,
+  end: () => {},
+};
+
+/** Everything a client would be shown. */
+export class RecordingSink implements GenerationSink {
+  shown = '';
+  readonly events: GenerationEvent[] = [];
+  readonly pieces: string[] = [];
+  ended: { readonly usage: Usage; readonly finished: boolean } | undefined;
+  failure: ServeError | undefined;
+  blocked = false;
+  #waiting: (() => void)[] = [];
+
+  text(_choice: number, text: string): void {
+    this.#open();
+    this.pieces.push(text);
+    this.shown += text;
+  }
+
+  event(event: GenerationEvent): void {
+    this.#open();
+    this.events.push(event);
+    if (event.kind === 'delta' || event.kind === 'finish') this.shown += event.text;
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    this.#open();
+    this.ended = { usage, finished };
+  }
+
+  fail(error: ServeError): void {
+    this.#open();
+    this.failure = error;
+  }
+
+  isBlocked(): boolean {
+    return this.blocked;
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#waiting.push(callback);
+  }
+
+  unblock(): void {
+    this.blocked = false;
+    for (const callback of this.#waiting.splice(0)) callback();
+  }
+
+  get finish() {
+    return this.events.find((event) => event.kind === 'finish');
+  }
+
+  #open(): void {
+    if (this.ended !== undefined || this.failure !== undefined) throw new Error('the sink is closed');
+  }
+}
+
+/** One call as the worker's side would see it. */
+export interface SeenCall {
+  readonly transport: Transport;
+  readonly request: PlaneRequest;
+  readonly sink: CallSink;
+  readonly log: string[];
+}
+
+/** A request plane whose other side is the test. */
+export class HandPlane implements RequestPlane {
+  readonly name = 'memory';
+  readonly calls: SeenCall[] = [];
+  #waiting: (() => void) | undefined;
+
+  serve(): Promise<PlaneServer> {
+    throw new ServeError('not_implemented', 'callers only');
+  }
+
+  call(transport: Transport, request: PlaneRequest, sink: CallSink): Call {
+    const log: string[] = [];
+    this.calls.push({ transport, request, sink, log });
+    this.#waiting?.();
+    const noted = (what: string) => () => void log.push(what);
+    return { stop: noted('stop'), kill: noted('kill'), pause: noted('pause'), resume: noted('resume') };
+  }
+
+  /** The `count`-th call, once it was made. */
+  async seen(count: number): Promise<SeenCall> {
+    while (this.calls.length < count) {
+      await new Promise<void>((resolve) => {
+        this.#waiting = resolve;
+      });
+    }
+    return this.calls[count - 1] as SeenCall;
+  }
+
+  async close(): Promise<void> {}
+}
