@@ -99,4 +99,7 @@ export interface GenerationRequest {
   readonly trace: { readonly traceparent?: string; readonly tracestate?: string; readonly requestId?: string };
   readonly agentContext?: Readonly<Record<string, unknown>>;
   readonly requestTimestampMs?: number;
+  /** `nvext.router`: latency targets in milliseconds. */
+  readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
+  readonly mmProcessorKwargs?: Readonly<Record<string, unknown>>;
 }

@@ -1,0 +1,111 @@
+import { ServeError } from '../../errors/index.ts';
+import type { ChatBody } from './chat-schema.ts';
+import {
+  checkModel,
+  checkRange,
+  checkSharedBounds,
+  checkStreamOptions,
+  invalidValue,
+  refuseUnknownKeys,
+} from './field-checks.ts';
+import { CHAT_KEYS, unknownKeys } from './root-keys.ts';
+import { checkTools } from './tool-checks.ts';
+
+/** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
+export interface CheckSettings {
+  readonly ignoresUnknownKeys: boolean;
+}
+
+/**
+ * Everything about a chat body that its types do not say, in the order of http-api.md, section 3.1.
+ * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`.
+ */
+export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
+  checkThinking(body.thinking);
+  refuseDeprecated(body);
+  if (body.messages.length === 0) {
+    throw invalidValue("The 'messages' field cannot be empty. At least one message is required.", 'messages');
+  }
+  checkStreamOptions(body);
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS));
+  checkTemplateArgs(body);
+  checkMessages(body.messages);
+  checkModel(body.model);
+  checkSharedBounds(body);
+  checkRange(body.top_logprobs, 0, 20, 'Top_logprobs', 'top_logprobs');
+  if (body.max_completion_tokens === 0) {
+    throw invalidValue('Max completion tokens must be greater than 0, got 0', 'max_completion_tokens');
+  }
+  checkResponseFormat(body);
+  checkTools(body);
+}
+
+function checkThinking(thinking: unknown): void {
+  if (thinking == null || typeof thinking === 'boolean') return;
+  const type = typeof thinking === 'object' && 'type' in thinking ? thinking.type : undefined;
+  if (type === 'enabled' || type === 'disabled' || type === 'adaptive') return;
+  if (type === undefined) {
+    throw invalidValue('`thinking` must be a boolean or an object with a `type`', 'thinking');
+  }
+  throw invalidValue('`thinking.type` must be `enabled`, `disabled`, or `adaptive`', 'thinking.type');
+}
+
+function refuseDeprecated(body: ChatBody): void {
+  if (body.function_call != null) {
+    const message = '`function_call` is deprecated. Please migrate to use `tool_choice` instead.';
+    throw new ServeError('not_implemented', message, { param: 'function_call' });
+  }
+  if (body.functions != null) {
+    const message = '`functions` is deprecated. Please migrate to use `tools` instead.';
+    throw new ServeError('not_implemented', message, { param: 'functions' });
+  }
+}
+
+function checkTemplateArgs(body: ChatBody): void {
+  for (const field of ['chat_template_args', 'chat_template_kwargs'] as const) {
+    const args = body[field];
+    if (args != null && Object.hasOwn(args, 'chat_template')) {
+      throw invalidValue(`\`chat_template\` is not supported inside \`${field}\``, `${field}.chat_template`);
+    }
+  }
+  if (body.continue_final_message === true && body.add_generation_prompt !== false) {
+    throw invalidValue(
+      'Cannot set both `continue_final_message` and `add_generation_prompt` to True.',
+      'continue_final_message',
+    );
+  }
+}
+
+/** Arguments of earlier tool calls must be JSON objects: templates print them as such. */
+function checkMessages(messages: ChatBody['messages']): void {
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at]!;
+    if (message.role !== 'assistant' || message.tool_calls == null) continue;
+    for (let call = 0; call < message.tool_calls.length; call++) {
+      const text = message.tool_calls[call]!.function.arguments;
+      if (text.trim() === '' || isJsonObject(text)) continue;
+      const param = `messages[${at}].tool_calls[${call}].function.arguments`;
+      throw invalidValue(`\`${param}\` must be a valid JSON object string`, param);
+    }
+  }
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
+  } catch {
+    return false; // the answer to the question, not a failure
+  }
+}
+
+function checkResponseFormat(body: ChatBody): void {
+  if (body.response_format?.type !== 'json_schema') return;
+  const { name, schema } = body.response_format.json_schema;
+  const param = 'response_format.json_schema';
+  if (name === '') throw invalidValue(`\`${param}.name\` cannot be empty`, `${param}.name`);
+  if (schema !== true && (typeof schema !== 'object' || schema === null || Array.isArray(schema))) {
+    const kind = schema === null ? 'null' : Array.isArray(schema) ? 'array' : typeof schema;
+    throw invalidValue(`\`${param}.schema\` must be a JSON object, got ${kind}`, `${param}.schema`);
+  }
+}

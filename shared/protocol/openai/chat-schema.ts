@@ -1,0 +1,104 @@
+import * as z from 'zod';
+import { nvextSchema } from './nvext-schema.ts';
+import { anyObject, sharedFields, u32 } from './shared-fields.ts';
+
+const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
+/** Parts of user content; `file` and other kinds do not parse (http-api.md, section 3.1). */
+const userPart = z.discriminatedUnion('type', [
+  textPart,
+  z.looseObject({ type: z.literal('image_url'), image_url: z.looseObject({ url: z.string() }) }),
+  z.looseObject({ type: z.literal('video_url'), video_url: z.looseObject({ url: z.string() }) }),
+  z.looseObject({ type: z.literal('audio_url'), audio_url: z.looseObject({ url: z.string() }) }),
+  z.looseObject({
+    type: z.literal('input_audio'),
+    input_audio: z.looseObject({ data: z.string(), format: z.string() }),
+  }),
+]);
+const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
+const textContent = z.union([z.string(), z.array(textPart)]);
+const name = z.string().nullish();
+
+const toolCall = z.looseObject({
+  id: z.string(),
+  type: z.literal('function').nullish(),
+  function: z.looseObject({ name: z.string(), arguments: z.string() }),
+});
+
+/** One message; unknown keys are kept for the chat template. */
+const messageSchema = z.discriminatedUnion('role', [
+  z.looseObject({ role: z.literal('developer'), content: textContent, name }),
+  z.looseObject({ role: z.literal('system'), content: textContent, name }),
+  z.looseObject({ role: z.literal('user'), content: z.union([z.string(), z.array(userPart)]), name }),
+  z.looseObject({
+    role: z.literal('assistant'),
+    content: z.union([z.string(), z.array(z.discriminatedUnion('type', [textPart, refusalPart]))]).nullish(),
+    reasoning_content: z.union([z.string(), z.array(z.string())]).nullish(),
+    refusal: z.string().nullish(),
+    tool_calls: z.array(toolCall).nullish(),
+    name,
+  }),
+  z.looseObject({ role: z.literal('tool'), content: textContent, tool_call_id: z.string() }),
+  z.looseObject({ role: z.literal('function'), content: z.string().nullish(), name: z.string() }),
+]);
+
+const toolSchema = z.looseObject({
+  type: z.literal('function'),
+  function: z.looseObject({
+    name: z.string(),
+    description: z.string().nullish(),
+    parameters: z.unknown().optional(),
+    strict: z.boolean().nullish(),
+  }),
+});
+
+const toolChoice = z.union([
+  z.enum(['none', 'auto', 'required']),
+  z.looseObject({ type: z.literal('function'), function: z.looseObject({ name: z.string() }) }),
+]);
+
+const responseFormat = z.discriminatedUnion('type', [
+  z.looseObject({ type: z.literal('text') }),
+  z.looseObject({ type: z.literal('json_object') }),
+  z.looseObject({
+    type: z.literal('json_schema'),
+    json_schema: z.looseObject({
+      name: z.string(),
+      schema: z.unknown().refine((schema) => schema !== undefined, { error: 'required', params: { isMissing: true } }),
+      description: z.string().nullish(),
+      strict: z.boolean().nullish(),
+    }),
+  }),
+]);
+
+/** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
+export const chatSchema = z.looseObject({
+  ...sharedFields,
+  messages: z.array(messageSchema),
+  logprobs: z.boolean().nullish(),
+  top_logprobs: z.int().min(0).max(255).nullish(),
+  max_completion_tokens: u32.nullish(),
+  response_format: responseFormat.nullish(),
+  tools: z.array(toolSchema).nullish(),
+  tool_choice: toolChoice.nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+  add_generation_prompt: z.boolean().nullish(),
+  continue_final_message: z.boolean().nullish(),
+  chat_template_args: anyObject.nullish(),
+  chat_template_kwargs: anyObject.nullish(),
+  thinking: z.unknown().optional(),
+  media_io_kwargs: anyObject.nullish(),
+  mm_processor_kwargs: anyObject.nullish(),
+  service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
+  store: z.boolean().nullish(),
+  modalities: z.array(z.string()).nullish(),
+  prediction: anyObject.nullish(),
+  audio: anyObject.nullish(),
+  prompt_cache_key: z.string().nullish(),
+  web_search_options: anyObject.nullish(),
+  function_call: z.union([z.string(), anyObject]).nullish(),
+  functions: z.array(z.looseObject({ name: z.string(), parameters: anyObject })).nullish(),
+  nvext: nvextSchema.nullish(),
+});
+
+export type ChatBody = z.infer<typeof chatSchema>;

@@ -1,0 +1,89 @@
+import { ServeError } from '../../errors/index.ts';
+import type { CheckSettings } from './chat-checks.ts';
+import type { CompletionsBody } from './completions-schema.ts';
+import {
+  checkModel,
+  checkRange,
+  checkSharedBounds,
+  checkStreamOptions,
+  invalidValue,
+  refuseUnknownKeys,
+} from './field-checks.ts';
+import { COMPLETIONS_KEYS, unknownKeys } from './root-keys.ts';
+
+const SUFFIX_CHARS_MAX = 10_000;
+const CHOICES_MAX = 128;
+const EMBEDS_BYTES_MIN = 100;
+const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/**
+ * Everything about a completions body that its types do not say (http-api.md, section 4.1).
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`.
+ */
+export function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
+  checkStreamOptions(body);
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS));
+  if (body.prompt_embeds != null) checkEmbeds(body.prompt_embeds);
+  else checkPrompt(body.prompt);
+  checkModel(body.model);
+  checkSharedBounds(body);
+  checkSuffix(body.suffix);
+  checkRange(body.logprobs, 0, 5, 'Logprobs', 'logprobs');
+  checkBestOf(body);
+  const choices = promptCount(body) * (body.n ?? 1);
+  if (choices > CHOICES_MAX) {
+    throw invalidValue(`The number of prompts times n must not exceed ${CHOICES_MAX}, got ${choices}`, 'n');
+  }
+}
+
+/** Prompts of the batch; 1 unless `prompt` is an array of strings or of arrays. */
+export function promptCount(body: CompletionsBody): number {
+  const { prompt } = body;
+  if (body.prompt_embeds != null || !Array.isArray(prompt) || typeof prompt[0] === 'number') return 1;
+  return prompt.length;
+}
+
+function checkPrompt(prompt: CompletionsBody['prompt']): void {
+  if (prompt === undefined) {
+    throw new ServeError('missing_required_parameter', 'missing field `prompt`', { param: 'prompt' });
+  }
+  if (prompt === '') throw invalidValue('Prompt string cannot be empty', 'prompt');
+  if (typeof prompt === 'string') return;
+  if (prompt.length === 0) throw invalidValue('Prompt string array cannot be empty', 'prompt');
+  for (let at = 0; at < prompt.length; at++) {
+    const item = prompt[at]!;
+    if (typeof item === 'number') return;
+    if (item.length > 0) continue;
+    const kind = typeof item === 'string' ? 'string' : 'integer array';
+    throw invalidValue(`Prompt ${kind} at index ${at} cannot be empty`, `prompt[${at}]`);
+  }
+}
+
+function checkEmbeds(data: string): void {
+  if (!BASE64.test(data)) throw invalidValue('prompt_embeds must be valid base64-encoded data', 'prompt_embeds');
+  const sizeBytes = Buffer.byteLength(data, 'base64');
+  if (sizeBytes < EMBEDS_BYTES_MIN || sizeBytes > EMBEDS_BYTES_MAX) {
+    throw invalidValue(
+      `prompt_embeds must decode to between ${EMBEDS_BYTES_MIN} and ${EMBEDS_BYTES_MAX} bytes, got ${sizeBytes}`,
+      'prompt_embeds',
+    );
+  }
+}
+
+/** An empty suffix asks for nothing; any other would change the answer and no engine here fills in the middle. */
+function checkSuffix(suffix: string | null | undefined): void {
+  if (suffix == null || suffix === '') return;
+  if (suffix.length > SUFFIX_CHARS_MAX) {
+    throw invalidValue(`Suffix must not exceed ${SUFFIX_CHARS_MAX} characters, got ${suffix.length}`, 'suffix');
+  }
+  throw new ServeError('not_implemented', '`suffix` is not supported', { param: 'suffix' });
+}
+
+function checkBestOf(body: CompletionsBody): void {
+  checkRange(body.best_of, 0, 20, 'best_of', 'best_of');
+  const n = body.n ?? 1;
+  if (body.best_of != null && body.best_of < n) {
+    throw invalidValue(`best_of must be greater than or equal to n, got best_of=${body.best_of}, n=${n}`, 'best_of');
+  }
+}

@@ -1,0 +1,97 @@
+import type { ChatMessage, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
+import { checkChatBody } from './chat-checks.ts';
+import { type ChatBody, chatSchema } from './chat-schema.ts';
+import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
+import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
+import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
+import { decodeRouting, effectiveNvext } from './decode-routing.ts';
+import { invalidValue } from './field-checks.ts';
+import type { JsonBody } from './json-body.ts';
+import type { Nvext } from './nvext-schema.ts';
+import { requireShape } from './schema-errors.ts';
+
+/** A chat request with what the answer's encoder must know. */
+export interface DecodedChat extends UsageReporting {
+  readonly request: GenerationRequest;
+}
+
+/** Checks the types of a chat body. @throws ServeError 400; see `requireShape`. */
+export function parseChatBody(body: JsonBody): ChatBody {
+  return requireShape(chatSchema, body);
+}
+
+/**
+ * Turns a chat body whose types are right into a request (http-api.md, sections 3.1 and 12).
+ * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`, `headers_too_large`.
+ */
+export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
+  checkChatBody(body, context.settings);
+  const nvext = effectiveNvext(body.nvext, context);
+  const guided = guidedByToolChoice(body, nvext) ?? decodeGuided(body, nvext);
+  requireOneChoice(body, nvext);
+  const request = assembleRequest({
+    body,
+    nvext,
+    envelope: decodeEnvelope(context),
+    endpoint: 'chat_completions',
+    prompt: decodePrompt(body, nvext),
+    options: {
+      stop: decodeStop(body, nvext, body.max_completion_tokens ?? body.max_tokens),
+      sampling: decodeSampling(body, nvext, guided),
+      output: decodeOutput(body, body.logprobs === true ? (body.top_logprobs ?? 1) : undefined, body.prompt_logprobs),
+      routing: decodeRouting(nvext, body.cache_salt, context),
+    },
+  });
+  if (body.reasoning_effort != null) request.reasoning = { effort: body.reasoning_effort };
+  if (body.mm_processor_kwargs != null) request.mmProcessorKwargs = body.mm_processor_kwargs;
+  return { request, ...decodeUsageReporting(body, context.settings.forcesUsage) };
+}
+
+/** Generated ids are one list in the answer, which only one choice can fill. */
+export function requireOneChoice(body: { readonly n?: number | null | undefined }, nvext: Nvext, prompts = 1): void {
+  if (!nvext.extra_fields?.includes('completion_token_ids') || (body.n ?? 1) * prompts === 1) return;
+  throw invalidValue(
+    '`nvext.extra_fields=["completion_token_ids"]` requires exactly one generated choice',
+    'nvext.extra_fields',
+  );
+}
+
+function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
+  if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
+  const templateArgs = decodeTemplateArgs(body);
+  const choice = body.tool_choice;
+  return {
+    kind: 'chat',
+    messages: body.messages as readonly ChatMessage[], // the schema's messages, with null where a field may be null
+    ...(body.tools == null ? {} : { tools: body.tools as readonly ToolDefinition[] }),
+    ...(choice == null ? {} : { toolChoice: typeof choice === 'string' ? choice : { name: choice.function.name } }),
+    ...(body.parallel_tool_calls == null ? {} : { parallelToolCalls: body.parallel_tool_calls }),
+    ...(body.add_generation_prompt == null ? {} : { addGenerationPrompt: body.add_generation_prompt }),
+    ...(body.continue_final_message == null ? {} : { continueFinalMessage: body.continue_final_message }),
+    ...(templateArgs === undefined ? {} : { templateArgs }),
+  };
+}
+
+/** Template variables: what the client gave, and what `reasoning_effort` and `thinking` stand for (section 13.6). */
+function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> | undefined {
+  const given = body.chat_template_args ?? body.chat_template_kwargs;
+  if (body.reasoning_effort == null && body.thinking == null) return given ?? undefined;
+  const args: Record<string, unknown> = { ...given };
+  if (body.reasoning_effort != null) {
+    args.reasoning_effort = body.reasoning_effort;
+    args.enable_thinking ??= body.reasoning_effort !== 'none';
+  }
+  const mode = thinkingMode(body.thinking);
+  if (mode !== undefined) args.thinking_mode = mode;
+  if (mode === 'enabled' || mode === 'disabled') {
+    args.thinking = mode === 'enabled';
+  }
+  return args;
+}
+
+function thinkingMode(thinking: unknown): 'enabled' | 'disabled' | 'adaptive' | undefined {
+  if (thinking == null) return undefined;
+  if (typeof thinking === 'boolean') return thinking ? 'enabled' : 'disabled';
+  return (thinking as { type: 'enabled' | 'disabled' | 'adaptive' }).type; // checked by checkChatBody
+}

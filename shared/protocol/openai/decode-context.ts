@@ -1,0 +1,105 @@
+import type { Random } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { GenerationRequest } from '../generation/index.ts';
+
+/** The header lines of a request, by lower-case name. */
+export interface RequestHeaders {
+  headerNames(): readonly string[];
+  /** Value of the first line of that name. */
+  header(name: string): string | undefined;
+}
+
+/** How a deployment reads OpenAI bodies. */
+export interface OpenAiDecodeSettings {
+  /** Drop unknown root keys instead of refusing them (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). @default false */
+  readonly ignoresUnknownKeys: boolean;
+  /** Drop `nvext`, apart from `cache_salt`, and routing headers (`DYN_DISABLE_FRONTEND_NVEXT`). @default false */
+  readonly isNvextDisabled: boolean;
+  /** Set `include_usage` on every stream (`DYN_ENABLE_FORCE_INCLUDE_USAGE`). @default false */
+  readonly forcesUsage: boolean;
+  /** Lower-case start of metadata header names (`DYN_METADATA_HEADER`). @default 'x-dynamo-meta-' */
+  readonly metadataHeaderPrefix: string;
+}
+
+export const defaultDecodeSettings: OpenAiDecodeSettings = Object.freeze({
+  ignoresUnknownKeys: false,
+  isNvextDisabled: false,
+  forcesUsage: false,
+  metadataHeaderPrefix: 'x-dynamo-meta-',
+});
+
+/** What a decoder needs beside the body. */
+export interface DecodeContext {
+  readonly headers: RequestHeaders;
+  readonly settings: OpenAiDecodeSettings;
+  readonly random: Random;
+  /** Hears of deprecated or ignored input; goes to the log at debug level. */
+  warn(message: string): void;
+}
+
+/** The parts of a request that come from its headers alone. */
+export interface RequestEnvelope {
+  readonly id: string;
+  readonly metadata: GenerationRequest['metadata'];
+  readonly trace: GenerationRequest['trace'];
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/;
+
+/**
+ * Request id, trace context and metadata (http-api.md, sections 2.6 and 17.4).
+ * @throws ServeError `headers_too_large`.
+ */
+export function decodeEnvelope(context: DecodeContext): RequestEnvelope {
+  return { id: requestId(context), metadata: decodeMetadata(context), trace: decodeTrace(context.headers) };
+}
+
+function requestId(context: DecodeContext): string {
+  const asked = context.headers.header('x-dynamo-request-id');
+  if (asked === undefined) return context.random.uuid();
+  if (UUID.test(asked)) return asked.toLowerCase();
+  context.warn('x-dynamo-request-id is not a UUID and is ignored');
+  return context.random.uuid();
+}
+
+function decodeTrace(headers: RequestHeaders): GenerationRequest['trace'] {
+  const requestId = headers.header('x-request-id');
+  const traceparent = headers.header('traceparent');
+  if (traceparent === undefined || !TRACEPARENT.test(traceparent))
+    return requestId === undefined ? NO_TRACE : { requestId };
+  const tracestate = headers.header('tracestate');
+  return {
+    traceparent,
+    ...(tracestate === undefined ? {} : { tracestate }),
+    ...(requestId === undefined ? {} : { requestId }),
+  };
+}
+
+const NO_TRACE: GenerationRequest['trace'] = Object.freeze({});
+const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
+const METADATA_ENTRIES_MAX = 64;
+const METADATA_BYTES_MAX = 65_536;
+
+function decodeMetadata({ headers, settings }: DecodeContext): GenerationRequest['metadata'] {
+  let metadata: Record<string, string> | undefined;
+  let entries = 0;
+  let bytes = 0;
+  for (const name of headers.headerNames()) {
+    if (!name.startsWith(settings.metadataHeaderPrefix)) continue;
+    const key = name.slice(settings.metadataHeaderPrefix.length);
+    const value = (headers.header(name) ?? '').trim();
+    metadata ??= {};
+    metadata[key] = value;
+    entries++;
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  if (metadata === undefined) return NO_METADATA;
+  if (entries > METADATA_ENTRIES_MAX) throw tooLarge(`${METADATA_ENTRIES_MAX} entries`);
+  if (bytes > METADATA_BYTES_MAX) throw tooLarge(`${METADATA_BYTES_MAX} bytes`);
+  return metadata;
+}
+
+function tooLarge(limit: string): ServeError {
+  return new ServeError('headers_too_large', `metadata headers exceed the limit of ${limit}`);
+}

@@ -1,0 +1,84 @@
+import type { Endpoint, GenerationRequest, PromptInput } from '../generation/index.ts';
+import type { ChatBody } from './chat-schema.ts';
+import type { CompletionsBody } from './completions-schema.ts';
+import type { RequestEnvelope } from './decode-context.ts';
+import type { Nvext } from './nvext-schema.ts';
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** What the shared part of a request is put together from. */
+export interface RequestParts {
+  readonly body: ChatBody | CompletionsBody;
+  readonly nvext: Nvext;
+  readonly envelope: RequestEnvelope;
+  readonly endpoint: Endpoint;
+  readonly prompt: PromptInput;
+  readonly options: Pick<GenerationRequest, 'stop' | 'sampling' | 'output' | 'routing'>;
+}
+
+const NONE: readonly string[] = Object.freeze([]);
+
+/** The request that chat and completions bodies have in common. */
+export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest> {
+  const { body, nvext, envelope, options } = parts;
+  const isStream = body.stream === true;
+  const request: Mutable<GenerationRequest> = {
+    id: envelope.id,
+    model: body.model,
+    endpoint: parts.endpoint,
+    stream: isStream,
+    prompt: parts.prompt,
+    stop: options.stop,
+    sampling: options.sampling,
+    output: options.output,
+    routing: options.routing,
+    // Unary answers have no place for annotations; the routing dry run is one all the same.
+    annotations: nvext.annotations == null ? NONE : nvext.annotations,
+    extraFields: nvext.extra_fields ?? NONE,
+    body,
+    metadata: envelope.metadata,
+    trace: envelope.trace,
+  };
+  if (nvext.agent_context != null) request.agentContext = nvext.agent_context;
+  if (nvext.request_timestamp_ms != null) request.requestTimestampMs = nvext.request_timestamp_ms;
+  if (nvext.router != null) request.router = routerTargets(nvext.router);
+  const extraArgs = decodeExtraArgs(body, nvext);
+  if (extraArgs !== undefined) request.extraArgs = extraArgs;
+  return request;
+}
+
+function routerTargets(router: NonNullable<Nvext['router']>): NonNullable<GenerationRequest['router']> {
+  return {
+    ...(router.ttft_target == null ? {} : { ttft_target: router.ttft_target }),
+    ...(router.itl_target == null ? {} : { itl_target: router.itl_target }),
+  };
+}
+
+/** What workers read from `extra_args`: everything of `nvext` that has no field of its own on the request plane. */
+function decodeExtraArgs(body: ChatBody | CompletionsBody, nvext: Nvext): Record<string, unknown> | undefined {
+  const forWorker: Record<string, unknown> = {};
+  if (nvext.extra_fields != null) forWorker.extra_fields = nvext.extra_fields;
+  if (nvext.metadata_upload != null) forWorker.metadata_upload = { url: nvext.metadata_upload.url.trim() };
+  if (nvext.token_data != null) forWorker.token_in = true;
+  if (nvext.agent_hints?.speculative_prefill != null) {
+    forWorker.speculative_prefill = nvext.agent_hints.speculative_prefill;
+  }
+  const mediaIo = (body as ChatBody).media_io_kwargs; // unknown on completions
+  const hasNvext = Object.keys(forWorker).length > 0;
+  if (!hasNvext && mediaIo == null) return undefined;
+  return { ...(hasNvext ? { nvext: forWorker } : {}), ...(mediaIo == null ? {} : { media_io_kwargs: mediaIo }) };
+}
+
+/** How usage is reported on a stream (http-api.md, section 3.3). */
+export interface UsageReporting {
+  /** A usage chunk before `[DONE]`. */
+  readonly includesUsage: boolean;
+  /** Cumulative usage on every chunk. */
+  readonly isContinuous: boolean;
+}
+
+export function decodeUsageReporting(body: ChatBody | CompletionsBody, forcesUsage: boolean): UsageReporting {
+  const options = body.stream_options;
+  const includesUsage = body.stream === true && (forcesUsage || options?.include_usage === true);
+  return { includesUsage, isContinuous: includesUsage && options?.continuous_usage_stats === true };
+}

@@ -1,0 +1,128 @@
+import { ServeError } from '../../errors/index.ts';
+import type { RoutingHints } from '../generation/index.ts';
+import type { DecodeContext, RequestHeaders } from './decode-context.ts';
+import { MOVED_TO_ROOT, type Nvext } from './nvext-schema.ts';
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+const NO_NVEXT: Nvext = Object.freeze({});
+/** Marks an unset data-parallel rank. */
+const RANK_UNSET = 4_294_967_295;
+
+/** `nvext` as this deployment honours it. */
+export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeContext): Nvext {
+  if (nvext == null) return NO_NVEXT;
+  if (context.settings.isNvextDisabled) {
+    context.warn('nvext is disabled (DYN_DISABLE_FRONTEND_NVEXT): only cache_salt is read');
+    return nvext.cache_salt == null ? NO_NVEXT : { cache_salt: nvext.cache_salt };
+  }
+  for (const field of MOVED_TO_ROOT) {
+    if (nvext[field] != null) context.warn(`nvext.${field} is deprecated; use the root field \`${field}\``);
+  }
+  return nvext;
+}
+
+/**
+ * Where the request may or should run: `nvext`, then headers, which win (http-api.md, sections 12.2 and 12.3).
+ * @throws ServeError `invalid_value` for a rank without a worker.
+ */
+export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined, context: DecodeContext): RoutingHints {
+  const routing: Mutable<RoutingHints> = {};
+  decodePins(nvext, routing);
+  const hints = nvext.agent_hints;
+  let priority = hints?.priority ?? undefined;
+  let strictPriority = hints?.strict_priority ?? undefined;
+  let salt = nvext.cache_salt || rootSalt || undefined; // empty = absent
+  if (!context.settings.isNvextDisabled) {
+    overridePins(context.headers, routing);
+    priority = integerHeader(context.headers, 'x-dynamo-request-priority', -0x8000_0000, 0x7fff_ffff) ?? priority;
+    strictPriority =
+      integerHeader(context.headers, 'x-dynamo-request-strict-priority', 0, 0xffff_ffff) ?? strictPriority;
+    salt = context.headers.header('x-tenant-id') || salt;
+  }
+  if (hints?.osl != null) routing.expected_output_tokens = hints.osl;
+  if (priority !== undefined) {
+    routing.priority = priority;
+    routing.priority_jump = Math.max(priority, 0);
+  } else if (hints?.latency_sensitivity != null) {
+    routing.priority_jump = hints.latency_sensitivity;
+  }
+  if (strictPriority !== undefined) routing.strict_priority = strictPriority;
+  if (salt !== undefined) routing.cache_salt = salt;
+  if (nvext.session_control != null) routing.session_id = nvext.session_control.session_id;
+  decodeConstraints(nvext, routing);
+  requireWorkerForRank(routing);
+  return routing;
+}
+
+function decodePins(nvext: Nvext, routing: Mutable<RoutingHints>): void {
+  if (nvext.backend_instance_id != null) routing.backend_instance_id = toHexId(nvext.backend_instance_id);
+  if (nvext.decode_worker_id != null) routing.decode_worker_id = toHexId(nvext.decode_worker_id);
+  if (nvext.prefill_worker_id != null) routing.prefill_worker_id = toHexId(nvext.prefill_worker_id);
+  if (nvext.dp_rank != null && nvext.dp_rank !== RANK_UNSET) routing.dp_rank = nvext.dp_rank;
+  if (nvext.prefill_dp_rank != null && nvext.prefill_dp_rank !== RANK_UNSET) {
+    routing.prefill_dp_rank = nvext.prefill_dp_rank;
+  }
+}
+
+/** Each header beats its `nvext` field; the prefixed name beats its aliases; values that do not parse are ignored. */
+function overridePins(headers: RequestHeaders, routing: Mutable<RoutingHints>): void {
+  const worker = idHeader(headers, 'x-dynamo-worker-instance-id', 'x-worker-instance-id');
+  if (worker !== undefined) {
+    routing.backend_instance_id = worker;
+    routing.decode_worker_id = worker;
+  }
+  const prefill = idHeader(headers, 'x-dynamo-prefill-instance-id', 'x-prefill-instance-id');
+  if (prefill !== undefined) routing.prefill_worker_id = prefill;
+  const rank =
+    rankHeader(headers, 'x-dynamo-dp-rank') ??
+    rankHeader(headers, 'x-dp-rank') ??
+    rankHeader(headers, 'x-data-parallel-rank');
+  if (rank !== undefined) routing.dp_rank = rank;
+  const prefillRank = rankHeader(headers, 'x-dynamo-prefill-dp-rank') ?? rankHeader(headers, 'x-prefill-dp-rank');
+  if (prefillRank !== undefined) routing.prefill_dp_rank = prefillRank;
+}
+
+function decodeConstraints(nvext: Nvext, routing: Mutable<RoutingHints>): void {
+  const required = nvext.routing_constraints?.required_taints;
+  const preferred = nvext.routing_constraints?.preferred_taints;
+  const hasRequired = required != null && required.length > 0;
+  const hasPreferred = preferred != null && Object.keys(preferred).length > 0;
+  if (!hasRequired && !hasPreferred) return;
+  routing.routing_constraints = {
+    ...(hasRequired ? { required_taints: required } : {}),
+    ...(hasPreferred ? { preferred_taints: preferred } : {}),
+  };
+}
+
+/** A rank names a place inside a worker; alone it names nothing. */
+function requireWorkerForRank(routing: RoutingHints): void {
+  if (routing.dp_rank === undefined) return;
+  if (routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined) return;
+  throw new ServeError('invalid_value', 'Invalid request', { param: 'nvext.dp_rank' });
+}
+
+function toHexId(id: number): string {
+  return BigInt(id).toString(16);
+}
+
+const DECIMAL_ID = /^\d{1,20}$/;
+
+function idHeader(headers: RequestHeaders, name: string, alias: string): string | undefined {
+  const text = headers.header(name) ?? headers.header(alias);
+  return text !== undefined && DECIMAL_ID.test(text) ? BigInt(text).toString(16) : undefined;
+}
+
+function rankHeader(headers: RequestHeaders, name: string): number | undefined {
+  const rank = integerHeader(headers, name, 0, RANK_UNSET);
+  return rank === RANK_UNSET ? undefined : rank;
+}
+
+const INTEGER = /^-?\d{1,10}$/;
+
+function integerHeader(headers: RequestHeaders, name: string, min: number, max: number): number | undefined {
+  const text = headers.header(name);
+  if (text === undefined || !INTEGER.test(text)) return undefined;
+  const value = Number(text);
+  return value >= min && value <= max ? value : undefined;
+}

@@ -1,0 +1,105 @@
+import { ServeError } from '../../errors/index.ts';
+import type { ChatBody } from './chat-schema.ts';
+import type { CompletionsBody } from './completions-schema.ts';
+
+/** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
+export function invalidValue(message: string, param: string): ServeError {
+  return new ServeError('invalid_value', message, { param });
+}
+
+/** `stream_options` belongs to streams only. */
+export function checkStreamOptions(body: ChatBody | CompletionsBody): void {
+  if (body.stream_options != null && body.stream !== true) {
+    throw invalidValue("The 'stream_options' field is only allowed when 'stream' is set to true.", 'stream_options');
+  }
+}
+
+/** Refuses root keys that are neither OpenAI's nor ours (ruling 11). */
+export function refuseUnknownKeys(unknown: readonly string[]): void {
+  if (unknown.length === 0) return;
+  const named = unknown.map((key) => `\`${key}\``).join(', ');
+  throw new ServeError('unknown_parameter', `Unsupported parameter(s): ${named}`, { param: unknown[0] });
+}
+
+export function checkModel(model: string): void {
+  if (model.trim() === '') throw invalidValue('Model cannot be empty', 'model');
+}
+
+/** The numeric and text bounds that chat and completions share, in the order of http-api.md, section 3.1. */
+export function checkSharedBounds(body: ChatBody | CompletionsBody): void {
+  checkRange(body.temperature, 0, 2, 'Temperature', 'temperature');
+  checkRange(body.top_p, 0, 1, 'Top_p', 'top_p');
+  checkRange(body.frequency_penalty, -2, 2, 'Frequency penalty', 'frequency_penalty');
+  checkRange(body.presence_penalty, -2, 2, 'Presence penalty', 'presence_penalty');
+  if (body.logit_bias != null) checkLogitBias(body.logit_bias);
+  if (body.max_tokens === 0) throw invalidValue('Max tokens must be greater than 0, got 0', 'max_tokens');
+  checkRange(body.n, 1, 128, 'n', 'n');
+  if (body.stop != null) checkStop(body.stop);
+  if (body.user != null && body.user.trim() === '') throw invalidValue('User ID cannot be empty', 'user');
+  if (body.top_k != null && body.top_k < -1) {
+    throw invalidValue('Top_k must be null or greater than or equal to -1', 'top_k');
+  }
+  checkRange(body.min_p, 0, 1, 'Min_p', 'min_p');
+  checkRepetitionPenalty(body.repetition_penalty);
+  checkTokenIds(body.stop_token_ids, 'stop_token_ids');
+  checkTokenIds(body.allowed_token_ids, 'allowed_token_ids');
+  checkBadWords(body.bad_words_token_ids);
+}
+
+export function checkRange(
+  value: number | null | undefined,
+  min: number,
+  max: number,
+  label: string,
+  param: string,
+): void {
+  if (value == null || (value >= min && value <= max)) return;
+  throw invalidValue(`${label} must be between ${min} and ${max}, got ${value}`, param);
+}
+
+function checkRepetitionPenalty(value: number | null | undefined): void {
+  if (value == null || (value > 0 && value <= 2)) return;
+  throw invalidValue(`Repetition penalty must be between 0 and 2, got ${value}`, 'repetition_penalty');
+}
+
+const TOKEN_ID_TEXT = /^(0|[1-9]\d{0,9})$/;
+
+function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
+  for (const [token, value] of Object.entries(bias)) {
+    const param = `logit_bias.${token}`;
+    if (!TOKEN_ID_TEXT.test(token) || Number(token) > 4_294_967_295) {
+      throw invalidValue('Logit bias key must be a non-negative 32-bit integer token id', param);
+    }
+    if (typeof value !== 'number') {
+      throw invalidValue(`Logit bias value for token '${token}' must be a number, got ${JSON.stringify(value)}`, param);
+    }
+    checkRange(value, -100, 100, `Logit bias for token '${token}'`, param);
+  }
+}
+
+const STOPS_MAX = 32;
+
+function checkStop(stop: string | readonly string[] | readonly number[]): void {
+  if (stop === '') throw invalidValue('Stop sequence cannot be empty', 'stop');
+  if (typeof stop === 'string') return;
+  if (stop.length === 0) throw invalidValue('Stop sequences array cannot be empty', 'stop');
+  if (stop.length > STOPS_MAX) {
+    throw invalidValue(`At most ${STOPS_MAX} stop sequences are allowed, got ${stop.length}`, 'stop');
+  }
+  const empty = (stop as readonly (string | number)[]).indexOf('');
+  if (empty >= 0) throw invalidValue('Stop sequence cannot be empty', `stop[${empty}]`);
+}
+
+function checkTokenIds(value: unknown, param: string): void {
+  if (value == null || isTokenIds(value)) return;
+  throw invalidValue(`\`${param}\` must be an array of token IDs`, param);
+}
+
+function checkBadWords(value: unknown): void {
+  if (value == null || (Array.isArray(value) && value.every(isTokenIds))) return;
+  throw invalidValue('`bad_words_token_ids` must be an array of arrays of token IDs', 'bad_words_token_ids');
+}
+
+function isTokenIds(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0 && id <= 4_294_967_295);
+}

@@ -1,0 +1,16 @@
+/**
+ * @module protocol/openai
+ * The OpenAI bodies as published, with Dynamo's extensions: types (zod), bounds, and the way to `GenerationRequest`.
+ */
+export { type ChatBody, chatSchema } from './chat-schema.ts';
+export { type CompletionsBody, completionsSchema } from './completions-schema.ts';
+export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';
+export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './decode-completions.ts';
+export {
+  type DecodeContext,
+  defaultDecodeSettings,
+  type OpenAiDecodeSettings,
+  type RequestHeaders,
+} from './decode-context.ts';
+export type { UsageReporting } from './decode-request.ts';
+export { type JsonBody, parseJsonBody } from './json-body.ts';

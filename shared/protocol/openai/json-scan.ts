@@ -1,0 +1,77 @@
+/** What the text of a JSON object shows and its parsed value hides. */
+export interface RootScan {
+  /** First root key that stands there twice. */
+  readonly duplicateKey: string | undefined;
+  /** Root keys whose value is a number with a fraction or exponent. */
+  readonly fractionalKeys: readonly string[];
+}
+
+/**
+ * Walks valid JSON once, jumping over strings with `indexOf`, so that long messages cost nothing per character.
+ * Undefined behaviour for text that `JSON.parse` refuses.
+ */
+export function scanRoot(text: string): RootScan {
+  const keys: string[] = [];
+  let duplicateKey: string | undefined;
+  const fractionalKeys: string[] = [];
+  let depth = 0;
+  let awaitsKey = false;
+  let key = '';
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: {
+        const close = closingQuote(text, at);
+        if (awaitsKey && depth === 1) {
+          key = readKey(text, at, close);
+          if (keys.includes(key)) duplicateKey ??= key;
+          keys.push(key);
+          awaitsKey = false;
+        }
+        at = close;
+        break;
+      }
+      case 0x7b: // {
+        awaitsKey = ++depth === 1;
+        break;
+      case 0x5b: // [
+        depth++;
+        break;
+      case 0x7d: // }
+      case 0x5d: // ]
+        depth--;
+        break;
+      case 0x2c: // ,
+        if (depth === 1) awaitsKey = true;
+        break;
+      case 0x2e: // . occurs only in numbers once strings are skipped
+        if (depth === 1) fractionalKeys.push(key);
+        break;
+      case 0x45: // E
+      case 0x65: // e: an exponent when a digit precedes it, else the end of `true` or `false`
+        if (depth === 1 && isDigit(text.charCodeAt(at - 1))) fractionalKeys.push(key);
+        break;
+      default:
+        break;
+    }
+  }
+  return { duplicateKey, fractionalKeys };
+}
+
+function closingQuote(text: string, open: number): number {
+  let at = open;
+  for (;;) {
+    at = text.indexOf('"', at + 1);
+    let backslashes = 0;
+    while (text.charCodeAt(at - 1 - backslashes) === 0x5c) backslashes++;
+    if (backslashes % 2 === 0) return at;
+  }
+}
+
+function readKey(text: string, open: number, close: number): string {
+  const raw = text.slice(open + 1, close);
+  return raw.includes('\\') ? String(JSON.parse(text.slice(open, close + 1))) : raw;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 0x30 && code <= 0x39;
+}

@@ -1,0 +1,104 @@
+/**
+ * Every root key a body may carry (ruling 11). `published` keys are OpenAI's own; `extension` keys are those of
+ * http-api.md, sections 3.1 and 4.1. What is in neither list is refused with `unknown_parameter`.
+ */
+interface RouteKeys {
+  readonly route: 'chat' | 'completions';
+  /** Decoded and acted on. */
+  readonly honoured: ReadonlySet<string>;
+  /** Checked for their type where one is known, then dropped: they change nothing about the answer. */
+  readonly ignored: ReadonlySet<string>;
+}
+
+/** Fields that chat and completions share and that reach the worker. */
+const SHARED_HONOURED = [
+  'model',
+  'stream',
+  'stream_options',
+  'temperature',
+  'top_p',
+  'frequency_penalty',
+  'presence_penalty',
+  'logit_bias',
+  'logprobs',
+  'max_tokens',
+  'n',
+  'stop',
+  'seed',
+  'user',
+  'top_k',
+  'min_p',
+  'repetition_penalty',
+  'min_tokens',
+  'ignore_eos',
+  'include_stop_str_in_output',
+  'skip_special_tokens',
+  'prompt_logprobs',
+  'guided_json',
+  'guided_regex',
+  'guided_grammar',
+  'guided_choice',
+  'guided_decoding_backend',
+  'guided_whitespace_pattern',
+  'return_tokens_as_token_ids',
+  'cache_salt',
+  'stop_token_ids',
+  'detokenize',
+  'allowed_token_ids',
+  'bad_words_token_ids',
+  'thinking_token_budget',
+  'nvext',
+] as const;
+
+export const CHAT_KEYS: RouteKeys = {
+  route: 'chat',
+  honoured: new Set([
+    ...SHARED_HONOURED,
+    'messages',
+    'top_logprobs',
+    'max_completion_tokens',
+    'response_format',
+    'tools',
+    'tool_choice',
+    'parallel_tool_calls',
+    'reasoning_effort',
+    'add_generation_prompt',
+    'continue_final_message',
+    'chat_template_args',
+    'chat_template_kwargs',
+    'thinking',
+    'media_io_kwargs',
+    'mm_processor_kwargs',
+    // Refused with 501, before unknown keys are looked at.
+    'function_call',
+    'functions',
+  ]),
+  ignored: new Set([
+    'metadata',
+    'store',
+    'service_tier',
+    'modalities',
+    'prediction',
+    'audio',
+    'prompt_cache_key',
+    'prompt_cache_retention',
+    'safety_identifier',
+    'verbosity',
+    'web_search_options',
+  ]),
+};
+
+export const COMPLETIONS_KEYS: RouteKeys = {
+  route: 'completions',
+  honoured: new Set([...SHARED_HONOURED, 'prompt', 'prompt_embeds', 'suffix', 'best_of', 'echo']),
+  ignored: new Set(['metadata']),
+};
+
+/** Root keys of `body` that the route does not know, in the order in which they stand there. */
+export function unknownKeys(body: Readonly<Record<string, unknown>>, keys: RouteKeys): readonly string[] {
+  const unknown: string[] = [];
+  for (const key in body) {
+    if (!keys.honoured.has(key) && !keys.ignored.has(key)) unknown.push(key);
+  }
+  return unknown;
+}

@@ -1,0 +1,71 @@
+import * as z from 'zod';
+
+/** Types of JSON fields as the wire contract names them. Bounds that have a message of their own are checked later. */
+export const u32 = z.int().min(0).max(4_294_967_295);
+export const i32 = z.int().min(-2_147_483_648).max(2_147_483_647);
+/** Beyond 2^53 JavaScript keeps the nearest double, which is why `z.int()` does not serve here. */
+export const i64 = z.number().refine((value) => Number.isInteger(value) && Math.abs(value) <= 2 ** 63, 'expected i64');
+export const u64 = z
+  .number()
+  .refine((value) => Number.isInteger(value) && value >= 0 && value < 2 ** 64, 'expected u64');
+export const anyObject = z.record(z.string(), z.unknown());
+
+export const streamOptions = z.looseObject({
+  include_usage: z.boolean().nullish(),
+  continuous_usage_stats: z.boolean().nullish(),
+});
+
+export const stop = z.union([z.string(), z.array(z.string()), z.array(u32)]);
+
+/** Root fields of both chat and completions (http-api.md, sections 3.1 and 4.1). */
+export const sharedFields = {
+  model: z.string(),
+  stream: z.boolean().nullish(),
+  stream_options: streamOptions.nullish(),
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  frequency_penalty: z.number().nullish(),
+  presence_penalty: z.number().nullish(),
+  logit_bias: anyObject.nullish(),
+  max_tokens: u32.nullish(),
+  n: z.int().min(0).max(255).nullish(),
+  stop: stop.nullish(),
+  seed: i64.nullish(),
+  user: z.string().nullish(),
+  top_k: i32.nullish(),
+  min_p: z.number().nullish(),
+  repetition_penalty: z.number().nullish(),
+  min_tokens: u32.nullish(),
+  ignore_eos: z.boolean().nullish(),
+  include_stop_str_in_output: z.boolean().nullish(),
+  skip_special_tokens: z.boolean().nullish(),
+  prompt_logprobs: u32.nullish(),
+  guided_json: z.unknown().optional(),
+  guided_regex: z.string().nullish(),
+  guided_grammar: z.string().nullish(),
+  guided_choice: z.array(z.string()).nullish(),
+  guided_decoding_backend: z.string().nullish(),
+  guided_whitespace_pattern: z.string().nullish(),
+  return_tokens_as_token_ids: z.boolean().nullish(),
+  cache_salt: z.string().nullish(),
+  stop_token_ids: z.unknown().optional(),
+  detokenize: z.boolean().nullish(),
+  allowed_token_ids: z.unknown().optional(),
+  bad_words_token_ids: z.unknown().optional(),
+  thinking_token_budget: u32.nullish(),
+  metadata: z.unknown().optional(),
+};
+
+/** Root fields whose value must be written as an integer: `5.0` is refused. */
+export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
+  'max_tokens',
+  'max_completion_tokens',
+  'n',
+  'seed',
+  'top_k',
+  'min_tokens',
+  'top_logprobs',
+  'prompt_logprobs',
+  'thinking_token_budget',
+  'best_of',
+]);
