@@ -3,6 +3,10 @@
  * Text to tokens and back: model folders, tokenizers, incremental detokenization, chat templates and block hashes.
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
+export { spellBytes } from './bpe/byte-alphabet.ts';
+export { describeModelFile } from './model-files.ts';
+export { ModelFolderError } from './model-folder-error.ts';
+export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
 export type {
   ChatTemplate,
   ChatTemplateInput,

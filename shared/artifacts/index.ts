@@ -1,0 +1,6 @@
+/**
+ * @module artifacts
+ * Model folders by checksum, from a local path, and the small model and text that come with the product.
+ */
+export { builtinModelPath, builtinText } from './builtin.ts';
+export { type ModelReference, openModelFolder } from './open-model-folder.ts';

@@ -1,0 +1,144 @@
+import { spellBytes } from '../tokens/index.ts';
+import { BUILTIN_CHAT_TEMPLATE } from './builtin-chat-template.ts';
+import { trainMerges } from './train-bpe.ts';
+
+/** Bytes, merges and control tokens together. */
+const VOCABULARY_SIZE = 1792;
+const CONTEXT_LENGTH_TOKENS = 8192;
+/** In the order of their ids, which follow the merges. `special` ones are hidden from answers. */
+const CONTROL_TOKENS = [
+  { content: '<|endoftext|>', special: true },
+  { content: '<|im_start|>', special: true },
+  { content: '<|im_end|>', special: true },
+  { content: '<tool_call>', special: false },
+  { content: '</tool_call>', special: false },
+  { content: '<think>', special: false },
+  { content: '</think>', special: false },
+] as const;
+const SPLIT_PATTERN =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/**
+ * Makes the files of the built-in model, by name, from the texts to learn its tokens from. The same text always gives the
+ * same files; a test compares them with the ones in the tree, and `vitest -u` on that test writes them anew.
+ */
+export function makeBuiltinModel(text: string): Readonly<Record<string, string>> {
+  const merges = trainMerges(text, VOCABULARY_SIZE - 256 - CONTROL_TOKENS.length, spellBytes);
+  const vocab: Record<string, number> = {};
+  for (const token of byteTokens()) vocab[token] = Object.keys(vocab).length;
+  for (const [left, right] of merges) vocab[left + right] ??= Object.keys(vocab).length;
+  const firstControlId = Object.keys(vocab).length;
+  const idOf = (content: string): number =>
+    firstControlId + CONTROL_TOKENS.findIndex((token) => token.content === content);
+  const ids = { bos: idOf('<|endoftext|>'), eos: idOf('<|im_end|>') };
+  return {
+    'tokenizer.json': toJson(tokenizerJson(vocab, merges, firstControlId)),
+    'tokenizer_config.json': toJson(tokenizerConfig(firstControlId)),
+    'config.json': toJson(modelConfig(firstControlId + CONTROL_TOKENS.length, ids)),
+    'generation_config.json': toJson({
+      bos_token_id: ids.bos,
+      eos_token_id: [ids.eos, ids.bos],
+      pad_token_id: ids.bos,
+      do_sample: true,
+      temperature: 0.7,
+      top_p: 0.95,
+    }),
+  };
+}
+
+/** The 256 bytes in the order of their characters, as byte-level vocabularies begin. */
+function byteTokens(): readonly string[] {
+  return Array.from({ length: 256 }, (_, byte) => spellBytes(Uint8Array.of(byte))).sort();
+}
+
+function tokenizerJson(
+  vocab: Readonly<Record<string, number>>,
+  merges: readonly (readonly [string, string])[],
+  firstControlId: number,
+): object {
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: CONTROL_TOKENS.map((token, index) => ({ id: firstControlId + index, ...addedToken(token) })),
+    normalizer: { type: 'NFC' },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: SPLIT_PATTERN }, behavior: 'Isolated', invert: false },
+        byteLevel,
+      ],
+    },
+    post_processor: byteLevel,
+    decoder: byteLevel,
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: '',
+      end_of_word_suffix: '',
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab,
+      merges: merges.map(([left, right]) => `${left} ${right}`),
+    },
+  };
+}
+
+function tokenizerConfig(firstControlId: number): object {
+  return {
+    add_bos_token: false,
+    add_prefix_space: false,
+    added_tokens_decoder: Object.fromEntries(
+      CONTROL_TOKENS.map((token, index) => [String(firstControlId + index), addedToken(token)]),
+    ),
+    bos_token: null,
+    chat_template: BUILTIN_CHAT_TEMPLATE,
+    clean_up_tokenization_spaces: false,
+    eos_token: '<|im_end|>',
+    model_max_length: CONTEXT_LENGTH_TOKENS,
+    pad_token: '<|endoftext|>',
+    tokenizer_class: 'PreTrainedTokenizerFast',
+    unk_token: null,
+  };
+}
+
+function addedToken(token: (typeof CONTROL_TOKENS)[number]): object {
+  return {
+    content: token.content,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+    special: token.special,
+  };
+}
+
+/** The shape of a small model that nobody has trained: mock engines read its lengths, nothing else. */
+function modelConfig(vocabularySize: number, ids: { readonly bos: number; readonly eos: number }): object {
+  return {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    vocab_size: vocabularySize,
+    hidden_size: 256,
+    intermediate_size: 768,
+    num_hidden_layers: 4,
+    num_attention_heads: 8,
+    num_key_value_heads: 4,
+    head_dim: 32,
+    hidden_act: 'silu',
+    max_position_embeddings: CONTEXT_LENGTH_TOKENS,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10000,
+    tie_word_embeddings: true,
+    torch_dtype: 'bfloat16',
+    bos_token_id: ids.bos,
+    eos_token_id: ids.eos,
+  };
+}
+
+function toJson(value: object): string {
+  return `${JSON.stringify(value, null, 1)}\n`;
+}

@@ -1,0 +1,52 @@
+import { basename, join, resolve } from 'node:path';
+import { describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
+
+/** Which model folder to open: the files that a card names, and optionally where this process has its own copy. */
+export interface ModelReference {
+  /** For messages. */
+  readonly modelName: string;
+  /** By role, as on the card. */
+  readonly files: Readonly<Record<string, ModelFile>>;
+  /** `--model-path` of this process: looked into when a file is not where the worker has it. */
+  readonly modelPath?: string | undefined;
+}
+
+/**
+ * Finds the local folder of a model by checksum: where the card says it is, else under `modelPath`.
+ * @returns the absolute path of a folder that holds every file of the card, unchanged
+ * @throws ModelFolderError naming the first file that is absent or differs
+ */
+export async function openModelFolder(reference: ModelReference): Promise<string> {
+  const folders = candidateFolders(reference);
+  if (folders.length === 0) {
+    throw new ModelFolderError(
+      `model ${reference.modelName}: its card names no files; give its folder with --model-path`,
+    );
+  }
+  let reason = '';
+  for (const folder of folders) {
+    const difference = await findDifference(folder, reference.files);
+    if (difference === undefined) return folder;
+    reason = reason === '' ? difference : `${reason}; ${difference}`;
+  }
+  throw new ModelFolderError(
+    `model ${reference.modelName}: ${reason}; give a folder with the worker's files with --model-path`,
+  );
+}
+
+function candidateFolders({ files, modelPath }: ModelReference): readonly string[] {
+  const first = files['tokenizer.json'] ?? Object.values(files)[0];
+  const folders = first === undefined ? [] : [resolve(first.path, '..')];
+  if (modelPath !== undefined) folders.push(resolve(modelPath));
+  return [...new Set(folders)];
+}
+
+async function findDifference(folder: string, files: Readonly<Record<string, ModelFile>>): Promise<string | undefined> {
+  for (const [role, wanted] of Object.entries(files)) {
+    const path = join(folder, basename(wanted.path));
+    const found = await describeModelFile(path);
+    if (found === undefined) return `${path} (${role}) is absent`;
+    if (found.checksum !== wanted.checksum) return `${path} (${role}) differs from the worker's copy`;
+  }
+  return undefined;
+}

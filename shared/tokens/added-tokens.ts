@@ -1,0 +1,148 @@
+import { asRecord } from './json.ts';
+
+/** An entry of `added_tokens` in tokenizer.json. */
+export interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  /** Left out of text when special tokens are skipped. */
+  readonly special: boolean;
+  /** Matched in the normalized text instead of the raw one. */
+  readonly normalized: boolean;
+  /** Takes the white space before it along. */
+  readonly lstrip: boolean;
+  /** Takes the white space after it along. */
+  readonly rstrip: boolean;
+  /** Not matched inside a word. */
+  readonly singleWord: boolean;
+}
+
+/** Tables are sized by the largest id, and hold lengths in 16 bits. */
+const ID_MAX = 4_000_000;
+const CONTENT_UNITS_MAX = 16_384;
+
+/** Reads `added_tokens`; entries without id or content are refused. @throws SyntaxError naming the entry */
+export function readAddedTokens(list: unknown): readonly AddedToken[] {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) throw new SyntaxError('added_tokens is not a list');
+  return list.map((entry, index) => {
+    const { id, content, ...flags } = asRecord(entry) ?? {};
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || typeof content !== 'string') {
+      throw new SyntaxError(`added_tokens[${index}] lacks an id or a content`);
+    }
+    if (id > ID_MAX || content.length > CONTENT_UNITS_MAX) throw new SyntaxError(`added_tokens[${index}] is too large`);
+    const special = flags.special === true;
+    return {
+      id,
+      content,
+      special,
+      normalized: typeof flags.normalized === 'boolean' ? flags.normalized : !special,
+      lstrip: flags.lstrip === true,
+      rstrip: flags.rstrip === true,
+      singleWord: flags.single_word === true,
+    };
+  });
+}
+
+/** Receives a text in order: stretches without added tokens, and the added tokens between them. */
+export interface SegmentVisitor {
+  text(segment: string): void;
+  token(id: number): void;
+}
+
+interface TrieNode {
+  readonly next: Map<number, TrieNode>;
+  token: AddedToken | undefined;
+}
+
+const SPACE_AT_END = /\p{White_Space}*$/u;
+const SPACE_AT_START = /^\p{White_Space}*/u;
+const WORD_AT_END = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
+const WORD_AT_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
+
+/** Splits text at added tokens: the leftmost match, and the longest of those. */
+export class AddedTokenSplitter {
+  readonly #root: TrieNode = { next: new Map(), token: undefined };
+  /** Finds where a token may begin; undefined when there are no tokens. */
+  readonly #starts: RegExp | undefined;
+  /** The one first character that all tokens share, if they do: `indexOf` is faster than a pattern. */
+  readonly #soleStart: string | undefined;
+
+  constructor(tokens: readonly AddedToken[]) {
+    const usable = tokens.filter((token) => token.content !== '');
+    for (const token of usable) this.#insert(token);
+    const starts = new Set(usable.map((token) => token.content[0]!));
+    this.#soleStart = starts.size === 1 ? [...starts][0] : undefined;
+    const units = [...starts].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+    this.#starts = starts.size === 0 ? undefined : new RegExp(`[${units.join('')}]`, 'g');
+  }
+
+  /** Visits `text`; empty stretches are left out. */
+  split(text: string, visitor: SegmentVisitor): void {
+    let from = 0; // end of what was visited
+    let at = this.#nextStart(text, 0);
+    while (at >= 0) {
+      const token = this.#longestAt(text, at);
+      if (token === undefined) {
+        at = this.#nextStart(text, at + 1);
+        continue;
+      }
+      let end = at + token.content.length;
+      if (token.singleWord && isInsideWord(text, at, end)) {
+        at = this.#nextStart(text, end);
+        continue;
+      }
+      const next = end;
+      let start = at;
+      if (token.lstrip) start = Math.max(from, spaceStart(text, at));
+      if (token.rstrip) end += SPACE_AT_START.exec(text.slice(end))![0].length;
+      if (from < start) visitor.text(text.slice(from, start));
+      visitor.token(token.id);
+      from = end;
+      at = this.#nextStart(text, next);
+    }
+    if (from < text.length) visitor.text(from === 0 ? text : text.slice(from));
+  }
+
+  #insert(token: AddedToken): void {
+    let node = this.#root;
+    for (let at = 0; at < token.content.length; at++) {
+      const unit = token.content.charCodeAt(at);
+      let next = node.next.get(unit);
+      if (next === undefined) {
+        next = { next: new Map(), token: undefined };
+        node.next.set(unit, next);
+      }
+      node = next;
+    }
+    node.token = token;
+  }
+
+  #nextStart(text: string, from: number): number {
+    if (this.#starts === undefined) return -1;
+    if (this.#soleStart !== undefined) return text.indexOf(this.#soleStart, from);
+    this.#starts.lastIndex = from;
+    return this.#starts.exec(text)?.index ?? -1;
+  }
+
+  #longestAt(text: string, start: number): AddedToken | undefined {
+    let longest: AddedToken | undefined;
+    let node: TrieNode | undefined = this.#root;
+    for (let at = start; at < text.length; at++) {
+      node = node.next.get(text.charCodeAt(at));
+      if (node === undefined) break;
+      longest = node.token ?? longest;
+    }
+    return longest;
+  }
+}
+
+function isInsideWord(text: string, start: number, end: number): boolean {
+  // Two units are enough to hold the character next to the match.
+  return WORD_AT_END.test(text.slice(Math.max(0, start - 2), start)) || WORD_AT_START.test(text.slice(end, end + 2));
+}
+
+function spaceStart(text: string, end: number): number {
+  let start = end;
+  while (start > 0 && SPACE_AT_END.exec(text[start - 1]!)![0] !== '') start--; // white space is never a surrogate pair
+  return start;
+}

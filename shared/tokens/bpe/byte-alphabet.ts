@@ -1,0 +1,44 @@
+/**
+ * The 256 printable characters by which byte-level vocabularies spell bytes: a printable Latin-1 byte stands for itself,
+ * the 68 others take the characters from U+0100 on, in order.
+ */
+const CHAR_OF_BYTE = new Uint16Array(256);
+/** First code point above the alphabet. */
+const ALPHABET_END = 0x144;
+const BYTE_OF_CHAR = new Int16Array(ALPHABET_END).fill(-1);
+
+let next = 0x100;
+for (let byte = 0; byte < 256; byte++) {
+  const isPrintable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xff && byte !== 0xad);
+  const char = isPrintable ? byte : next++;
+  CHAR_OF_BYTE[byte] = char;
+  BYTE_OF_CHAR[char] = byte;
+}
+
+/** The byte that `codePoint` spells, or -1 when it is not in the alphabet. */
+export function byteOfChar(codePoint: number): number {
+  return codePoint < ALPHABET_END ? BYTE_OF_CHAR[codePoint]! : -1;
+}
+
+/** `bytes` in the spelling of byte-level vocabularies. */
+export function spellBytes(bytes: Uint8Array): string {
+  let spelled = '';
+  for (const byte of bytes) spelled += String.fromCharCode(CHAR_OF_BYTE[byte]!);
+  return spelled;
+}
+
+/** The bytes that `spelled` stands for, or undefined when a character of it is not in the alphabet. */
+export function unspellBytes(spelled: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(spelled.length);
+  for (let at = 0; at < spelled.length; at++) {
+    const byte = byteOfChar(spelled.charCodeAt(at));
+    if (byte < 0) return undefined;
+    bytes[at] = byte;
+  }
+  return bytes;
+}
+
+/** How the byte-level decoder reads a token: as spelled bytes, or as plain text when it is not spelled in the alphabet. */
+export function tokenTextToBytes(token: string): Uint8Array {
+  return unspellBytes(token) ?? new TextEncoder().encode(token);
+}

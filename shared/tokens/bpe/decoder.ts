@@ -1,0 +1,102 @@
+import type { Detokenizer } from '../types.ts';
+import { type BpeTables, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
+import { UNFINISHED_MAX, unfinishedLength, utf8Text } from './utf8.ts';
+
+/** The text cannot be known without the tokens around it. */
+const IN_CONTEXT = null;
+
+/** Turns ids to text by table; a token's text is made when it is first seen, then shared by every stream. */
+export class ByteDecoder {
+  readonly tables: BpeTables;
+  /** By id: the text of a token of whole characters, `IN_CONTEXT` for one of broken characters; a hole when unseen. */
+  readonly #texts: (string | typeof IN_CONTEXT | undefined)[];
+
+  constructor(tables: BpeTables) {
+    this.tables = tables;
+    this.#texts = new Array(tables.flags.length);
+  }
+
+  decode(ids: ArrayLike<number>, skipsSpecial: boolean): string {
+    const { starts, lengths, blob } = this.tables;
+    let total = 0;
+    for (let at = 0; at < ids.length; at++) if (this.isShown(ids[at]!, skipsSpecial)) total += lengths[ids[at]!]!;
+    const bytes = new Uint8Array(total);
+    let length = 0;
+    for (let at = 0; at < ids.length; at++) {
+      const id = ids[at]!;
+      if (!this.isShown(id, skipsSpecial)) continue;
+      const start = starts[id]!;
+      bytes.set(blob.subarray(start, start + lengths[id]!), length);
+      length += lengths[id]!;
+    }
+    return utf8Text(bytes, 0, length);
+  }
+
+  isShown(id: number, skipsSpecial: boolean): boolean {
+    const flags = this.tables.flags[id]; // undefined beyond the table
+    return flags !== undefined && (flags & TOKEN_PRESENT) !== 0 && !(skipsSpecial && (flags & TOKEN_SPECIAL) !== 0);
+  }
+
+  /** Text of a token by itself, or null when it holds a part of a character. */
+  wholeText(id: number): string | null {
+    const known = this.#texts[id];
+    if (known !== undefined) return known;
+    const start = this.tables.starts[id]!;
+    const end = start + this.tables.lengths[id]!;
+    const decoded = utf8Text(this.tables.blob, start, end);
+    const text = decoded.includes('\ufffd') ? IN_CONTEXT : decoded;
+    this.#texts[id] = text;
+    return text;
+  }
+}
+
+/**
+ * Incremental detokenizer of one stream.
+ *
+ * | Held back | Token | Text |
+ * |---|---|---|
+ * | nothing | whole characters | the token's, from the table |
+ * | nothing or a part | anything else | what is complete in held + token; the unfinished end is held |
+ */
+export class ByteDetokenizer implements Detokenizer {
+  readonly #decoder: ByteDecoder;
+  readonly #skipsSpecial: boolean;
+  readonly #held = new Uint8Array(UNFINISHED_MAX);
+  #heldLength = 0;
+
+  constructor(decoder: ByteDecoder, promptTail: ArrayLike<number>, skipsSpecial: boolean) {
+    this.#decoder = decoder;
+    this.#skipsSpecial = skipsSpecial;
+    // A prompt may end inside a character, which the first tokens then complete.
+    for (let at = Math.max(0, promptTail.length - UNFINISHED_MAX - 1); at < promptTail.length; at++) {
+      this.push(promptTail[at]!);
+    }
+  }
+
+  push(id: number): string {
+    if (!this.#decoder.isShown(id, this.#skipsSpecial)) return '';
+    if (this.#heldLength === 0) {
+      const text = this.#decoder.wholeText(id);
+      if (text !== null) return text;
+    }
+    return this.#pushBytes(id);
+  }
+
+  flush(): string {
+    const isUnfinished = this.#heldLength > 0;
+    this.#heldLength = 0;
+    return isUnfinished ? '\ufffd' : '';
+  }
+
+  #pushBytes(id: number): string {
+    const { starts, lengths, blob } = this.#decoder.tables;
+    const start = starts[id]!;
+    const bytes = new Uint8Array(this.#heldLength + lengths[id]!);
+    bytes.set(this.#held.subarray(0, this.#heldLength));
+    bytes.set(blob.subarray(start, start + lengths[id]!), this.#heldLength);
+    const unfinished = unfinishedLength(bytes, bytes.length);
+    this.#held.set(bytes.subarray(bytes.length - unfinished));
+    this.#heldLength = unfinished;
+    return utf8Text(bytes, 0, bytes.length - unfinished);
+  }
+}

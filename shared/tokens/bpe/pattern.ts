@@ -1,0 +1,122 @@
+/** A tokenizer.json pattern uses something that has no equal in JavaScript's regular expressions. */
+export class UnsupportedPattern extends Error {
+  override readonly name = 'UnsupportedPattern';
+}
+
+const SHORTHANDS: Readonly<Record<string, string>> = {
+  s: '\\p{White_Space}', // JavaScript's own \s takes U+FEFF in and leaves U+0085 out
+  S: '\\P{White_Space}',
+  d: '\\p{Nd}',
+  D: '\\P{Nd}',
+};
+/** Escapes that mean the same in both dialects, and syntax characters that stay escaped. */
+const KEPT_ESCAPES = /[rntfv0^$\\.*+?()[\]{}|/-]/;
+
+/**
+ * Translates a pattern of the Oniguruma dialect, in which tokenizer.json files are written, to a JavaScript one with flags
+ * `gv`. @throws UnsupportedPattern for possessive quantifiers, atomic groups, word boundaries, anchors and the like
+ */
+export function toJsPattern(pattern: string): RegExp {
+  try {
+    const regex = new RegExp(new Translator(pattern).translate(), 'gv');
+    if (regex.test('')) throw new UnsupportedPattern('the pattern matches the empty text');
+    regex.lastIndex = 0;
+    return regex;
+  } catch (error) {
+    if (error instanceof UnsupportedPattern) throw error;
+    throw new UnsupportedPattern(`${pattern}: ${String(error)}`, { cause: error });
+  }
+}
+
+/** Escapes `text` so that it stands for itself in a pattern with flag `v`. */
+export function escapePattern(text: string): string {
+  return text.replace(/[\^$\\.*+?()[\]{}|/]/g, '\\$&');
+}
+
+class Translator {
+  readonly #pattern: string;
+  #at = 0;
+  #classDepth = 0;
+  /** For each open group, whether it ignores case. */
+  readonly #ignoresCase: boolean[] = [false];
+
+  constructor(pattern: string) {
+    this.#pattern = pattern;
+  }
+
+  translate(): string {
+    let translated = '';
+    while (this.#at < this.#pattern.length) translated += this.#nextPiece();
+    return translated;
+  }
+
+  #nextPiece(): string {
+    const char = String.fromCodePoint(this.#pattern.codePointAt(this.#at)!);
+    this.#at += char.length;
+    if (char === '\\') return this.#escape();
+    if (this.#classDepth > 0) return this.#inClass(char);
+    switch (char) {
+      case '[':
+        this.#classDepth++;
+        return this.#pattern[this.#at] === '^' ? `[${this.#pattern[this.#at++]}` : '[';
+      case '(':
+        return this.#openGroup();
+      case ')':
+        this.#ignoresCase.pop();
+        return char;
+      case '+':
+        if (/[+*?}]/.test(this.#pattern[this.#at - 2] ?? '')) throw new UnsupportedPattern('possessive quantifier');
+        return char;
+      case '^':
+      case '$':
+        throw new UnsupportedPattern('anchor');
+      default:
+        return this.#foldCase(char);
+    }
+  }
+
+  #escape(): string {
+    const char = this.#pattern[this.#at++] ?? '';
+    if (char === 'p' || char === 'P') return `\\${char}`;
+    const shorthand = SHORTHANDS[char];
+    if (shorthand !== undefined) return shorthand;
+    if (char === 'u' || char === 'x') return `\\${char}`;
+    if (/[a-zA-Z1-9]/.test(char) && !KEPT_ESCAPES.test(char)) throw new UnsupportedPattern(`\\${char}`);
+    return KEPT_ESCAPES.test(char) ? `\\${char}` : char;
+  }
+
+  #inClass(char: string): string {
+    if (char === '[') this.#classDepth++;
+    if (char === ']') this.#classDepth--;
+    if (this.#ignoresCase.at(-1) && /\p{L}/u.test(char)) throw new UnsupportedPattern('class that ignores case');
+    if (char === '&' && this.#pattern[this.#at] === '&') return `&${this.#pattern[this.#at++]}`;
+    // Flag v reserves these inside classes.
+    return /[(){}/|]/.test(char) ? `\\${char}` : char;
+  }
+
+  #openGroup(): string {
+    const rest = this.#pattern.slice(this.#at);
+    const flags = /^\?(i)?:/.exec(rest);
+    const outer = this.#ignoresCase.at(-1)!;
+    if (flags !== null) {
+      this.#ignoresCase.push(outer || flags[1] === 'i');
+      this.#at += flags[0].length;
+      return '(?:';
+    }
+    if (rest.startsWith('?=') || rest.startsWith('?!')) {
+      this.#ignoresCase.push(outer);
+      this.#at += 2;
+      return `(${rest.slice(0, 2)}`;
+    }
+    if (rest.startsWith('?')) throw new UnsupportedPattern(`group (${rest.slice(0, 3)}`);
+    this.#ignoresCase.push(outer);
+    return '(?:';
+  }
+
+  /** Node 20 has no `(?i:`, so a letter becomes the class of its cases; the long s and the kelvin sign fold too. */
+  #foldCase(char: string): string {
+    if (!this.#ignoresCase.at(-1) || !/\p{L}/u.test(char)) return char;
+    const extra = { s: '\u017f', k: '\u212a' }[char.toLowerCase()] ?? '';
+    return `[${char.toLowerCase()}${char.toUpperCase()}${extra}]`;
+  }
+}

@@ -1,0 +1,122 @@
+import { charClasses, classAt, LETTER, NEWLINE, NUMBER, OTHER, SPACE } from './char-classes.ts';
+
+/** Finds the end of the word that begins at `text[at]`. Words follow each other without gaps. */
+export type WordScanner = (text: string, at: number) => number;
+
+/** The pattern of GPT-2, which `ByteLevel` applies by itself. */
+export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+const MODERN_PATTERN = (digits: string): string =>
+  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
+
+/** A hand-written scanner for `pattern`, five times as fast as its regular expression; undefined for other patterns. */
+export function knownScanner(pattern: string): WordScanner | undefined {
+  if (pattern === GPT2_PATTERN) return gpt2Scanner();
+  if (pattern === MODERN_PATTERN('\\p{N}')) return modernScanner(1);
+  if (pattern === MODERN_PATTERN('\\p{N}{1,3}')) return modernScanner(3);
+  return undefined;
+}
+
+const APOSTROPHE = 0x27;
+const BLANK = 0x20;
+
+/** GPT-2: contractions in lower case, runs of letters, numbers or others with one blank before them, white space. */
+function gpt2Scanner(): WordScanner {
+  const classes = charClasses();
+  return (text, at) => {
+    const unit = text.charCodeAt(at);
+    if (unit === APOSTROPHE) {
+      const end = contractionEnd(text, at, false);
+      if (end > at) return end;
+    }
+    const from = unit === BLANK && at + 1 < text.length ? at + 1 : at;
+    const kind = classAt(classes, text, from);
+    if (kind === SPACE || kind === NEWLINE) return whiteSpaceEnd(classes, text, at, false);
+    return runEnd(classes, text, from, kind);
+  };
+}
+
+/** cl100k, Llama 3, Qwen: any mark may lead a word, up to `digitsMax` digits, line ends belong to what is before them. */
+function modernScanner(digitsMax: number): WordScanner {
+  const classes = charClasses();
+  return (text, at) => {
+    const unit = text.charCodeAt(at);
+    const kind = classAt(classes, text, at);
+    if (kind === LETTER) return runEnd(classes, text, at, LETTER);
+    if (kind === NUMBER) return numberEnd(classes, text, at, digitsMax);
+    if (unit === APOSTROPHE) {
+      const end = contractionEnd(text, at, true);
+      if (end > at) return end;
+    }
+    const next = at + ((unit & 0xfc00) === 0xd800 ? 2 : 1);
+    const nextKind = next < text.length ? classAt(classes, text, next) : -1;
+    if (nextKind === LETTER && kind !== NEWLINE) return runEnd(classes, text, next, LETTER);
+    if (kind === OTHER) return newlinesEnd(text, runEnd(classes, text, at, OTHER));
+    if (unit === BLANK && nextKind === OTHER) return newlinesEnd(text, runEnd(classes, text, next, OTHER));
+    return whiteSpaceEnd(classes, text, at, true);
+  };
+}
+
+function runEnd(classes: Uint8Array, text: string, from: number, kind: number): number {
+  let at = from;
+  while (at < text.length) {
+    const unit = text.charCodeAt(at);
+    if ((unit & 0xf800) !== 0xd800) {
+      if (classes[unit] !== kind) return at;
+      at++;
+    } else {
+      if (classAt(classes, text, at) !== kind) return at;
+      at += 2;
+    }
+  }
+  return at;
+}
+
+function numberEnd(classes: Uint8Array, text: string, from: number, digitsMax: number): number {
+  let at = from;
+  for (let digits = 0; digits < digitsMax && at < text.length; digits++) {
+    if (classAt(classes, text, at) !== NUMBER) break;
+    at += (text.charCodeAt(at) & 0xf800) === 0xd800 ? 2 : 1;
+  }
+  return at;
+}
+
+function newlinesEnd(text: string, from: number): number {
+  let at = from;
+  for (; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit !== 0x0a && unit !== 0x0d) break;
+  }
+  return at;
+}
+
+/**
+ * `\s*[\r\n]+|\s+(?!\S)|\s+` (the first part only when `splitsLines`): up to the last line end of the run if it has one,
+ * else all of it but the last character, which belongs to the word that follows, if one follows.
+ */
+function whiteSpaceEnd(classes: Uint8Array, text: string, from: number, splitsLines: boolean): number {
+  let at = from;
+  let lineEnd = -1;
+  for (; at < text.length; at++) {
+    const kind = classes[text.charCodeAt(at)]!;
+    if (kind === NEWLINE) lineEnd = at + 1;
+    else if (kind !== SPACE) break;
+  }
+  if (splitsLines && lineEnd > 0) return lineEnd;
+  return at < text.length && at - from > 1 ? at - 1 : at;
+}
+
+/** End of `'s 't 're 've 'm 'll 'd` at `at`, or `at`. */
+function contractionEnd(text: string, at: number, ignoresCase: boolean): number {
+  const first = foldedUnit(text, at + 1, ignoresCase);
+  if (first === 's' || first === 't' || first === 'm' || first === 'd') return at + 2;
+  const second = foldedUnit(text, at + 2, ignoresCase);
+  const isPair = (second === 'e' && (first === 'r' || first === 'v')) || (second === 'l' && first === 'l');
+  return isPair ? at + 3 : at;
+}
+
+function foldedUnit(text: string, at: number, ignoresCase: boolean): string {
+  const unit = text.charAt(at);
+  if (!ignoresCase) return unit;
+  return unit === '\u017f' ? 's' : unit.toLowerCase(); // the long s folds to s as well
+}

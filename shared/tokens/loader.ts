@@ -1,0 +1,48 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
+
+/** What the thread answers: the tables, or why there are none. */
+export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
+
+/** A tokenizer.json of 30 MB takes about half a second; a thread that is silent for this long is broken. */
+const LOAD_TIMEOUT_MS = 60_000;
+
+/**
+ * Reads and tabulates a tokenizer.json in a thread of its own, so that neither its parsing stops the process nor its
+ * garbage stays in it. Runs in this thread where the thread's bundle is missing (tests run from sources).
+ * @throws SyntaxError when the file is broken, or the error of reading it
+ */
+export async function loadTokenizerTables(path: string, signal?: AbortSignal): Promise<ScannedTokenizer> {
+  const entry = findThreadEntry();
+  if (entry === undefined) return scanTokenizerJson(await readFile(path, { signal }));
+  const answer = await askThread(entry, path, signal);
+  if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
+  return answer.scanned;
+}
+
+/** The bundle lies beside `dist/stator.js`; this code may sit in `dist/` or in `dist/chunks/`. */
+function findThreadEntry(): string | undefined {
+  if (import.meta.url.endsWith('.ts')) return undefined;
+  const places = ['./tokenizer-loader.js', '../tokenizer-loader.js'];
+  return places.map((place) => fileURLToPath(new URL(place, import.meta.url))).find((path) => existsSync(path));
+}
+
+async function askThread(entry: string, path: string, signal?: AbortSignal): Promise<LoaderAnswer> {
+  signal?.throwIfAborted();
+  const thread = new Worker(entry, { workerData: { path } });
+  const deadline = AbortSignal.timeout(LOAD_TIMEOUT_MS);
+  const stop = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
+  try {
+    return await new Promise<LoaderAnswer>((resolve, reject) => {
+      stop.addEventListener('abort', () => reject(stop.reason), { once: true });
+      thread.once('message', resolve);
+      thread.once('error', reject);
+      thread.once('exit', (code) => reject(new Error(`tokenizer loader ended with code ${code} and no answer`)));
+    });
+  } finally {
+    await thread.terminate();
+  }
+}

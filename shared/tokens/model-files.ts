@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { asRecord, type JsonRecord } from './json.ts';
+import { ModelFolderError } from './model-folder-error.ts';
+import type { ModelFile } from './types.ts';
+
+/** Files of a model folder that matter for serving, by role. */
+export const MODEL_FILES = [
+  'config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'generation_config.json',
+  'chat_template.jinja',
+  'chat_template.json',
+] as const;
+
+/** The small files are refused above this; tokenizer.json has no such bound. */
+const TEXT_BYTES_MAX = 16 * 1024 * 1024;
+
+/** @throws ModelFolderError when `path` is not a directory */
+export async function checkFolder(path: string): Promise<void> {
+  const found = await stat(path).catch(ifMissing);
+  if (found === undefined)
+    throw new ModelFolderError(`${path}: no such folder; give the path of a Hugging Face model folder`);
+  if (!found.isDirectory())
+    throw new ModelFolderError(`${path}: not a folder; give the folder that holds tokenizer.json`);
+}
+
+/** Text of a small file, or undefined when the folder has none. */
+export async function readText(folder: string, name: string): Promise<string | undefined> {
+  const path = join(folder, name);
+  const found = await stat(path).catch(ifMissing);
+  if (found === undefined) return undefined;
+  if (found.size > TEXT_BYTES_MAX)
+    throw new ModelFolderError(`${path}: ${found.size} bytes, more than ${TEXT_BYTES_MAX}`);
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    throw new ModelFolderError(`${path}: cannot be read: ${String(error)}`, { cause: error });
+  }
+}
+
+/** A small JSON file as an object, or undefined when the folder has none. */
+export async function readJsonObject(folder: string, name: string): Promise<JsonRecord | undefined> {
+  const text = await readText(folder, name);
+  if (text === undefined) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw brokenJson(join(folder, name), error);
+  }
+  const record = asRecord(value);
+  if (record === undefined)
+    throw new ModelFolderError(`${join(folder, name)}: not a JSON object; download the file again`);
+  return record;
+}
+
+export function brokenJson(path: string, error: unknown): ModelFolderError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new ModelFolderError(`${path}: broken JSON (${reason.replaceAll('\n', ' ')}); download the file again`, {
+    cause: error,
+  });
+}
+
+/** Size and checksum of every file that the folder has. */
+export async function readModelFiles(folder: string): Promise<Readonly<Record<string, ModelFile>>> {
+  const files: Record<string, ModelFile> = {};
+  for (const name of MODEL_FILES) {
+    const file = await describeModelFile(join(folder, name));
+    if (file !== undefined) files[name] = file;
+  }
+  return files;
+}
+
+/** Size and SHA-256 of one file; undefined when it does not exist. */
+export async function describeModelFile(path: string): Promise<ModelFile | undefined> {
+  const found = await stat(path).catch(ifMissing);
+  if (found === undefined) return undefined;
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
+  return { path, checksum: `sha256:${hash.digest('hex')}`, size: found.size };
+}
+
+function ifMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+  throw new ModelFolderError(`${error.path ?? 'model folder'}: cannot be read: ${error.message}`, { cause: error });
+}

@@ -1,0 +1,139 @@
+import { join, resolve } from 'node:path';
+import { asRecord, type JsonRecord } from './json.ts';
+import { checkFolder, readJsonObject, readModelFiles, readText } from './model-files.ts';
+import { ModelFolderError } from './model-folder-error.ts';
+import { tokenText } from './special-tokens.ts';
+import type { DefaultSampling, ModelInfo } from './types.ts';
+
+/** The small files of a model folder, parsed. */
+export interface ModelConfigs {
+  readonly config: JsonRecord;
+  readonly tokenizerConfig: JsonRecord;
+  readonly generationConfig: JsonRecord;
+  /** chat_template.jinja. */
+  readonly templateText: string | undefined;
+  /** chat_template.json. */
+  readonly templateJson: JsonRecord | undefined;
+}
+
+export interface ReadModelInfoOptions {
+  /** Reads every file once to compute `files`. @default true */
+  readonly checksums?: boolean;
+}
+
+/**
+ * What a model folder says of itself, without loading its tokenizer: for workers, which publish it as their card.
+ * @throws ModelFolderError when the folder is missing or a file is broken
+ */
+export async function readModelInfo(path: string, options: ReadModelInfoOptions = {}): Promise<ModelInfo> {
+  const folder = resolve(path);
+  await checkFolder(folder);
+  const configs = await readConfigs(folder);
+  const info = toModelInfo(folder, configs);
+  return options.checksums === false ? info : { ...info, files: await readModelFiles(folder) };
+}
+
+export async function readConfigs(folder: string): Promise<ModelConfigs> {
+  const [config, tokenizerConfig, generationConfig, templateText, templateJson] = await Promise.all([
+    readJsonObject(folder, 'config.json'),
+    readJsonObject(folder, 'tokenizer_config.json'),
+    readJsonObject(folder, 'generation_config.json'),
+    readText(folder, 'chat_template.jinja'),
+    readJsonObject(folder, 'chat_template.json'),
+  ]);
+  return {
+    config: config ?? {},
+    tokenizerConfig: tokenizerConfig ?? {},
+    generationConfig: generationConfig ?? {},
+    templateText,
+    templateJson,
+  };
+}
+
+/** `files` is left empty. */
+export function toModelInfo(folder: string, configs: ModelConfigs): ModelInfo {
+  const { config, generationConfig, tokenizerConfig } = configs;
+  const textConfig = asRecord(config.text_config) ?? {};
+  const { architectures } = config;
+  return {
+    path: folder,
+    modelType: typeof config.model_type === 'string' ? config.model_type : undefined,
+    architectures: Array.isArray(architectures) ? architectures.map(String) : [],
+    contextLength: contextLengthOf(folder, configs),
+    eosTokenIds: eosTokenIdsOf(configs),
+    bosTokenId: firstId(
+      generationConfig.bos_token_id,
+      config.bos_token_id,
+      textConfig.bos_token_id,
+      namedId(tokenizerConfig, 'bos_token'),
+    ),
+    vocabSize: firstId(config.vocab_size, textConfig.vocab_size),
+    defaultSampling: defaultSamplingOf(generationConfig),
+    hasChatTemplate:
+      configs.templateText !== undefined ||
+      configs.templateJson?.chat_template !== undefined ||
+      hasValue(tokenizerConfig.chat_template),
+    files: {},
+  };
+}
+
+/** First of the three places that states one; 0 counts as absent, a malformed value is an error. */
+function contextLengthOf(folder: string, configs: ModelConfigs): number | undefined {
+  const places: readonly (readonly [string, string, unknown])[] = [
+    ['config.json', 'max_position_embeddings', configs.config.max_position_embeddings],
+    [
+      'config.json',
+      'text_config.max_position_embeddings',
+      asRecord(configs.config.text_config)?.max_position_embeddings,
+    ],
+    ['tokenizer_config.json', 'model_max_length', configs.tokenizerConfig.model_max_length],
+  ];
+  for (const [file, name, value] of places) {
+    if (!hasValue(value) || value === 0) continue;
+    // Transformers writes 1e30 for "no limit".
+    if (typeof value === 'number' && name === 'model_max_length' && value > 0xffff_ffff) continue;
+    if (typeof value === 'number' && Number.isInteger(value) && value > 0 && value <= 0xffff_ffff) return value;
+    throw new ModelFolderError(`${join(folder, file)}: ${name} is ${JSON.stringify(value)}; write a positive integer`);
+  }
+  return undefined;
+}
+
+/** generation_config.json wins over config.json, which wins over the tokenizer's eos_token. */
+function eosTokenIdsOf({ config, generationConfig, tokenizerConfig }: ModelConfigs): readonly number[] {
+  const textConfig = asRecord(config.text_config) ?? {};
+  for (const value of [generationConfig.eos_token_id, config.eos_token_id, textConfig.eos_token_id]) {
+    const ids = (Array.isArray(value) ? value : [value]).filter(isTokenId);
+    if (ids.length > 0) return [...new Set(ids)];
+  }
+  const id = namedId(tokenizerConfig, 'eos_token');
+  return id === undefined ? [] : [id];
+}
+
+/** Id of a token that tokenizer_config.json names, found among its own added tokens. */
+function namedId(tokenizerConfig: JsonRecord, name: string): number | undefined {
+  const text = tokenText(tokenizerConfig[name]);
+  if (text === undefined) return undefined;
+  for (const [id, entry] of Object.entries(asRecord(tokenizerConfig.added_tokens_decoder) ?? {})) {
+    if (asRecord(entry)?.content === text) return Number(id);
+  }
+  return undefined;
+}
+
+const SAMPLING_NAMES = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty'] as const;
+
+function defaultSamplingOf(generationConfig: JsonRecord): DefaultSampling {
+  const entries = SAMPLING_NAMES.map((name) => [name, generationConfig[name]] as const);
+  return Object.fromEntries(entries.filter(([, value]) => typeof value === 'number' && Number.isFinite(value)));
+}
+
+function firstId(...values: readonly unknown[]): number | undefined {
+  return values.find(isTokenId);
+}
+
+function isTokenId(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0;
+}
+
+function hasValue(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
