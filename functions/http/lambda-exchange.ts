@@ -1,0 +1,57 @@
+import { ServeError } from '../../shared/errors/index.ts';
+import type { HttpExchange } from '../../shared/frontends/http/exchange.ts';
+import type { FrameSink } from '../../shared/frontends/http/frame-sink.ts';
+import type { LambdaRequest } from './lambda-events.ts';
+
+/** Largest request that Lambda passes on, the event's envelope included. */
+export const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
+
+/** One event and the place for its answer, as the app sees them. */
+export class LambdaExchange implements HttpExchange {
+  readonly sink: FrameSink;
+  readonly deadline: AbortSignal;
+  readonly #request: LambdaRequest;
+
+  constructor(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal) {
+    this.#request = request;
+    this.sink = sink;
+    this.deadline = deadline;
+  }
+
+  get method(): string {
+    return this.#request.method;
+  }
+
+  get path(): string {
+    return this.#request.path;
+  }
+
+  get query(): string {
+    return this.#request.query;
+  }
+
+  get headerLines(): number {
+    return this.#request.headerLines;
+  }
+
+  headerNames(): readonly string[] {
+    return [...this.#request.headers.keys()];
+  }
+
+  header(name: string): string | undefined {
+    return this.#request.headers.get(name);
+  }
+
+  async readBody(limitBytes: number): Promise<Uint8Array> {
+    const { body, isBase64 } = this.#request;
+    const bytesMax = Math.min(limitBytes, LAMBDA_BODY_BYTES_MAX);
+    const bytes = Buffer.byteLength(body, isBase64 ? 'base64' : 'utf8'); // counted before anything is decoded
+    if (bytes > bytesMax) {
+      throw new ServeError(
+        'request_too_large',
+        `Request body of ${bytes} bytes exceeds the limit of ${bytesMax} bytes`,
+      );
+    }
+    return Buffer.from(body, isBase64 ? 'base64' : 'utf8');
+  }
+}

@@ -1,0 +1,162 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Environment } from './lambda/environment.ts';
+import { type EventFormat, toLambdaEvent } from './lambda/events.ts';
+import { Invocation } from './lambda/invocation.ts';
+import { type LambdaStats, newLambdaStats } from './lambda/stats.ts';
+import { waitUntil } from './wait-until.ts';
+
+export interface LambdaRuntimeOptions {
+  /** Folder of the bundle. */
+  readonly directory: string;
+  /** @default 'index.handler' */
+  readonly handler?: string;
+  /** Variables of the function; nothing else of the test's environment reaches it. @default none */
+  readonly env?: Readonly<Record<string, string>>;
+  /** @default 'rest-api' */
+  readonly eventFormat?: EventFormat;
+  /** The function's limit. @default 900_000 */
+  readonly timeoutMs?: number;
+  /** Processes at a time; more requests are refused with 429. @default 4 */
+  readonly environmentsMax?: number;
+  /** Stops processes between invocations. @default true, as in the service */
+  readonly freeze?: boolean;
+  /** Larger bodies are refused by the front itself. @default 6 MiB, as in the service */
+  readonly bodyBytesMax?: number;
+}
+
+/** A function behind an HTTP front. */
+export interface LambdaRuntime {
+  /** Without a slash at the end. */
+  readonly url: string;
+  readonly stats: Readonly<LambdaStats>;
+  environments(): readonly { readonly pid: number | undefined; readonly isFrozen: boolean; readonly isIdle: boolean }[];
+  /** Resolves when no environment is at work: an answer is complete a moment before its process asks for more work. */
+  idle(): Promise<void>;
+  /** What the processes wrote, those that have ended included. */
+  output(): string;
+  /** Invokes the function with an event that is no HTTP request; resolves with the status that a caller would get. */
+  invoke(event: object): Promise<number>;
+  stop(): Promise<void>;
+}
+
+/** True when the set-up found or installed the runtime client. */
+export function hasLambdaRuntime(): boolean {
+  return Boolean(process.env.STATOR_TEST_LAMBDA_RIC);
+}
+
+/**
+ * Runs a function bundle under the real runtime client (aws-lambda-ric) and serves it over HTTP, as API Gateway or a function
+ * URL would: one process for each request at a time, answers streamed, callers that leave unnoticed by the function.
+ */
+export async function startLambdaRuntime(options: LambdaRuntimeOptions): Promise<LambdaRuntime> {
+  const runtimeClient = process.env.STATOR_TEST_LAMBDA_RIC;
+  if (!runtimeClient) throw new Error('STATOR_TEST_LAMBDA_RIC is not set: run through vitest, whose set-up fetches it');
+  const service = new LambdaService(options, runtimeClient);
+  const front = createServer((request, response) => void service.serve(request, response));
+  front.requestTimeout = 0;
+  front.listen(0, '127.0.0.1');
+  await once(front, 'listening');
+  const { port } = front.address() as AddressInfo; // a listening TCP server has an AddressInfo
+  const url = `http://127.0.0.1:${port}`;
+  return {
+    url,
+    stats: service.stats,
+    environments: () => service.environments(),
+    async idle() {
+      await waitUntil(() => service.environments().every((environment) => environment.isIdle), {
+        what: 'idle environments',
+      });
+    },
+    output: () => service.output(),
+    invoke: async (event) => {
+      const response = await fetch(`${url}/`, { method: 'POST', headers: { 'x-raw-event': JSON.stringify(event) } });
+      await response.arrayBuffer();
+      return response.status;
+    },
+    async stop() {
+      service.stop();
+      front.closeAllConnections();
+      front.close();
+      await once(front, 'close');
+    },
+  };
+}
+
+/** Hands requests to environments. */
+class LambdaService {
+  readonly stats = newLambdaStats();
+  readonly #options: LambdaRuntimeOptions;
+  readonly #runtimeClient: string;
+  readonly #environments = new Set<Environment>();
+  #pastOutput = '';
+
+  constructor(options: LambdaRuntimeOptions, runtimeClient: string) {
+    this.#options = options;
+    this.#runtimeClient = runtimeClient;
+  }
+
+  async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const body = await readBody(request, this.#options.bodyBytesMax ?? 6 * 1024 * 1024);
+    if (body === undefined) {
+      response.writeHead(413, { connection: 'close' }).end('{"message":"Request Too Long"}');
+      return;
+    }
+    const environment = this.#findEnvironment();
+    if (environment === undefined) {
+      this.stats.throttled++;
+      response.writeHead(429).end('{"message":"Too Many Requests"}');
+      return;
+    }
+    const rawEvent = request.headers['x-raw-event'];
+    const event =
+      typeof rawEvent === 'string'
+        ? (JSON.parse(rawEvent) as object)
+        : toLambdaEvent(this.#options.eventFormat ?? 'rest-api', request, body);
+    environment.invoke(new Invocation(event, response, this.stats));
+  }
+
+  environments(): Environment[] {
+    return [...this.#environments];
+  }
+
+  output(): string {
+    return this.#pastOutput + [...this.#environments].map((environment) => environment.output).join('');
+  }
+
+  stop(): void {
+    for (const environment of this.#environments) environment.kill();
+  }
+
+  #findEnvironment(): Environment | undefined {
+    for (const environment of this.#environments) if (environment.isIdle) return environment;
+    return this.#environments.size < (this.#options.environmentsMax ?? 4) ? this.#startEnvironment() : undefined;
+  }
+
+  #startEnvironment(): Environment {
+    const { directory, handler = 'index.handler', timeoutMs = 900_000, freeze = true, env = {} } = this.#options;
+    const runtimeClient = this.#runtimeClient;
+    const environment: Environment = new Environment(
+      { directory, runtimeClient, handler, timeoutMs, freeze, env },
+      this.stats,
+      () => {
+        this.#environments.delete(environment);
+        this.#pastOutput += environment.output;
+      },
+    );
+    this.#environments.add(environment);
+    return environment;
+  }
+}
+
+async function readBody(request: IncomingMessage, bytesMax: number): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > bytesMax) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
