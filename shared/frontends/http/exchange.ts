@@ -25,6 +25,11 @@ export interface HttpExchange {
   readBody(limitBytes: number): Promise<Uint8Array>;
   /** Where the answer goes. */
   readonly sink: FrameSink;
+  /**
+   * Aborts with a `ServeError` (`deadline_exceeded`) when the host is about to stop the request, on hosts that limit its
+   * time: the handler cancels the work and ends the answer with that error, as its dialect writes it.
+   */
+  readonly deadline?: AbortSignal;
 }
 
 /** What a host passes as the second argument of `app.fetch`. */
