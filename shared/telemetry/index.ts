@@ -35,7 +35,7 @@ export {
 } from './metrics/frontend-metrics.ts';
 export type { RequestTypeLabel } from './metrics/model-series.ts';
 export { type MetricFamily, MetricRegistry, type MetricRegistryOptions } from './metrics/registry.ts';
-export { createRequestPlaneMetrics, type RequestPlaneMetrics } from './metrics/request-plane-metrics.ts';
+export type { RequestPlaneMetrics } from './metrics/request-plane-metrics.ts';
 export type { Counter, Gauge, Histogram } from './metrics/series.ts';
 export {
   createWorkerMetrics,

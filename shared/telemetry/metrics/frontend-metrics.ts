@@ -72,7 +72,10 @@ export type TimedStageLabel = 'preprocess' | 'route' | 'transport_roundtrip' | '
 export type PhaseLabel = 'prefill' | 'decode' | 'aggregated' | '';
 export type MigrationType = 'new_request' | 'ongoing_request';
 
-/** The metrics of a frontend process (http-api.md, section 16). Nothing here throws or waits, apart from `render`. */
+/**
+ * The metrics of a frontend process (http-api.md, section 16); also the observer that the pipeline reports its steps to.
+ * Nothing here throws or waits, apart from `render`.
+ */
 export interface FrontendMetrics {
   readonly registry: MetricRegistry;
   readonly requestPlane: RequestPlaneMetrics;
@@ -89,17 +92,19 @@ export interface FrontendMetrics {
   /** A request is in `stage`, until `stageLeft` with the same arguments. `phase` defaults to none. */
   stageEntered(stage: StageLabel, phase?: PhaseLabel): void;
   stageLeft(stage: StageLabel, phase?: PhaseLabel): void;
-  observeStage(stage: TimedStageLabel, durationMs: number): void;
-  observeTokenize(durationMs: number): void;
-  observeTemplate(durationMs: number): void;
+  /** A request was in `stage` for so long. */
+  stage(stage: TimedStageLabel, durationMs: number): void;
+  /** A prompt was tokenized, a chat template rendered. */
+  tokenize(durationMs: number): void;
+  template(durationMs: number): void;
   /** Once a request: all the time it spent turning `tokenCount` tokens into text. */
-  observeDetokenize(totalMs: number, tokenCount: number): void;
+  detokenize(totalMs: number, tokenCount: number): void;
   /** A prompt was tokenized, `cachedTokens` of it from the tokenizer's cache. */
-  observeTokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
+  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
   /** Once per embeddings request that succeeded. */
-  observeEmbedding(model: string, durationMs: number): void;
+  embedded(model: string, durationMs: number): void;
   migrated(model: string, type: MigrationType): void;
-  observeMigration(model: string, type: MigrationType, outcome: string, durationMs: number): void;
+  migrationTook(model: string, type: MigrationType, outcome: string, durationMs: number): void;
   /** A request was too long to be moved to another worker. */
   migrationTooLong(model: string): void;
   /** Shows what a model's card says. Never removed (http-api.md, section 16.1). */
@@ -131,7 +136,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
   exposeUptime(registry, clock, families.uptime.with());
   return {
     registry,
-    requestPlane: createRequestPlaneMetrics(registry),
+    requestPlane: createRequestPlaneMetrics(registry, () => {}), // it calls, it does not serve
     startRequest({ model, endpoint, requestType }) {
       const series = models.of(model);
       return new ActiveRequest(clock, turnClock, series, series.route(endpoint, requestType));

@@ -5,7 +5,7 @@ import type { Gauge } from './series.ts';
 
 type StageMethods = Pick<
   FrontendMetrics,
-  'stageEntered' | 'stageLeft' | 'observeStage' | 'observeTokenize' | 'observeTemplate' | 'observeDetokenize'
+  'stageEntered' | 'stageLeft' | 'stage' | 'tokenize' | 'template' | 'detokenize'
 >;
 
 /** Counts what happens between a request's entry and its end. Series are looked up once, here. */
@@ -32,13 +32,13 @@ export function stageRecorder(families: FrontendFamilies): StageMethods {
   return {
     stageEntered: (stage, phase = '') => requests[stage][phase].add(1),
     stageLeft: (stage, phase = '') => requests[stage][phase].add(-1),
-    observeStage: (stage, durationMs) => durations[stage].observe(durationMs / 1000),
-    observeTokenize(durationMs) {
+    stage: (stage, durationMs) => durations[stage].observe(durationMs / 1000),
+    tokenize(durationMs) {
       tokenize.observe(durationMs / 1000);
       tokenizeLatency.observe(durationMs);
     },
-    observeTemplate: (durationMs) => template.observe(durationMs / 1000),
-    observeDetokenize(totalMs, tokenCount) {
+    template: (durationMs) => template.observe(durationMs / 1000),
+    detokenize(totalMs, tokenCount) {
       if (tokenCount === 0) return;
       detokenizeUs.add(totalMs * 1000);
       detokenizeTokens.add(tokenCount);
@@ -49,13 +49,7 @@ export function stageRecorder(families: FrontendFamilies): StageMethods {
 
 type ModelMethods = Pick<
   FrontendMetrics,
-  | 'observeTokenizerCache'
-  | 'observeEmbedding'
-  | 'migrated'
-  | 'observeMigration'
-  | 'migrationTooLong'
-  | 'setModel'
-  | 'readModelsFrom'
+  'tokenizerCache' | 'embedded' | 'migrated' | 'migrationTook' | 'migrationTooLong' | 'setModel' | 'readModelsFrom'
 >;
 
 /** Counts what happens to a model, and shows its card and readiness. */
@@ -65,14 +59,14 @@ export function modelRecorder(families: FrontendFamilies, registry: MetricRegist
     for (const { model, isReady } of readModels()) families.ready.with(model).set(isReady ? 1 : 0);
   });
   return {
-    observeTokenizerCache(model, cachedTokens, uncachedTokens) {
+    tokenizerCache(model, cachedTokens, uncachedTokens) {
       (cachedTokens > 0 ? families.cacheHits : families.cacheMisses).with().add();
       families.cachedPromptTokens.with(model).add(cachedTokens);
       families.uncachedPromptTokens.with(model).add(uncachedTokens);
     },
-    observeEmbedding: (model, durationMs) => families.embeddingLatency.with(model).observe(durationMs / 1000),
+    embedded: (model, durationMs) => families.embeddingLatency.with(model).observe(durationMs / 1000),
     migrated: (model, type) => families.migrations.with(model, type).add(),
-    observeMigration: (model, type, outcome, durationMs) =>
+    migrationTook: (model, type, outcome, durationMs) =>
       families.migrationDuration.with(model, type, outcome).observe(durationMs / 1000),
     migrationTooLong: (model) => families.migrationTooLong.with(model).add(),
     setModel(facts) {

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { MetricRegistry } from './registry.ts';
+import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './request-plane-metrics.ts';
 import type { Counter, Gauge, Histogram } from './series.ts';
 import { exposeUptime } from './uptime.ts';
 
@@ -18,7 +19,7 @@ const ERROR_TYPES = [
 /** Where in a request's handling a worker failed: label `error_type`. */
 export type WorkerErrorType = (typeof ERROR_TYPES)[number];
 
-/** How a request ended at a worker. */
+/** How a request ended at a worker. Cancellations are counted by the plane, which alone sees them all. */
 export type WorkerOutcome = 'success' | 'cancelled' | WorkerErrorType;
 
 export interface WorkerMetricsOptions {
@@ -44,6 +45,8 @@ export interface WorkerRequestMeter {
 /** The metrics of a worker process (runtime-and-workers.md, section 10.2). Nothing here throws or waits, apart from `render`. */
 export interface WorkerMetrics {
   readonly registry: MetricRegistry;
+  /** Observer of the plane that the worker serves on. */
+  readonly requestPlane: RequestPlaneMetrics;
   /** A request of `requestBytes` bytes, 0 when unknown, was taken on. */
   requestStarted(requestBytes?: number): WorkerRequestMeter;
   /** KV cache of one data-parallel rank. */
@@ -78,6 +81,7 @@ export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetric
   const series = defineRequestSeries(registry, names, labels);
   return {
     registry,
+    requestPlane: createRequestPlaneMetrics(registry, () => series.cancellations.add()),
     requestStarted: (requestBytes = 0) => startRequest(series, clock, requestBytes),
     setLoad({ dpRank, usedKvBlocks, totalKvBlocks }) {
       totalBlocks.with(...labels, `${dpRank}`).set(totalKvBlocks);
@@ -148,8 +152,7 @@ function startRequest(series: RequestSeries, clock: Clock, requestBytes: number)
       hasEnded = true;
       series.inflight.add(-1);
       series.duration.observe((clock.nowMs() - startedMs) / 1000);
-      if (outcome === 'cancelled') series.cancellations.add();
-      else if (outcome !== 'success') series.errors[outcome].add();
+      if (outcome !== 'success' && outcome !== 'cancelled') series.errors[outcome].add();
     },
   };
 }
