@@ -1,0 +1,47 @@
+import type { Process, ResolvedConfig, Settings } from '../../shared/config/index.ts';
+
+/** What a command gets to run with. */
+export interface CommandContext<P extends Process> {
+  readonly settings: Settings<P>;
+  /** The settings with where they came from, for starting other processes with the same ones. */
+  readonly config: ResolvedConfig<P>;
+  /** Arguments after `--`. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** A file of this folder that runs one command. */
+export interface CommandModule<P extends Process> {
+  /** Runs until the work is done or the process is told to stop; resolves with the exit code. */
+  run(context: CommandContext<P>): Promise<number>;
+}
+
+/** A command: one that runs a process, or one that is only announced. */
+export type Command =
+  | { readonly kind: 'process'; readonly about: string; start(context: CommandContext<Process>): Promise<number> }
+  | { readonly kind: 'not built'; readonly about: string };
+
+function processCommand<P extends Process>(about: string, load: () => Promise<CommandModule<P>>): Command {
+  return {
+    kind: 'process',
+    about,
+    // main.ts resolves the settings for the command it starts, so P is the process of the context.
+    start: async (context) => (await load()).run(context as unknown as CommandContext<P>),
+  };
+}
+
+/** Every command in the order of `stator --help`. A module is loaded only when its command runs. */
+export const COMMANDS: Readonly<Record<Exclude<Process, 'function'> | 'deploy', Command>> = {
+  local: processCommand<'local'>(
+    'Everything on this machine: a frontend and its workers, no other service',
+    () => import('./local.ts'),
+  ),
+  frontend: processCommand<'frontend'>('The OpenAI-compatible HTTP server', () => import('./frontend.ts')),
+  worker: processCommand<'worker'>('A worker that drives one engine', () => import('./worker.ts')),
+  grpc: { kind: 'not built', about: 'The KServe gRPC server' },
+  router: { kind: 'not built', about: 'The standalone router and indexer' },
+  planner: { kind: 'not built', about: 'The planner that scales workers' },
+  simulate: { kind: 'not built', about: 'Replays a workload in virtual time' },
+  keys: { kind: 'not built', about: 'Creates, rotates and revokes API keys' },
+  deploy: { kind: 'not built', about: 'Helpers for deploying to AWS' },
+};

@@ -1,0 +1,156 @@
+import type { SettingName } from './table.ts';
+import { type ConfigView, nameOf } from './view.ts';
+
+/** What cross checks found. */
+export interface Findings {
+  readonly problems: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+const TOGETHER = [
+  ['tlsCertPath', 'tlsKeyPath'],
+  ['tcpTlsCertPath', 'tcpTlsKeyPath'],
+  ['tcpTlsClientCertPath', 'tcpTlsClientKeyPath'],
+  ['natsTlsClientCertPath', 'natsTlsClientKeyPath'],
+  ['natsAuthUsername', 'natsAuthPassword'],
+  ['numPrefillWorkers', 'numDecodeWorkers'],
+] as const satisfies readonly (readonly [SettingName, SettingName])[];
+
+const EXCLUSIVE = [
+  ['decodeFallback', 'enforceDisagg'],
+  ['useRemoteIndexer', 'serveIndexer'],
+  ['enableSessionPrefixIndex', 'useRemoteIndexer'],
+  ['isPrefillWorker', 'isDecodeWorker'],
+  ['multimodalEncodeWorker', 'multimodalWorker'],
+  ['multimodalEncodeWorker', 'multimodalDecodeWorker'],
+  ['multimodalWorker', 'multimodalDecodeWorker'],
+] as const satisfies readonly (readonly [SettingName, SettingName])[];
+
+interface Dependency {
+  readonly setting: SettingName;
+  readonly holds: (view: ConfigView) => boolean;
+  readonly says: string;
+}
+
+// router.md, section 1.4, and the rows' own conditions.
+const DEPENDENCIES: readonly Dependency[] = [
+  {
+    setting: 'routerTrackOutputBlocks',
+    holds: ({ values }) => values.routerTrackOutputBlocks !== true || values.routerTrackActiveBlocks === true,
+    says: 'needs --router-track-active-blocks',
+  },
+  {
+    setting: 'routerPrefillLoadModel',
+    holds: ({ values }) => values.routerPrefillLoadModel !== 'aic' || values.routerTrackPrefillTokens === true,
+    says: 'aic needs --router-track-prefill-tokens',
+  },
+  {
+    setting: 'routerApproximateCachePolicy',
+    holds: ({ values }) => values.routerApproximateCachePolicy !== 'lru' || values.routerKvEvents === false,
+    says: 'lru needs --no-router-kv-events',
+  },
+  {
+    setting: 'routerPredictedTtlSecs',
+    holds: ({ values }) => values.routerPredictedTtlSecs === undefined || values.routerKvEvents === true,
+    says: 'needs --router-kv-events',
+  },
+  {
+    setting: 'enableSessionPrefixIndex',
+    holds: ({ values }) => values.enableSessionPrefixIndex !== true || values.routerKvEvents === true,
+    says: 'needs --router-kv-events',
+  },
+  {
+    setting: 'routerTrackingHash',
+    holds: ({ values }) =>
+      values.routerTrackingHash !== 'keyed-xxh3-v1' ||
+      (values.routerTrackingKeyFile !== undefined && values.routerTrackingKeyId !== undefined),
+    says: 'keyed-xxh3-v1 needs --router-tracking-key-file and --router-tracking-key-id',
+  },
+  {
+    setting: 'tlsClientCaCertPath',
+    holds: ({ values }) => values.tlsClientCaCertPath === undefined || values.tlsCertPath !== undefined,
+    says: 'needs --tls-cert-path and --tls-key-path',
+  },
+  {
+    setting: 'minWorkers',
+    holds: ({ values }) => (values.minWorkers ?? 0) <= (values.maxWorkers ?? Number.POSITIVE_INFINITY),
+    says: 'is above --max-workers',
+  },
+  {
+    setting: 'connector',
+    holds: ({ values }) => (values.connector ?? []).length === 0,
+    says:
+      'is not taken any more: use --kv-transfer-config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\' or the ' +
+      "connector's own JSON",
+  },
+  {
+    setting: 'engine',
+    holds: ({ values }) => values.engine !== 'openai' || values.engineUrl !== undefined,
+    says: 'openai needs --engine-url, the base URL of the running server',
+  },
+  {
+    setting: 'engineUrl',
+    holds: ({ values }) => values.engineUrl === undefined || values.engine !== 'mocker',
+    says: 'needs --engine openai: the mocker has no server',
+  },
+  {
+    setting: 'discoveryBackend',
+    holds: ({ process, values }) =>
+      process === 'local' || values.discoveryBackend !== 'dynamodb' || values.discoveryTable !== undefined,
+    says: 'dynamodb needs STATOR_DISCOVERY_TABLE',
+  },
+  {
+    setting: 'discoveryBackend',
+    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend !== 'dynamodb',
+    says: 'dynamodb is not for stator local: use file or mem',
+  },
+  {
+    setting: 'systemPort',
+    holds: ({ process, values }) =>
+      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
+    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
+  },
+  {
+    setting: 'plannerConfig',
+    holds: ({ process, values }) => process !== 'planner' || values.plannerConfig !== undefined,
+    says: 'is required by stator planner',
+  },
+];
+
+function checkPairs({ given, values }: ConfigView): readonly string[] {
+  const problems: string[] = [];
+  for (const [one, other] of TOGETHER) {
+    const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
+    if (values[present] !== undefined && values[absent] === undefined) {
+      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
+    }
+  }
+  for (const [one, other] of EXCLUSIVE) {
+    if (values[one] === true && values[other] === true)
+      problems.push(`${nameOf(one)} and ${nameOf(other)} exclude each other`);
+  }
+  return problems;
+}
+
+function findWarnings({ process, given, values }: ConfigView): readonly string[] {
+  const warnings: string[] = [];
+  const credit = values.routerKvOverlapScoreCredit ?? 0;
+  if (credit > 1)
+    warnings.push(
+      `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
+    );
+  const isAlone = process === 'frontend' || process === 'grpc' || process === 'worker' || process === 'router';
+  if (isAlone && values.discoveryBackend === 'mem' && !given.has('discoveryBackend')) {
+    warnings.push(
+      'discovery is in memory, so no other process is seen: use --discovery-backend file or set STATOR_DISCOVERY_TABLE',
+    );
+  }
+  return warnings;
+}
+
+/** Checks that need more than one setting. */
+export function findProblems(view: ConfigView): Findings {
+  const broken = DEPENDENCIES.filter(({ holds }) => !holds(view));
+  const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
+  return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
+}

@@ -1,0 +1,66 @@
+import type { SettingName } from './table.ts';
+import { TABLE } from './table.ts';
+import { type ConfigView, nameOf } from './view.ts';
+
+const BUCKETS = [
+  ['metricsRequestDurationMin', 'metricsRequestDurationMax'],
+  ['metricsInputSequenceMin', 'metricsInputSequenceMax'],
+  ['metricsOutputSequenceMin', 'metricsOutputSequenceMax'],
+  ['metricsTtftMin', 'metricsTtftMax'],
+  ['metricsItlMin', 'metricsItlMax'],
+  ['metricsEmbeddingLatencyMin', 'metricsEmbeddingLatencyMax'],
+] as const satisfies readonly (readonly [SettingName, SettingName])[];
+
+function defaultNumber(setting: SettingName): number {
+  const value = TABLE.get(setting)?.default;
+  if (typeof value !== 'number') throw new TypeError(`${setting} has no number as its default`);
+  return value;
+}
+
+/** Bucket limits that cross fall back to their defaults. */
+function straightenBuckets({ values }: ConfigView): readonly string[] {
+  const warnings: string[] = [];
+  for (const [low, high] of BUCKETS) {
+    const lowest = values[low];
+    const highest = values[high];
+    if (lowest === undefined || highest === undefined || lowest < highest) continue;
+    values[low] = defaultNumber(low);
+    values[high] = defaultNumber(high);
+    warnings.push(`${nameOf(low)} ${lowest} is not below ${nameOf(high)} ${highest}: the defaults are used`);
+  }
+  return warnings;
+}
+
+/** The deprecated weight is the prefill scale by another name; 0 meant no credit for overlap too (ruling 16). */
+function translateOverlapWeight({ values, given }: ConfigView): void {
+  const weight = values.routerKvOverlapScoreWeight;
+  if (weight === undefined) return;
+  if (!given.has('routerPrefillLoadScale')) values.routerPrefillLoadScale = weight;
+  if (weight === 0 && !given.has('routerKvOverlapScoreCredit')) values.routerKvOverlapScoreCredit = 0;
+}
+
+function translateWorkerRole({ values, given }: ConfigView): void {
+  if (given.has('disaggregationMode')) return;
+  if (values.isPrefillWorker === true) values.disaggregationMode = 'prefill';
+  else if (values.isDecodeWorker === true) values.disaggregationMode = 'decode';
+}
+
+/** The law decides; without one the file's target is the law; without both the default (traps of configuration.md). */
+function chooseLaw({ values, given }: ConfigView): readonly string[] {
+  const target = values.plannerOptimizationTarget;
+  if (target === undefined || !given.has('plannerOptimizationTarget')) return [];
+  if (!given.has('plannerLaw')) {
+    values.plannerLaw = target;
+    return [];
+  }
+  return values.plannerLaw === target
+    ? []
+    : [`--planner-law ${values.plannerLaw} overrides key optimization_target ${target}`];
+}
+
+/** Lets settings that stand for others take effect. Changes `view.values`; returns warnings. */
+export function applyImplications(view: ConfigView): readonly string[] {
+  translateOverlapWeight(view);
+  translateWorkerRole(view);
+  return [...straightenBuckets(view), ...chooseLaw(view)];
+}

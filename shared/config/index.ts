@@ -1,0 +1,19 @@
+/**
+ * @module config
+ * Every flag and variable of the product as one table. From it come parsing and checks (`resolveConfig`), help, the
+ * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/; to finish a
+ * feature, set `built` on its rows.
+ */
+
+export { ConfigError } from './config-error.ts';
+export { describeSettings, renderSettings, renderSettingsJson, type SettingReport } from './describe.ts';
+export { renderConfigurationDocs } from './docs.ts';
+export { type ForwardedSettings, forwardSettings } from './forward.ts';
+export { renderHelp, wrapText } from './help.ts';
+export { nearestName } from './nearest.ts';
+export { commandOf, PROCESSES, type Process } from './processes.ts';
+export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
+export type { Row } from './row.ts';
+export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';
+export type { JsonObject, JsonValue } from './values/json.ts';
+export type { Surroundings } from './values/value-type.ts';

@@ -1,0 +1,197 @@
+import { choice, decimal, file, folder, int, secret, text, urls } from '../builders.ts';
+import { CONTAINERS, EDGES, FLEET, LASTING_FLEET } from '../processes.ts';
+import type { DefaultFacts } from '../row.ts';
+
+const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
+
+/** `dyn://{namespace}.backend.generate`, or `.prefill.` for a prefill worker; a suffix is part of the namespace. */
+function workerEndpoint(facts: DefaultFacts): string {
+  const suffix = facts.read('namespaceWorkerSuffix');
+  const namespace = `${facts.read('namespace')}${suffix === undefined ? '' : `-${suffix}`}`;
+  const component = facts.read('disaggregationMode') === 'prefill' ? 'prefill' : 'backend';
+  return `dyn://${namespace}.${component}.generate`;
+}
+
+/** Rows of "Discovery". */
+export const discoveryRows = {
+  discoveryBackend: choice({
+    flags: ['--discovery-backend'],
+    env: ['DYN_DISCOVERY_BACKEND'],
+    values: ['dynamodb', 'file', 'mem'],
+    refused: { etcd: NOT_A_BACKEND, kubernetes: NOT_A_BACKEND },
+    decide: (facts) =>
+      facts.process === 'local' ? 'file' : facts.read('discoveryTable') === undefined ? 'mem' : 'dynamodb',
+    defaultText: 'dynamodb with a table, else mem; stator local: file',
+    usedBy: FLEET,
+    source: 'seed: etcd; ruling 17',
+    built: true,
+    about: 'Service discovery.',
+  }),
+  namespace: text({
+    flags: ['--namespace'],
+    env: ['DYN_NAMESPACE'],
+    keys: ['namespace'],
+    defaultFor: { worker: 'dynamo', planner: 'dynamo' },
+    defaultText: 'unset = all; worker and planner: dynamo',
+    usedBy: FLEET,
+    source: 'seed',
+    built: true,
+    about: 'Frontend: exact namespace of models. Worker: its own namespace.',
+  }),
+  namespacePrefix: text({
+    flags: ['--namespace-prefix'],
+    env: ['DYN_NAMESPACE_PREFIX'],
+    usedBy: EDGES,
+    source: 'seed',
+    built: true,
+    about: 'Namespace prefix of models; wins over --namespace.',
+  }),
+  namespaceWorkerSuffix: text({
+    env: ['DYN_NAMESPACE_WORKER_SUFFIX'],
+    usedBy: ['worker', 'router'],
+    source: '1.6.1',
+    built: false,
+    about: "Appended as -suffix to the worker's namespace.",
+  }),
+  fileKv: folder({
+    env: ['DYN_FILE_KV'],
+    written: true,
+    defaultText: 'temporary folder/dynamo_store_kv; a private one in stator local',
+    usedBy: LASTING_FLEET,
+    source: '1.6.1',
+    built: true,
+    about: 'Root of the file back end; stator local makes a private one.',
+  }),
+  endpoint: text({
+    flags: ['--endpoint'],
+    env: ['DYN_ENDPOINT'],
+    allowed: 'dyn:// optional',
+    decide: workerEndpoint,
+    defaultText: 'dyn://{namespace}.backend.generate; prefill: dyn://{namespace}.prefill.generate',
+    usedBy: ['worker'],
+    source: '1.6.1',
+    built: true,
+    about: "Worker's endpoint name.",
+  }),
+  kvStateEndpoint: text({
+    flags: ['--kv-state-endpoint'],
+    env: ['DYN_KV_STATE_ENDPOINT'],
+    defaultText: 'unset = serving endpoint',
+    usedBy: ['worker'],
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: "Endpoint that owns the worker's KV event state.",
+  }),
+  etcdEndpoints: urls({
+    env: ['ETCD_ENDPOINTS'],
+    default: ['http://localhost:2379'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'etcd servers.',
+  }),
+  etcdLeaseTtlSecs: int({
+    env: ['ETCD_LEASE_TTL'],
+    min: 1,
+    unit: 's',
+    default: 10,
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'etcd lease; ours is STATOR_LEASE_TTL_SECS.',
+  }),
+  etcdAuthUsername: text({
+    env: ['ETCD_AUTH_USERNAME'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'etcd user.',
+  }),
+  etcdAuthPassword: secret({
+    env: ['ETCD_AUTH_PASSWORD'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'etcd password.',
+  }),
+  etcdAuthCa: file({
+    env: ['ETCD_AUTH_CA'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'CA that verifies etcd.',
+  }),
+  etcdAuthClientCert: file({
+    env: ['ETCD_AUTH_CLIENT_CERT'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Client certificate for etcd.',
+  }),
+  etcdAuthClientKey: file({
+    env: ['ETCD_AUTH_CLIENT_KEY'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Key of the etcd client certificate.',
+  }),
+  kubeDiscoveryMode: text({
+    env: ['DYN_KUBE_DISCOVERY_MODE'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Mode of Kubernetes discovery.',
+  }),
+  podName: text({
+    env: ['POD_NAME'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Name of the own pod.',
+  }),
+  podNamespace: text({
+    env: ['POD_NAMESPACE'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Namespace of the own pod.',
+  }),
+  podUid: text({
+    env: ['POD_UID'],
+    usedBy: CONTAINERS,
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Id of the own pod.',
+  }),
+  leaseTtlSecs: decimal({
+    env: ['STATOR_LEASE_TTL_SECS'],
+    min: 0.2,
+    max: 300,
+    unit: 's',
+    default: 10,
+    usedBy: FLEET,
+    source: 'product; design 3',
+    built: true,
+    about: "Lease of instances and of the router's lease holder.",
+  }),
+  component: text({
+    env: ['DYN_COMPONENT'],
+    usedBy: ['worker'],
+    source: '1.6.1',
+    built: false,
+    later: true,
+    about: 'Component name given by an operator.',
+  }),
+};

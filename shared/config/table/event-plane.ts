@@ -1,0 +1,52 @@
+import { bool, choice, text } from '../builders.ts';
+import { LASTING_PLANE_ENDS, PLANE_ENDS, PLANE_SERVERS } from '../processes.ts';
+
+/** Rows of "Event plane". */
+export const eventPlaneRows = {
+  eventPlane: choice({
+    flags: ['--event-plane'],
+    env: ['DYN_EVENT_PLANE'],
+    values: ['zmq'],
+    refused: { nats: 'not built yet' },
+    decide: () => 'zmq',
+    defaultText: 'zmq for file and mem; nats for dynamodb, once it is built',
+    usedBy: PLANE_ENDS,
+    source: 'seed; 1.6.1: zmq always',
+    built: true,
+    about: 'Carries KV events and load.',
+  }),
+  eventPlaneCodec: choice({
+    env: ['DYN_EVENT_PLANE_CODEC'],
+    values: ['json', 'msgpack'],
+    defaultText: 'NATS json, ZMQ msgpack',
+    usedBy: PLANE_ENDS,
+    source: '1.6.1',
+    built: false,
+    about: 'Codec of event payloads.',
+  }),
+  eventPlaneHost: text({
+    env: ['DYN_EVENT_PLANE_HOST'],
+    allowed: 'IP',
+    defaultText: 'auto',
+    usedBy: PLANE_SERVERS,
+    source: '1.6.1',
+    built: true,
+    about: 'Address that a ZMQ publisher advertises.',
+  }),
+  zmqBrokerUrl: text({
+    env: ['DYN_ZMQ_BROKER_URL'],
+    allowed: 'xsub=URL;URL , xpub=URL;URL',
+    usedBy: LASTING_PLANE_ENDS,
+    source: '1.6.1',
+    built: false,
+    about: 'ZMQ broker addresses.',
+  }),
+  zmqBrokerEnabled: bool({
+    env: ['DYN_ZMQ_BROKER_ENABLED'],
+    default: false,
+    usedBy: LASTING_PLANE_ENDS,
+    source: '1.6.1',
+    built: false,
+    about: 'Looks the ZMQ broker up in discovery.',
+  }),
+};

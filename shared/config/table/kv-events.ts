@@ -1,0 +1,65 @@
+import { bool, json, port, ports } from '../builders.ts';
+import { WORKERS } from '../processes.ts';
+
+/** Rows of "KV events publishing". */
+export const kvEventsRows = {
+  kvEventsConfig: json({
+    flags: ['--kv-events-config'],
+    known: [
+      'enable_kv_cache_events',
+      'publisher',
+      'endpoint',
+      'replay_endpoint',
+      'buffer_steps',
+      'hwm',
+      'max_queue_size',
+      'topic',
+    ],
+    defaultText: 'unset = off',
+    usedBy: ['worker'],
+    source: 'seed (vLLM page)',
+    built: false,
+    about: "Engine's event publisher; on only with enable_kv_cache_events.",
+  }),
+  enableLocalIndexer: bool({
+    flags: ['--enable-local-indexer'],
+    default: true,
+    usedBy: ['worker'],
+    source: 'older Dynamo; 1.6.1: always on',
+    built: false,
+    about: 'Worker keeps its own index for replays and dumps.',
+  }),
+  zmqKvEventsPorts: ports({
+    flags: ['--zmq-kv-events-ports'],
+    note: 'one per worker; rank adds to it',
+    usedBy: WORKERS,
+    source: '1.6.1 (mocker)',
+    built: false,
+    about: "Mock publisher in vLLM's format.",
+  }),
+  zmqReplayPorts: ports({
+    flags: ['--zmq-replay-ports'],
+    note: 'one per worker; rank adds to it',
+    usedBy: WORKERS,
+    source: '1.6.1 (mocker)',
+    built: false,
+    about: 'Mock replay socket.',
+  }),
+  vllmKvEventPort: port({
+    env: ['DYN_VLLM_KV_EVENT_PORT'],
+    min: 1024,
+    default: 20080,
+    usedBy: ['worker'],
+    source: 'older Dynamo',
+    built: false,
+    about: "Port of the engine's event stream that the sidecar sets up.",
+  }),
+  vllmKvEventsUseIntBlockHashes: bool({
+    env: ['VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES'],
+    defaultText: "engine's",
+    usedBy: ['worker'],
+    source: 'engine',
+    built: false,
+    about: 'Engine sends 64-bit block hashes; both forms are read.',
+  }),
+};

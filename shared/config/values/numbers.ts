@@ -1,0 +1,91 @@
+import { accept, oneText, type Parsed, refuse, type ValueType } from './value-type.ts';
+
+/** Unit of a number, written after the type: `int s`. */
+export type Unit = 's' | 'ms' | 'MiB' | 'bytes' | 'tokens' | 'blocks' | 'GB/s' | 'GB' | 'h' | 'W' | '%' | 'per min';
+
+/** Limits of a number, both ends included unless named `above`. */
+export interface NumberRange {
+  readonly min?: number;
+  readonly max?: number;
+  /** Excluded lower end. */
+  readonly above?: number;
+  readonly unit?: Unit;
+}
+
+const INTEGER = /^[+-]?\d+$/;
+const DECIMAL = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+
+/** A range in words: `0-65535`, `>= 1`, `> 0`. */
+export function rangeText(range: NumberRange): string {
+  if (range.min !== undefined && range.max !== undefined) {
+    return range.min < 0 || range.max > 1e9 ? `${range.min} to ${range.max}` : `${range.min}-${range.max}`;
+  }
+  const parts: string[] = [];
+  if (range.min !== undefined) parts.push(`>= ${range.min}`);
+  if (range.above !== undefined) parts.push(`> ${range.above}`);
+  if (range.max !== undefined) parts.push(`<= ${range.max}`);
+  return parts.join(', ');
+}
+
+function inRange(value: number, range: NumberRange): boolean {
+  if (range.min !== undefined && value < range.min) return false;
+  if (range.above !== undefined && value <= range.above) return false;
+  return range.max === undefined || value <= range.max;
+}
+
+function check(value: number, range: NumberRange): Parsed<number> {
+  return inRange(value, range) ? accept(value) : refuse('out of range');
+}
+
+function withUnit(name: string, unit: Unit | undefined): string {
+  return unit === undefined ? name : `${name} ${unit}`;
+}
+
+/** A whole number that a JavaScript number holds exactly. */
+export function integerType(range: NumberRange): ValueType<number> {
+  return oneText({
+    name: withUnit('int', range.unit),
+    allowed: rangeText(range),
+    parse: (text) => {
+      const digits = text.trim();
+      if (!INTEGER.test(digits)) return refuse('not a whole number');
+      const value = Number(digits);
+      return Number.isSafeInteger(value) ? check(value, range) : refuse('too large');
+    },
+  });
+}
+
+/** A finite decimal number. */
+export function decimalType(range: NumberRange): ValueType<number> {
+  return oneText({
+    name: withUnit('number', range.unit),
+    allowed: rangeText(range),
+    parse: (text) => {
+      const digits = text.trim();
+      if (!DECIMAL.test(digits)) return refuse('not a number');
+      const value = Number(digits);
+      return Number.isFinite(value) ? check(value, range) : refuse('too large');
+    },
+  });
+}
+
+/** A TCP port; -1 counts only where `range.min` says so. */
+export function portType(range: NumberRange): ValueType<number> {
+  return { ...integerType({ min: 0, max: 65_535, ...range }), name: 'port' };
+}
+
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
+
+/** A span of time with its unit, in seconds: `30d` is 2,592,000. */
+export function durationType(): ValueType<number> {
+  return oneText({
+    name: 'duration',
+    allowed: 'a whole number with s, m, h or d, e.g. 30d',
+    parse: (text) => {
+      const match = /^(\d{1,9})([smhd])$/.exec(text.trim());
+      if (match === null) return refuse('not a duration');
+      return accept(Number(match[1]) * SECONDS[match[2] as keyof typeof SECONDS]); // the pattern admits only these keys
+    },
+    show: (value) => `${value}s`,
+  });
+}

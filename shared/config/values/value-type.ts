@@ -1,0 +1,75 @@
+/** Result of reading a text: a value, or what is wrong with the text. */
+export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: string };
+
+/** What parsing may ask of the machine. */
+export interface Surroundings {
+  readonly homeDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** What lies at `path`, links followed. */
+  kindOf(path: string): 'file' | 'folder' | 'none';
+  /** Text of a file; throws when it cannot be read. */
+  readText(path: string): string;
+  /** Size of a file; throws when it cannot be read. */
+  sizeBytes(path: string): number;
+}
+
+/** One type of value: how a text becomes one and how one is shown. */
+export interface ValueType<T> {
+  /** Short name for help and documentation, with its unit: `int s`. */
+  readonly name: string;
+  /** Range or allowed values in words; empty when anything goes. */
+  readonly allowed: string;
+  /** How it takes texts: none but its name, the last one, all of them, or what follows `--`. */
+  readonly arity: 'switch' | 'one' | 'many' | 'rest';
+  /** Hidden wherever values are shown. */
+  readonly isSecret: boolean;
+  /** An empty variable is a value of this type (false, or switched off) instead of an unset one. */
+  readonly emptyIsValue: boolean;
+  /** Reads one text, or the texts of a repeated flag in their order. */
+  parse(texts: readonly string[], around: Surroundings): Parsed<T>;
+  /** The value as a user would write it, free of secrets. */
+  show(value: T): string;
+}
+
+export function accept<T>(value: T): Parsed<T> {
+  return { ok: true, value };
+}
+
+export function refuse(fault: string): { readonly ok: false; readonly fault: string } {
+  return { ok: false, fault };
+}
+
+interface OneTextType<T> {
+  readonly name: string;
+  readonly allowed?: string;
+  parse(text: string, around: Surroundings): Parsed<T>;
+  show?(value: T): string;
+}
+
+/** A type that reads one text; of a repeated flag the last counts. */
+export function oneText<T>(type: OneTextType<T>): ValueType<T> {
+  return {
+    name: type.name,
+    allowed: type.allowed ?? '',
+    arity: 'one',
+    isSecret: false,
+    emptyIsValue: false,
+    parse: (texts, around) => type.parse(texts.at(-1) ?? '', around),
+    show: type.show ?? String,
+  };
+}
+
+/** `type`, or null for `None`, `none`, `null` and the empty text: switched off. */
+export function orNone<T>(type: ValueType<T>): ValueType<T | null> {
+  return {
+    ...type,
+    name: `${type.name} or None`,
+    allowed: type.allowed === '' ? 'None = off' : `${type.allowed}, None = off`,
+    emptyIsValue: true,
+    parse: (texts, around) => {
+      const text = (texts.at(-1) ?? '').trim();
+      return text === '' || text.toLowerCase() === 'none' || text === 'null' ? accept(null) : type.parse(texts, around);
+    },
+    show: (value) => (value === null ? 'None' : type.show(value)),
+  };
+}
