@@ -45,12 +45,9 @@ export class LambdaExchange implements HttpExchange {
   async readBody(limitBytes: number): Promise<Uint8Array> {
     const { body, isBase64 } = this.#request;
     const bytesMax = Math.min(limitBytes, LAMBDA_BODY_BYTES_MAX);
-    const bytes = Buffer.byteLength(body, isBase64 ? 'base64' : 'utf8'); // counted before anything is decoded
-    if (bytes > bytesMax) {
-      throw new ServeError(
-        'request_too_large',
-        `Request body of ${bytes} bytes exceeds the limit of ${bytesMax} bytes`,
-      );
+    // Counted before anything is decoded.
+    if (Buffer.byteLength(body, isBase64 ? 'base64' : 'utf8') > bytesMax) {
+      throw new ServeError('request_too_large', `Request body exceeds the limit of ${bytesMax / 1024 / 1024} MB`);
     }
     return Buffer.from(body, isBase64 ? 'base64' : 'utf8');
   }

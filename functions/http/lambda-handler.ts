@@ -2,7 +2,7 @@ import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts
 import { ServeError, toServeError } from '../../shared/errors/index.ts';
 import { alreadyAnswered, type HttpBindings } from '../../shared/frontends/http/exchange.ts';
 import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
-import { fromLambdaEvent, isHttpEvent } from './lambda-events.ts';
+import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaExchange } from './lambda-exchange.ts';
 import { LambdaSink } from './lambda-sink.ts';
 import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
@@ -45,14 +45,15 @@ export function createLambdaHandler(
   return async (event, stream, context) => {
     // Sockets to workers stay open between requests; without this the environment would never ask for the next one.
     context.callbackWaitsForEmptyEventLoop = false;
-    const sink = new LambdaSink(stream, options.openHttpStream);
+    const request = isHttpEvent(event) ? fromLambdaEvent(event) : undefined;
+    const sink = new LambdaSink(stream, options.openHttpStream, request?.method ?? 'POST');
     const fail = (error: ServeError): void => {
       options.onFailure(error, context.awsRequestId);
       endWithError(sink, error);
     };
     const limits = armLimits(sink, context, options, fail);
     try {
-      await answer(event, sink, limits.deadline, app).catch((thrown: unknown) => {
+      await answer(request, sink, limits.deadline, app).catch((thrown: unknown) => {
         // Whoever aborted `closed` has ended the answer as well.
         if (thrown !== sink.closed.reason) fail(toServeError(thrown));
       });
@@ -79,13 +80,12 @@ function startOnce(startApp: () => Promise<FetchApp>): () => Promise<FetchApp> {
 }
 
 async function answer(
-  event: unknown,
+  request: LambdaRequest | undefined,
   sink: LambdaSink,
   deadline: AbortSignal,
   startedApp: () => Promise<FetchApp>,
 ): Promise<void> {
-  if (!isHttpEvent(event)) throw new ServeError('invalid_value', 'The event is not an HTTP request');
-  const request = fromLambdaEvent(event);
+  if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
   const exchange = new LambdaExchange(request, sink, deadline);
   const app = await untilAborted(startedApp(), deadline);
   const response = await untilAborted(Promise.resolve(app.fetch(toFetchRequest(request), { exchange })), sink.closed);

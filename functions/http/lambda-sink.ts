@@ -30,6 +30,8 @@ export class LambdaSink implements FrameSink {
   readonly #closing = new AbortController();
   #state: 'new' | 'open' | 'ended' = 'new';
   #prelude: ResponsePrelude | undefined;
+  /** False for answers that HTTP defines without a body, whatever the app writes. */
+  #hasBody: boolean;
   /** The stream behind the prelude; undefined until the head has left. */
   #body: LambdaResponseStream | undefined;
   /** Frames that have not left: bytes and texts in order, then `#text`. */
@@ -43,7 +45,8 @@ export class LambdaSink implements FrameSink {
   /** Resolves when the last byte has been handed over or the stream has broken; rejects when it was broken off here. */
   readonly finished: Promise<void>;
 
-  constructor(stream: LambdaResponseStream, openHttpStream: OpenHttpStream) {
+  constructor(stream: LambdaResponseStream, openHttpStream: OpenHttpStream, method: string) {
+    this.#hasBody = method !== 'HEAD';
     this.#stream = stream;
     this.#openHttpStream = openHttpStream;
     this.finished = new Promise((resolve, reject) => {
@@ -85,6 +88,7 @@ export class LambdaSink implements FrameSink {
     if (this.#state === 'ended') return;
     if (this.#state === 'open') throw new Error('head() was called twice');
     this.#state = 'open';
+    if (status === 204 || status === 304) this.#hasBody = false;
     const kept: Record<string, string> = {};
     const allCookies = [...cookies];
     for (const [name, value] of Object.entries(headers)) {
@@ -101,6 +105,7 @@ export class LambdaSink implements FrameSink {
   write(frame: string | Uint8Array): void {
     if (this.#state === 'ended') return;
     if (this.#state === 'new') throw new Error('write() was called before head()');
+    if (!this.#hasBody) return;
     if (typeof frame === 'string') this.#text += frame;
     else this.#addBytes(frame);
     this.#waitingBytes += frame.length;

@@ -108,6 +108,9 @@ describe.runIf(hasLambdaRuntime())('the HTTP function under the real runtime cli
     const elsewhere = await fetch(`${runtime.url}/elsewhere`, { redirect: 'manual' });
     expect([elsewhere.status, elsewhere.headers.get('location')]).toEqual([302, '/counts']);
     expect((await fetch(`${runtime.url}/no/such/route`)).status).toBe(404);
+    const head = await fetch(`${runtime.url}/written`, { method: 'HEAD' });
+    expect([head.status, head.headers.get('x-written')]).toEqual([200, 'yes']);
+    expect((await fetch(`${runtime.url}/written?status=304`)).status).toBe(304);
   });
 
   it('answers a failure with the status and body of its code, and reveals nothing of an unknown one', async () => {

@@ -35,6 +35,14 @@ app.get('/cookies', (c) => {
   return c.text('hello');
 });
 
+app.get('/written', (c) => {
+  const { sink } = exchangeOf(c.env);
+  sink.head(Number(c.req.query('status') ?? '200'), { 'x-written': 'yes' });
+  sink.write('a body');
+  sink.end();
+  return alreadyAnswered;
+});
+
 app.get('/nothing', (c) => c.body(null, 204));
 app.get('/elsewhere', (c) => c.redirect('/counts'));
 

@@ -1,0 +1,103 @@
+import { Writable } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { createLambdaHandler, type FetchApp } from '../../../functions/http/lambda-handler.ts';
+import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
+import { VirtualClock } from '../../../shared/clock/index.ts';
+import { ServeError } from '../../../shared/errors/index.ts';
+import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/exchange.ts';
+
+const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
+const REMAINING_MS = 900_000;
+
+/** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
+function startRequest(answer: (exchange: HttpExchange) => Response) {
+  const clock = new VirtualClock();
+  const written: string[] = [];
+  const preludes: ResponsePrelude[] = [];
+  const failures: ServeError[] = [];
+  const stream: LambdaResponseStream = new Writable({
+    decodeStrings: false,
+    write(chunk, _encoding, done) {
+      written.push(String(chunk));
+      done();
+    },
+  });
+  const app: FetchApp = {
+    fetch: (_request, bindings) => {
+      if (bindings.exchange === undefined) throw new Error('no exchange');
+      return answer(bindings.exchange);
+    },
+  };
+  const handler = createLambdaHandler(async () => app, {
+    clock,
+    openHttpStream: (underlying, prelude) => {
+      preludes.push(prelude);
+      return underlying;
+    },
+    onFailure: (error) => failures.push(error),
+  });
+  const context = {
+    awsRequestId: 'r1',
+    callbackWaitsForEmptyEventLoop: true,
+    getRemainingTimeInMillis: () => REMAINING_MS - clock.nowMs(),
+  };
+  return { clock, written, preludes, failures, context, done: handler(EVENT, stream, context) };
+}
+
+describe('the deadline of a request', () => {
+  it('is told to the app at the margin, and the answer is taken over a fifth of the margin later', async () => {
+    const told: [string, number][] = [];
+    const request = startRequest(({ sink, deadline }) => {
+      sink.head(200, { 'content-type': 'text/event-stream' });
+      deadline?.addEventListener('abort', () => told.push(['deadline', request.clock.nowMs()]));
+      sink.closed.addEventListener('abort', () => told.push(['closed', request.clock.nowMs()]));
+      return alreadyAnswered;
+    });
+    await request.clock.advance(REMAINING_MS);
+    await request.done;
+    expect(told).toEqual([
+      ['deadline', REMAINING_MS - 10_000],
+      ['closed', REMAINING_MS - 8000],
+    ]);
+    expect(request.written.join('')).toContain('"code":"deadline_exceeded"');
+    expect(request.failures.map(({ code }) => code)).toEqual(['deadline_exceeded']);
+    expect(request.clock.pendingTimers).toBe(0);
+  });
+
+  it('leaves no timer and no wait behind when the answer ends in time', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, {});
+      sink.write('done');
+      sink.end();
+      return alreadyAnswered;
+    });
+    await request.done;
+    expect(request.context.callbackWaitsForEmptyEventLoop).toBe(false);
+    expect(request.clock.pendingTimers).toBe(0);
+    expect([request.written, request.failures]).toEqual([['done'], []]);
+  });
+
+  it('passes a failure that cannot be told in the answer on to the runtime, once', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, { 'content-type': 'application/json' });
+      sink.write('{"half":');
+      throw new ServeError('worker_lost', 'gone');
+    });
+    await expect(request.done).rejects.toMatchObject({ code: 'worker_lost' });
+    expect(request.failures.map(({ code }) => code)).toEqual(['worker_lost']);
+    expect(request.clock.pendingTimers).toBe(0);
+  });
+
+  it('writes to nothing after the end', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, {});
+      sink.end();
+      sink.write('late');
+      sink.head(500, {});
+      sink.end();
+      return alreadyAnswered;
+    });
+    await request.done;
+    expect([request.written.join(''), request.preludes]).toEqual(['', [{ statusCode: 200, headers: {} }]]);
+  });
+});

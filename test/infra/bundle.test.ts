@@ -1,0 +1,44 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bundleFunction } from '../../infra/bundle.ts';
+
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'stator-bundle-'));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+function bundle(files: Record<string, string>): ReturnType<typeof bundleFunction> {
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(root, name), text);
+  return bundleFunction({ root, entry: 'entry.ts', outdir: 'out' });
+}
+
+describe('bundleFunction', () => {
+  it('keeps lazily imported modules out of what a cold start loads', () => {
+    const lazy = `export const text = '${'x'.repeat(10_000)}';`;
+    const result = bundle({
+      'entry.ts': `export const handler = async () => (await import('./lazy.ts')).text;`,
+      'lazy.ts': lazy,
+    });
+    expect(readdirSync(result.directory)).toContain('index.mjs');
+    expect(result.bytes - result.initBytes).toBeGreaterThan(10_000);
+    expect(result.initBytes).toBeLessThan(1000);
+  });
+
+  it('allows a native package where it is loaded lazily', () => {
+    expect(() => bundle({ 'entry.ts': `export const handler = () => import('zeromq');` })).not.toThrow();
+  });
+
+  it('refuses a native package that loads with the function, and names who imports it', () => {
+    const files = { 'entry.ts': `export * from './plane.ts';`, 'plane.ts': `export { Push } from 'zeromq';` };
+    expect(() => bundle(files)).toThrow(/zeromq has native code.*in plane\.ts/);
+  });
+
+  it('leaves nothing of an earlier bundle behind', () => {
+    bundle({ 'entry.ts': `export const handler = () => import('./a.ts');`, 'a.ts': 'export const a = 1;' });
+    const { directory } = bundle({ 'entry.ts': 'export const handler = 1;' });
+    expect(readdirSync(directory)).toEqual(['index.mjs']);
+  });
+});

@@ -1,0 +1,215 @@
+import { readFileSync } from 'node:fs';
+import { App, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { Capture, Match, Template } from 'aws-cdk-lib/assertions';
+import { Code } from 'aws-cdk-lib/aws-lambda';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
+import { HttpFunction, type HttpFunctionProps } from '../../infra/constructs/http-function.ts';
+import { Network } from '../../infra/constructs/network.ts';
+import { ServingStack, type ServingStackProps } from '../../infra/stacks/serving-stack.ts';
+
+interface Statement {
+  readonly Effect: string;
+  readonly Action: string | readonly string[];
+  readonly Resource: unknown;
+}
+
+interface Resource {
+  readonly Type: string;
+  readonly Properties: Record<string, unknown>;
+}
+
+/** The flags of `cdk.json`, so that templates here are those of a deployment. */
+const { context } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { context: Record<string, unknown> };
+
+function synthesize(props: Partial<ServingStackProps> = {}): Template {
+  const app = new App({ context });
+  const httpFunctionCode = Code.fromInline('export const handler = () => {};');
+  return Template.fromStack(new ServingStack(app, 'Stator', { httpFunctionCode, ...props }));
+}
+
+function statementsOf(template: Template): Statement[] {
+  return Object.values(template.findResources('AWS::IAM::Policy')).flatMap(
+    (policy) =>
+      (policy as { Properties: { PolicyDocument: { Statement: Statement[] } } }).Properties.PolicyDocument.Statement,
+  );
+}
+
+let template: Template;
+beforeAll(() => {
+  template = synthesize();
+});
+
+describe('the serving stack', () => {
+  it('streams every path and method from the function through a regional API', () => {
+    template.hasResourceProperties('AWS::ApiGateway::RestApi', { EndpointConfiguration: { Types: ['REGIONAL'] } });
+    const methods = Object.values(template.findResources('AWS::ApiGateway::Method')) as Resource[];
+    expect(methods).toHaveLength(2); // the root and everything below it
+    for (const { Properties } of methods) {
+      expect(Properties).toMatchObject({
+        HttpMethod: 'ANY',
+        Integration: { Type: 'AWS_PROXY', ResponseTransferMode: 'STREAM', TimeoutInMillis: 900_000 },
+      });
+      expect(JSON.stringify(Properties)).toContain('/response-streaming-invocations');
+    }
+    template.hasResourceProperties('AWS::ApiGateway::Resource', { PathPart: '{proxy+}' });
+  });
+
+  it('asks every caller for a key and limits the rate', () => {
+    const open = Match.not(Match.objectLike({ ApiKeyRequired: true }));
+    expect(template.findResources('AWS::ApiGateway::Method', { Properties: open })).toEqual({});
+    template.hasResourceProperties('AWS::ApiGateway::UsagePlan', { Throttle: { RateLimit: 100, BurstLimit: 200 } });
+    template.resourceCountIs('AWS::ApiGateway::UsagePlanKey', 1);
+  });
+
+  it('runs the function on ARM with Node 22, with the limits of a long stream, inside private subnets', () => {
+    template.hasResourceProperties('AWS::Lambda::Function', {
+      Runtime: 'nodejs22.x',
+      Architectures: ['arm64'],
+      Handler: 'index.handler',
+      MemorySize: 1769,
+      Timeout: 900,
+      VpcConfig: { SubnetIds: [Match.anyValue(), Match.anyValue()], SecurityGroupIds: [Match.anyValue()] },
+    });
+    template.resourceCountIs('AWS::EC2::InternetGateway', 0);
+    template.resourceCountIs('AWS::EC2::NatGateway', 0);
+    template.hasResourceProperties('AWS::EC2::VPCEndpoint', { VpcEndpointType: 'Gateway' });
+  });
+
+  it('sets every variable that the function reads, and no other', () => {
+    const variables = new Capture();
+    template.hasResourceProperties('AWS::Lambda::Function', { Environment: { Variables: variables } });
+    expect(Object.keys(variables.asObject()).sort()).toEqual([...HTTP_FUNCTION_VARIABLES].sort());
+  });
+
+  it('keeps logs for a month, without a line for each start and end', () => {
+    template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 30 });
+    template.hasResourceProperties('AWS::Lambda::Function', {
+      LoggingConfig: { LogFormat: 'JSON', SystemLogLevel: 'WARN', LogGroup: Match.anyValue() },
+    });
+  });
+
+  it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
+    template.resourceCountIs('AWS::DynamoDB::Table', 2);
+    template.allResourcesProperties('AWS::DynamoDB::Table', {
+      KeySchema: [
+        { AttributeName: 'pk', KeyType: 'HASH' },
+        { AttributeName: 'sk', KeyType: 'RANGE' },
+      ],
+      AttributeDefinitions: [
+        { AttributeName: 'pk', AttributeType: 'S' },
+        { AttributeName: 'sk', AttributeType: 'S' },
+      ],
+      BillingMode: 'PAY_PER_REQUEST',
+      SSESpecification: { SSEEnabled: true },
+      PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
+      TimeToLiveSpecification: { AttributeName: 'ttl', Enabled: true },
+    });
+    const streaming = template.findResources('AWS::DynamoDB::Table', {
+      Properties: { StreamSpecification: { StreamViewType: 'NEW_AND_OLD_IMAGES' } },
+    });
+    expect(Object.keys(streaming)).toEqual([expect.stringMatching(/^Discovery/)]);
+  });
+
+  it('deletes its tables with the stack unless told to keep and protect them', () => {
+    for (const table of Object.values(template.findResources('AWS::DynamoDB::Table'))) {
+      expect(table).toMatchObject({ DeletionPolicy: 'Delete', Properties: { DeletionProtectionEnabled: false } });
+    }
+    const kept = synthesize({ removalPolicy: RemovalPolicy.RETAIN });
+    for (const table of Object.values(kept.findResources('AWS::DynamoDB::Table'))) {
+      expect(table).toMatchObject({ DeletionPolicy: 'Retain', Properties: { DeletionProtectionEnabled: true } });
+    }
+  });
+
+  it('watches failures of the function, exhausted concurrency and server errors of the API', () => {
+    for (const [namespace, metric] of [
+      ['AWS/Lambda', 'Errors'],
+      ['AWS/Lambda', 'Throttles'],
+      ['AWS/ApiGateway', '5XXError'],
+    ]) {
+      template.hasResourceProperties('AWS::CloudWatch::Alarm', { Namespace: namespace, MetricName: metric });
+    }
+  });
+
+  it('adds a signed, streaming function URL only on request', () => {
+    template.resourceCountIs('AWS::Lambda::Url', 0);
+    const withUrl = synthesize({ functionUrl: true });
+    withUrl.hasResourceProperties('AWS::Lambda::Url', { AuthType: 'AWS_IAM', InvokeMode: 'RESPONSE_STREAM' });
+  });
+
+  it('reaches the internet only where NAT gateways are asked for', () => {
+    const withNat = synthesize({ natGateways: 1 });
+    withNat.resourceCountIs('AWS::EC2::NatGateway', 1);
+    withNat.hasResourceProperties('AWS::Lambda::Function', { VpcConfig: Match.anyValue() });
+  });
+
+  it('matches its snapshot', () => {
+    const text = JSON.stringify(template.toJSON(), undefined, 2).replaceAll(/[0-9a-f]{64}/g, 'ASSET');
+    expect(text).toMatchSnapshot();
+  });
+});
+
+describe('the rights in the serving stack', () => {
+  it('name single actions on single resources', () => {
+    for (const statement of statementsOf(template)) {
+      expect([statement.Action].flat().filter((action) => action.includes('*'))).toEqual([]);
+      expect([statement.Resource].flat()).not.toContain('*');
+    }
+  });
+
+  it('let the function look workers up, reserve load, log, and nothing else', () => {
+    const actions = statementsOf(template).flatMap((statement) => [statement.Action].flat());
+    expect([...new Set(actions)].sort()).toEqual([
+      'dynamodb:GetItem',
+      'dynamodb:Query',
+      'dynamodb:UpdateItem',
+      'logs:CreateLogStream',
+      'logs:PutLogEvents',
+    ]);
+    const onDiscovery = statementsOf(template).filter(({ Resource }) => JSON.stringify(Resource).includes('Discovery'));
+    expect(onDiscovery.map(({ Action }) => Action)).toEqual([['dynamodb:GetItem', 'dynamodb:Query']]);
+  });
+
+  it('let only this API call the function', () => {
+    const permissions = Object.values(template.findResources('AWS::Lambda::Permission')) as Resource[];
+    expect(permissions).toHaveLength(2);
+    for (const { Properties } of permissions) {
+      expect(Properties).toMatchObject({ Principal: 'apigateway.amazonaws.com', SourceArn: expect.anything() });
+    }
+  });
+
+  it('open no port to the internet, and the workers only to the function', () => {
+    const groups = Object.values(template.findResources('AWS::EC2::SecurityGroup')) as Resource[];
+    for (const { Properties } of groups) expect(Properties.SecurityGroupIngress).toBeUndefined();
+    template.resourceCountIs('AWS::EC2::SecurityGroupIngress', 1);
+    template.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
+      FromPort: 8800,
+      ToPort: 8863,
+      SourceSecurityGroupId: Match.objectLike({
+        'Fn::GetAtt': [Match.stringLikeRegexp('^NetworkFunction'), 'GroupId'],
+      }),
+    });
+  });
+});
+
+describe('constructs check what they are given', () => {
+  const stack = (): Stack => new Stack(new App(), 'Test');
+
+  it('refuses worker ports out of range', () => {
+    expect(() => new Network(stack(), 'Network', { workerPortFirst: 80 })).toThrow(/workerPortFirst/);
+    expect(() => new Network(stack(), 'Network', { workerPortFirst: 65_500, workerPortCount: 64 })).toThrow(/65563/);
+  });
+
+  it.each([
+    [{ timeout: Duration.minutes(16) }, /between 30 and 900/],
+    [{ timeout: Duration.seconds(10) }, /between 30 and 900/],
+    [{ memorySizeMb: 128 }, /memorySizeMb/],
+  ])('refuses %j', (props: Partial<HttpFunctionProps>, message) => {
+    const scope = stack();
+    const environment = Object.fromEntries(
+      HTTP_FUNCTION_VARIABLES.map((name) => [name, 'x']),
+    ) as HttpFunctionProps['environment'];
+    const given = { code: Code.fromInline('x'), network: new Network(scope, 'Network'), environment, ...props };
+    expect(() => new HttpFunction(scope, 'Http', given)).toThrow(message);
+  });
+});
