@@ -2,6 +2,8 @@
  * @module planes/event
  * Moves KV events, load reports and router synchronisation from publishers to subscribers, at most once.
  */
+export { createMemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
+export { subjectOf } from './subject.ts';
 export type {
   EventEnvelope,
   EventListener,
@@ -11,3 +13,4 @@ export type {
   EventSubscription,
   EventTransport,
 } from './types.ts';
+export { createZmqEventPlane, type ZmqEventPlaneOptions } from './zmq/plane.ts';

@@ -2,9 +2,10 @@
  * @module planes/request
  * Moves requests to workers and their output back. Knows bytes, streams, credit and deadlines; nothing about models.
  */
+
+export type { RecordCodec } from '../record-codec.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
-export type { RecordCodec } from './record-codec.ts';
 export { createTcpRequestPlane } from './tcp/plane.ts';
 export type { TcpRequestPlaneOptions } from './tcp/settings.ts';
 export type {

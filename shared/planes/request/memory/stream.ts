@@ -1,9 +1,9 @@
 import type { Clock } from '../../../clock/index.ts';
 import { type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
+import { decodeRecord, encodeRecord } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import type { RequestPlaneObserver } from '../observer.ts';
-import { decodeRecord, encodeRecord } from '../record-codec.ts';
 import { type AnswerWire, ServerCall } from '../server-call.ts';
 import type { PlaneHandler, PlaneRequest } from '../types.ts';
 

@@ -1,4 +1,3 @@
-import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { workerError } from '../../../errors/index.ts';
 import type { Transport } from '../types.ts';
 
@@ -31,28 +30,4 @@ export function readTarget(transport: Transport): TcpTarget {
     endpoint: parts.endpoint,
     poolKey: `${host}:${port}/${parts.instance}`,
   };
-}
-
-export interface ListenAddress {
-  readonly bind: string;
-  readonly advertise: string;
-}
-
-const WILDCARDS: Readonly<Record<string, string>> = { auto: '0.0.0.0', '0.0.0.0': '0.0.0.0', '::': '::' };
-
-/** Where to listen and what to advertise for `DYN_TCP_RPC_HOST`. A machine without a network advertises 127.0.0.1. */
-export function listenAddress(
-  host: string,
-  interfaces: NodeJS.Dict<NetworkInterfaceInfo[]> = networkInterfaces(),
-): ListenAddress {
-  const bind = WILDCARDS[host];
-  if (bind === undefined) return { bind: host, advertise: host };
-  const all = Object.values(interfaces).flatMap((addresses) => addresses ?? []);
-  const reachable = all.find((address) => address.family === 'IPv4' && !address.internal);
-  return { bind, advertise: reachable?.address ?? '127.0.0.1' };
-}
-
-/** `host:port` with IPv6 addresses in brackets. */
-export function formatHostPort(host: string, port: number): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }

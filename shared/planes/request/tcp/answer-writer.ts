@@ -1,5 +1,5 @@
 import { type WireError, workerError } from '../../../errors/index.ts';
-import { encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { encodeRecord, type RecordCodec } from '../../record-codec.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { FRAME_HEADER_BYTES, FrameType, type FrameTypeCode } from './frame.ts';
 import { flagsOf, type Prologue } from './records.ts';

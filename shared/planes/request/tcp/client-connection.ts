@@ -1,8 +1,8 @@
 import { connect, type Socket } from 'node:net';
 import type { Timer } from '../../../clock/index.ts';
 import { fromWire, type ServeError, workerError } from '../../../errors/index.ts';
+import { decodeRecord, encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
-import { decodeRecord, encodeRecord, RECORD_CODECS } from '../record-codec.ts';
 import type { PlaneRequest } from '../types.ts';
 import type { TcpTarget } from './address.ts';
 import { deliverToCall, readWireError } from './call-frames.ts';

@@ -1,6 +1,6 @@
 import { endianness } from 'node:os';
 import type { WireError } from '../../../errors/index.ts';
-import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../../record-codec.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
 import type { ByteWriter } from './byte-writer.ts';

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { Timer } from '../../../clock/index.ts';
 import { toWire, type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
-import { decodeRecord, encodeRecord } from '../record-codec.ts';
+import { decodeRecord, encodeRecord } from '../../record-codec.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerWriter } from './answer-writer.ts';

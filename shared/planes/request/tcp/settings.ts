@@ -1,6 +1,6 @@
 import type { Clock } from '../../../clock/index.ts';
+import type { RecordCodec } from '../../record-codec.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
-import type { RecordCodec } from '../record-codec.ts';
 
 /** Settings of the TCP plane (configuration.md, section 11). */
 export interface TcpRequestPlaneOptions {

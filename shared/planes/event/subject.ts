@@ -1,0 +1,32 @@
+import { assertNever } from '../../errors/index.ts';
+import type { EventScope } from './types.ts';
+
+/** One segment: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX` (runtime-and-workers.md, section 1.2). */
+function encodeSegment(text: string): string {
+  return encodeURIComponent(text).replace(
+    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+/**
+ * The subject of `topic` in `scope` (section 3.2): `namespace.{ns}[.component.{c}[.endpoint.{e}]].{topic}`.
+ *
+ * @example subjectOf({ kind: 'component', namespace: 'dynamo', component: 'backend' }, 'kv-events')
+ * // 'namespace.dynamo.component.backend.kv-events'
+ */
+export function subjectOf(scope: EventScope, topic: string): string {
+  const namespace = `namespace.${encodeSegment(scope.namespace)}`;
+  switch (scope.kind) {
+    case 'namespace':
+      return `${namespace}.${encodeSegment(topic)}`;
+    case 'component':
+      return `${namespace}.component.${encodeSegment(scope.component)}.${encodeSegment(topic)}`;
+    case 'endpoint': {
+      const endpoint = `endpoint.${encodeSegment(scope.endpoint)}.${encodeSegment(topic)}`;
+      return `${namespace}.component.${encodeSegment(scope.component)}.${endpoint}`;
+    }
+    default:
+      return assertNever(scope);
+  }
+}
