@@ -1,14 +1,17 @@
 /**
  * @module discovery
  * Who serves what: endpoint instances, model cards and event channels, each held by a lease of the process that put it.
+ * Three back ends behind `Discovery`: `mem` (one process), `file` (one machine), `dynamodb`. A reader sees a crash within the
+ * lease's time to live plus one poll; the table is read in full at each poll, which suits fleets of up to some thousands.
  */
 
+export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from './create-discovery.ts';
 export { DiscoveryError, type DiscoveryErrorCode } from './discovery-error.ts';
-export { FileDiscovery, type FileDiscoveryOptions } from './file/file-discovery.ts';
+export { createDiscoveryTable } from './dynamodb/create-table.ts';
+export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { addressOf, eventChannelPrefix } from './keys.ts';
-export { MemoryDiscovery, type MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
+export { MemoryDiscovery } from './memory/memory-discovery.ts';
 export { MemoryHub } from './memory/memory-hub.ts';
-export type { DiscoveryBaseOptions } from './options.ts';
 export type {
   CheckedFile,
   DiscoveryRecord,

@@ -60,7 +60,7 @@ export class FileDiscovery implements Discovery {
       await this.#attempt('write', () => this.#folder(bucket).write(key, file.text));
       this.#owned.set(`${bucket}/${key}`, file);
       this.#keeper.begin(sentAtMs);
-    });
+    }, signal);
   }
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
@@ -69,7 +69,7 @@ export class FileDiscovery implements Discovery {
     await this.#serial.run(async () => {
       if (!this.#owned.delete(`${bucket}/${key}`)) return;
       await this.#attempt('remove from', () => this.#folder(bucket).remove(key));
-    });
+    }, signal);
   }
 
   async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {

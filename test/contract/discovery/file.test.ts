@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Discovery, FileDiscovery } from '../../../shared/discovery/index.ts';
+import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
 
@@ -14,7 +14,8 @@ describeDiscovery(
     return {
       async open() {
         const clock = new FreezableClock();
-        const discovery = new FileDiscovery({ rootPath, clock, ttlMs: 500, pollMs: 50, onProblem: () => {} });
+        const options = { rootPath, clock, ttlMs: 500, pollMs: 50, onProblem: () => {} };
+        const discovery = await createDiscovery({ backend: 'file', ...options });
         opened.push(discovery);
         return { discovery, clock };
       },

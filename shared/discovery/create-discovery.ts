@@ -1,0 +1,32 @@
+import { DiscoveryError } from './discovery-error.ts';
+import type { DynamoDbDiscoveryOptions } from './dynamodb/dynamodb-discovery.ts';
+import { FileDiscovery, type FileDiscoveryOptions } from './file/file-discovery.ts';
+import { MemoryDiscovery, type MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
+import type { Discovery } from './types.ts';
+
+/** A back end by name, with what it needs. */
+export type DiscoveryOptions =
+  | ({ readonly backend: 'mem' } & MemoryDiscoveryOptions)
+  | ({ readonly backend: 'file' } & FileDiscoveryOptions)
+  | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions);
+
+/**
+ * Opens a discovery back end. The DynamoDB one is loaded only when it is asked for.
+ *
+ * @example const discovery = await createDiscovery({ backend: 'file', rootPath: '/tmp/stator' });
+ */
+export async function createDiscovery(options: DiscoveryOptions): Promise<Discovery> {
+  if (options.backend === 'mem') return new MemoryDiscovery(options);
+  if (options.backend === 'file') return new FileDiscovery(options);
+  const { DynamoDbDiscovery } = await import('./dynamodb/dynamodb-discovery.ts');
+  return DynamoDbDiscovery.open(options);
+}
+
+/** Checks a configured back end (ruling 17). Throws one line that says what to use instead of what is not built. */
+export function parseDiscoveryBackend(name: string): Discovery['backend'] {
+  if (name === 'mem' || name === 'file' || name === 'dynamodb') return name;
+  const hint = 'Use dynamodb (with STATOR_DISCOVERY_TABLE), file (with DYN_FILE_KV) or mem';
+  const isPlanned = name === 'etcd' || name === 'kubernetes';
+  const what = isPlanned ? `discovery backend "${name}" is not built yet` : `unknown discovery backend "${name}"`;
+  throw new DiscoveryError('misconfigured', `${what}. ${hint}`);
+}

@@ -1,0 +1,203 @@
+import { setMaxListeners } from 'node:events';
+import { DiscoveryError } from '../discovery-error.ts';
+import { addressOf, encodePrefix } from '../keys.ts';
+import { LeaseKeeper } from '../lease-keeper.ts';
+import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { toText } from '../record-text.ts';
+import type { DiscoveryRecord } from '../records.ts';
+import { Serial } from '../serial.ts';
+import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import { LeaseLiveness } from './lease-liveness.ts';
+import { SnapshotPoller } from './snapshot-poller.ts';
+import { Sweeper } from './sweeper.ts';
+import { DiscoveryTable, type TableOptions } from './table.ts';
+import { TableReader, type TableReading } from './table-reader.ts';
+import { TableTime } from './table-time.ts';
+import { assertFits, type OwnedRecord, TableWriter } from './table-writer.ts';
+
+export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOptions {
+  /** Between two readings while watching. @default 1000 */
+  readonly pollMs?: number;
+  /** Allowance of a first look at a lease for clocks that differ. @default 1000 */
+  readonly skewMs?: number;
+  /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000 */
+  readonly operationTimeoutMs?: number;
+  /** Longest wait for one answer of the table. @default 2000 */
+  readonly requestTimeoutMs?: number;
+  /** How long a record is seen dead before a watching process deletes it. @default 60_000 */
+  readonly sweepAfterMs?: number;
+}
+
+const POLL_MS = 1000;
+const SKEW_MS = 1000;
+const OPERATION_TIMEOUT_MS = 10_000;
+const REQUEST_TIMEOUT_MS = 2000;
+const SWEEP_AFTER_MS = 60_000;
+
+interface Parts {
+  readonly base: DiscoveryBase;
+  readonly table: DiscoveryTable;
+  readonly writer: TableWriter;
+  readonly reader: TableReader;
+  readonly sweeper: Sweeper;
+  readonly liveness: LeaseLiveness;
+  readonly pollMs: number;
+  readonly operationTimeoutMs: number;
+}
+
+/** Discovery through a DynamoDB table (section 1.7). */
+export class DynamoDbDiscovery implements Discovery {
+  readonly backend = 'dynamodb';
+  readonly #parts: Parts;
+  readonly #keeper: LeaseKeeper;
+  readonly #poller: SnapshotPoller;
+  readonly #owned = new Map<string, OwnedRecord>();
+  readonly #serial = new Serial(); // puts, removals and registrations
+  readonly #closing = new AbortController();
+
+  private constructor(parts: Parts) {
+    this.#parts = parts;
+    const { base, table, sweeper, pollMs } = parts;
+    this.#keeper = new LeaseKeeper({ ...base, renew: (signal) => this.#renew(signal) });
+    this.#poller = new SnapshotPoller({
+      ...base,
+      pollMs,
+      read: (scopes, signal) => {
+        if (this.#poller.isFailing) parts.liveness.excuseOutage(base.clock.nowMs());
+        return parts.reader.read(scopes, signal);
+      },
+      explain: (error) => table.explain(error),
+      onReading: ({ dead }, signal) => sweeper.sweep(dead, signal),
+    });
+  }
+
+  /** Loads the SDK. The table itself is first touched by the first operation. */
+  static async open(options: DynamoDbDiscoveryOptions): Promise<DynamoDbDiscovery> {
+    const base = withDefaults(options);
+    const { clock, random, ttlMs } = base;
+    const time = new TableTime(clock);
+    const requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
+    const table = await DiscoveryTable.open(options, { clock, random, time, requestTimeoutMs });
+    const liveness = new LeaseLiveness(options.skewMs ?? SKEW_MS);
+    return new DynamoDbDiscovery({
+      base,
+      table,
+      liveness,
+      writer: new TableWriter({ table, time, clock, ttlMs, leaseId: random.instanceId() }),
+      reader: new TableReader({ table, time, clock, liveness }),
+      sweeper: new Sweeper(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
+      pollMs: options.pollMs ?? POLL_MS,
+      operationTimeoutMs: options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
+    });
+  }
+
+  async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    const owned = { address: addressOf(record), text: toText(record) };
+    assertFits(owned);
+    const { writer } = this.#parts;
+    await this.#change(signal, async (operation) => {
+      const { namespace } = owned.address;
+      const sentAtMs = await writer.ensureLease(namespace, operation);
+      if (sentAtMs !== undefined) this.#keeper.begin(sentAtMs);
+      await writer.ensureNamespace(namespace, operation);
+      await writer.writeRecord(owned, operation);
+      this.#owned.set(nameOf(owned), owned);
+    });
+  }
+
+  async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    const address = addressOf(record);
+    await this.#change(signal, async (operation) => {
+      await this.#parts.writer.deleteRecord(address, operation);
+      this.#owned.delete(nameOf({ address }));
+    });
+  }
+
+  async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
+    const encodedPrefix = encodePrefix(query.prefix);
+    const reading = await this.#read({ bucket: query.bucket, encodedPrefix }, signal);
+    return recordsUnder(reading.texts(query.bucket), query.bucket, encodedPrefix);
+  }
+
+  async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
+    const watcher = new SnapshotWatcher(query, listener, this.#parts.base.report);
+    const reading = await this.#read(watcher, signal);
+    watcher.apply(reading.texts(watcher.bucket));
+    this.#poller.add(watcher);
+    return {
+      close: () => {
+        watcher.close();
+        this.#poller.delete(watcher);
+      },
+    };
+  }
+
+  onLeaseLost(callback: () => void): void {
+    this.#keeper.onLost(callback);
+  }
+
+  onLeaseRegained(callback: () => void): void {
+    this.#keeper.onRegained(callback);
+  }
+
+  /** What cannot be withdrawn, because the table is away, expires with the lease; that is reported, not thrown. */
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
+    this.#keeper.stop();
+    this.#poller.close();
+    const { base, table, writer, operationTimeoutMs } = this.#parts;
+    const patience = new AbortController();
+    setMaxListeners(0, patience.signal);
+    const timer = base.clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
+    try {
+      await this.#serial.run(() => writer.withdraw([...this.#owned.values()], patience.signal));
+    } catch (error) {
+      base.report(table.explain(error));
+    } finally {
+      timer.cancel();
+      table.close();
+    }
+  }
+
+  async #renew(signal: AbortSignal): Promise<void> {
+    const { table, writer } = this.#parts;
+    const operation = this.#operation(signal);
+    try {
+      if (await writer.heartbeat(operation)) return await this.#refreshNamespaces(operation);
+      await this.#serial.run(() => writer.registerAgain([...this.#owned.values()], operation), operation);
+    } catch (error) {
+      throw table.explain(error);
+    }
+  }
+
+  async #refreshNamespaces(signal: AbortSignal): Promise<void> {
+    const namespaces = new Set([...this.#owned.values()].map(({ address }) => address.namespace));
+    for (const namespace of namespaces) await this.#parts.writer.ensureNamespace(namespace, signal);
+  }
+
+  /** One change of the table at a time, repeated while the table is away. */
+  #change(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<void>): Promise<void> {
+    const operation = this.#operation(signal);
+    const { table, operationTimeoutMs } = this.#parts;
+    return this.#serial.run(() => table.attempt(operationTimeoutMs, operation, work), operation);
+  }
+
+  #read(scope: Parameters<TableReader['read']>[0][number], signal: AbortSignal | undefined): Promise<TableReading> {
+    const { table, reader, operationTimeoutMs } = this.#parts;
+    return table.attempt(operationTimeoutMs, this.#operation(signal), (operation) => reader.read([scope], operation));
+  }
+
+  /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
+  #operation(signal: AbortSignal | undefined): AbortSignal {
+    const closing = this.#closing.signal;
+    const operation = AbortSignal.any(signal === undefined ? [closing] : [signal, closing]);
+    setMaxListeners(0, operation);
+    return operation;
+  }
+}
+
+function nameOf({ address }: Pick<OwnedRecord, 'address'>): string {
+  return `${address.bucket}/${address.key}`;
+}
