@@ -14,6 +14,8 @@ export interface EngineInfo {
   readonly modelType: readonly ModelType[];
   /** Whether `onKvEvents` will report. */
   readonly publishesKvEvents: boolean;
+  /** What the engine itself calls its model, when it says so; the name to serve under unless another is configured. */
+  readonly modelName?: string;
 }
 
 /** Load of one data-parallel rank at this instant. */

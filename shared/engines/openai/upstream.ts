@@ -1,0 +1,165 @@
+import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import type { Clock, Timer } from '../../clock/index.ts';
+
+/** Idle connections that are kept for the next request. */
+const IDLE_CONNECTIONS_MAX = 256;
+/** Below the 5 s after which common servers close an idle connection, so that the race is rare. */
+const KEEP_ALIVE_MS = 4000;
+const BODY_BYTES_MAX = 64 * 1024 * 1024;
+
+export interface UpstreamOptions {
+  readonly url: URL;
+  readonly apiKey: string | undefined;
+  readonly connectTimeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** What happens to one exchange. Exactly one of `response` and `failed` is called, on a later turn. */
+export interface ExchangeListener {
+  response(response: IncomingMessage): void;
+  /** No answer came: refused, reset, or no connection within the deadline. */
+  failed(error: Error): void;
+}
+
+/** An exchange under way. `drop` closes its connection at once, which makes the server stop working on it. */
+export interface Exchange {
+  drop(): void;
+}
+
+/** The HTTP server of an engine: connections kept open, a deadline for making one. */
+export class Upstream {
+  readonly #options: UpstreamOptions;
+  readonly #agent: HttpAgent;
+  readonly #request: typeof requestHttp;
+
+  constructor(options: UpstreamOptions) {
+    this.#options = options;
+    const isSecure = options.url.protocol === 'https:';
+    const settings = {
+      keepAlive: true,
+      keepAliveMsecs: 1000,
+      timeout: KEEP_ALIVE_MS,
+      maxFreeSockets: IDLE_CONNECTIONS_MAX,
+    };
+    this.#agent = isSecure ? new HttpsAgent(settings) : new HttpAgent({ ...settings, noDelay: true });
+    this.#request = isSecure ? requestHttps : requestHttp;
+  }
+
+  /** Sends a request; a `body` makes it a POST of JSON. */
+  send(path: string, body: string | undefined, requestId: string | undefined, listener: ExchangeListener): Exchange {
+    let current: ClientRequest | undefined;
+    let isSettled = false; // answered or dropped: what befalls the connection now is told by the response, or to nobody
+    const attempt = (mayRetry: boolean): void => {
+      const request = this.#open(path, body, requestId);
+      current = request;
+      const connectTimer = this.#limitConnecting(request);
+      request.once('response', (response) => {
+        connectTimer.cancel();
+        isSettled = true;
+        listener.response(response);
+      });
+      request.once('error', (error: NodeJS.ErrnoException) => {
+        connectTimer.cancel();
+        if (isSettled) return;
+        // The server closed an idle connection just as it was taken for this request, which it has therefore not read.
+        if (mayRetry && request.reusedSocket && error.code === 'ECONNRESET') attempt(false);
+        else listener.failed(error);
+      });
+      request.end(body);
+    };
+    attempt(true);
+    return {
+      drop() {
+        isSettled = true;
+        current?.destroy();
+      },
+    };
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  #open(path: string, body: string | undefined, requestId: string | undefined): ClientRequest {
+    const { url, apiKey } = this.#options;
+    const headers: Record<string, string> = { accept: 'application/json, text/event-stream' };
+    if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
+    if (requestId !== undefined) headers['x-request-id'] = requestId;
+    if (body !== undefined) {
+      headers['content-type'] = 'application/json';
+      headers['content-length'] = `${Buffer.byteLength(body)}`;
+    }
+    const target = new URL(url.pathname.replace(/\/$/, '') + path, url);
+    return this.#request(target, { agent: this.#agent, method: body === undefined ? 'GET' : 'POST', headers });
+  }
+
+  #limitConnecting(request: ClientRequest): Timer {
+    const { connectTimeoutMs, clock } = this.#options;
+    const timer = clock.after(connectTimeoutMs, () =>
+      request.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)),
+    );
+    request.once('socket', (socket) => {
+      if (socket.connecting) socket.once('connect', () => timer.cancel());
+      else timer.cancel();
+    });
+    return timer;
+  }
+}
+
+/** A whole answer. */
+export interface UpstreamAnswer {
+  readonly status: number;
+  readonly text: string;
+}
+
+/** Reads a response to its end. Rejects when it breaks off or grows over 64 MiB. */
+export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > BODY_BYTES_MAX) throw new Error(`the answer is larger than ${BODY_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  return { status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') };
+}
+
+/** `GET path` within a deadline. Rejects when there is no whole answer by then, or with the signal's reason. */
+export function get(upstream: Upstream, path: string, clock: Clock, timeoutMs: number, signal: AbortSignal) {
+  return new Promise<UpstreamAnswer>((resolve, reject) => {
+    if (signal.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const finish = (settle: () => void): void => {
+      timer.cancel();
+      signal.removeEventListener('abort', onAbort);
+      settle();
+    };
+    const exchange = upstream.send(path, undefined, undefined, {
+      response: (response) =>
+        void readAll(response).then(
+          (answer) => finish(() => resolve(answer)),
+          (error: unknown) => finish(() => reject(error)),
+        ),
+      failed: (error) => finish(() => reject(error)),
+    });
+    const giveUp = (reason: unknown): void => {
+      exchange.drop();
+      finish(() => reject(reason));
+    };
+    const onAbort = (): void => giveUp(signal.reason);
+    const timer = clock.after(timeoutMs, () => giveUp(new Error(`no answer within ${timeoutMs} ms`)));
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+/** JSON text as a value, or the text itself when it is none. */
+export function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // servers answer errors in plain text or HTML too
+  }
+}
