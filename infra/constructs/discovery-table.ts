@@ -16,6 +16,11 @@ export class DiscoveryTable extends Construct {
 
   /** Allows a frontend to look up instances, model cards and leases. */
   grantLookUp(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:GetItem', 'dynamodb:Query');
+    return this.#table.grant(grantee, 'dynamodb:Query');
+  }
+
+  /** Allows a worker to register, renew its lease, withdraw, and clear what dead workers left. */
+  grantRegister(grantee: IGrantable): Grant {
+    return this.#table.grant(grantee, 'dynamodb:Query', 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
 }

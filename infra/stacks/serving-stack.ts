@@ -1,4 +1,5 @@
 import { CfnOutput, type RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
+import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import { DiscoveryTable } from '../constructs/discovery-table.ts';
@@ -45,12 +46,18 @@ export class ServingStack extends Stack {
     });
     discovery.grantLookUp(http);
     routerState.grantReserve(http);
+    const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
+    discovery.grantRegister(workerPolicy);
     const api = new StreamingApi(this, 'Api', { handler: http.function });
 
-    new CfnOutput(this, 'BaseUrl', { value: `${api.url}v1`, description: 'Base URL for OpenAI clients' });
-    new CfnOutput(this, 'ApiKeyId', { value: api.key.keyId, description: 'Key to send as x-api-key, by id' });
-    new CfnOutput(this, 'DiscoveryTableName', { value: discovery.tableName, description: 'For workers' });
-    new CfnOutput(this, 'WorkerSecurityGroupId', { value: network.workerSecurityGroup.securityGroupId });
-    if (props.functionUrl === true) new CfnOutput(this, 'FunctionUrl', { value: http.addStreamingUrl().url });
+    const output = (id: string, value: string, description: string): CfnOutput =>
+      new CfnOutput(this, id, { value, description });
+    output('BaseUrl', `${api.url}v1`, 'Base URL for OpenAI clients');
+    output('ApiKeyId', api.key.keyId, 'Id of the key that callers send as x-api-key');
+    output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
+    output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');
+    output('WorkerSecurityGroupId', network.workerSecurityGroup.securityGroupId, 'Security group for workers');
+    if (props.functionUrl === true)
+      output('FunctionUrl', http.addStreamingUrl().url, 'For callers that sign with SigV4');
   }
 }

@@ -28,8 +28,16 @@ function synthesize(props: Partial<ServingStackProps> = {}): Template {
   return Template.fromStack(new ServingStack(app, 'Stator', { httpFunctionCode, ...props }));
 }
 
-function statementsOf(template: Template): Statement[] {
-  return Object.values(template.findResources('AWS::IAM::Policy')).flatMap(
+/** Actions by the resource they are allowed on. */
+function rightsIn(template: Template, type: 'AWS::IAM::Policy' | 'AWS::IAM::ManagedPolicy'): [string, string[]][] {
+  return statementsOf(template, type).map(({ Action, Resource }) => {
+    const [resource] = /[A-Za-z]+(?=[0-9A-F]{8})/.exec(JSON.stringify(Resource)) ?? [''];
+    return [resource, [Action].flat().sort()];
+  });
+}
+
+function statementsOf(template: Template, type: 'AWS::IAM::Policy' | 'AWS::IAM::ManagedPolicy'): Statement[] {
+  return Object.values(template.findResources(type)).flatMap(
     (policy) =>
       (policy as { Properties: { PolicyDocument: { Statement: Statement[] } } }).Properties.PolicyDocument.Statement,
   );
@@ -151,23 +159,25 @@ describe('the serving stack', () => {
 
 describe('the rights in the serving stack', () => {
   it('name single actions on single resources', () => {
-    for (const statement of statementsOf(template)) {
+    const all = [...statementsOf(template, 'AWS::IAM::Policy'), ...statementsOf(template, 'AWS::IAM::ManagedPolicy')];
+    for (const statement of all) {
       expect([statement.Action].flat().filter((action) => action.includes('*'))).toEqual([]);
       expect([statement.Resource].flat()).not.toContain('*');
     }
   });
 
   it('let the function look workers up, reserve load, log, and nothing else', () => {
-    const actions = statementsOf(template).flatMap((statement) => [statement.Action].flat());
-    expect([...new Set(actions)].sort()).toEqual([
-      'dynamodb:GetItem',
-      'dynamodb:Query',
-      'dynamodb:UpdateItem',
-      'logs:CreateLogStream',
-      'logs:PutLogEvents',
+    expect(rightsIn(template, 'AWS::IAM::Policy')).toEqual([
+      ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
+      ['DiscoveryTable', ['dynamodb:Query']],
+      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
     ]);
-    const onDiscovery = statementsOf(template).filter(({ Resource }) => JSON.stringify(Resource).includes('Discovery'));
-    expect(onDiscovery.map(({ Action }) => Action)).toEqual([['dynamodb:GetItem', 'dynamodb:Query']]);
+  });
+
+  it('let workers register in the discovery table, and nothing else', () => {
+    expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([
+      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+    ]);
   });
 
   it('let only this API call the function', () => {
