@@ -5,8 +5,12 @@
  */
 export { spellBytes } from './bpe/byte-alphabet.ts';
 export { describeModelFile } from './model-files.ts';
+export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
 export { ModelFolderError } from './model-folder-error.ts';
 export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
+export type { SpecialTokens } from './special-tokens.ts';
+export { TemplateSyntaxError } from './template/ast.ts';
+export { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
 export type {
   ChatTemplate,
   ChatTemplateInput,

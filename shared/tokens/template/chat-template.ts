@@ -1,0 +1,112 @@
+import { ServeError } from '../../errors/index.ts';
+import type { SpecialTokens } from '../special-tokens.ts';
+import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
+import { TemplateRuntimeError } from './ast.ts';
+import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
+import { probeTemplate } from './probe.ts';
+import { compileProgram, type TemplateProgram } from './program.ts';
+
+/** Template text, or one text for conversations with tools and one for those without. */
+export type ChatTemplateSource = string | { readonly default: string; readonly toolUse: string };
+
+/**
+ * Compiles a chat template and finds out what it takes; rendering is then a few microseconds.
+ * @throws TemplateSyntaxError naming a construct, filter or test that is not supported
+ */
+export function compileChatTemplate(source: ChatTemplateSource, tokens: SpecialTokens = {}): ChatTemplate {
+  const sources = typeof source === 'string' ? { default: source, toolUse: source } : source;
+  const variables = {
+    bos_token: tokens.bosToken ?? '',
+    eos_token: tokens.eosToken ?? '',
+    unk_token: tokens.unkToken ?? '',
+    pad_token: tokens.padToken ?? '',
+  };
+  const withoutTools = compileVariant(sources.default, variables);
+  const withTools = sources.toolUse === sources.default ? withoutTools : compileVariant(sources.toolUse, variables);
+  return {
+    render: (input) => render(hasTools(input) ? withTools : withoutTools, input, variables),
+    mentions: (name) => sources.default.includes(name) || sources.toolUse.includes(name),
+  };
+}
+
+interface Variant {
+  readonly program: TemplateProgram;
+  readonly shape: TemplateShape;
+}
+
+function compileVariant(source: string, variables: Readonly<Record<string, unknown>>): Variant {
+  const program = compileProgram(source);
+  return { program, shape: probeTemplate(program, source, variables) };
+}
+
+function hasTools(input: ChatTemplateInput): boolean {
+  return input.tools !== undefined && input.tools.length > 0;
+}
+
+function render(
+  { program, shape }: Variant,
+  input: ChatTemplateInput,
+  tokens: Readonly<Record<string, unknown>>,
+): string {
+  checkFlags(input);
+  const isContinued = input.continueFinalMessage === true;
+  const variables: Record<string, unknown> = {
+    ...tokens,
+    messages: normalizeMessages(input.messages, shape),
+    add_generation_prompt: !isContinued && (input.addGenerationPrompt ?? true),
+  };
+  if (hasTools(input)) variables.tools = normalizeTools(input.tools ?? []);
+  const text = run(program, Object.assign(variables, input.args), input.nowMs);
+  return isContinued ? cutAfterFinalMessage(text, variables.messages) : text;
+}
+
+function checkFlags(input: ChatTemplateInput): void {
+  if (input.continueFinalMessage !== true) return;
+  if (input.addGenerationPrompt === true) {
+    throw new ServeError('invalid_value', 'add_generation_prompt and continue_final_message cannot both be true', {
+      param: 'continue_final_message',
+    });
+  }
+  if (input.messages.at(-1)?.role !== 'assistant') {
+    throw new ServeError('invalid_value', 'continue_final_message needs a last message from the assistant', {
+      param: 'continue_final_message',
+    });
+  }
+}
+
+/** Every failure while rendering comes from the messages: the template itself was proved at load. */
+function run(program: TemplateProgram, variables: Readonly<Record<string, unknown>>, nowMs: number): string {
+  try {
+    return program(variables, nowMs);
+  } catch (error) {
+    if (!(error instanceof TemplateRuntimeError)) throw error;
+    throw new ServeError('invalid_value', `The chat template refuses these messages: ${error.message}`, {
+      param: 'messages',
+      cause: error,
+    });
+  }
+}
+
+/** Ends the prompt right after the last message's content, as Hugging Face does it. */
+function cutAfterFinalMessage(text: string, messages: unknown): string {
+  const last = (messages as readonly Readonly<Record<string, unknown>>[]).at(-1);
+  const content = lastTextOf(last?.content).trim();
+  const at = text.lastIndexOf(content);
+  if (content === '' || at < 0) {
+    throw new ServeError(
+      'invalid_value',
+      'continue_final_message: the chat template does not show the last message as it is',
+      {
+        param: 'continue_final_message',
+      },
+    );
+  }
+  return text.slice(0, at + content.length);
+}
+
+function lastTextOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  const last: unknown = Array.isArray(content) ? content.at(-1) : undefined;
+  const text = typeof last === 'object' && last !== null ? (last as Readonly<Record<string, unknown>>).text : undefined;
+  return typeof text === 'string' ? text : '';
+}

@@ -1,0 +1,176 @@
+import { TemplateRuntimeError } from './ast.ts';
+
+/** What `namespace()` makes: the one kind of value whose attributes a template may set. */
+export class Namespace {
+  readonly members = new Map<string, unknown>();
+}
+
+/** Arguments of a call inside a template. */
+export interface CallArguments {
+  readonly positional: readonly unknown[];
+  readonly named: ReadonlyMap<string, unknown>;
+}
+
+/** A macro, a global function or a bound method. */
+export type TemplateFunction = (args: CallArguments) => unknown;
+
+export type Dictionary = Readonly<Record<string, unknown>>;
+
+export function isDictionary(value: unknown): value is Dictionary {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Namespace);
+}
+
+/** Truth as in Python: empty containers and strings, zero, none and undefined are false. */
+export function isTrue(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return Boolean(value);
+  if (Array.isArray(value)) return value.length > 0;
+  if (value instanceof Namespace) return true;
+  for (const _ in value) return true;
+  return false;
+}
+
+/** `value` as `{{ }}` prints it: undefined as nothing, the rest as Python's `str`. */
+export function toText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (value === undefined) return '';
+  return toRepr(value);
+}
+
+/** Python's `repr`. */
+function toRepr(value: unknown): string {
+  switch (typeof value) {
+    case 'string':
+      return reprOfString(value);
+    case 'boolean':
+      return value ? 'True' : 'False';
+    case 'undefined':
+      return 'Undefined';
+    case 'object':
+      break;
+    default:
+      return String(value);
+  }
+  if (value === null) return 'None';
+  if (Array.isArray(value)) return `[${value.map(toRepr).join(', ')}]`;
+  const entries = Object.entries(value).map(([key, member]) => `${toRepr(key)}: ${toRepr(member)}`);
+  return `{${entries.join(', ')}}`;
+}
+
+function reprOfString(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escaped = text
+    .replaceAll('\\', '\\\\')
+    .replaceAll('\n', '\\n')
+    .replaceAll('\r', '\\r')
+    .replaceAll('\t', '\\t')
+    .replaceAll(quote, `\\${quote}`);
+  return quote + escaped + quote;
+}
+
+/** Equality as in Python: containers by content. */
+export function isEqual(left: unknown, right: unknown): boolean {
+  if (left === right) return true;
+  if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null) return false;
+  if (Array.isArray(left) !== Array.isArray(right)) return false;
+  const keys = Object.keys(left);
+  if (keys.length !== Object.keys(right).length) return false;
+  return keys.every((key) => Object.hasOwn(right, key) && isEqual(member(left, key), member(right, key)));
+}
+
+function member(container: object, key: string): unknown {
+  return (container as Dictionary)[key];
+}
+
+/** `item in container`. None and undefined contain nothing. */
+export function isIn(item: unknown, container: unknown): boolean {
+  if (typeof container === 'string') return container.includes(toText(item));
+  if (Array.isArray(container)) return container.some((candidate) => isEqual(candidate, item));
+  if (isDictionary(container)) return typeof item === 'string' && Object.hasOwn(container, item);
+  return false;
+}
+
+/** The items that a loop visits: of a dictionary its keys, of a string its characters, of undefined none. */
+export function toItems(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  if (value === undefined || value === null) return [];
+  if (typeof value === 'string') return Array.from(value);
+  if (isDictionary(value)) return Object.keys(value);
+  throw new TemplateRuntimeError(`${typeName(value)} is not iterable`);
+}
+
+/** Number of items; 0 for none and undefined. */
+export function lengthOf(value: unknown): number {
+  if (typeof value === 'string') return hasSurrogates(value) ? Array.from(value).length : value.length;
+  return toItems(value).length;
+}
+
+const SURROGATE = /[\ud800-\udfff]/;
+
+function hasSurrogates(text: string): boolean {
+  return SURROGATE.test(text);
+}
+
+/** `value[start:stop:step]` of a string or list, as in Python. */
+export function sliceOf(
+  value: unknown,
+  start: number | undefined,
+  stop: number | undefined,
+  step: number | undefined,
+): unknown {
+  if (typeof value !== 'string') return sliceItems(toItems(value), start, stop, step);
+  if ((step ?? 1) === 1 && !hasSurrogates(value)) return value.slice(start, stop);
+  return sliceItems(Array.from(value), start, stop, step).join('');
+}
+
+function sliceItems<T>(
+  items: readonly T[],
+  start: number | undefined,
+  stop: number | undefined,
+  step = 1,
+): readonly T[] {
+  if (step === 1) return items.slice(start, stop);
+  if (step === 0) throw new TemplateRuntimeError('slice step cannot be zero');
+  const length = items.length;
+  const [low, high] = step > 0 ? [0, length] : [-1, length - 1];
+  const clamp = (index: number): number => Math.min(Math.max(index < 0 ? index + length : index, low), high);
+  const from = start === undefined ? (step > 0 ? low : high) : clamp(start);
+  const to = stop === undefined ? (step > 0 ? high : low) : clamp(stop);
+  const picked: T[] = [];
+  for (let at = from; step > 0 ? at < to : at > to; at += step) picked.push(items[at]!);
+  return picked;
+}
+
+/** Item of a list or string by position, negative from the end; undefined when outside. */
+export function itemAt(value: readonly unknown[] | string, index: number): unknown {
+  if (typeof value !== 'string') return value.at(index);
+  return hasSurrogates(value) ? Array.from(value).at(index) : value.at(index);
+}
+
+export function typeName(value: unknown): string {
+  if (value === undefined) return 'undefined';
+  if (value === null) return 'none';
+  if (Array.isArray(value)) return 'a list';
+  return (
+    { string: 'a string', number: 'a number', boolean: 'a boolean', function: 'a function' }[typeof value as string] ??
+    'a mapping'
+  );
+}
+
+/** `left + right`: numbers, strings or lists. */
+export function add(left: unknown, right: unknown): unknown {
+  if (typeof left === 'string' && typeof right === 'string') return left + right;
+  if (typeof left === 'number' && typeof right === 'number') return left + right;
+  if (Array.isArray(left) && Array.isArray(right)) return [...left, ...right];
+  throw new TemplateRuntimeError(`cannot add ${typeName(left)} and ${typeName(right)}`);
+}
+
+export function toNumber(value: unknown, what: string): number {
+  if (typeof value === 'number') return value;
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  throw new TemplateRuntimeError(`${what} needs a number, not ${typeName(value)}`);
+}
+
+export function compare(left: unknown, right: unknown): number {
+  if (typeof left === 'string' && typeof right === 'string') return left < right ? -1 : left > right ? 1 : 0;
+  return toNumber(left, 'a comparison') - toNumber(right, 'a comparison');
+}
