@@ -6,5 +6,6 @@ export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from '
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
 export { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
+export { spawnTypeScript } from './spawn-typescript.ts';
 export { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 export { waitUntil } from './wait-until.ts';

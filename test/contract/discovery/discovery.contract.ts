@@ -1,23 +1,30 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Discovery } from '../../../shared/discovery/index.ts';
-import { eventChannelPrefix } from '../../../shared/discovery/index.ts';
-import type { FreezableClock } from '../../support/index.ts';
-import { waitUntil } from '../../support/index.ts';
+import {
+  type Discovery,
+  type DiscoveryOptions,
+  type DiscoveryRecord,
+  eventChannelPrefix,
+} from '../../../shared/discovery/index.ts';
+import { type FreezableClock, type SpawnedProcess, spawnTypeScript, waitUntil } from '../../support/index.ts';
 import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
 
 /** A fresh, empty store and the processes that use it. Times to live are 500 ms. */
 export interface DiscoveryHarness {
   /** A handle as another process would hold it; freezing its clock plays that process crashing or being stopped. */
   open(): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
-  /** Makes the store unreachable and reachable again; absent for a store that cannot fail. */
-  readonly outage?: { begin(): Promise<void>; end(): Promise<void> };
+  /** What a store outside this process adds: ways to fail, and the options for other processes to open it. */
+  readonly external?: {
+    readonly options: DiscoveryOptions;
+    beginOutage(): Promise<void>;
+    endOutage(): Promise<void>;
+  };
   /** Closes every handle and the store. */
   close(): Promise<void>;
 }
 
-/** What every `Discovery` does. */
-export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, canFail: boolean): void {
+/** What every `Discovery` does; with `isExternal`, also across processes and outages. */
+export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, isExternal: boolean): void {
   describe(`discovery: ${name}`, () => {
     let harness: DiscoveryHarness;
     beforeEach(async () => {
@@ -270,7 +277,44 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       expect(await discovery.list(instances)).toEqual([]);
     });
 
-    if (canFail) {
+    if (isExternal) {
+      describe('processes', () => {
+        const spawnWorker = async (record: DiscoveryRecord): Promise<SpawnedProcess> => {
+          const argument = JSON.stringify({ options: harness.external?.options, record });
+          const worker = await spawnTypeScript(new URL('./worker-process.ts', import.meta.url), [argument]);
+          await worker.waitForOutput(/^registered$/m);
+          return worker;
+        };
+
+        it('removes what a killed process left, and what one that leaves withdraws', async () => {
+          const { discovery } = await harness.open();
+          const witness = new Witness();
+          await discovery.watch(instances, witness);
+          const killed = await spawnWorker(endpointAt('ns/backend/generate/a'));
+          const leaving = await spawnWorker(endpointAt('ns/backend/generate/b'));
+          await waitUntil(() => witness.present.size === 2);
+          await killed.kill();
+          await waitUntil(() => witness.keys.join() === 'ns/backend/generate/b');
+          leaving.write('leave\n');
+          expect(await leaving.exited).toBe(0);
+          await waitUntil(() => witness.present.size === 0);
+        });
+
+        it('fences a process that was stopped and shows it again when it goes on', async () => {
+          const { discovery } = await harness.open();
+          const witness = new Witness();
+          await discovery.watch(instances, witness);
+          const worker = await spawnWorker(endpointAt('ns/backend/generate/a'));
+          await waitUntil(() => witness.present.size === 1);
+          worker.signal('SIGSTOP');
+          await waitUntil(() => witness.present.size === 0);
+          worker.signal('SIGCONT');
+          await worker.waitForOutput(/lease lost\nlease regained/);
+          await waitUntil(() => witness.present.size === 1);
+          await worker.kill();
+        });
+      });
+
       describe('outages', () => {
         it('keeps what is known, tells once, and delivers what was missed before it tells of the recovery', async () => {
           const [writer, reader] = [await harness.open(), await harness.open()];
@@ -279,13 +323,13 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           await writer.discovery.put(endpointAt('ns/backend/generate/b'));
           await reader.discovery.watch(instances, witness);
 
-          await harness.outage?.begin();
+          await harness.external?.beginOutage();
           await waitUntil(() => witness.outages.length === 1);
           expect(witness.keys).toHaveLength(2);
           const [failing] = witness.outages;
           expect(failing).toMatch(/^failing: .+/);
 
-          await harness.outage?.end();
+          await harness.external?.endOutage();
           await waitUntil(() => witness.outages.length === 2);
           expect(witness.outages[1]).toBe('recovered');
           await writer.discovery.put(endpointAt('ns/backend/generate/c'));
@@ -299,9 +343,9 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           discovery.onLeaseLost(() => told.push('lost'));
           discovery.onLeaseRegained(() => told.push('regained'));
           await discovery.put(endpointAt('ns/backend/generate/a'));
-          await harness.outage?.begin();
+          await harness.external?.beginOutage();
           await waitUntil(() => told.length === 1);
-          await harness.outage?.end();
+          await harness.external?.endOutage();
           await waitUntil(() => told.length === 2);
           expect(told).toEqual(['lost', 'regained']);
           expect(await discovery.list(instances)).toEqual([endpointAt('ns/backend/generate/a')]);

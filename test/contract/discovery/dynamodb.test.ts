@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe } from 'vitest';
-import { createDiscovery, createDiscoveryTable, type Discovery } from '../../../shared/discovery/index.ts';
-import { type DynamoDbServer, FreezableClock, hasDynamoDb, startDynamoDb, startTcpProxy } from '../../support/index.ts';
+import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
+import { type DynamoDbServer, FreezableClock, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
+import { createTestTable } from './test-table.ts';
 
 describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   let server: DynamoDbServer;
@@ -13,27 +14,25 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   describeDiscovery(
     'dynamodb',
     async () => {
-      const { hostname, port } = new URL(server.url);
-      const proxy = await startTcpProxy({ host: hostname, port: Number(port) });
-      const endpoint = `http://127.0.0.1:${proxy.port}`;
-      const tableName = `discovery-${process.pid}-${Date.now()}-${proxy.port}`;
-      await createDiscoveryTable({ endpoint, tableName });
+      const table = await createTestTable(server.url);
       const opened: Discovery[] = [];
+      const { tableName, endpoint } = table;
+      const options = { backend: 'dynamodb', tableName, endpoint, ttlMs: 500, pollMs: 50 } as const;
       return {
         async open() {
           const clock = new FreezableClock();
-          const options = { tableName, endpoint, clock, ttlMs: 500, pollMs: 50, requestTimeoutMs: 1000 };
-          const discovery = await createDiscovery({ backend: 'dynamodb', ...options, onProblem: () => {} });
+          const discovery = await createDiscovery({ ...options, clock, onProblem: () => {} });
           opened.push(discovery);
           return { discovery, clock };
         },
-        outage: {
-          begin: async () => proxy.cut(),
-          end: async () => proxy.restore(),
+        external: {
+          options,
+          beginOutage: async () => table.proxy.cut(),
+          endOutage: async () => table.proxy.restore(),
         },
         close: async () => {
           await Promise.all(opened.map((discovery) => discovery.close()));
-          await proxy.close();
+          await table.drop();
         },
       };
     },

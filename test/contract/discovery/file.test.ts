@@ -11,21 +11,22 @@ describeDiscovery(
     const folder = await mkdtemp(join(tmpdir(), 'stator-discovery-'));
     const rootPath = join(folder, 'root');
     const opened: Discovery[] = [];
+    const options = { backend: 'file', rootPath, ttlMs: 500, pollMs: 50 } as const;
     return {
       async open() {
         const clock = new FreezableClock();
-        const options = { rootPath, clock, ttlMs: 500, pollMs: 50, onProblem: () => {} };
-        const discovery = await createDiscovery({ backend: 'file', ...options });
+        const discovery = await createDiscovery({ ...options, clock, onProblem: () => {} });
         opened.push(discovery);
         return { discovery, clock };
       },
-      outage: {
+      external: {
+        options,
         // A plain file where the folder was: it can be neither read nor made again.
-        async begin() {
+        async beginOutage() {
           await rename(rootPath, `${rootPath}.away`);
           await writeFile(rootPath, '');
         },
-        async end() {
+        async endOutage() {
           await rm(rootPath);
           await rename(`${rootPath}.away`, rootPath);
         },

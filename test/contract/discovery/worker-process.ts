@@ -1,0 +1,16 @@
+import { createDiscovery, type DiscoveryOptions, type DiscoveryRecord } from '../../../shared/discovery/index.ts';
+
+/** A process that registers one record, tells what becomes of its lease, and stays until it is killed or told to leave. */
+const { options, record } = JSON.parse(process.argv[2] ?? '') as {
+  readonly options: DiscoveryOptions;
+  readonly record: DiscoveryRecord;
+};
+const discovery = await createDiscovery({ ...options, onProblem: (problem) => console.error(problem.message) });
+discovery.onLeaseLost(() => console.log('lease lost'));
+discovery.onLeaseRegained(() => console.log('lease regained'));
+await discovery.put(record);
+console.log('registered');
+process.stdin.once('data', async () => {
+  await discovery.close();
+  process.exit(0);
+});
