@@ -110,11 +110,6 @@ const DEPENDENCIES: readonly Dependency[] = [
       process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
     says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
   },
-  {
-    setting: 'plannerConfig',
-    holds: ({ process, values }) => process !== 'planner' || values.plannerConfig !== undefined,
-    says: 'is required by stator planner',
-  },
 ];
 
 function checkPairs({ given, values }: ConfigView): readonly string[] {

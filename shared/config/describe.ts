@@ -41,7 +41,7 @@ export function showValue(row: Row, value: unknown): string {
 export function showDefault(row: Row): string {
   const own = Object.entries(row.defaultFor).map(([process, value]) => `${process}: ${showValue(row, value)}`);
   if (row.defaultText !== undefined) return row.defaultText;
-  const general = row.required ? 'required' : showValue(row, row.default);
+  const general = row.requiredBy.length > 0 ? 'required' : showValue(row, row.default);
   return [general, ...own].join('; ');
 }
 

@@ -24,7 +24,7 @@ const PARENT_ONLY: ReadonlySet<SettingName> = new Set(['dumpConfigTo', 'numWorke
  * What was given on this process's command line and `child` reads too, for starting `child` from here. Variables are
  * left out: a child inherits the environment (without the name of the dump file).
  */
-export function forwardSettings(config: ResolvedConfig, child: Process): ForwardedSettings {
+export function forwardSettings(config: Pick<ResolvedConfig, 'given'>, child: Process): ForwardedSettings {
   const argv: string[] = [];
   const env: Record<string, string> = { DYN_DUMP_CONFIG_TO: '' }; // empty = unset
   for (const [setting, given] of config.given) {

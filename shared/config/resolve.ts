@@ -89,7 +89,7 @@ function readValues(process: Process, sources: Sources, around: Surroundings, al
     const source = sources.given.get(setting);
     if (source !== undefined) {
       readGiven(draft, setting, row, source, around);
-    } else if (row.required && row.defaultFor[process] === undefined && !allowMissing) {
+    } else if (row.requiredBy.includes(process) && !allowMissing) {
       draft.problems.push(`${nameOf(setting)} is required: ${describeAllowed(row)}`);
     }
   }

@@ -33,6 +33,8 @@ export interface RowFields<P extends Process = Process> {
   readonly defaultText?: string;
   /** What the range does not say, e.g. `0 = off`. */
   readonly note?: string;
+  /** Processes that do not start without it; `required` says it of all that read the row. */
+  readonly requiredBy?: readonly P[];
   /** A bad value falls back to the default with a warning instead of stopping the start. */
   readonly lenient?: true;
   /** One sentence or two for help and documentation. */
@@ -71,7 +73,8 @@ export interface Row<V = unknown, P extends Process = Process> {
   /** Range or allowed values in words; empty when anything goes. */
   readonly allowed: string;
   readonly about: string;
-  readonly required: boolean;
+  /** Processes that do not start without it. */
+  readonly requiredBy: readonly Process[];
   readonly default: V | undefined;
   readonly defaultFor: Readonly<Partial<Record<Process, V>>>;
   decide: ((facts: DefaultFacts) => V) | undefined;
@@ -85,6 +88,11 @@ export interface RowGroup<R extends Readonly<Record<string, Row>> = Readonly<Rec
 }
 
 type AnyFields<T> = RowFields & (Settled<T> | Unsettled<T>);
+
+function requiredBy<T>(fields: AnyFields<T>): readonly Process[] {
+  const { requiredBy: some = [], required, defaultFor = {} } = fields;
+  return required === true ? fields.usedBy.filter((process) => !(process in defaultFor)) : some;
+}
 
 /** Completes the fields a row leaves out. */
 export function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
@@ -104,7 +112,7 @@ export function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFi
     lenient: fields.lenient ?? false,
     allowed: [type.allowed, fields.note].filter((part) => part !== undefined && part !== '').join(', '),
     about: fields.about,
-    required: fields.required ?? false,
+    requiredBy: requiredBy(fields),
     default: fields.default,
     defaultFor: fields.defaultFor ?? {},
     decide: fields.decide,

@@ -8,6 +8,7 @@ export const plannerRows = {
     env: ['STATOR_PLANNER_CONFIG'],
     allowed: '.json, .yaml, .yml or inline JSON',
     defaultText: 'required by stator planner',
+    requiredBy: ['planner'],
     usedBy: ['planner', 'function'],
     source: '1.6.1; variable product+',
     built: false,

@@ -1,0 +1,166 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError, type Process, resolveConfig } from '../../../shared/config/index.ts';
+import { machineWith } from './surroundings.ts';
+
+const surroundings = machineWith({ '/c.pem': '', '/k.pem': '', '/key': 'x'.repeat(32) });
+
+function problemsOf(process: Process, ...argv: readonly string[]): readonly string[] {
+  try {
+    resolveConfig(process, argv, {}, { surroundings });
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return thrown.problems;
+    throw thrown;
+  }
+  return [];
+}
+
+function settingsOf(...argv: readonly string[]) {
+  return resolveConfig('frontend', argv, {}, { surroundings });
+}
+
+describe('settings that need each other', () => {
+  it.each([
+    ['frontend', ['--tls-cert-path=/c.pem'], '--tls-cert-path needs --tls-key-path'],
+    ['frontend', ['--tls-key-path=/k.pem'], '--tls-key-path needs --tls-cert-path'],
+    ['worker', ['--engine=mocker', '--tcp-tls-cert-path=/c.pem'], '--tcp-tls-cert-path needs --tcp-tls-key-path'],
+    [
+      'frontend',
+      ['--tls-client-ca-cert-path=/c.pem'],
+      '--tls-client-ca-cert-path needs --tls-cert-path and --tls-key-path',
+    ],
+    [
+      'frontend',
+      ['--decode-fallback', '--enforce-disagg'],
+      '--decode-fallback and --enforce-disagg exclude each other',
+    ],
+    [
+      'frontend',
+      ['--use-remote-indexer', '--serve-indexer'],
+      '--use-remote-indexer and --serve-indexer exclude each other',
+    ],
+    [
+      'frontend',
+      ['--router-track-output-blocks', '--no-router-track-active-blocks'],
+      '--router-track-output-blocks needs --router-track-active-blocks',
+    ],
+    [
+      'frontend',
+      ['--router-prefill-load-model=ais', '--no-router-track-prefill-tokens'],
+      '--router-prefill-load-model aic needs --router-track-prefill-tokens',
+    ],
+    [
+      'frontend',
+      ['--router-approximate-cache-policy=lru'],
+      '--router-approximate-cache-policy lru needs --no-router-kv-events',
+    ],
+    [
+      'frontend',
+      ['--router-predicted-ttl-secs=5', '--no-router-kv-events'],
+      '--router-predicted-ttl-secs needs --router-kv-events',
+    ],
+    [
+      'frontend',
+      ['--router-tracking-hash=keyed-xxh3-v1', '--router-tracking-key-file=/key'],
+      '--router-tracking-hash keyed-xxh3-v1 needs --router-tracking-key-file and --router-tracking-key-id',
+    ],
+    ['worker', ['--engine=openai'], '--engine openai needs --engine-url, the base URL of the running server'],
+    ['local', ['--engine-url=http://h'], '--engine-url needs --engine openai: the mocker has no server'],
+    ['frontend', ['--discovery-backend=dynamodb'], '--discovery-backend dynamodb needs STATOR_DISCOVERY_TABLE'],
+    [
+      'local',
+      ['--discovery-backend=dynamodb'],
+      '--discovery-backend dynamodb is not for stator local: use file or mem',
+    ],
+    ['local', ['--min-workers=7'], '--min-workers is above --max-workers'],
+    [
+      'worker',
+      ['--engine=mocker', '--is-prefill-worker', '--is-decode-worker'],
+      '--is-prefill-worker and --is-decode-worker exclude each other',
+    ],
+  ] as const)('%s %j', (process, argv, problem) => {
+    expect(problemsOf(process, ...argv)).toEqual([problem]);
+  });
+
+  it('pass when they are complete', () => {
+    expect(problemsOf('frontend', '--tls-cert-path=/c.pem', '--tls-key-path=/k.pem')).toEqual([]);
+    expect(problemsOf('frontend', '--no-router-kv-events', '--router-approximate-cache-policy=lru')).toEqual([]);
+  });
+
+  it('name the variable when that is what was given', () => {
+    expect(() => resolveConfig('frontend', [], { DYN_TLS_CERT_PATH: '/c.pem' }, { surroundings })).toThrow(
+      'DYN_TLS_CERT_PATH needs --tls-key-path',
+    );
+  });
+
+  it('refuse a connector with the flag to use', () => {
+    expect(problemsOf('worker', '--engine=mocker', '--connector=nixl')[0]).toContain('use --kv-transfer-config');
+  });
+
+  it('refuse one status port for several local workers', () => {
+    const env = { DYN_SYSTEM_PORT: '9100' };
+    expect(() => resolveConfig('local', [], env)).toThrow('use 0 (any free port) or --num-workers 1');
+    expect(resolveConfig('local', ['--num-workers=1'], env).settings.systemPort).toBe(9100);
+    expect(resolveConfig('local', [], { DYN_SYSTEM_PORT: '-1' }).settings.systemPort).toBe(-1);
+  });
+});
+
+describe('settings that stand for others', () => {
+  it('translate the deprecated overlap weight, explicit settings first', () => {
+    const translated = settingsOf('--router-kv-overlap-score-weight=0');
+    expect(translated.settings).toMatchObject({ routerPrefillLoadScale: 0, routerKvOverlapScoreCredit: 0 });
+    expect(translated.warnings.join()).toContain(
+      '--router-kv-overlap-score-weight is deprecated: use --router-prefill-load-scale',
+    );
+    const explicit = settingsOf('--router-kv-overlap-score-weight=3', '--router-prefill-load-scale=2');
+    expect(explicit.settings).toMatchObject({ routerPrefillLoadScale: 2, routerKvOverlapScoreCredit: 1 });
+  });
+
+  it('translate the deprecated worker roles', () => {
+    const argv = ['--engine=mocker', '--is-decode-worker'];
+    expect(resolveConfig('worker', argv, {}).settings.disaggregationMode).toBe('decode');
+  });
+
+  it('let the planner law win over the target of its file', () => {
+    const resolve = (argv: readonly string[], target?: string) =>
+      resolveConfig(
+        'planner',
+        ['--config={}', ...argv],
+        {},
+        {
+          fileValues: target === undefined ? {} : { optimization_target: target },
+        },
+      );
+    expect(resolve([]).settings.plannerLaw).toBe('rate');
+    expect(resolve([], 'latency').settings.plannerLaw).toBe('latency');
+    const both = resolve(['--planner-law=load'], 'sla');
+    expect(both.settings.plannerLaw).toBe('load');
+    expect(both.warnings).toContain('--planner-law load overrides key optimization_target sla');
+  });
+
+  it('put crossed bucket limits back to their defaults with a warning', () => {
+    const { settings, warnings } = resolveConfig('frontend', [], {
+      DYN_METRICS_ITL_MIN: '5',
+      DYN_METRICS_ITL_MAX: '5',
+      DYN_METRICS_TTFT_MIN: '0.5',
+    });
+    expect(settings).toMatchObject({ metricsItlMin: 0.001, metricsItlMax: 80, metricsTtftMin: 0.5 });
+    expect(warnings.join()).toContain('DYN_METRICS_ITL_MIN 5 is not below DYN_METRICS_ITL_MAX 5');
+  });
+});
+
+describe('what is allowed but doubtful', () => {
+  it('warns of a credit above 1', () => {
+    expect(settingsOf('--router-kv-overlap-score-credit=4').warnings.join()).toContain('is above 1.0');
+  });
+
+  it('warns of a single process whose discovery nobody shares, unless it was chosen', () => {
+    expect(settingsOf().warnings.join()).toContain('discovery is in memory');
+    expect(settingsOf('--discovery-backend=mem').warnings).toEqual([]);
+    expect(resolveConfig('local', [], {}).warnings).toEqual([]);
+  });
+
+  it('warns of deprecated settings that change nothing, and of nothing else about them', () => {
+    const { warnings } = settingsOf('--discovery-backend=file', '--router-durable-kv-events');
+    expect(warnings).toEqual(['--router-durable-kv-events is deprecated: it changes nothing']);
+  });
+});

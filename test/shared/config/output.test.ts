@@ -1,0 +1,136 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import {
+  commandOf,
+  describeSettings,
+  forwardSettings,
+  PROCESSES,
+  renderConfigurationDocs,
+  renderHelp,
+  renderSettings,
+  renderSettingsJson,
+  resolveConfig,
+  TABLE,
+} from '../../../shared/config/index.ts';
+
+const SECRET = 'a-secret-of-at-least-32-characters!!';
+const ENV = { STATOR_PLANE_TOKEN: SECRET, NATS_SERVER: `nats://user:${SECRET}@host:4222`, NATS_AUTH_TOKEN: SECRET };
+
+function frontend(...argv: readonly string[]) {
+  return resolveConfig('frontend', ['--discovery-backend=file', ...argv], ENV);
+}
+
+describe('help', () => {
+  it.each(PROCESSES.filter((process) => commandOf(process) !== undefined))(
+    'of %s keeps its outline',
+    async (process) => {
+      const outline = renderHelp(process)
+        .split('\n')
+        .filter((line) => !line.startsWith('      '));
+      await expect(`${outline.join('\n')}`).toMatchFileSnapshot(`../../fixtures/config/help-${process}.txt`);
+    },
+  );
+
+  it('says of a setting what it is, what is allowed, its default, its variable and whether it is built', () => {
+    const help = renderHelp('frontend');
+    expect(help).toContain(`  --http-port <port>
+      HTTP listen port; gRPC port when --kserve-grpc-server is set alone.
+      Allowed: 0-65535, 0 = any free. Default: 8000. Variable DYN_HTTP_PORT.`);
+    expect(help).toMatch(/--interactive, -i, --no-interactive\n.*\n.*Not built yet\./);
+  });
+
+  it('stays within 100 columns where names allow it', () => {
+    const prose = renderHelp('worker')
+      .split('\n')
+      .filter((line) => line.startsWith('      '));
+    expect(prose.filter((line) => line.length > 100)).toEqual([]);
+  });
+});
+
+describe('effective settings', () => {
+  it('show value, origin and status of every setting', () => {
+    const reports = describeSettings(frontend('--http-port=9', '--cors-origin=a', '--cors-origin=b'));
+    const byName = new Map(reports.map((report) => [report.setting, report]));
+    expect(byName.get('httpPort')).toMatchObject({ value: 9, shown: '9', origin: 'flag --http-port', status: 'built' });
+    expect(byName.get('httpHost')).toMatchObject({ value: '0.0.0.0', origin: 'default' });
+    expect(byName.get('corsOrigin')).toMatchObject({ value: ['a', 'b'], shown: 'a,b', status: 'not built yet' });
+    expect(byName.get('planeToken')).toMatchObject({ value: '***', origin: 'variable STATOR_PLANE_TOKEN' });
+    expect(byName.get('modelName')).toMatchObject({ value: null, shown: 'unset' });
+  });
+
+  it('never show a secret, in any form', () => {
+    const config = frontend();
+    for (const text of [renderSettings(config), renderSettingsJson(config)]) {
+      expect(text).not.toContain(SECRET);
+      expect(text).toContain('nats://user:***@host:4222');
+      expect(text).toContain('***');
+    }
+  });
+
+  it('are valid JSON with the warnings beside them', () => {
+    const dump = JSON.parse(renderSettingsJson(frontend('--decode-fallback')));
+    expect(dump.process).toBe('frontend');
+    expect(dump.settings.length).toBe([...TABLE.values()].filter((row) => row.usedBy.includes('frontend')).length);
+    expect(dump.warnings.join()).toContain('--decode-fallback');
+  });
+
+  it('render as one line a setting under the group titles', () => {
+    const text = renderSettings(frontend('--http-port=9'));
+    expect(text).toMatch(
+      /\nHTTP server and routes\n {2}--http-host +0\.0\.0\.0 +default\n {2}--http-port +9 +flag --http-port\n/,
+    );
+    expect(text).toMatch(/--cors-origin +unset = off +default {2}\(not built yet\)/);
+  });
+});
+
+describe('settings for a child process', () => {
+  it('are the flags that the child reads too, without what only the parent may use', () => {
+    const argv = [
+      '--http-port=1',
+      '--no-enable-prefix-caching',
+      '--speedup-ratio',
+      '5',
+      '--num-workers=3',
+      '--namespace=x',
+    ];
+    const local = resolveConfig('local', [...argv, '--dump-config-to=/d.json'], {});
+    expect(forwardSettings(local, 'worker')).toEqual({
+      argv: ['--namespace=x', '--enable-prefix-caching=false', '--speedup-ratio=5'],
+      env: { DYN_DUMP_CONFIG_TO: '' },
+    });
+    const forwarded = forwardSettings(local, 'worker').argv;
+    const worker = resolveConfig('worker', ['--engine=mocker', ...forwarded], {}).settings;
+    expect(worker).toMatchObject({ namespace: 'x', enablePrefixCaching: false, speedupRatio: 5, numWorkers: 1 });
+  });
+
+  it('carry secrets in the environment, where other users of the machine cannot read them', () => {
+    const local = resolveConfig(
+      'local',
+      ['--engine=openai', '--engine-url=http://h', `--engine-api-key=${SECRET}`],
+      {},
+    );
+    const { argv, env } = forwardSettings(local, 'worker');
+    expect(argv.join()).not.toContain(SECRET);
+    expect(env).toMatchObject({ STATOR_ENGINE_API_KEY: SECRET });
+  });
+});
+
+describe('docs/configuration.md', () => {
+  it('is up to date (stator config --format markdown > docs/configuration.md)', () => {
+    const page = readFileSync(new URL('../../../docs/configuration.md', import.meta.url), 'utf8');
+    expect(page === renderConfigurationDocs()).toBe(true);
+  });
+
+  it('has every flag and variable of the table', () => {
+    const page = renderConfigurationDocs();
+    const names = [...TABLE.values()].flatMap((row) => [...row.flags, ...row.olderFlags, ...row.env, ...row.olderEnv]);
+    expect(names.filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  it('has nine cells in every row', () => {
+    const sections = renderConfigurationDocs().split('\n## ').slice(1, -1); // without the rules and the misleading names
+    const rows = sections.flatMap((section) => section.split('\n').filter((line) => /^\| (`|-|after|key)/.test(line)));
+    expect(rows.length).toBe(TABLE.size);
+    expect(rows.filter((row) => row.split(/(?<!\\)\|/).length !== 11)).toEqual([]);
+  });
+});

@@ -1,0 +1,371 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError, type Process, type ResolveOptions, resolveConfig } from '../../../shared/config/index.ts';
+import { machineWith } from './surroundings.ts';
+
+type Env = Readonly<Record<string, string>>;
+
+function problemsOf(
+  process: Process,
+  argv: readonly string[],
+  env: Env = {},
+  options: ResolveOptions = {},
+): readonly string[] {
+  try {
+    resolveConfig(process, argv, env, { surroundings: machineWith(), ...options });
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return thrown.problems;
+    throw thrown;
+  }
+  return [];
+}
+
+function frontend(argv: readonly string[], env: Env = {}) {
+  return resolveConfig('frontend', ['--discovery-backend', 'file', ...argv], env, { surroundings: machineWith() });
+}
+
+function worker(argv: readonly string[], env: Env = {}) {
+  const surroundings = machineWith({ '/t.jinja': '', '/home/user/t.jinja': '' }, ['/models/a'], { DIR: '/models' });
+  return resolveConfig('worker', ['--engine', 'mocker', '--discovery-backend', 'file', ...argv], env, { surroundings });
+}
+
+describe('flags', () => {
+  it('take a value after a blank or an equals sign, and the last one counts', () => {
+    expect(frontend(['--http-port', '1', '--http-port=2']).settings.httpPort).toBe(2);
+    expect(frontend(['--http-port=2', '--http-port', '1']).settings.httpPort).toBe(1);
+  });
+
+  it('switch on, off, and by word', () => {
+    expect(frontend(['--tokenizer-fallback']).settings.tokenizerFallback).toBe(true);
+    expect(frontend(['--no-tokenizer-fallback']).settings.tokenizerFallback).toBe(false);
+    expect(frontend(['--tokenizer-fallback=false']).settings.tokenizerFallback).toBe(false);
+    expect(frontend(['--tokenizer-fallback=TRUE']).settings.tokenizerFallback).toBe(true);
+    expect(frontend(['--no-tokenizer-fallback', '--tokenizer-fallback']).settings.tokenizerFallback).toBe(true);
+  });
+
+  it('append when they repeat a list, split at commas and blanks', () => {
+    const { settings } = frontend(['--cors-origin', 'a,b', '--cors-origin', 'c d']);
+    expect(settings.corsOrigin).toEqual(['a', 'b', 'c', 'd']);
+  });
+
+  it('take negative numbers but not another flag as a value', () => {
+    expect(worker(['--stagger-delay', '-1']).settings.staggerDelaySecs).toBe(-1);
+    expect(problemsOf('frontend', ['--model-name', '--http-port=1'])).toEqual(['--model-name needs a value: string']);
+    expect(problemsOf('frontend', ['--http-port'])).toEqual(['--http-port needs a value: port, 0-65535, 0 = any free']);
+  });
+
+  it('are refused with the nearest name when unknown, one message a mistake', () => {
+    expect(problemsOf('frontend', ['--routr-mode', 'random'])).toEqual([
+      'unknown flag --routr-mode; did you mean --router-mode?',
+    ]);
+    expect(problemsOf('frontend', ['--router-mod=random'])).toEqual([
+      'unknown flag --router-mod; did you mean --router-mode?',
+    ]);
+    expect(problemsOf('frontend', ['--zzzzzzzz'])).toEqual([
+      'unknown flag --zzzzzzzz; stator frontend --help lists all',
+    ]);
+  });
+
+  it('of another command are refused with the command that takes them', () => {
+    expect(problemsOf('frontend', ['--trace', 'x'])).toEqual([
+      '--trace belongs to stator simulate, not to stator frontend',
+    ]);
+    expect(problemsOf('frontend', ['--seed', '1'])).toEqual([
+      '--seed belongs to stator worker, stator local, stator simulate, not to stator frontend',
+    ]);
+    expect(problemsOf('frontend', ['--no-enable-prefix-caching'])[0]).toContain('belongs to stator worker');
+  });
+
+  it('leave no stray argument unmentioned', () => {
+    expect(problemsOf('frontend', ['--interactive', 'true'])).toEqual([
+      'unexpected argument "true"; flags start with --, a switch is set by --x=true',
+    ]);
+    expect(problemsOf('frontend', ['--no-interactive=true'])).toEqual([
+      '--no-interactive takes no value; write --no-interactive',
+    ]);
+  });
+
+  it('by an older spelling work and warn, with and without no-', () => {
+    const { settings, warnings } = frontend(['--no-kv-events', '--track-output-blocks']);
+    expect(settings.routerKvEvents).toBe(false);
+    expect(settings.routerTrackOutputBlocks).toBe(true);
+    expect(warnings).toContain('--kv-events is an older spelling of --router-kv-events');
+    expect(warnings).toContain('--track-output-blocks is an older spelling of --router-track-output-blocks');
+  });
+
+  it('with several names: the first named wins and a difference warns', () => {
+    const { settings, warnings } = frontend(['--ais-system', 'two', '--aic-system', 'one']);
+    expect(settings.aicSystem).toBe('one');
+    expect(warnings).toContain('--aic-system and --ais-system are one setting and differ: --aic-system counts');
+    expect(frontend(['--ais-system', 'two']).settings.aicSystem).toBe('two');
+    const same = frontend(['--ais-system', 'x', '--aic-system', 'x']).warnings;
+    expect(same.filter((warning) => warning.includes('differ'))).toEqual([]);
+  });
+
+  it('known by a pattern are kept as they are', () => {
+    const { settings, warnings } = worker(['--benchmark-mode', 'fast', '--benchmark-quiet', '--seed=1']);
+    expect(settings.benchmarkSettings).toEqual(['--benchmark-mode=fast', '--benchmark-quiet']);
+    expect(settings.seed).toBe(1);
+    expect(warnings.join()).toContain('not built yet');
+  });
+
+  it('end at --: what follows goes to the engine of a worker and to nobody else', () => {
+    expect(worker(['--', '--http-port', 'x']).settings.engineArguments).toEqual(['--http-port', 'x']);
+    expect(problemsOf('frontend', ['--', 'x'])).toEqual([
+      'arguments after -- go to the engine of stator worker; stator frontend takes none',
+    ]);
+  });
+});
+
+describe('variables', () => {
+  it.each(['1', 'true', 'YES', ' on '])('%j is true', (text) => {
+    expect(frontend([], { DYN_DEBUG_PERF: text }).settings.debugPerf).toBe(true);
+  });
+
+  it.each(['0', 'false', 'No', 'off', '', '  '])('%j is false', (text) => {
+    expect(frontend([], { DYN_TOKENIZER_FALLBACK: text }).settings.tokenizerFallback).toBe(false);
+  });
+
+  it('with any other word for a boolean stop the start', () => {
+    expect(problemsOf('frontend', [], { DYN_DEBUG_PERF: 'maybe' })).toEqual([
+      'DYN_DEBUG_PERF "maybe": not a boolean, use 1, true, yes, on or 0, false, no, off; allowed: bool',
+    ]);
+  });
+
+  it('that are empty are unset, or switch a threshold off', () => {
+    const { settings, given } = frontend([], { DYN_HTTP_PORT: '', DYN_ROUTER_QUEUE_THRESHOLD: '', DYN_MODEL_NAME: '' });
+    expect(settings.httpPort).toBe(8000);
+    expect(settings.modelName).toBeUndefined();
+    expect(settings.routerQueueThreshold).toBeNull();
+    expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'routerQueueThreshold']);
+  });
+
+  it.each(['None', 'none', 'null'])('%s switches a threshold off, by flag too', (text) => {
+    expect(frontend(['--router-queue-threshold', text]).settings.routerQueueThreshold).toBeNull();
+    expect(frontend([], { DYN_ROUTER_SNAPSHOT_THRESHOLD: text }).settings.routerSnapshotThreshold).toBeNull();
+  });
+
+  it('unknown under our prefixes warn once each with the nearest name', () => {
+    const { warnings } = frontend([], { DYN_ROUTER_MODES: 'x', STATOR_ENGIN: 'y', OTHER: 'z' });
+    expect(warnings).toContain('unknown variable DYN_ROUTER_MODES; did you mean DYN_ROUTER_MODE?');
+    expect(warnings).toContain('unknown variable STATOR_ENGIN; did you mean STATOR_ENGINE?');
+    expect(warnings).toHaveLength(2);
+  });
+
+  it('of another process are ignored without a word', () => {
+    expect(frontend([], { STATOR_ENGINE: 'nonsense', DYN_OMNI_X: '1' }).warnings).toEqual([]);
+  });
+
+  it('with several names: the first named wins, the second works alone', () => {
+    const both = frontend([], { DYN_HTTP_SVC_CHAT_PATH_ENV: '/a', DYN_HTTP_SVC_CHAT_PATH: '/b' });
+    expect(both.settings.httpSvcChatPath).toBe('/a');
+    expect(both.warnings[0]).toContain('DYN_HTTP_SVC_CHAT_PATH_ENV counts');
+    expect(frontend([], { DYN_HTTP_SVC_CHAT_PATH: '/b' }).settings.httpSvcChatPath).toBe('/b');
+  });
+
+  it('with a deprecated name work, warn, and name the new one', () => {
+    const { settings, warnings } = worker([], { DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: '7' });
+    expect(settings.runtimeGracefulShutdownTimeoutSecs).toBe(7);
+    expect(warnings).toEqual([
+      'DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT is deprecated: use DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
+    ]);
+  });
+
+  it('known by a pattern are collected, exact names excepted', () => {
+    const { settings } = worker([], { DYN_OMNI_SIZE: '3', DYN_OMNI_REALTIME: '1', DYN_MM_VIDEO_NUM_FRAMES: '8' });
+    expect(settings.omniSettings).toEqual(['DYN_OMNI_SIZE=3']);
+    expect(settings.realtime).toBe(true);
+    expect(settings.mediaLoaderSettings).toEqual(['DYN_MM_VIDEO_NUM_FRAMES=8']);
+  });
+});
+
+describe('values', () => {
+  it.each([
+    ['70000', 'out of range'],
+    ['-1', 'out of range'],
+    ['1.5', 'not a whole number'],
+    ['8k', 'not a whole number'],
+    ['', 'not a whole number'],
+    ['99999999999999999999', 'too large'],
+  ])('a port of %j is refused with what is allowed', (text, fault) => {
+    expect(problemsOf('frontend', [`--http-port=${text}`])).toEqual([
+      `--http-port ${JSON.stringify(text)}: ${fault}; allowed: port, 0-65535, 0 = any free`,
+    ]);
+  });
+
+  it.each(['nan', 'inf', 'Infinity', '1e999', '0x10', '1,5'])('a number of %j is refused', (text) => {
+    expect(problemsOf('frontend', [`--router-temperature=${text}`])).toHaveLength(1);
+  });
+
+  it('limits that exclude their end refuse it', () => {
+    expect(problemsOf('worker', ['--engine=mocker', '--decode-speedup-ratio=0'])[0]).toContain('allowed: number, > 0');
+  });
+
+  it('words match with hyphens and underscores alike, in lower case only', () => {
+    expect(frontend(['--router-mode', 'round_robin']).settings.routerMode).toBe('round-robin');
+    expect(frontend(['--reasoning-field-name', 'reasoning-content']).settings.reasoningFieldName).toBe(
+      'reasoning_content',
+    );
+    expect(problemsOf('frontend', ['--router-mode', 'Random'])[0]).toContain(
+      'unknown value; allowed: round-robin, random',
+    );
+  });
+
+  it('words whose feature is not built are refused with those that are', () => {
+    expect(problemsOf('frontend', ['--router-mode', 'kv'])).toEqual([
+      '--router-mode "kv": not built yet; allowed: round-robin, random, power-of-two, direct, least-loaded',
+    ]);
+    expect(problemsOf('worker', ['--engine', 'vllm'])[0]).toContain('attach it with --engine openai --engine-url URL');
+  });
+
+  it.each(['etcd', 'kubernetes'])('discovery back end %s is refused with what to use', (backend) => {
+    expect(problemsOf('frontend', ['--discovery-backend', backend])[0]).toContain(
+      'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem',
+    );
+  });
+
+  it('routes start with a slash', () => {
+    expect(problemsOf('frontend', [], { DYN_HTTP_SVC_LIVE_PATH: 'live' })).toEqual([
+      'DYN_HTTP_SVC_LIVE_PATH "live": does not start with /; allowed: path, starts with /, the name with _ENV wins',
+    ]);
+  });
+
+  it('files and folders exist, with ~ and $VAR expanded', () => {
+    expect(worker(['--chat-template', '~/t.jinja']).settings.customJinjaTemplate).toBe('/home/user/t.jinja');
+    const surroundings = machineWith({ '/models/t.jinja': '' }, ['/models/a'], { DIR: '/models' });
+    const resolved = resolveConfig('worker', ['--engine=mocker', '--chat-template=$DIR/t.jinja'], {}, { surroundings });
+    expect(resolved.settings.customJinjaTemplate).toBe('/models/t.jinja');
+    expect(worker(['--model-path', '/models/a']).settings.modelPath).toBe('/models/a');
+    expect(problemsOf('frontend', ['--model-path', '/nowhere'])).toEqual([
+      '--model-path "/nowhere": no such folder; give a local model folder: models are not downloaded; allowed: a local model folder',
+    ]);
+    const asFile = { surroundings: machineWith({ '/f': '' }) };
+    expect(problemsOf('frontend', ['--model-path', '/f'], {}, asFile)[0]).toContain('is a file, not a folder');
+  });
+
+  it('files that the process writes need not exist', () => {
+    expect(frontend(['--dump-config-to', '/new/file.json']).settings.dumpConfigTo).toBe('/new/file.json');
+  });
+
+  it('a key file has exactly its size', () => {
+    const surroundings = machineWith({ '/key': 'x'.repeat(31) });
+    const argv = ['--router-tracking-key-file=/key'];
+    expect(problemsOf('frontend', argv, {}, { surroundings })[0]).toContain('has 31 bytes, not 32');
+  });
+
+  it('JSON comes inline or from @file, with known keys only', () => {
+    const reasoning = '{"thinking_ratio":0.5}';
+    expect(worker(['--reasoning', reasoning]).settings.reasoning).toEqual({ thinking_ratio: 0.5 });
+    const surroundings = machineWith({ '/r.json': reasoning, '/bad.json': '{' });
+    const read = (text: string) =>
+      problemsOf('worker', ['--engine=mocker', `--reasoning=${text}`], {}, { surroundings });
+    expect(read('@/r.json')).toEqual([]);
+    expect(read('@/none.json')[0]).toContain('no such file: /none.json');
+    expect(read('@/bad.json')[0]).toContain('not JSON');
+    expect(read('[1]')[0]).toContain('not a JSON object');
+    expect(read('{"ratio":1}')[0]).toContain('unknown key "ratio"; allowed: JSON, a JSON object with keys');
+  });
+
+  it('JSON or a file is kept as what it is', () => {
+    const surroundings = machineWith({ '/p.yaml': 'mode: agg' });
+    const resolve = (text: string) =>
+      resolveConfig('planner', ['--config', text], {}, { surroundings }).settings.plannerConfig;
+    expect(resolve('{"mode":"agg"}')).toEqual({ kind: 'json', value: { mode: 'agg' } });
+    expect(resolve('/p.yaml')).toEqual({ kind: 'file', path: '/p.yaml' });
+    expect(problemsOf('planner', ['--config', '/q.yaml'])[0]).toContain('no such file: /q.yaml');
+  });
+
+  it('URLs have an allowed scheme', () => {
+    const argv = ['--engine=openai', '--engine-url'];
+    expect(problemsOf('worker', [...argv, 'http://h:1/v1'])).toEqual([]);
+    expect(problemsOf('worker', [...argv, 'ftp://h'])[0]).toContain('scheme ftp is not one of the allowed');
+    expect(problemsOf('worker', [...argv, 'localhost'])[0]).toContain('not a URL; allowed: URL, http, https');
+    const servers = frontend([], { NATS_SERVER: 'nats://a:1, wss://b' }).settings.natsServer;
+    expect(servers).toEqual(['nats://a:1', 'wss://b']);
+  });
+
+  it('log filters name levels', () => {
+    expect(frontend([], { DYN_LOG: 'warn,router=debug' }).settings.log).toBe('warn,router=debug');
+    expect(problemsOf('frontend', [], { DYN_LOG: 'loud' })[0]).toContain('"loud" has no level');
+  });
+
+  it('durations, lists of ports and of words are read', () => {
+    const keys = resolveConfig('keys', ['--expires', '30d', '--scope', 'admin metrics'], {}).settings;
+    expect(keys.expires).toBe(2_592_000);
+    expect(keys.scope).toEqual(['admin', 'metrics']);
+    expect(problemsOf('keys', ['--scope', 'root'])[0]).toContain(
+      'unknown value; allowed: list, inference, admin, metrics',
+    );
+    expect(worker(['--zmq-kv-events-ports', '1,2']).settings.zmqKvEventsPorts).toEqual([1, 2]);
+    expect(problemsOf('worker', ['--engine=mocker', '--bootstrap-ports', '1,x'])[0]).toContain(
+      'x is not a whole number',
+    );
+    const sweeps = resolveConfig('simulate', ['--sweep', 'a=1,2', '--sweep', 'b=3'], {}).settings.sweep;
+    expect(sweeps).toEqual(['a=1,2', 'b=3']);
+  });
+
+  it('a secret that is too short is refused without being shown', () => {
+    const problems = problemsOf('frontend', [], { STATOR_PLANE_TOKEN: 'hunter2' });
+    expect(problems).toEqual(['STATOR_PLANE_TOKEN "***": too short; allowed: secret, >= 32 characters']);
+  });
+
+  it('lenient settings fall back with a warning', () => {
+    const { settings, warnings, given } = frontend([], { DYN_CONTEXT_WINDOW: 'big', DYN_METRICS_TTFT_COUNT: '0' });
+    expect(settings.contextWindow).toBeUndefined();
+    expect(settings.metricsTtftCount).toBe(18);
+    expect(warnings.filter((warning) => warning.endsWith('ignored'))).toHaveLength(2);
+    expect(given.has('metricsTtftCount')).toBe(false);
+  });
+
+  it('all problems are told at once', () => {
+    expect(problemsOf('frontend', ['--http-port=x', '--nope=1'], { DYN_DEBUG_PERF: '?' })).toHaveLength(3);
+  });
+});
+
+describe('defaults', () => {
+  it('can differ by process', () => {
+    expect(resolveConfig('local', [], {}).settings).toMatchObject({
+      httpHost: '127.0.0.1',
+      numWorkers: 2,
+      engine: 'mocker',
+    });
+    expect(frontend([]).settings.httpHost).toBe('0.0.0.0');
+    expect(worker([]).settings).toMatchObject({ numWorkers: 1, namespace: 'dynamo' });
+    expect(frontend([]).settings.namespace).toBeUndefined();
+    expect(resolveConfig('function', [], {}).settings.loggingJsonl).toBe(true);
+  });
+
+  it('can follow from other settings', () => {
+    expect(resolveConfig('local', [], {}).settings.discoveryBackend).toBe('file');
+    expect(resolveConfig('frontend', [], {}).settings.discoveryBackend).toBe('mem');
+    const cloud = resolveConfig('frontend', [], { STATOR_DISCOVERY_TABLE: 't' }).settings;
+    expect(cloud.discoveryBackend).toBe('dynamodb');
+    expect(worker([]).settings.blockSize).toBe(64);
+    expect(worker(['--engine-type=trtllm']).settings.blockSize).toBe(32);
+    expect(worker(['--namespace=a'], { DYN_NAMESPACE_WORKER_SUFFIX: 'b' }).settings.endpoint).toBe(
+      'dyn://a-b.backend.generate',
+    );
+    expect(worker(['--disaggregation-mode=prefill']).settings.endpoint).toBe('dyn://dynamo.prefill.generate');
+  });
+
+  it('are absent for what must be given', () => {
+    expect(problemsOf('worker', [])).toEqual(['--engine is required: mocker, openai']);
+    expect(problemsOf('planner', [])[0]).toMatch(/^--config is required: JSON or file/);
+    expect(problemsOf('worker', [], {}, { allowMissing: true })).toEqual([]);
+  });
+});
+
+describe('features that are not built', () => {
+  it('are accepted with one warning, by flag and by variable', () => {
+    const { settings, warnings } = frontend(['--cors-origin', '*'], { DYN_ENABLE_ANTHROPIC_API: '1' });
+    expect(settings.corsOrigin).toEqual(['*']);
+    expect(settings.enableAnthropicApi).toBe(true);
+    expect(warnings).toEqual([
+      'DYN_ENABLE_ANTHROPIC_API is set, but what it controls is not built yet: it has no effect',
+      '--cors-origin is set, but what it controls is not built yet: it has no effect',
+    ]);
+  });
+
+  it('are silent when nothing of them is set', () => {
+    expect(frontend(['--http-port', '1']).warnings).toEqual([]);
+  });
+});
