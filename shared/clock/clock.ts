@@ -17,16 +17,19 @@ export interface Clock {
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The machine's clock. */
+/** Longest delay that Node's timers hold; they fire at once for a longer one. */
+const DELAY_MS_MAX = 2 ** 31 - 1;
+
+/** The machine's clock. A delay above 24 days is cut to that. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
   after(delayMs, callback) {
-    const handle = setTimeout(callback, delayMs).unref();
+    const handle = setTimeout(callback, Math.min(delayMs, DELAY_MS_MAX)).unref();
     return { cancel: () => clearTimeout(handle) };
   },
   every(periodMs, callback) {
-    const handle = setInterval(callback, periodMs).unref();
+    const handle = setInterval(callback, Math.min(periodMs, DELAY_MS_MAX)).unref();
     return { cancel: () => clearInterval(handle) };
   },
   sleep(delayMs, signal) {

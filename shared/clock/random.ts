@@ -20,7 +20,7 @@ export const systemRandom: Random = {
   instanceId: () => (randomBytes(8).readBigUInt64BE() >> 11n).toString(16),
 };
 
-/** Repeatable chance: xorshift128+ on 32-bit halves, seeded by splitmix32. Not for secrets. */
+/** Repeatable chance: splitmix32, so 32 bits a draw and a period of 2^32. Not for secrets. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   const splitmix = (): number => {

@@ -7,12 +7,16 @@ interface Scheduled {
   readonly callback: () => void;
 }
 
+/** As the machine's timers: a shorter period would never let `advance` reach its end. */
+const PERIOD_MS_MIN = 1;
+
 /** A clock that moves only when told to. Timers fire in due order while it advances. */
 export class VirtualClock implements Clock {
   #nowMs = 0;
   #order = 0;
   readonly #epochMs: number;
   readonly #timers = new Set<Scheduled>();
+  readonly #handles = new WeakMap<Scheduled, { replace(next: Scheduled): void }>();
 
   constructor(epochMs = 1_700_000_000_000) {
     this.#epochMs = epochMs;
@@ -31,7 +35,8 @@ export class VirtualClock implements Clock {
   }
 
   every(periodMs: number, callback: () => void): Timer {
-    return this.#arm(periodMs, periodMs, callback);
+    const atLeastMs = Math.max(PERIOD_MS_MIN, periodMs);
+    return this.#arm(atLeastMs, atLeastMs, callback);
   }
 
   sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
@@ -69,8 +74,6 @@ export class VirtualClock implements Clock {
     this.#handles.set(current, handle);
     return handle;
   }
-
-  readonly #handles = new WeakMap<Scheduled, { replace(next: Scheduled): void }>();
 
   #rearm(fired: Scheduled, periodMs: number): void {
     const next: Scheduled = { ...fired, dueMs: fired.dueMs + periodMs, order: this.#order++ };

@@ -13,6 +13,8 @@ interface CodeRow {
   /** Log level: a client mistake, a full system and a broken system differ. */
   readonly level: 'debug' | 'warn' | 'error';
   readonly retryable: boolean;
+  /** `Retry-After` where the failure itself does not say (ruling 2). */
+  readonly retryAfterMs?: number;
 }
 
 const INVALID = {
@@ -78,11 +80,11 @@ const CODES = {
     level: 'warn',
     retryable: false,
   },
-  client_closed_request: { ...INVALID, status: 499, grpc: 1, metric: 'cancelled' },
+  client_closed_request: { ...INVALID, status: 499, anthropicType: 'api_error', grpc: 1, metric: 'cancelled' },
   internal_error: BROKEN,
   bad_worker_response: { ...BROKEN, status: 502 },
   not_implemented: { ...BROKEN, status: 501, grpc: 12, metric: 'not_implemented', level: 'debug' },
-  server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload' },
+  server_overloaded: { ...FULL, openAiType: 'overloaded_error', grpc: 8, metric: 'overload', retryAfterMs: 1000 },
   service_unavailable: FULL,
   worker_lost: FULL,
   deadline_exceeded: { ...BROKEN, status: 504, grpc: 4, metric: 'response_timeout', level: 'warn', retryable: true },
@@ -90,6 +92,9 @@ const CODES = {
 
 /** Stable name of a failure. Part of the public contract: never changes meaning. */
 export type ErrorCode = keyof typeof CODES;
+
+/** Every code there is. */
+export const errorCodes = Object.keys(CODES) as readonly ErrorCode[];
 
 /** The row of `code`. */
 export function codeRow(code: ErrorCode): CodeRow {

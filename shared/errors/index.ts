@@ -6,7 +6,15 @@
 
 export { assertNever } from './assert-never.ts';
 export { anthropicErrorBody, type OpenAiErrorBody, openAiErrorBody, openAiStreamError } from './bodies.ts';
-export { type ErrorCode, errorTypeLabel, grpcStatusOf, httpStatusOf, isErrorCode, logLevelOf } from './codes.ts';
+export {
+  type ErrorCode,
+  errorCodes,
+  errorTypeLabel,
+  grpcStatusOf,
+  httpStatusOf,
+  isErrorCode,
+  logLevelOf,
+} from './codes.ts';
 export { reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,

@@ -5,7 +5,7 @@ export interface ServeErrorOptions {
   readonly cause?: unknown;
   /** JSON path of the offending request field, e.g. `messages[0].content`. */
   readonly param?: string | undefined;
-  /** Sent as `Retry-After`, rounded up to seconds. */
+  /** Sent as `Retry-After`, rounded up to seconds. Default: the code's own, 1000 for `server_overloaded`, else none. */
   readonly retryAfterMs?: number | undefined;
   /** HTTP status instead of the code's own, for a status that a worker asserted. */
   readonly status?: number | undefined;
@@ -26,7 +26,7 @@ export class ServeError extends Error {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.param = options.param;
-    this.retryAfterMs = options.retryAfterMs;
+    this.retryAfterMs = options.retryAfterMs ?? codeRow(code).retryAfterMs;
     this.assertedStatus = options.status;
     this.worker = options.worker;
   }
@@ -48,5 +48,10 @@ export function toServeError(thrown: unknown): ServeError {
 
 /** The human text of any thrown value, for logs and start-up messages. */
 export function reasonOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
+  if (thrown instanceof Error) return thrown.message;
+  try {
+    return String(thrown);
+  } catch {
+    return 'unknown failure'; // an object that cannot be made into text says nothing either
+  }
 }

@@ -1,3 +1,4 @@
+import { type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineInput, EngineRequest } from './engine-request.ts';
 
 /**
@@ -11,36 +12,39 @@ export interface EngineRequestRecord {
 
 const NO_TOKENS = new Uint32Array(0);
 
-/** Fields whose record name differs from ours only in spelling. */
-const RENAMED = [
-  ['eosTokenIds', 'eos_token_ids'],
-  ['stop', 'stop_conditions'],
-  ['sampling', 'sampling_options'],
-  ['output', 'output_options'],
-  ['routing', 'routing'],
-  ['annotations', 'annotations'],
-  ['routerConfigOverride', 'router_config_override'],
-  ['mdcSum', 'mdc_sum'],
-  ['prefillResult', 'prefill_result'],
-  ['bootstrapInfo', 'bootstrap_info'],
-  ['encoderResult', 'encoder_result'],
-  ['migrationLink', 'migration_link'],
-  ['multiModalData', 'multi_modal_data'],
-  ['mmRoutingInfo', 'mm_routing_info'],
-  ['mmProcessorKwargs', 'mm_processor_kwargs'],
-  ['extraArgs', 'extra_args'],
-  ['requireReasoning', 'require_reasoning'],
-  ['router', 'router'],
-  ['agentContext', 'agent_context'],
-  ['requestTimestampMs', 'request_timestamp_ms'],
-  ['isHealthCheck', '_HEALTH_CHECK'],
-] as const satisfies readonly (readonly [keyof EngineRequest, string])[];
+type FieldShape = 'object' | 'list' | 'text' | 'number' | 'flag' | 'any';
+
+/** Fields whose record name differs from ours only in spelling, and what their value must be. */
+const FIELDS = [
+  ['eosTokenIds', 'eos_token_ids', 'list'],
+  ['stop', 'stop_conditions', 'object'],
+  ['sampling', 'sampling_options', 'object'],
+  ['output', 'output_options', 'object'],
+  ['routing', 'routing', 'object'],
+  ['annotations', 'annotations', 'list'],
+  ['routerConfigOverride', 'router_config_override', 'object'],
+  ['mdcSum', 'mdc_sum', 'text'],
+  ['prefillResult', 'prefill_result', 'object'],
+  ['bootstrapInfo', 'bootstrap_info', 'object'],
+  ['encoderResult', 'encoder_result', 'object'],
+  ['migrationLink', 'migration_link', 'object'],
+  ['multiModalData', 'multi_modal_data', 'object'],
+  ['mmRoutingInfo', 'mm_routing_info', 'any'],
+  ['mmProcessorKwargs', 'mm_processor_kwargs', 'object'],
+  ['extraArgs', 'extra_args', 'object'],
+  ['requireReasoning', 'require_reasoning', 'flag'],
+  ['router', 'router', 'object'],
+  ['agentContext', 'agent_context', 'object'],
+  ['requestTimestampMs', 'request_timestamp_ms', 'number'],
+  ['isHealthCheck', '_HEALTH_CHECK', 'flag'],
+] as const satisfies readonly (readonly [keyof EngineRequest, string, FieldShape])[];
 
 export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord {
   const body: Record<string, unknown> = { model: request.model };
-  for (const [ours, theirs] of RENAMED) {
+  for (const [ours, theirs, shape] of FIELDS) {
     const value = request[ours];
-    if (value !== undefined) body[theirs] = value;
+    const isLeftOut = value === undefined || (shape === 'flag' && value === false);
+    if (!isLeftOut) body[theirs] = value;
   }
   switch (request.input.kind) {
     case 'tokens':
@@ -55,7 +59,11 @@ export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord
   }
 }
 
-/** The inverse of `encodeEngineRequest`. Unknown keys are ignored, so that an older worker serves a newer frontend. */
+/**
+ * The inverse of `encodeEngineRequest`. Unknown keys are ignored, so that an older worker serves a newer frontend.
+ *
+ * @throws ServeError `invalid_value` that names a field of the wrong shape; what is inside of it is the engine's to judge.
+ */
 export function decodeEngineRequest(
   id: string,
   body: Readonly<Record<string, unknown>>,
@@ -72,26 +80,50 @@ export function decodeEngineRequest(
     routing: {},
     annotations: [],
   };
-  for (const [ours, theirs] of RENAMED) {
+  for (const [ours, theirs, shape] of FIELDS) {
     const value = body[theirs];
-    if (value !== undefined && value !== null) request[ours] = value;
+    if (value === undefined || value === null) continue;
+    if (!hasShape(value, shape)) throw wrongShape(theirs);
+    request[ours] = value;
   }
   return request as unknown as EngineRequest; // every required field is set above; the rest is optional
 }
 
 function decodeInput(body: Readonly<Record<string, unknown>>, tokenIds: Uint32Array | undefined): EngineInput {
-  const text = body.text_input;
-  if (isRecord(text) && isRecord(text.body)) {
-    return { kind: 'text', endpoint: String(text.endpoint), body: text.body };
+  const { prompt_embeds: embeds, tensor_input: tensor, text_input: text } = body;
+  if (text !== undefined && text !== null) {
+    if (!isRecord(text) || !isRecord(text.body) || typeof text.endpoint !== 'string') throw wrongShape('text_input');
+    return { kind: 'text', endpoint: text.endpoint, body: text.body };
   }
-  const tensor = body.tensor_input;
-  if (isRecord(tensor)) return { kind: 'tensor', body: tensor };
-  const embeds = body.prompt_embeds;
-  return {
-    kind: 'tokens',
-    tokenIds: tokenIds ?? NO_TOKENS,
-    ...(typeof embeds === 'string' ? { promptEmbeds: embeds } : {}),
-  };
+  if (tensor !== undefined && tensor !== null) {
+    if (!isRecord(tensor)) throw wrongShape('tensor_input');
+    return { kind: 'tensor', body: tensor };
+  }
+  const prompt = { kind: 'tokens', tokenIds: tokenIds ?? NO_TOKENS } as const;
+  if (embeds === undefined || embeds === null) return prompt;
+  if (typeof embeds !== 'string') throw wrongShape('prompt_embeds');
+  return { ...prompt, promptEmbeds: embeds };
+}
+
+function hasShape(value: unknown, shape: FieldShape): boolean {
+  switch (shape) {
+    case 'object':
+      return isRecord(value);
+    case 'list':
+      return Array.isArray(value);
+    case 'text':
+      return typeof value === 'string';
+    case 'number':
+      return typeof value === 'number';
+    case 'flag':
+      return typeof value === 'boolean';
+    case 'any':
+      return true;
+  }
+}
+
+function wrongShape(field: string): ServeError {
+  return workerError('InvalidArgument', `${field} has the wrong type`, { param: field });
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

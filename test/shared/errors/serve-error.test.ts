@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { assertNever, reasonOf, ServeError, toServeError } from '../../../shared/errors/index.ts';
+
+describe('ServeError', () => {
+  it('asks to retry an overload after a second, and other failures when told to', () => {
+    expect(new ServeError('server_overloaded', 'full').retryAfterMs).toBe(1000);
+    expect(new ServeError('server_overloaded', 'full', { retryAfterMs: 5000 }).retryAfterMs).toBe(5000);
+    expect(new ServeError('service_unavailable', 'none').retryAfterMs).toBeUndefined();
+  });
+
+  it('knows which failures are worth a retry', () => {
+    expect(new ServeError('worker_lost', 'lost').retryable).toBe(true);
+    expect(new ServeError('invalid_value', 'bad').retryable).toBe(false);
+    expect(new ServeError('insufficient_quota', 'spent').retryable).toBe(false);
+  });
+
+  it('has a cause only when it was given one', () => {
+    expect(new ServeError('not_found', 'gone')).not.toHaveProperty('cause');
+    expect(new ServeError('not_found', 'gone', { cause: 'why' }).cause).toBe('why');
+  });
+});
+
+describe('toServeError', () => {
+  it('passes a failure on as it is', () => {
+    const error = new ServeError('not_found', 'gone');
+    expect(toServeError(error)).toBe(error);
+  });
+
+  it.each([new TypeError('x is undefined at /srv/secret.ts'), 'text', undefined, { code: 'not_found' }])(
+    'reveals nothing of anything else (%s)',
+    (thrown) => {
+      const error = toServeError(thrown);
+      expect([error.code, error.message, error.cause]).toEqual(['internal_error', 'Internal server error', thrown]);
+    },
+  );
+});
+
+describe('what is thrown', () => {
+  it('has a human text whatever it is', () => {
+    expect([reasonOf(new Error('why')), reasonOf('text'), reasonOf(undefined), reasonOf(Object.create(null))]).toEqual([
+      'why',
+      'text',
+      'undefined',
+      'unknown failure',
+    ]);
+  });
+
+  it('names a case that slipped through', () => {
+    expect(() => assertNever({ kind: 'new' } as never)).toThrow('unexpected value: {"kind":"new"}');
+    expect(() => assertNever(1n as never)).toThrow('unexpected value: 1');
+  });
+});

@@ -1,0 +1,170 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  errorCodes,
+  fromWire,
+  isInhibiting,
+  isMigratable,
+  ServeError,
+  toWire,
+  type WireError,
+  type WorkerErrorKind,
+  workerError,
+} from '../../../shared/errors/index.ts';
+
+/** Classes of runtime-and-workers.md, section 4.9; `moves` and `inhibits` as sections 7.1 and 7.4 and ruling 37 say. */
+const KINDS: Record<WorkerErrorKind, readonly [code: string, status: number, moves: boolean, inhibits: boolean]> = {
+  InvalidArgument: ['invalid_value', 400, false, false],
+  InvalidRequest: ['invalid_value', 400, false, false],
+  NotFound: ['not_found', 404, false, false],
+  PayloadTooLarge: ['request_too_large', 413, false, false],
+  UnsupportedMedia: ['unsupported_media_type', 415, false, false],
+  Unauthenticated: ['invalid_api_key', 401, false, false],
+  PermissionDenied: ['insufficient_permissions', 403, false, false],
+  RateLimited: ['rate_limit_exceeded', 429, false, false],
+  Conflict: ['invalid_value', 400, false, false],
+  Cancelled: ['client_closed_request', 499, false, false],
+  NotImplemented: ['not_implemented', 501, false, false],
+  ResourceExhausted: ['server_overloaded', 503, false, false],
+  CapacityExhausted: ['server_overloaded', 503, false, false],
+  WorkerOverloaded: ['server_overloaded', 503, true, false],
+  Unavailable: ['service_unavailable', 503, false, false],
+  WorkerUnavailable: ['service_unavailable', 503, true, false],
+  CannotConnect: ['worker_lost', 503, true, true],
+  Disconnected: ['worker_lost', 503, true, true],
+  ConnectionTimeout: ['worker_lost', 503, true, true],
+  EngineShutdown: ['worker_lost', 503, true, true],
+  StreamIncomplete: ['worker_lost', 503, true, true],
+  DeadlineExceeded: ['deadline_exceeded', 504, false, false],
+  ResponseTimeout: ['deadline_exceeded', 504, true, true],
+  BackendProtocol: ['bad_worker_response', 502, false, false],
+  Internal: ['internal_error', 500, false, false],
+  Unknown: ['internal_error', 500, false, false],
+};
+
+const kinds = Object.keys(KINDS) as WorkerErrorKind[];
+const SHOWN: readonly WorkerErrorKind[] = ['InvalidArgument', 'InvalidRequest'];
+
+/** What a client and the router see of a failure. */
+function seen(error: ServeError) {
+  const { code, message, status, param } = error;
+  return { code, message, status, param, moves: isMigratable(error), inhibits: isInhibiting(error) };
+}
+
+describe('a class of failure', () => {
+  it.each(Object.entries(KINDS))(
+    '%s has its code, status and consequences',
+    (kind, [code, status, moves, inhibits]) => {
+      expect(seen(workerError(kind as WorkerErrorKind))).toMatchObject({ code, status, moves, inhibits });
+    },
+  );
+
+  it.each(kinds)('%s shows diagnostics to a client only when the mistake is the client’s', (kind) => {
+    const error = workerError(kind, 'CUDA error at 0xdead');
+    expect(error.message.includes('CUDA')).toBe(SHOWN.includes(kind));
+    expect(error.cause).toBe('CUDA error at 0xdead');
+  });
+
+  it('has no consequences when no worker was involved', () => {
+    const error = new ServeError('worker_lost', 'lost');
+    expect([isMigratable(error), isInhibiting(error)]).toEqual([false, false]);
+  });
+});
+
+describe('a status that a worker asserts', () => {
+  it.each([
+    [400, 400, 'invalid_value', 'Invalid request'],
+    [401, 401, 'invalid_api_key', 'Authentication required'],
+    [403, 403, 'insufficient_permissions', 'Permission denied'],
+    [404, 404, 'not_found', 'Resource not found'],
+    [409, 409, 'invalid_value', 'Conflict'],
+    [413, 413, 'request_too_large', 'Payload too large'],
+    [415, 415, 'unsupported_media_type', 'Unsupported media type'],
+    [418, 418, 'invalid_value', 'Invalid request'],
+    [422, 400, 'invalid_value', 'Invalid request'],
+    [429, 429, 'rate_limit_exceeded', 'Rate limit exceeded'],
+    [499, 499, 'client_closed_request', 'Request cancelled'],
+    [500, 500, 'internal_error', 'Internal server error'],
+    [501, 500, 'internal_error', 'Internal server error'],
+    [502, 502, 'bad_worker_response', 'Bad gateway'],
+    [503, 503, 'service_unavailable', 'Service temporarily unavailable'],
+    [504, 500, 'internal_error', 'Internal server error'],
+    [529, 503, 'server_overloaded', 'Service temporarily overloaded'],
+    [200, 500, 'internal_error', 'Internal server error'],
+    [404.5, 500, 'internal_error', 'Internal server error'],
+    [Number.NaN, 500, 'internal_error', 'Internal server error'],
+    [99_999, 500, 'internal_error', 'Internal server error'],
+  ])('of %d without a class reads as %d %s', (asserted, status, code, message) => {
+    for (const kind of ['Unknown', 'Internal'] as const) {
+      const error = fromWire({ kind, message: 'worker says no', status: asserted });
+      expect(seen(error)).toMatchObject({ status, code, message });
+      expect(error.cause).toBe('worker says no');
+    }
+  });
+
+  it('stands beside the text of a client’s mistake', () => {
+    const error = fromWire({ kind: 'InvalidArgument', message: 'n is too large', status: 422, param: 'n' });
+    expect(seen(error)).toMatchObject({ code: 'invalid_value', status: 400, message: 'n is too large', param: 'n' });
+    expect(fromWire({ kind: 'InvalidArgument', message: 'gone', status: 410 }).status).toBe(410);
+    expect(fromWire({ kind: 'InvalidArgument', message: 'no', status: 500 }).status).toBe(400);
+  });
+
+  it('gives way to a class that says more', () => {
+    expect(fromWire({ kind: 'WorkerOverloaded', message: 'full', status: 404 }).code).toBe('server_overloaded');
+    expect(isMigratable(fromWire({ kind: 'Disconnected', message: 'reset', status: 500 }))).toBe(true);
+  });
+});
+
+describe('the way over the wire', () => {
+  const failure = fc
+    .record({
+      kind: fc.constantFrom(...kinds),
+      text: fc.string(),
+      status: fc.option(fc.integer({ min: 100, max: 700 }), { nil: undefined }),
+      param: fc.option(fc.string(), { nil: undefined }),
+    })
+    .map(({ kind, text, status, param }) => workerError(kind, text, { status, param }));
+
+  it('changes nothing that a client or the router sees, once or twice', () => {
+    fc.assert(
+      fc.property(failure, (error) => {
+        const once = fromWire(JSON.parse(JSON.stringify(toWire(error))) as WireError);
+        expect(seen(once)).toEqual(seen(error));
+        expect(seen(fromWire(toWire(once)))).toEqual(seen(error));
+      }),
+    );
+  });
+
+  it('brings the diagnostics to the operator', () => {
+    const wire = toWire(workerError('EngineShutdown', new Error('core dumped')));
+    expect(wire).toMatchObject({ kind: 'EngineShutdown', message: 'core dumped' });
+    expect(fromWire(wire).cause).toBe('core dumped');
+  });
+
+  it.each(errorCodes)('keeps the status family of %s raised by code alone', (code) => {
+    const error = new ServeError(code, 'text');
+    const arrived = fromWire(toWire(error));
+    const isMistake = error.status < 500 && error.status !== 499;
+    expect(Math.floor(arrived.status / 100)).toBe(Math.floor(error.status / 100));
+    if (!isMistake) expect(arrived.code).toBe(code);
+  });
+
+  it('lets a client read the text of its mistake, not what caused it', () => {
+    const error = new ServeError('context_length_exceeded', 'too long', { cause: new Error('stack of the parser') });
+    expect(fromWire(toWire(error)).message).toBe('too long');
+  });
+
+  it('does not take a deadline of the request for a silent worker', () => {
+    expect(isMigratable(fromWire(toWire(new ServeError('deadline_exceeded', 'late'))))).toBe(false);
+  });
+
+  it.each(['Nonsense', 'toString', '__proto__', ''])('reads the class %j as Unknown', (kind) => {
+    const error = fromWire({ kind: kind as WorkerErrorKind, message: 'text' });
+    expect(error).toMatchObject({ code: 'internal_error', worker: 'Unknown', message: 'Internal server error' });
+  });
+
+  it('takes anything that was thrown', () => {
+    expect(toWire(new TypeError('x'))).toEqual({ kind: 'Unknown', message: 'x' });
+    expect(toWire(undefined)).toEqual({ kind: 'Unknown', message: 'undefined' });
+  });
+});
