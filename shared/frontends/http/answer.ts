@@ -1,0 +1,59 @@
+import { openAiErrorBody, type ServeError } from '../../errors/index.ts';
+import type { HttpExchange } from './exchange.ts';
+
+const MS_PER_SECOND = 1000;
+const OVERLOAD_RETRY_MS = 1000;
+
+/** Writes a whole response: head and body leave in one write. `x-request-id` is echoed on every route. */
+export function answerText(
+  exchange: HttpExchange,
+  status: number,
+  contentType: string,
+  text: string,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  const { sink } = exchange;
+  const head: Record<string, string> = {
+    'content-type': contentType,
+    'content-length': String(Buffer.byteLength(text)),
+    ...headers,
+  };
+  echoRequestId(exchange, head);
+  sink.head(status, head);
+  if (text !== '') sink.write(text);
+  sink.end();
+}
+
+export function answerJson(
+  exchange: HttpExchange,
+  status: number,
+  body: unknown,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  answerText(exchange, status, 'application/json', JSON.stringify(body), headers);
+}
+
+/** Copies the client's request id, whatever it says, into the answer (http-api.md, section 2.6). */
+export function echoRequestId(exchange: HttpExchange, head: Record<string, string>): void {
+  const id = exchange.header('x-request-id');
+  if (id !== undefined) head['x-request-id'] = id;
+}
+
+/** HTTP status of a failure: the error's code decides, and overload has a configurable number (rulings.md, 2). */
+export function statusOf(error: ServeError, overloadStatus: number): number {
+  return error.code === 'server_overloaded' ? overloadStatus : error.status;
+}
+
+/** Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). */
+export function answerError(
+  exchange: HttpExchange,
+  error: ServeError,
+  overloadStatus: number,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
+  answerJson(exchange, statusOf(error, overloadStatus), openAiErrorBody(error), {
+    ...headers,
+    ...(retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / MS_PER_SECOND)) }),
+  });
+}

@@ -1,0 +1,96 @@
+import { type Context, Hono } from 'hono';
+import { ServeError, toServeError } from '../../errors/index.ts';
+import { answerError } from './answer.ts';
+import type { HttpAppDeps } from './deps.ts';
+import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
+import { serveHealth, serveLive } from './health.ts';
+import { serveMetrics } from './metrics.ts';
+import { serveModel, serveModelList } from './models.ts';
+import { serveChat } from './openai/chat.ts';
+import { serveCompletions } from './openai/completions.ts';
+import { WebExchange } from './web-exchange.ts';
+
+export type HttpEnv = { Bindings: HttpBindings };
+type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
+
+/** More header lines than that are refused (http-api.md, section 2.1). */
+const HEADER_LINES_MAX = 100;
+
+/**
+ * The HTTP surface as one Hono app for every host (design.md, section 2). A host that has an exchange passes it as
+ * `app.fetch(request, { exchange })` and gets `alreadyAnswered`; without one the app answers with a `Response`.
+ *
+ * @example
+ * const app = createHttpApp(deps);
+ * const response = await app.fetch(new Request('http://localhost/v1/models'));
+ */
+export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
+  const { paths } = deps.settings;
+  const app = new Hono<HttpEnv>();
+  const post = (path: string, serve: Serve): void => addRoute(app, deps, path, 'POST', serve);
+  const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
+  post(paths.chat, serveChat);
+  post(paths.completions, serveCompletions);
+  get(paths.models, serveModelList);
+  get(`${paths.models}/:id{.+}`, serveModel);
+  get(paths.health, serveHealth);
+  get(paths.live, serveLive);
+  get(paths.metrics, serveMetrics);
+  app.notFound((context) => answerThrough(context, deps, serveNotFound));
+  app.onError((error, context) =>
+    answerThrough(context, deps, (_deps, exchange) =>
+      answerError(exchange, toServeError(error), deps.settings.overloadStatus),
+    ),
+  );
+  return app;
+}
+
+/** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */
+function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: 'POST' | 'GET,HEAD', serve: Serve): void {
+  const methods = allow.split(',');
+  const refuse: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
+  app.all(path, (context) => {
+    const { method } = context.req.raw;
+    return answerThrough(context, deps, methods.includes(method) ? serve : refuse);
+  });
+}
+
+/** Runs a handler on the host's exchange, or on one over the fetch request. */
+function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
+  const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
+  if (given !== undefined) {
+    run(deps, given, serve);
+    return alreadyAnswered;
+  }
+  const exchange = new WebExchange(context.req.raw);
+  run(deps, exchange, serve);
+  return exchange.response;
+}
+
+function run(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
+  if (exchange.headerLines > HEADER_LINES_MAX) {
+    const error = new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`);
+    answerError(exchange, error, deps.settings.overloadStatus);
+    return;
+  }
+  const refuse = (thrown: unknown): void => {
+    const error = toServeError(thrown);
+    deps.logger.error('request handler failed', { path: exchange.path, reason: String(error.cause ?? error.message) });
+    answerError(exchange, error, deps.settings.overloadStatus);
+  };
+  try {
+    serve(deps, exchange)?.catch(refuse);
+  } catch (thrown) {
+    refuse(thrown);
+  }
+}
+
+function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
+  const error = new ServeError('not_found', `Route not found: ${exchange.method} ${exchange.path}`);
+  answerError(exchange, error, deps.settings.overloadStatus);
+}
+
+function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
+  const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${exchange.path}`);
+  answerError(exchange, error, deps.settings.overloadStatus, { allow });
+}

@@ -1,0 +1,25 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import type { Pipeline } from '../../pipeline/index.ts';
+import type { FrontendMetrics, Logger } from '../../telemetry/index.ts';
+import type { ServiceLifecycle } from './lifecycle.ts';
+import type { HttpSettings } from './settings.ts';
+
+/** The part of the frontend's metrics that HTTP handlers count on. */
+export type FrontendMetricsPort = Pick<
+  FrontendMetrics,
+  'startRequest' | 'rejected' | 'cancelled' | 'disconnected' | 'failed' | 'contentType' | 'render'
+>;
+
+/** What the HTTP app works with. */
+export interface HttpAppDeps {
+  readonly pipeline: Pipeline;
+  readonly metrics: FrontendMetricsPort;
+  readonly logger: Logger;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly settings: HttpSettings;
+  /** Listed by `/health`. */
+  readonly discovery: Pick<Discovery, 'list'>;
+  readonly lifecycle: ServiceLifecycle;
+}

@@ -1,0 +1,156 @@
+import { errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
+import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
+import type { RequestMeter } from '../../telemetry/index.ts';
+import { answerError, statusOf } from './answer.ts';
+import type { HttpAppDeps } from './deps.ts';
+import type { HttpExchange } from './exchange.ts';
+
+/** Metric label of names that no worker registered, so that clients cannot make series. */
+export const UNKNOWN_MODEL = 'unknown_model';
+
+/** What the client of a dialect reads; the call tells it when nobody does any more. */
+export interface Abandonable {
+  /** Ends with `error`, before or after the head has left. */
+  fail(error: ServeError): void;
+  /** The client has gone: release timers, write nothing. */
+  abandon(): void;
+}
+
+/**
+ * The books of one inference request: its meter, its one log line, its place among the responses under way. Closed exactly
+ * once, by `succeed`, `fail` or the client's leaving.
+ */
+export class InferenceCall {
+  readonly exchange: HttpExchange;
+  readonly deps: HttpAppDeps;
+  /** Unix time at which the handler began. */
+  readonly receivedMs: number;
+  readonly #endpoint: Endpoint;
+  readonly #startedMs: number;
+  #meter: RequestMeter | undefined;
+  #model = UNKNOWN_MODEL;
+  #requestType: RequestType = 'unary';
+  #request: GenerationRequest | undefined;
+  #isOver = false;
+
+  constructor(deps: HttpAppDeps, exchange: HttpExchange, endpoint: Endpoint) {
+    this.deps = deps;
+    this.exchange = exchange;
+    this.#endpoint = endpoint;
+    this.#startedMs = deps.clock.nowMs();
+    this.receivedMs = deps.clock.wallMs();
+    deps.lifecycle.entered();
+  }
+
+  /** Milliseconds since the handler began. */
+  get elapsedMs(): number {
+    return this.deps.clock.nowMs() - this.#startedMs;
+  }
+
+  /** The model is known: opens the meter. */
+  open(model: string, requestType: RequestType): RequestMeter {
+    this.#model = model;
+    this.#requestType = requestType;
+    this.#meter = this.deps.metrics.startRequest({ model, endpoint: this.#endpoint, requestType });
+    return this.#meter;
+  }
+
+  /** The request is decoded: its ids go into the log line. */
+  identify(request: GenerationRequest): void {
+    this.#request = request;
+  }
+
+  get ttftMs(): number | undefined {
+    return this.#meter?.ttftMs;
+  }
+
+  /**
+   * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
+   * client is still there.
+   */
+  watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
+    const { sink, deadline } = this.exchange;
+    const work = new AbortController();
+    const leave = (): void => {
+      work.abort();
+      answer.abandon();
+      this.#abandoned();
+    };
+    if (sink.closed.aborted) leave();
+    else sink.closed.addEventListener('abort', leave, { once: true });
+    deadline?.addEventListener(
+      'abort',
+      () => {
+        work.abort();
+        answer.fail(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
+      },
+      { once: true },
+    );
+    return { signal: work.signal, cancel: () => work.abort() };
+  }
+
+  /** The request failed before any answer was begun. */
+  refuse(error: ServeError): void {
+    answerError(this.exchange, error, this.deps.settings.overloadStatus);
+    this.fail(error, statusOf(error, this.deps.settings.overloadStatus));
+  }
+
+  /** @param usage undefined when the worker told none. */
+  succeed(usage: Usage | undefined): void {
+    if (this.#close()) return;
+    this.#meter?.end({ status: 'success' });
+    this.#log(200, usage);
+  }
+
+  /** @param status what the client got: 200 when the failure came inside a stream. */
+  fail(error: ServeError, status: number): void {
+    if (this.#close()) return;
+    const { metrics } = this.deps;
+    metrics.failed(error);
+    if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
+    const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
+    meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
+    this.#log(status, undefined, error);
+  }
+
+  #abandoned(): void {
+    if (this.#close()) return;
+    const { metrics } = this.deps;
+    metrics.disconnected();
+    metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    this.#meter?.end({ status: 'error', errorType: 'cancelled' });
+    this.#log(499, undefined, new ServeErrorClass('client_closed_request', 'client disconnected'));
+  }
+
+  #close(): boolean {
+    if (this.#isOver) return true;
+    this.#isOver = true;
+    this.deps.lifecycle.left();
+    return false;
+  }
+
+  /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
+  #log(status: number, usage: Usage | undefined, error?: ServeError): void {
+    const traceparent = this.#request?.trace.traceparent;
+    this.deps.logger.info('request completed', {
+      request_id: this.#request?.id,
+      x_request_id: this.exchange.header('x-request-id'),
+      trace_id: traceparent?.slice(3, 35),
+      span_id: traceparent?.slice(36, 52),
+      model: this.#model,
+      endpoint: this.#endpoint,
+      request_type: this.#requestType,
+      status,
+      elapsed_ms: round(this.elapsedMs),
+      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
+      input_tokens: usage?.promptTokens,
+      output_tokens: usage?.completionTokens,
+      error_type: error === undefined ? undefined : errorTypeLabel(error.code),
+      error_detail: error?.message,
+    });
+  }
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 100) / 100;
+}

@@ -1,0 +1,83 @@
+import type { Clock } from '../../clock/index.ts';
+
+/**
+ * Where a frontend process is in its life (http-api.md, sections 10.1 and 17.2).
+ *
+ * | Stage | new inference requests | `/live` | `/health` |
+ * |---|---|---|---|
+ * | discovering | taken on | 200 | 503 `not_ready` |
+ * | failed (first discovery) | taken on | 200 | 503 `not_ready` |
+ * | ready | taken on | 200 | 200 `healthy` |
+ * | draining | 503 | 503 | 503 `not_ready` |
+ * | stopping | 503 | 503 | 503 `shutting_down` |
+ */
+export type ServiceStage = 'discovering' | 'failed' | 'ready' | 'draining' | 'stopping';
+
+/** Stage of the process and the inference responses under way. */
+export class ServiceLifecycle {
+  #stage: ServiceStage = 'discovering';
+  #failure: string | undefined;
+  #inflight = 0;
+  #idleWaiters: (() => void)[] = [];
+
+  get stage(): ServiceStage {
+    return this.#stage;
+  }
+
+  /** Why the first discovery failed. */
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** Inference responses that have not ended. */
+  get inflight(): number {
+    return this.#inflight;
+  }
+
+  get isTakingRequests(): boolean {
+    return this.#stage !== 'draining' && this.#stage !== 'stopping';
+  }
+
+  discovered(): void {
+    if (this.isTakingRequests) this.#stage = 'ready';
+  }
+
+  discoveryFailed(reason: string): void {
+    if (!this.isTakingRequests) return;
+    this.#stage = 'failed';
+    this.#failure = reason;
+  }
+
+  /** Refuses new inference requests; those under way go on. */
+  drain(): void {
+    if (this.isTakingRequests) this.#stage = 'draining';
+  }
+
+  stop(): void {
+    this.#stage = 'stopping';
+  }
+
+  entered(): void {
+    this.#inflight++;
+  }
+
+  left(): void {
+    this.#inflight--;
+    if (this.#inflight > 0) return;
+    const waiters = this.#idleWaiters;
+    this.#idleWaiters = [];
+    for (const wake of waiters) wake();
+  }
+
+  /** Resolves with true when no inference response is under way any more, with false after `deadlineMs`. */
+  idle(clock: Clock, deadlineMs: number): Promise<boolean> {
+    if (this.#inflight === 0) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const timer = clock.after(deadlineMs, () => resolve(false));
+      this.#idleWaiters.push(() => {
+        timer.cancel();
+        resolve(true);
+      });
+    });
+  }
+}

@@ -1,0 +1,97 @@
+import { ServeError } from '../../errors/index.ts';
+import type { ModelReadiness, NamespaceReadiness, ServedModel } from '../../pipeline/index.ts';
+import { answerError, answerJson } from './answer.ts';
+import type { HttpAppDeps } from './deps.ts';
+import type { HttpExchange } from './exchange.ts';
+import { modelNotReady } from './openai/gates.ts';
+
+const READY_SUFFIX = '/ready';
+
+/** `GET /v1/models` (http-api.md, section 9.1): models that can be served now. */
+export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
+  if (!deps.lifecycle.isTakingRequests) {
+    answerError(exchange, new ServeError('service_unavailable', 'Service is not ready'), deps.settings.overloadStatus);
+    return;
+  }
+  const data = deps.pipeline.models
+    .list()
+    .filter((model) => model.readiness.isReady)
+    .map((model) => modelBody(model, deps));
+  answerJson(exchange, 200, { object: 'list', data });
+}
+
+/**
+ * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready` (http-api.md, sections 9.2 and 9.3). Ids may hold slashes, raw or
+ * encoded; a model whose own name ends in `/ready` wins over the suffix.
+ */
+export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
+  const id = decodePath(exchange.path.slice(deps.settings.paths.models.length + 1));
+  const { models } = deps.pipeline;
+  const model = models.find(id);
+  if (model !== undefined) {
+    if (model.readiness.isReady) answerJson(exchange, 200, modelBody(model, deps));
+    else answerError(exchange, modelNotReady(id), deps.settings.overloadStatus);
+    return;
+  }
+  if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
+  else answerError(exchange, modelNotFound(), deps.settings.overloadStatus);
+}
+
+/** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it. */
+export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): void {
+  const { lifecycle, pipeline, settings } = deps;
+  const model = pipeline.models.find(name);
+  if (model === undefined) {
+    answerError(exchange, modelNotFound(), settings.overloadStatus);
+    return;
+  }
+  const { readiness } = model;
+  const isReady = readiness.isReady && lifecycle.isTakingRequests;
+  const reason = lifecycle.isTakingRequests ? readiness.reason : 'Service is not ready';
+  answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
+}
+
+function modelNotFound(): ServeError {
+  return new ServeError('model_not_found', 'Model not found');
+}
+
+function modelBody(model: ServedModel, { settings, clock }: HttpAppDeps): object {
+  return {
+    id: model.name,
+    object: 'model',
+    created: Math.floor(clock.wallMs() / 1000),
+    owned_by: 'nvidia',
+    context_window: settings.contextWindow ?? model.contextLength,
+    ...(settings.maxOutputTokens === undefined ? {} : { max_output_tokens: settings.maxOutputTokens }),
+  };
+}
+
+function readinessBody(model: string, readiness: ModelReadiness): object {
+  return {
+    model,
+    ready: readiness.isReady,
+    ...(readiness.reason === undefined ? {} : { reason: readiness.reason }),
+    namespaces: Object.fromEntries(
+      Object.entries(readiness.namespaces).map(([name, namespace]) => [name, namespaceBody(namespace)]),
+    ),
+  };
+}
+
+function namespaceBody(namespace: NamespaceReadiness): object {
+  return {
+    ready: namespace.isReady,
+    ...(namespace.reason === undefined ? {} : { reason: namespace.reason }),
+    worker_types: namespace.workerTypes,
+    present: Object.keys(namespace.workerTypes),
+    missing_worker_types: namespace.missingWorkerTypes,
+  };
+}
+
+/** A path that is not valid percent-encoding names itself. */
+function decodePath(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // no model has that name, which is the answer
+  }
+}

@@ -1,0 +1,67 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ServeError } from '../../errors/index.ts';
+import type { HttpExchange } from './exchange.ts';
+import type { FrameSink } from './frame-sink.ts';
+import { NodeFrameSink } from './node-sink.ts';
+import { bodyTooLarge, bodyUnreadable } from './read-json.ts';
+
+/** The exchange of a Node HTTP server: reads from `incoming`, answers through `NodeFrameSink`. */
+export class NodeExchange implements HttpExchange {
+  readonly sink: FrameSink;
+  readonly path: string;
+  readonly query: string;
+  readonly #incoming: IncomingMessage;
+
+  constructor(incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.#incoming = incoming;
+    this.sink = new NodeFrameSink(outgoing);
+    const target = incoming.url ?? '/';
+    const mark = target.indexOf('?');
+    this.path = mark < 0 ? target : target.slice(0, mark);
+    this.query = mark < 0 ? '' : target.slice(mark + 1);
+  }
+
+  get method(): string {
+    return this.#incoming.method ?? 'GET';
+  }
+
+  get headerLines(): number {
+    return this.#incoming.rawHeaders.length / 2;
+  }
+
+  headerNames(): readonly string[] {
+    return Object.keys(this.#incoming.headers);
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#incoming.headers[name];
+    if (typeof value !== 'string') return value?.[0];
+    return value.includes(', ') ? this.#firstLine(name) : value; // Node joins the lines of one name
+  }
+
+  readBody(limitBytes: number): Promise<Uint8Array> {
+    const incoming = this.#incoming;
+    const announced = Number(incoming.headers['content-length'] ?? 0);
+    if (announced > limitBytes) return Promise.reject(bodyTooLarge(limitBytes));
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let sizeBytes = 0;
+      incoming.on('data', (chunk: Buffer) => {
+        sizeBytes += chunk.length;
+        if (sizeBytes <= limitBytes) chunks.push(chunk);
+        else reject(bodyTooLarge(limitBytes)); // the rest is read and dropped, so that the client hears the answer
+      });
+      incoming.once('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+      incoming.once('error', (error) => reject(bodyUnreadable(error)));
+      incoming.once('close', () => {
+        if (!incoming.readableEnded) reject(bodyUnreadable(new ServeError('client_closed_request', 'client left')));
+      });
+    });
+  }
+
+  #firstLine(name: string): string | undefined {
+    const raw = this.#incoming.rawHeaders;
+    for (let at = 0; at < raw.length; at += 2) if (raw[at]!.toLowerCase() === name) return raw[at + 1];
+    return undefined;
+  }
+}

@@ -1,0 +1,92 @@
+import { type WireNames, withWireNames } from './wire-names.ts';
+
+type Body = Record<string, unknown>;
+
+/** Text that grows from chunk to chunk; everything else in a delta or a choice is replaced by its last value. */
+const GROWING: ReadonlySet<string> = new Set([
+  'content',
+  'text',
+  'reasoning_content',
+  'reasoning',
+  'refusal',
+  'arguments',
+]);
+
+/**
+ * Folds the chunks of a worker that took the body untouched into one object. A worker that sends a whole object instead is
+ * passed through.
+ */
+export class BodyFold {
+  readonly #object: string;
+  #folded: Body = {};
+  readonly #choices: Body[] = [];
+
+  /** @param object `object` of the answer: `chat.completion` or `text_completion` */
+  constructor(object: string) {
+    this.#object = object;
+  }
+
+  add(chunk: unknown): void {
+    if (!isBody(chunk)) return;
+    const { choices, ...rest } = chunk;
+    for (const [key, value] of Object.entries(rest)) if (value !== null) this.#folded[key] = value;
+    if (!Array.isArray(choices)) return;
+    for (const choice of choices) if (isBody(choice)) this.#addChoice(choice);
+  }
+
+  text(names: WireNames): string {
+    this.#folded.object = this.#object;
+    this.#folded.choices = this.#choices;
+    return JSON.stringify(withWireNames(this.#folded, names));
+  }
+
+  #addChoice(choice: Body): void {
+    const index = typeof choice.index === 'number' ? choice.index : 0;
+    let target = this.#choices.find((known) => known.index === index);
+    if (target === undefined) {
+      target = { index };
+      this.#choices.push(target);
+    }
+    const { delta, ...rest } = choice;
+    merge(target, rest);
+    if (!isBody(delta)) return;
+    if (!isBody(target.message)) target.message = { role: 'assistant', content: null };
+    merge(target.message as Body, delta);
+  }
+}
+
+/** Adds `from` to `into`: text grows, lists of tool calls merge by index, other values replace. */
+function merge(into: Body, from: Body): void {
+  for (const [key, value] of Object.entries(from)) {
+    const known = into[key];
+    if (value === null || value === undefined) {
+      if (known === undefined) into[key] = null;
+    } else if (key === 'tool_calls' && Array.isArray(value)) {
+      into[key] = mergeToolCalls(Array.isArray(known) ? known : [], value);
+    } else if (GROWING.has(key) && typeof known === 'string' && typeof value === 'string') {
+      into[key] = known + value;
+    } else if (isBody(known) && isBody(value)) {
+      merge(known, value);
+    } else if (key === 'content' && Array.isArray(known) && Array.isArray(value)) {
+      into[key] = [...known, ...value]; // log probabilities
+    } else {
+      into[key] = value;
+    }
+  }
+}
+
+function mergeToolCalls(known: unknown[], parts: readonly unknown[]): unknown[] {
+  for (const part of parts) {
+    if (!isBody(part)) continue;
+    const { index, ...rest } = part;
+    const at = typeof index === 'number' ? index : known.length;
+    const target = known[at];
+    if (isBody(target)) merge(target, rest);
+    else known[at] = rest;
+  }
+  return known;
+}
+
+function isBody(value: unknown): value is Body {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

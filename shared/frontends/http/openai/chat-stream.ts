@@ -1,0 +1,199 @@
+import { assertNever, ServeError, toServeError } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type { UsageReporting } from '../../../protocol/openai/index.ts';
+import type { FrameSink } from '../frame-sink.ts';
+import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import { SseStream } from '../sse-stream.ts';
+import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
+import { ChatFrames } from './chat-frames.ts';
+import { chatLogprobs } from './logprobs-json.ts';
+import { NvextAnswer, type NvextChunk } from './nvext-answer.ts';
+import type { RunningUsage } from './running-usage.ts';
+import { usageBody } from './usage-json.ts';
+import { type WireNames, withWireNames } from './wire-names.ts';
+
+type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
+
+/** Encodes one request as a chat completion stream (http-api.md, section 3.3). */
+export class ChatStream implements GenerationSink, Abandonable {
+  readonly #call: InferenceCall;
+  readonly #sink: FrameSink;
+  readonly #out: SseStream;
+  readonly #frames: ChatFrames;
+  readonly #names: WireNames;
+  readonly #nvext: NvextAnswer | undefined;
+  readonly #reporting: UsageReporting;
+  /** Present with continuous usage. */
+  readonly #running: RunningUsage | undefined;
+  readonly #hasRole: boolean[] = [];
+  #completionTokens = 0;
+  /** Chunks of text alone can be put together from constants. */
+  #isPlain: boolean;
+  #sawBody = false;
+  #isOver = false;
+
+  constructor(
+    call: InferenceCall,
+    request: GenerationRequest,
+    names: WireNames,
+    reporting: UsageReporting,
+    running: RunningUsage | undefined,
+  ) {
+    this.#call = call;
+    this.#sink = call.exchange.sink;
+    this.#out = new SseStream(call);
+    this.#names = names;
+    this.#frames = new ChatFrames(names.id, names.created, names.model, reporting.includesUsage);
+    this.#nvext = NvextAnswer.for(request, call);
+    this.#reporting = reporting;
+    this.#running = running;
+    this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
+    if (request.annotations.includes('request_id')) {
+      this.#out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
+    }
+  }
+
+  text(choice: number, text: string, tokenCount: number): void {
+    if (this.#isOver) return;
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
+    if (text === '') {
+      this.#completionTokens += tokenCount;
+    } else if (this.#isPlain) {
+      this.#out.write(this.#frames.content(choice, text));
+    } else {
+      this.#completionTokens += tokenCount;
+      this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
+    }
+  }
+
+  event(event: GenerationEvent): void {
+    if (this.#isOver) return;
+    switch (event.kind) {
+      case 'delta':
+      case 'finish':
+        this.#writeText(event);
+        return;
+      case 'reasoning': {
+        const field = this.#call.deps.settings.reasoningField;
+        this.#openAndWrite(event.choice, `{"${field}":${JSON.stringify(event.text)}}`, false);
+        return;
+      }
+      case 'tool-call': {
+        const call = `"type":"function","function":{"name":${JSON.stringify(event.name)},"arguments":""}`;
+        const head = `{"tool_calls":[{"index":${event.index},"id":${JSON.stringify(event.id)},${call}}]}`;
+        this.#openAndWrite(event.choice, head, true);
+        return;
+      }
+      case 'tool-arguments': {
+        const text = JSON.stringify(event.text);
+        const delta = `{"tool_calls":[{"index":${event.index},"function":{"arguments":${text}}}]}`;
+        this.#openAndWrite(event.choice, delta, true);
+        return;
+      }
+      case 'annotation':
+        this.#out.annotate(preprocessorFrame(event.name, event.value));
+        return;
+      case 'worker':
+        this.#nvext?.worker(event);
+        this.#frames.setNvext(this.#nvext?.take() ?? '');
+        return;
+      case 'engine-data':
+        this.#nvext?.engineData(event.data);
+        if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
+        return;
+      case 'body':
+        this.#sawBody = true;
+        this.#out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
+        return;
+      default:
+        assertNever(event);
+    }
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    if (this.#reporting.includesUsage && finished && !this.#sawBody) {
+      this.#out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
+    }
+    this.#out.finish();
+    this.#call.succeed(usage);
+  }
+
+  fail(thrown: ServeError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
+    const status = this.#out.statusOf(error);
+    this.#out.fail(error);
+    this.#call.fail(error, status);
+  }
+
+  abandon(): void {
+    this.#isOver = true;
+    this.#out.abandon();
+  }
+
+  isBlocked(): boolean {
+    return this.#sink.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#sink.onUnblocked(callback);
+  }
+
+  #writeText(event: TextEvent): void {
+    const { choice, text } = event;
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
+    this.#completionTokens += event.tokenIds.length;
+    const logprobs = chatLogprobs(event.logprobs);
+    const isFinish = event.kind === 'finish';
+    const chunk: NvextChunk = isFinish
+      ? { tokenIds: event.tokenIds, finish: { stopReason: event.stopReason } }
+      : { tokenIds: event.tokenIds };
+    const nvext = this.#nvext?.take(chunk) ?? '';
+    if (!isFinish && text === '' && logprobs === null && nvext === '') return; // a part of a character
+    const delta = text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`;
+    this.#out.write(
+      this.#frames.chunk(choice, delta, {
+        nvext,
+        ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),
+        ...(logprobs === null ? {} : { logprobs: JSON.stringify(logprobs) }),
+        ...this.#continuousUsage(),
+      }),
+    );
+  }
+
+  #openAndWrite(choice: number, delta: string, isToolCall: boolean): void {
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, isToolCall);
+    this.#writeDelta(choice, delta);
+  }
+
+  #writeDelta(choice: number, delta: string): void {
+    const nvext = this.#nvext?.take() ?? '';
+    this.#out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
+  }
+
+  /** The first chunk of a choice says who speaks, and only that (rulings.md, 5). */
+  #writeRole(choice: number, isToolCall: boolean): void {
+    this.#hasRole[choice] = true;
+    const content = isToolCall ? 'null' : '""';
+    const nvext = this.#nvext?.take() ?? '';
+    const delta = `{"role":"assistant","content":${content}}`;
+    this.#out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
+  }
+
+  #continuousUsage(): { readonly usage?: string } {
+    const running = this.#running;
+    if (running === undefined) return NO_USAGE;
+    const cachedTokens = running.cachedTokenCount;
+    const usage = usageBody({
+      promptTokens: running.promptTokenCount,
+      completionTokens: this.#completionTokens,
+      ...(cachedTokens === undefined ? {} : { cachedTokens }),
+    });
+    return { usage: JSON.stringify(usage) };
+  }
+}
+
+const NO_USAGE = Object.freeze({});

@@ -1,0 +1,227 @@
+import { assertNever, type ServeError } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
+import type { FrameSink } from '../frame-sink.ts';
+import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import { SseStream } from '../sse-stream.ts';
+import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
+import { CompletionsFrames } from './completions-frames.ts';
+import { completionLogprobs } from './logprobs-json.ts';
+import { NvextAnswer } from './nvext-answer.ts';
+import type { RunningUsage } from './running-usage.ts';
+import { addUsage, usageBody } from './usage-json.ts';
+import { type WireNames, withWireNames } from './wire-names.ts';
+
+/**
+ * Encodes a batch of prompts as one completions stream (http-api.md, sections 4.2 and 4.3). Each prompt writes through its
+ * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
+ */
+export class CompletionsStream implements Abandonable {
+  readonly #call: InferenceCall;
+  readonly #names: WireNames;
+  readonly #decoded: DecodedCompletions;
+  readonly #cancel: () => void;
+  readonly out: SseStream;
+  #usage: Usage | undefined;
+  #isFinished = false;
+  #promptsLeft: number;
+  #isOver = false;
+
+  /** @param cancel ends the work of all prompts */
+  constructor(call: InferenceCall, names: WireNames, decoded: DecodedCompletions, cancel: () => void) {
+    this.#call = call;
+    this.#names = names;
+    this.#decoded = decoded;
+    this.#cancel = cancel;
+    this.#promptsLeft = decoded.requests.length;
+    this.out = new SseStream(call);
+    if (decoded.requests[0]?.annotations.includes('request_id')) {
+      this.out.annotate(annotationFrame('request_id', JSON.stringify(decoded.id)));
+    }
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The sink of one prompt. */
+  prompt(index: number, running: RunningUsage | undefined): PromptStream {
+    const request = this.#decoded.requests[index]!; // the caller counts over the same array
+    return new PromptStream(this, this.#call, request, {
+      names: { ...this.#names, id: `cmpl-${request.id}` },
+      firstChoice: index * this.#decoded.choicesPerPrompt,
+      echo: this.#decoded.echoes?.[index],
+      running,
+    });
+  }
+
+  /** One prompt has ended. @param finished with a finish reason */
+  promptEnded(usage: Usage, finished: boolean, sawBody: boolean): void {
+    if (this.#isOver) return;
+    this.#usage = this.#usage === undefined ? usage : addUsage(this.#usage, usage);
+    this.#isFinished ||= finished && !sawBody;
+    if (--this.#promptsLeft > 0) return;
+    this.#isOver = true;
+    if (this.#decoded.includesUsage && this.#isFinished) {
+      const { id, created, model } = this.#names;
+      const frames = new CompletionsFrames(id, created, model, 0);
+      this.out.write(frames.usage(JSON.stringify(usageBody(this.#usage))));
+    }
+    this.out.finish();
+    this.#call.succeed(this.#usage);
+  }
+
+  fail(error: ServeError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const status = this.out.statusOf(error);
+    this.out.fail(error);
+    this.#call.fail(error, status);
+    this.#cancel();
+  }
+
+  abandon(): void {
+    this.#isOver = true;
+    this.out.abandon();
+  }
+}
+
+interface PromptStreamOptions {
+  readonly names: WireNames;
+  readonly firstChoice: number;
+  readonly echo: string | undefined;
+  readonly running: RunningUsage | undefined;
+}
+
+type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
+
+/** Encodes one prompt of a completions stream. */
+class PromptStream implements GenerationSink {
+  readonly #batch: CompletionsStream;
+  readonly #sink: FrameSink;
+  readonly #frames: CompletionsFrames;
+  readonly #names: WireNames;
+  readonly #nvext: NvextAnswer | undefined;
+  readonly #echo: string | undefined;
+  readonly #hasEchoed: boolean[] = [];
+  readonly #running: RunningUsage | undefined;
+  #completionTokens = 0;
+  #isPlain: boolean;
+  #sawBody = false;
+
+  constructor(batch: CompletionsStream, call: InferenceCall, request: GenerationRequest, options: PromptStreamOptions) {
+    const { names } = options;
+    this.#batch = batch;
+    this.#sink = call.exchange.sink;
+    this.#names = names;
+    this.#frames = new CompletionsFrames(names.id, names.created, names.model, options.firstChoice);
+    this.#nvext = NvextAnswer.for(request, call);
+    this.#echo = options.echo;
+    this.#running = options.running;
+    this.#isPlain = options.running === undefined && options.echo === undefined && !this.#nvext?.variesByChunk;
+  }
+
+  text(choice: number, text: string, tokenCount: number): void {
+    if (this.#batch.isOver) return;
+    if (this.#isPlain) {
+      if (text !== '') this.#batch.out.write(this.#frames.content(choice, text));
+      return;
+    }
+    this.#completionTokens += tokenCount;
+    const shown = this.#echoed(choice, text);
+    const nvext = this.#nvext?.take() ?? '';
+    if (shown === '') return;
+    this.#batch.out.write(this.#frames.chunk(choice, shown, { nvext, ...this.#continuousUsage() }));
+  }
+
+  event(event: GenerationEvent): void {
+    if (this.#batch.isOver) return;
+    switch (event.kind) {
+      case 'delta':
+      case 'finish':
+        this.#writeText(event);
+        return;
+      case 'annotation':
+        this.#batch.out.annotate(preprocessorFrame(event.name, event.value));
+        return;
+      case 'worker':
+        this.#nvext?.worker(event);
+        this.#frames.setNvext(this.#nvext?.take() ?? '');
+        return;
+      case 'engine-data':
+        this.#nvext?.engineData(event.data);
+        if (this.#nvext?.variesByChunk) this.#isPlain = false;
+        return;
+      case 'body':
+        this.#sawBody = true;
+        this.#batch.out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
+        return;
+      case 'reasoning':
+      case 'tool-call':
+      case 'tool-arguments':
+        return; // nothing is parsed on this route, so these do not happen
+      default:
+        assertNever(event);
+    }
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    this.#batch.promptEnded(usage, finished, this.#sawBody);
+  }
+
+  fail(error: ServeError): void {
+    this.#batch.fail(error);
+  }
+
+  isBlocked(): boolean {
+    return this.#sink.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#sink.onUnblocked(callback);
+  }
+
+  #writeText(event: TextEvent): void {
+    const { choice } = event;
+    const text = this.#echoed(choice, event.text);
+    this.#completionTokens += event.tokenIds.length;
+    const isFinish = event.kind === 'finish';
+    const nvext =
+      this.#nvext?.take(
+        isFinish
+          ? { tokenIds: event.tokenIds, finish: { stopReason: event.stopReason } }
+          : { tokenIds: event.tokenIds },
+      ) ?? '';
+    const hasLogprobs = event.logprobs !== undefined && event.logprobs.length > 0;
+    if (!isFinish && text === '' && !hasLogprobs && nvext === '') return; // a part of a character
+    this.#batch.out.write(
+      this.#frames.chunk(choice, text, {
+        nvext,
+        ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),
+        ...(hasLogprobs ? { logprobs: JSON.stringify(completionLogprobs(event.logprobs)) } : {}),
+        ...this.#continuousUsage(),
+      }),
+    );
+  }
+
+  /** The prompt stands in front of each choice's first text (http-api.md, section 4.1). */
+  #echoed(choice: number, text: string): string {
+    if (this.#echo === undefined || this.#hasEchoed[choice] === true) return text;
+    this.#hasEchoed[choice] = true;
+    return this.#echo + text;
+  }
+
+  #continuousUsage(): { readonly usage?: string } {
+    const running = this.#running;
+    if (running === undefined) return NO_USAGE;
+    const cachedTokens = running.cachedTokenCount;
+    const usage = usageBody({
+      promptTokens: running.promptTokenCount,
+      completionTokens: this.#completionTokens,
+      ...(cachedTokens === undefined ? {} : { cachedTokens }),
+    });
+    return { usage: JSON.stringify(usage) };
+  }
+}
+
+const NO_USAGE = Object.freeze({});

@@ -1,0 +1,51 @@
+import { toServeError } from '../../../errors/index.ts';
+import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../../telemetry/index.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../exchange.ts';
+import { InferenceCall } from '../inference-call.ts';
+import { readJson } from '../read-json.ts';
+import { CompletionsStream } from './completions-stream.ts';
+import { CompletionsUnary } from './completions-unary.ts';
+import { decodeContext, openForModel, requireRoute, requireService } from './gates.ts';
+import { RunningUsage } from './running-usage.ts';
+import type { WireNames } from './wire-names.ts';
+
+/** `POST /v1/completions` (http-api.md, section 4). Answers through the exchange's sink; never rejects. */
+export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const call = new InferenceCall(deps, exchange, 'completions');
+  try {
+    requireService(deps);
+    requireRoute(deps, 'Completions');
+    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const body = parseCompletionsBody(json);
+    const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
+    const decoded = decodeCompletions(body, decodeContext(call));
+    call.identify(decoded.requests[0]!); // a batch has at least one prompt
+    const names = {
+      id: `cmpl-${decoded.id}`,
+      created: Math.floor(call.receivedMs / 1000),
+      model: primaryName,
+    };
+    generateAll(call, decoded, names, meter);
+  } catch (thrown) {
+    call.refuse(toServeError(thrown));
+  }
+}
+
+/** Starts every prompt of the batch under one signal. */
+function generateAll(call: InferenceCall, decoded: DecodedCompletions, names: WireNames, meter: RequestMeter): void {
+  const { requests } = decoded;
+  const isStream = requests[0]?.stream === true;
+  const cancel = (): void => work.cancel();
+  const answer = isStream
+    ? new CompletionsStream(call, names, decoded, cancel)
+    : new CompletionsUnary(call, names, decoded, cancel);
+  const work = call.watch(answer);
+  for (const [index, request] of requests.entries()) {
+    if (work.signal.aborted) return; // an earlier prompt failed at once
+    const running = decoded.isContinuous ? new RunningUsage(meter) : undefined;
+    const sink = answer.prompt(index, running);
+    call.deps.pipeline.generate(request, sink, { signal: work.signal, meter: running ?? meter });
+  }
+}

@@ -1,0 +1,50 @@
+import type { ModelType } from '../../../discovery/index.ts';
+import { ServeError } from '../../../errors/index.ts';
+import type { DecodeContext } from '../../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../../telemetry/index.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import { type InferenceCall, UNKNOWN_MODEL } from '../inference-call.ts';
+
+/** Refuses while the process drains, before the body is read (http-api.md, section 2.1). @throws ServeError 503 */
+export function requireService({ lifecycle }: HttpAppDeps): void {
+  if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
+}
+
+/** An inference route exists once a model of its type was registered (http-api.md, section 1). @throws ServeError 404 */
+export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
+  for (const model of pipeline.models.list()) if (model.card.model_type.includes(type)) return;
+  throw new ServeError('model_not_found', 'Model not found');
+}
+
+export function modelNotReady(name: string): ServeError {
+  const message =
+    `Model \`${name}\` is not ready to serve requests yet. ` +
+    'The deployment may still be starting up or is not fully provisioned. Please retry shortly.';
+  return new ServeError('service_unavailable', message, { param: 'model' });
+}
+
+/**
+ * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
+ * registered passes: that is told after the body was checked (http-api.md, section 2.2).
+ * @throws ServeError `service_unavailable`
+ */
+export function openForModel(
+  call: InferenceCall,
+  name: string,
+  isStream: boolean,
+): { readonly meter: RequestMeter; readonly primaryName: string } {
+  const served = call.deps.pipeline.models.find(name);
+  const meter = call.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
+  if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
+  return { meter, primaryName: served?.primaryName ?? name };
+}
+
+export function decodeContext(call: InferenceCall): DecodeContext {
+  const { settings, random, logger } = call.deps;
+  return {
+    headers: call.exchange,
+    settings: settings.decode,
+    random,
+    warn: (message) => logger.debug(message),
+  };
+}

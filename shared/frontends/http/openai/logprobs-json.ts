@@ -1,0 +1,41 @@
+import type { NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
+
+/** One entry of `choices[].logprobs.content` of chat answers (http-api.md, section 3.4). */
+export function chatLogprob(token: TokenLogprob): object {
+  return {
+    token: token.token,
+    logprob: token.logprob,
+    token_id: token.tokenId,
+    bytes: token.bytes,
+    top_logprobs: token.top.map(alternative),
+  };
+}
+
+function alternative({ token, logprob, bytes }: NamedLogprob): object {
+  return { token, logprob, bytes };
+}
+
+/** `choices[].logprobs` of a chat answer; null when there are none. */
+export function chatLogprobs(tokens: readonly TokenLogprob[] | undefined): object | null {
+  if (tokens === undefined || tokens.length === 0) return null;
+  return { content: tokens.map(chatLogprob), refusal: null };
+}
+
+/** `choices[].logprobs` of a completions answer; offsets stay empty (http-api.md, section 4.2). */
+export interface CompletionLogprobs {
+  readonly tokens: string[];
+  readonly token_logprobs: number[];
+  readonly top_logprobs: Readonly<Record<string, number>>[];
+  readonly text_offset: number[];
+}
+
+export function completionLogprobs(tokens: readonly TokenLogprob[]): CompletionLogprobs {
+  return {
+    tokens: tokens.map((token) => token.token),
+    token_logprobs: tokens.map((token) => token.logprob),
+    top_logprobs: tokens
+      .filter((token) => token.top.length > 0)
+      .map((token) => Object.fromEntries(token.top.map(({ token: text, logprob }) => [text, logprob]))),
+    text_offset: [],
+  };
+}

@@ -1,0 +1,116 @@
+import type { GenerationEvent, GenerationRequest } from '../../../protocol/generation/index.ts';
+import type { InferenceCall } from '../inference-call.ts';
+
+type WorkerEvent = Extract<GenerationEvent, { readonly kind: 'worker' }>;
+
+/** What one chunk contributes to `nvext`. */
+export interface NvextChunk {
+  /** Generated ids of the chunk. */
+  readonly tokenIds: readonly number[];
+  /** Set on the chunk with a finish reason. */
+  readonly finish?: { readonly stopReason?: string | number | undefined };
+}
+
+const NO_CHUNK: NvextChunk = { tokenIds: [] };
+const DRY_RUN_PREFIX = 'query_instance_id';
+
+/**
+ * The `nvext` object of an answer: only what the client asked for by `extra_fields` or a routing dry run
+ * (http-api.md, section 12.5). Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ */
+export class NvextAnswer {
+  readonly #call: InferenceCall;
+  readonly #asked: ReadonlySet<string>;
+  readonly #handedOverMs: number;
+  #workerMs: number | undefined;
+  #worker = '';
+  #engineData: Readonly<Record<string, unknown>> | undefined;
+
+  private constructor(call: InferenceCall, asked: ReadonlySet<string>) {
+    this.#call = call;
+    this.#asked = asked;
+    this.#handedOverMs = call.elapsedMs;
+  }
+
+  /** Undefined when the client asked for nothing, which is the usual case and costs nothing. */
+  static for(request: GenerationRequest, call: InferenceCall): NvextAnswer | undefined {
+    const isDryRun = request.annotations.some((name) => name.startsWith(DRY_RUN_PREFIX));
+    if (request.extraFields.length === 0 && !isDryRun) return undefined;
+    return new NvextAnswer(call, new Set(isDryRun ? [...request.extraFields, 'worker_id'] : request.extraFields));
+  }
+
+  /** True when chunks must be built one by one: something of `nvext` differs from chunk to chunk. */
+  get variesByChunk(): boolean {
+    return this.#asked.has('completion_token_ids') || this.#engineData !== undefined;
+  }
+
+  worker(event: WorkerEvent): void {
+    this.#workerMs = this.#call.elapsedMs;
+    if (!this.#asked.has('worker_id')) return;
+    const fields = [
+      ...idField('prefill_worker_id', event.prefillWorkerId),
+      ...rankField('prefill_dp_rank', event.dpRank),
+      ...idField('decode_worker_id', event.decodeWorkerId),
+      ...rankField('decode_dp_rank', event.dpRank),
+    ];
+    this.#worker = `"worker_id":{${fields.join(',')}}`;
+  }
+
+  /** Kept for the next chunk. */
+  engineData(data: Readonly<Record<string, unknown>>): void {
+    if (ENGINE_FIELDS.some((field) => this.#asked.has(field))) this.#engineData = { ...this.#engineData, ...data };
+  }
+
+  /** `,"nvext":{...}` of a chunk, or nothing. */
+  take(chunk: NvextChunk = NO_CHUNK): string {
+    const fields: string[] = [];
+    if (this.#worker !== '') fields.push(this.#worker);
+    if (chunk.tokenIds.length > 0 && this.#asked.has('completion_token_ids')) {
+      fields.push(`"completion_token_ids":${JSON.stringify(chunk.tokenIds)}`);
+    }
+    this.#takeEngineData(fields);
+    if (chunk.finish !== undefined) this.#addFinish(chunk.finish.stopReason, fields);
+    return fields.length === 0 ? '' : `,"nvext":{${fields.join(',')}}`;
+  }
+
+  #addFinish(stopReason: string | number | undefined, into: string[]): void {
+    if (this.#asked.has('timing')) into.push(`"timing":${JSON.stringify(this.#timing())}`);
+    if (stopReason !== undefined && this.#asked.has('stop_reason')) {
+      into.push(`"stop_reason":${JSON.stringify(stopReason)}`);
+    }
+  }
+
+  #takeEngineData(into: string[]): void {
+    const data = this.#engineData;
+    if (data === undefined) return;
+    this.#engineData = undefined;
+    if (this.#asked.has('engine_data')) into.push(`"engine_data":${JSON.stringify(data)}`);
+    for (const field of ['routed_experts', 'prompt_logprobs']) {
+      if (data[field] !== undefined && this.#asked.has(field)) into.push(`"${field}":${JSON.stringify(data[field])}`);
+    }
+  }
+
+  /** Prefill starts when the worker is known; without that event, when the request left the dialect. */
+  #timing(): Readonly<Record<string, number>> {
+    const totalMs = this.#call.elapsedMs;
+    const ttftMs = this.#call.ttftMs ?? totalMs;
+    const waitMs = Math.min(this.#workerMs ?? this.#handedOverMs, ttftMs);
+    return {
+      request_received_ms: this.#call.receivedMs,
+      prefill_wait_time_ms: waitMs,
+      prefill_time_ms: ttftMs - waitMs,
+      ttft_ms: ttftMs,
+      total_time_ms: totalMs,
+    };
+  }
+}
+
+const ENGINE_FIELDS = ['engine_data', 'routed_experts', 'prompt_logprobs'] as const;
+
+function idField(name: string, hexId: string): string[] {
+  return hexId === '' || hexId === '0' ? [] : [`"${name}":${BigInt(`0x${hexId}`)}`]; // worker id 0 means unset
+}
+
+function rankField(name: string, rank: number | undefined): string[] {
+  return rank === undefined ? [] : [`"${name}":${rank}`];
+}

@@ -1,0 +1,15 @@
+/** What every chunk and object of one answer says of itself. */
+export interface WireNames {
+  /** `chatcmpl-<id>` or `cmpl-<id>`. */
+  readonly id: string;
+  /** Unix seconds. */
+  readonly created: number;
+  /** Primary name of the model, also when an alias was asked for. */
+  readonly model: string;
+}
+
+/** A worker's own chunk under the answer's names: clients must not see the worker's ids or file names. */
+export function withWireNames(body: unknown, names: WireNames): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  return { ...body, id: names.id, created: names.created, model: names.model };
+}

@@ -1,0 +1,52 @@
+import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
+
+/** Where the routes are (`DYN_HTTP_SVC_*_PATH_ENV`; rulings.md, 15). */
+export interface HttpPaths {
+  readonly chat: string;
+  readonly completions: string;
+  readonly models: string;
+  readonly health: string;
+  readonly live: string;
+  readonly metrics: string;
+}
+
+/** Everything about the HTTP surface that an operator can set. Times in milliseconds. */
+export interface HttpSettings {
+  readonly paths: HttpPaths;
+  /** `DYN_HTTP_BODY_LIMIT_MB`, in bytes. @default 192 MiB */
+  readonly bodyLimitBytes: number;
+  /** Status of `server_overloaded` (`DYN_HTTP_OVERLOAD_STATUS_CODE`). @default 503 */
+  readonly overloadStatus: number;
+  /** How long a stream's status waits for the first event (`DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS`). 0 = not. @default 2000 */
+  readonly peekMs: number;
+  /** Longest silence of a stream before a comment is sent (`DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS`). 0 = off. @default 0 */
+  readonly keepAliveMs: number;
+  /** `context_window` of every listed model (`DYN_CONTEXT_WINDOW`). @default the model's own */
+  readonly contextWindow: number | undefined;
+  /** `max_output_tokens` of every listed model (`DYN_MAX_OUTPUT_TOKENS`). @default not shown */
+  readonly maxOutputTokens: number | undefined;
+  /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
+  readonly reasoningField: 'reasoning_content' | 'reasoning';
+  readonly decode: OpenAiDecodeSettings;
+}
+
+export const defaultHttpPaths: HttpPaths = Object.freeze({
+  chat: '/v1/chat/completions',
+  completions: '/v1/completions',
+  models: '/v1/models',
+  health: '/health',
+  live: '/live',
+  metrics: '/metrics',
+});
+
+export const defaultHttpSettings: HttpSettings = Object.freeze({
+  paths: defaultHttpPaths,
+  bodyLimitBytes: 192 * 1024 * 1024,
+  overloadStatus: 503,
+  peekMs: 2000,
+  keepAliveMs: 0,
+  contextWindow: undefined,
+  maxOutputTokens: undefined,
+  reasoningField: 'reasoning_content',
+  decode: defaultDecodeSettings,
+});

@@ -1,0 +1,116 @@
+import type { Timer } from '../../clock/index.ts';
+import { openAiStreamError, type ServeError } from '../../errors/index.ts';
+import { answerError, echoRequestId, statusOf } from './answer.ts';
+import type { FrameSink } from './frame-sink.ts';
+import type { InferenceCall } from './inference-call.ts';
+
+/** A comment frame: tells proxies and clients that the stream lives. */
+const KEEP_ALIVE_FRAME = ':\n\n';
+const DONE_FRAME = 'data: [DONE]\n\n';
+/** Keep-alive of a stream that was committed without an event and has none configured. */
+const WAITING_KEEP_ALIVE_MS = 15_000;
+/** Leading annotations that are kept back with the head. */
+const HELD_FRAMES_MAX = 16;
+
+/**
+ * The server-sent events of one answer, with the status held back until it is known (rulings.md, 3).
+ *
+ * | State | first data frame | failure | peek time over | end | client gone |
+ * |---|---|---|---|---|---|
+ * | waiting | committed: 200 | its HTTP status | committed: 200, comment | 200, `[DONE]` | closed |
+ * | committed | - | error event, `[DONE]` | - | `[DONE]` | closed |
+ */
+export class SseStream {
+  readonly #call: InferenceCall;
+  readonly #sink: FrameSink;
+  #isCommitted = false;
+  #isClosed = false;
+  #held: string[] = [];
+  #peek: Timer | undefined;
+  #keepAlive: Timer | undefined;
+  /** No frame has left since the last keep-alive tick. */
+  #isIdle = true;
+
+  constructor(call: InferenceCall) {
+    this.#call = call;
+    this.#sink = call.exchange.sink;
+    const { peekMs } = call.deps.settings;
+    if (peekMs > 0) this.#peek = call.deps.clock.after(peekMs, () => this.#commitWaiting());
+    else this.#commitWaiting();
+  }
+
+  /** The status when the answer fails now: the failure's own, or 200 once the head is out. */
+  statusOf(error: ServeError): number {
+    return this.#isCommitted ? 200 : statusOf(error, this.#call.deps.settings.overloadStatus);
+  }
+
+  /** The hot path: queues one ready-made frame. */
+  write(frame: string): void {
+    if (!this.#isCommitted) this.#commit();
+    this.#isIdle = false;
+    this.#sink.write(frame);
+  }
+
+  /** Queues a frame that does not by itself decide the status: annotations come before the worker was asked. */
+  annotate(frame: string): void {
+    if (this.#isCommitted || this.#held.length >= HELD_FRAMES_MAX) this.write(frame);
+    else this.#held.push(frame);
+  }
+
+  /** Ends the answer with a failure. */
+  fail(error: ServeError): void {
+    if (this.#isClosed) return;
+    const isCommitted = this.#isCommitted;
+    this.abandon();
+    if (!isCommitted) {
+      answerError(this.#call.exchange, error, this.#call.deps.settings.overloadStatus);
+      return;
+    }
+    this.#sink.write(openAiStreamError(error));
+    this.#sink.end();
+  }
+
+  /** Ends the answer: `[DONE]`. */
+  finish(): void {
+    if (this.#isClosed) return;
+    if (!this.#isCommitted) this.#commit();
+    this.abandon();
+    this.#sink.write(DONE_FRAME);
+    this.#sink.end();
+  }
+
+  /** Releases the timers; nothing is written any more. */
+  abandon(): void {
+    this.#isClosed = true;
+    this.#peek?.cancel();
+    this.#keepAlive?.cancel();
+  }
+
+  #commit(): void {
+    this.#isCommitted = true;
+    this.#peek?.cancel();
+    const head: Record<string, string> = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
+    echoRequestId(this.#call.exchange, head);
+    this.#sink.head(200, head);
+    for (const frame of this.#held) this.#sink.write(frame);
+    this.#held = [];
+    this.#armKeepAlive(this.#call.deps.settings.keepAliveMs);
+  }
+
+  /** The worker is silent for longer than a status may wait: the stream begins with a comment. */
+  #commitWaiting(): void {
+    if (this.#isCommitted || this.#isClosed) return;
+    this.#commit();
+    this.#sink.write(KEEP_ALIVE_FRAME);
+    this.#sink.flush();
+    if (this.#keepAlive === undefined) this.#armKeepAlive(WAITING_KEEP_ALIVE_MS);
+  }
+
+  #armKeepAlive(periodMs: number): void {
+    if (periodMs <= 0) return;
+    this.#keepAlive = this.#call.deps.clock.every(periodMs, () => {
+      if (this.#isIdle) this.#sink.write(KEEP_ALIVE_FRAME);
+      this.#isIdle = true;
+    });
+  }
+}
