@@ -5,6 +5,13 @@ import type { TurnClock } from './turn-clock.ts';
 
 const MS_PER_SECOND = 1000;
 
+interface RequestTimes {
+  readonly clock: Clock;
+  /** For tokens, which come many at a time. */
+  readonly turnClock: TurnClock;
+  readonly startedMs: number;
+}
+
 /**
  * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
  * in at the end, and a scrape in the middle of a stream sees what has happened so far.
@@ -28,12 +35,12 @@ export class ActiveRequest implements RequestMeter {
   #hasCachedTokens = false;
   #hasEnded = false;
 
-  constructor(clock: Clock, turnClock: TurnClock, model: ModelSeries, route: RouteSeries) {
+  constructor({ clock, turnClock, startedMs }: RequestTimes, model: ModelSeries, route: RouteSeries) {
     this.#clock = clock;
     this.#turnClock = turnClock;
     this.#model = model;
     this.#route = route;
-    this.#startedMs = clock.nowMs();
+    this.#startedMs = startedMs;
     route.started.add();
     model.inflight.add(1);
     model.active.add(1);

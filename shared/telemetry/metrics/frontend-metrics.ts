@@ -37,6 +37,8 @@ export interface RequestRoute {
   /** `chat_completions`, `completions`, ... */
   readonly endpoint: string;
   readonly requestType: RequestTypeLabel;
+  /** When the handler was entered, on the metrics' clock, if the model was not known then. Default now. */
+  readonly startedMs?: number;
 }
 
 /** What a model's card says; a fact left out is not shown. */
@@ -79,7 +81,7 @@ export type MigrationType = 'new_request' | 'ongoing_request';
 export interface FrontendMetrics {
   readonly registry: MetricRegistry;
   readonly requestPlane: RequestPlaneMetrics;
-  /** Opens the books of one request. Call it first thing in a handler, so that TTFT covers all of it. */
+  /** Opens the books of one request. All its times count from the handler's entry. */
   startRequest(route: RequestRoute): RequestMeter;
   /** Every worker was full. */
   rejected(model: string, endpoint: string): void;
@@ -137,9 +139,9 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry, () => {}), // it calls, it does not serve
-    startRequest({ model, endpoint, requestType }) {
+    startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }) {
       const series = models.of(model);
-      return new ActiveRequest(clock, turnClock, series, series.route(endpoint, requestType));
+      return new ActiveRequest({ clock, turnClock, startedMs }, series, series.route(endpoint, requestType));
     },
     rejected: (model, endpoint) => families.rejections.with(models.of(model).model, endpoint).add(),
     cancelled: (model, endpoint, requestType) => models.of(model).route(endpoint, requestType).cancellations.add(),

@@ -55,6 +55,18 @@ describe('a request', () => {
     expect(await value('inter_token_latency_seconds_count{model="m"}')).toBe(0);
   });
 
+  it('counts from the handler’s entry also when the model became known later', async () => {
+    const { clock, metrics, value } = frontend();
+    const startedMs = clock.nowMs();
+    await clock.advance(20);
+    const meter = metrics.startRequest({ ...CHAT, startedMs });
+    await clock.advance(30);
+    meter.outputTokens(1);
+    meter.end({ status: 'success' });
+    expect(meter.ttftMs).toBe(50);
+    expect(await value('request_duration_seconds_sum{model="m"}')).toBe(0.05);
+  });
+
   it('counts inter-token latency once a token: the gap shared by the chunk', async () => {
     const { clock, metrics, value } = frontend();
     const meter = metrics.startRequest(CHAT);
