@@ -1,6 +1,5 @@
 import { ServeError } from '../../shared/errors/index.ts';
-import type { HttpExchange } from '../../shared/frontends/http/exchange.ts';
-import type { FrameSink } from '../../shared/frontends/http/frame-sink.ts';
+import type { FrameSink, HttpExchange } from '../../shared/frontends/http/index.ts';
 import type { LambdaRequest } from './lambda-events.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */

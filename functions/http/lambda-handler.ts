@@ -1,6 +1,6 @@
 import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
 import { ServeError, toServeError } from '../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpBindings } from '../../shared/frontends/http/exchange.ts';
+import { alreadyAnswered, type HttpBindings } from '../../shared/frontends/http/index.ts';
 import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaExchange } from './lambda-exchange.ts';

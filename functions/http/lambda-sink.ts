@@ -1,5 +1,4 @@
-import { flushAtEndOfTurn } from '../../shared/frontends/http/flush-turn.ts';
-import type { FrameSink } from '../../shared/frontends/http/frame-sink.ts';
+import { type FrameSink, flushAtEndOfTurn } from '../../shared/frontends/http/index.ts';
 import type { LambdaResponseStream, OpenHttpStream, ResponsePrelude } from './lambda-stream.ts';
 
 /** Waiting bytes that leave without waiting for the end of the turn, so that a burst meets back pressure early. */

@@ -4,7 +4,7 @@ import { createLambdaHandler, type FetchApp } from '../../../functions/http/lamb
 import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/exchange.ts';
+import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/index.ts';
 
 const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;

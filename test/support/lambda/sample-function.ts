@@ -3,7 +3,7 @@ import { Hono } from 'hono';
 import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpBindings, type HttpExchange } from '../../../shared/frontends/http/exchange.ts';
+import { alreadyAnswered, type HttpBindings, type HttpExchange } from '../../../shared/frontends/http/index.ts';
 
 declare const awslambda: LambdaRuntime;
 
