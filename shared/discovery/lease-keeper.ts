@@ -14,7 +14,9 @@ export interface LeaseKeeperOptions {
 /** Renewals in one time to live. */
 const RENEWALS_PER_TTL = 3;
 const JITTER = 0.1; // so that a fleet started together does not stay in step
-const FIRST_RETRY_SHARE = 1 / 32; // of the period; doubled with each failure up to the period
+// Retries, as shares of the period: doubled with each failure, up to a quarter while there is a lease to save.
+const FIRST_RETRY_SHARE = 1 / 32;
+const RETRY_SHARE_MAX_HELD = 1 / 4;
 
 /**
  * Keeps one lease alive: renews every third of its time to live, give or take a tenth, retries failures with back-off, and
@@ -84,7 +86,8 @@ export class LeaseKeeper {
     } catch (error) {
       if (this.#isStopped()) return; // aborted by `stop`
       report(new Error(`a discovery lease was not renewed: ${reasonOf(error)}`, { cause: error }));
-      this.#schedule(Math.min(this.#periodMs, this.#periodMs * FIRST_RETRY_SHARE * 2 ** this.#failures++));
+      const shareMax = this.#state === 'held' ? RETRY_SHARE_MAX_HELD : 1;
+      this.#schedule(this.#periodMs * Math.min(shareMax, FIRST_RETRY_SHARE * 2 ** this.#failures++));
     } finally {
       patience.cancel();
     }
