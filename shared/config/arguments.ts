@@ -43,7 +43,7 @@ function readFamily(meaning: FlagMeaning, typed: string, text: string | undefine
 function readFlag(meaning: FlagMeaning, argument: string, next: string | undefined): Step {
   const { name, text } = splitFlag(argument);
   if (meaning.row.type.arity === 'switch') return readSwitch(meaning, name, text);
-  if (meaning.flag.includes('*')) return readFamily(meaning, name, text, next);
+  if (meaning.row.type.arity === 'family') return readFamily(meaning, name, text, next);
   if (text !== undefined) return { use: { flag: meaning.flag, typed: name, text }, taken: 1 };
   if (next === undefined || next.startsWith('--')) {
     return { problem: `${name} needs a value: ${describeAllowed(meaning.row)}`, taken: 1 };

@@ -6,12 +6,12 @@ import { GROUPS, rowsOf } from './table.ts';
 const WIDTH = 100;
 const INDENT = '      ';
 
-/** Breaks `text` into lines of at most `width` characters, each after `indent`. */
-export function wrapText(text: string, indent: string, width: number = WIDTH): string {
+/** Breaks `text` into lines of at most `WIDTH` characters, each after `indent`. */
+function wrapText(text: string, indent: string): string {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
-    if (line !== '' && indent.length + line.length + 1 + word.length > width) {
+    if (line !== '' && indent.length + line.length + 1 + word.length > WIDTH) {
       lines.push(indent + line);
       line = word;
     } else {

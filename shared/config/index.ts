@@ -6,14 +6,13 @@
  */
 
 export { ConfigError } from './config-error.ts';
-export { describeSettings, renderSettings, renderSettingsJson, type SettingReport } from './describe.ts';
+export { describeSettings, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderConfigurationDocs } from './docs.ts';
-export { type ForwardedSettings, forwardSettings } from './forward.ts';
-export { renderHelp, wrapText } from './help.ts';
+export { forwardSettings } from './forward.ts';
+export { renderHelp } from './help.ts';
 export { nearestName } from './nearest.ts';
 export { commandOf, PROCESSES, type Process } from './processes.ts';
 export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
 export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';
-export type { JsonObject, JsonValue } from './values/json.ts';
 export type { Surroundings } from './values/value-type.ts';

@@ -22,8 +22,6 @@ export const HTTP_SERVERS = ['frontend', 'function', 'local'] as const;
 export const LISTENERS = ['frontend', 'grpc', 'local'] as const;
 /** Everything that takes requests from clients. */
 export const EDGES = ['frontend', 'grpc', 'function', 'local'] as const;
-/** Everything that takes requests, and workers. */
-export const EDGES_AND_WORKERS = ['frontend', 'grpc', 'worker', 'function', 'local'] as const;
 /** Everything that can hold a router. */
 export const ROUTERS = ['frontend', 'grpc', 'router', 'function', 'local', 'simulate'] as const;
 /** Routers that live long enough to keep state of their own. */

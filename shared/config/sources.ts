@@ -42,32 +42,35 @@ function chooseName(
 }
 
 function givenByFlags(row: Row, uses: readonly FlagUse[], warnings: string[]): Given | undefined {
-  if (row.type.arity === 'many') {
-    const first = uses[0];
-    return first === undefined ? undefined : { kind: 'flag', name: first.flag, texts: uses.map((use) => use.text) };
+  const first = uses[0];
+  if (first === undefined) return undefined;
+  const texts = uses.map((use) => use.text);
+  if (row.type.arity === 'family') {
+    return { kind: 'flag', name: [...new Set(uses.map((use) => use.typed))].join(', '), texts };
   }
+  if (row.type.arity === 'many') return { kind: 'flag', name: first.flag, texts };
   const textsByName = new Map<string, string[]>();
   for (const use of uses) textsByName.set(use.flag, [...(textsByName.get(use.flag) ?? []), use.text]);
   return chooseName('flag', [...row.flags, ...row.olderFlags], textsByName, warnings);
 }
 
 function givenByVariables(row: Row, env: Environment, warnings: string[]): Given | undefined {
+  if (row.type.arity === 'family') return givenByFamily(row, env);
   const textsByName = new Map<string, readonly string[]>();
   const names = [...row.env, ...row.olderEnv];
   for (const name of names) {
     const text = env[name];
     if (text !== undefined && (text !== '' || row.type.emptyIsValue)) textsByName.set(name, [text]);
   }
-  const patterns = names.filter((name) => name.includes('*')).map(patternOf);
-  const matching = Object.keys(env).filter((name) => isFamilyMember(name, patterns));
-  if (matching.length > 0) {
-    return { kind: 'variable', name: matching.join(', '), texts: matching.map((name) => `${name}=${env[name]}`) };
-  }
-  if (row.type.name === 'various') {
-    const texts = [...textsByName].map(([name, found]) => `${name}=${found[0]}`);
-    return texts.length === 0 ? undefined : { kind: 'variable', name: [...textsByName.keys()].join(', '), texts };
-  }
   return chooseName('variable', names, textsByName, warnings);
+}
+
+/** Every variable under the row's patterns that has no row of its own. */
+function givenByFamily(row: Row, env: Environment): Given | undefined {
+  const patterns = row.env.filter((name) => name.includes('*')).map(patternOf);
+  const names = Object.keys(env).filter((name) => row.env.includes(name) || isFamilyMember(name, patterns));
+  if (names.length === 0) return undefined;
+  return { kind: 'variable', name: names.join(', '), texts: names.map((name) => `${name}=${env[name]}`) };
 }
 
 function isFamilyMember(name: string, patterns: readonly RegExp[]): boolean {
