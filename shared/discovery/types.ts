@@ -30,17 +30,21 @@ export interface WatchListener {
 
 /**
  * Who serves what. Everything a process puts is held by one lease of that process, renewed in the background; when the
- * process dies its records vanish within the lease's time to live.
+ * process dies its records vanish within the lease's time to live. Operations reject with `DiscoveryError`, whose message
+ * is one line for an operator, or with the reason of an aborted signal.
  */
 export interface Discovery {
   readonly backend: 'dynamodb' | 'file' | 'mem';
   /** Writes or replaces a record under this process's lease; starts renewing with the first one. */
   put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
-  /** Removes a record of this process. No error when it is gone already. */
+  /** Removes a record of this process. No error when it is gone already; after a failure the record is still there. */
   remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
   /** Live records only, in key order. */
   list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]>;
-  /** Delivers the present set as `added`, resolves, then delivers changes until closed. */
+  /**
+   * Delivers the present set as `added`, resolves, then delivers changes until closed. `signal` ends the wait for the present
+   * set, never a watch that has begun.
+   */
   watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch>;
   /** Runs `callback` when this process's lease expired before it could be renewed: it must stop taking requests. */
   onLeaseLost(callback: () => void): void;

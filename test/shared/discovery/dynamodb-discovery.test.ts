@@ -1,0 +1,375 @@
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type AttributeValue, DeleteItemCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import {
+  createDiscovery,
+  createDiscoveryTable,
+  type Discovery,
+  type DiscoveryOptions,
+} from '../../../shared/discovery/index.ts';
+import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
+import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  FreezableClock,
+  freePort,
+  hasDynamoDb,
+  startDynamoDb,
+  startDynoxide,
+  waitUntil,
+} from '../../support/index.ts';
+
+type DynamoDbOptions = Extract<DiscoveryOptions, { readonly backend: 'dynamodb' }>;
+
+const instances = { bucket: 'v1/instances', prefix: '' } as const;
+const A = 'ns/backend/generate/a';
+const HOUR_MS = 3_600_000;
+
+describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
+  const canRestart = Boolean(process.env.STATOR_TEST_DYNOXIDE_BIN); // an endpoint that was given stays up
+  let server: DynamoDbServer;
+  let folder: string;
+  let table: TestTable;
+  let opened: Discovery[];
+  let problems: string[];
+
+  beforeAll(async () => {
+    server = await startDynamoDb();
+    folder = await mkdtemp(join(tmpdir(), 'stator-dynamodb-'));
+  });
+  afterAll(async () => {
+    await server.stop();
+    await rm(folder, { recursive: true });
+  });
+  beforeEach(async () => {
+    table = await createTestTable(server.url);
+    opened = [];
+    problems = [];
+  });
+  afterEach(async () => {
+    await Promise.all(opened.map((discovery) => discovery.close()));
+    await table.drop();
+  });
+
+  async function open(options: Partial<DynamoDbOptions> = {}): Promise<Discovery> {
+    const { tableName, endpoint } = table;
+    const onProblem = (problem: Error) => void problems.push(problem.message);
+    const fast = { backend: 'dynamodb', ttlMs: 500, pollMs: 50, onProblem } as const;
+    const discovery = await createDiscovery({ ...fast, tableName, endpoint, ...options });
+    opened.push(discovery);
+    return discovery;
+  }
+
+  /** Every item in the table as plain values. */
+  async function items(): Promise<Record<string, string | number>[]> {
+    const client = new DynamoDBClient({ endpoint: server.url });
+    const { Items = [] } = await client.send(new ScanCommand({ TableName: table.tableName, ConsistentRead: true }));
+    client.destroy();
+    const plain = ({ S, N }: AttributeValue): string | number => S ?? Number(N);
+    return Items.map((item) => Object.fromEntries(Object.entries(item).map(([name, value]) => [name, plain(value)])));
+  }
+
+  const itemsUnder = async (start: string) => (await items()).filter(({ pk }) => String(pk).startsWith(start));
+
+  describe('items', () => {
+    it('are one lease a process and one item a record that names the lease', async () => {
+      const discovery = await open({ ttlMs: 10_000 });
+      const startMs = Date.now();
+      await discovery.put(endpointAt(A));
+      await discovery.put(endpointAt(A, 'moved:1'));
+      await discovery.put(modelAt(A, 'lora'));
+      const [lease] = await itemsUnder('v1/leases#');
+      expect(await itemsUnder('v1/leases#')).toHaveLength(1);
+      expect(lease).toEqual({
+        pk: expect.stringMatching(/^v1\/leases#ns#([0-9]|1[0-5])$/),
+        sk: expect.stringMatching(/^[0-9a-f]+$/),
+        expiresAtMs: expect.any(Number),
+        ttlMs: 10_000,
+        epoch: 1,
+        host: expect.any(String),
+        ttl: Math.ceil(Number(lease?.expiresAtMs) / 1000) + 3600,
+      });
+      expect(Math.abs(Number(lease?.expiresAtMs) - startMs - 10_000)).toBeLessThan(3000);
+      expect(await itemsUnder('v1/instances')).toEqual([
+        {
+          pk: 'v1/instances#ns',
+          sk: 'backend/generate/a',
+          record: JSON.stringify(endpointAt(A, 'moved:1')),
+          leaseId: lease?.sk,
+          epoch: 1,
+          rev: 2,
+        },
+      ]);
+      expect(await itemsUnder('v1/mdc')).toMatchObject([{ pk: 'v1/mdc#ns', sk: 'backend/generate/a/lora', rev: 1 }]);
+      expect(await itemsUnder('v1/namespaces')).toMatchObject([{ sk: 'ns' }]);
+    });
+
+    it('leave only the namespace behind after close', async () => {
+      const discovery = await open();
+      await discovery.put(endpointAt(A));
+      await discovery.put(endpointAt('other/backend/generate/a'));
+      await discovery.close();
+      expect((await items()).map(({ sk }) => sk).sort()).toEqual(['ns', 'other']);
+    });
+
+    it('are refused above the size of an item, with the size', async () => {
+      const discovery = await open();
+      const card = { ...modelAt(A).card, user_data: 'x'.repeat(400 * 1024) };
+      await expect(discovery.put({ ...modelAt(A), card })).rejects.toMatchObject({
+        code: 'record_too_large',
+        message: expect.stringMatching(/^record ns\/backend\/generate\/a has 401 KB, DynamoDB takes 400 KB/),
+      });
+      expect(await items()).toEqual([]);
+    });
+  });
+
+  describe('liveness', () => {
+    it.each([HOUR_MS, -HOUR_MS])('does not depend on a clock that is %d ms wrong', async (wallOffsetMs) => {
+      const clock = new FreezableClock(undefined, wallOffsetMs);
+      const [writer, reader] = [await open({ clock }), await open()];
+      await writer.put(endpointAt(A));
+      expect(await reader.list(instances)).toHaveLength(1); // first look: by table time
+      const witness = new Witness();
+      await reader.watch(instances, witness);
+      clock.freeze();
+      await waitUntil(() => witness.present.size === 0);
+      expect(await reader.list(instances)).toEqual([]);
+    });
+
+    it('lets a first look see what a crashed process left for the skew allowance at most', async () => {
+      const clock = new FreezableClock();
+      const writer = await open({ clock });
+      await writer.put(endpointAt(A));
+      clock.freeze();
+      const isGone = async (): Promise<boolean> => {
+        const fresh = await open({ skewMs: 100 });
+        return (await fresh.list(instances)).length === 0;
+      };
+      await waitUntil(isGone, { pollMs: 100 });
+    });
+
+    it('registers everything under a new epoch when the lease was taken away', async () => {
+      const [writer, reader] = [await open(), await open()];
+      const witness = new Witness();
+      await writer.put(endpointAt(A));
+      await writer.put(modelAt(A));
+      await reader.watch(instances, witness);
+      const thief = new DynamoDBClient({ endpoint: server.url });
+      const [lease] = await itemsUnder('v1/leases#');
+      const Key = { pk: { S: String(lease?.pk) }, sk: { S: String(lease?.sk) } };
+      await thief.send(new DeleteItemCommand({ TableName: table.tableName, Key }));
+      thief.destroy();
+      await waitUntil(async () => (await itemsUnder('v1/leases#'))[0]?.epoch === 2);
+      expect(await itemsUnder('v1/instances')).toMatchObject([{ epoch: 2, rev: 2 }]);
+      expect(await itemsUnder('v1/mdc')).toMatchObject([{ epoch: 2, rev: 2 }]);
+      await waitUntil(() => witness.present.size === 1);
+    });
+
+    it('clears away what a dead process left, and takes its holder back all the same', async () => {
+      const clock = new FreezableClock();
+      const [stopped, sweeping] = [await open({ clock }), await open({ sweepAfterMs: 200 })];
+      const witness = new Witness();
+      await stopped.put(endpointAt(A));
+      await stopped.put(endpointAt('ns/backend/generate/b'));
+      await sweeping.watch(instances, witness);
+      clock.freeze();
+      await waitUntil(async () => (await items()).every(({ pk }) => pk === 'v1/namespaces'));
+      expect(witness.present.size).toBe(0);
+      clock.thaw();
+      await waitUntil(() => witness.present.size === 2);
+      expect(await itemsUnder('v1/leases#')).toMatchObject([{ epoch: 2 }]);
+    });
+  });
+
+  describe('when the table is away', () => {
+    const message = (where: string): RegExp =>
+      new RegExp(`DynamoDB at ${where} for discovery table "[^"]+": .+\\. Check`);
+
+    it('at start, rejects within its deadline and names the endpoint, the table and what to do', async () => {
+      const endpoint = `http://127.0.0.1:${await freePort()}`;
+      const discovery = await open({ endpoint, operationTimeoutMs: 300 });
+      const failure = { code: 'unavailable', message: expect.stringMatching(message(endpoint)) };
+      await expect(discovery.put(endpointAt(A))).rejects.toMatchObject(failure);
+      await expect(discovery.watch(instances, new Witness())).rejects.toMatchObject(failure);
+      await expect(discovery.list(instances)).rejects.toThrow(/^[^\n]+$/); // one line
+    });
+
+    it('at start, rejects also when it takes connections and never answers', async () => {
+      table.proxy.stall();
+      const discovery = await open({ operationTimeoutMs: 500, requestTimeoutMs: 200 });
+      await expect(discovery.put(endpointAt(A))).rejects.toThrow('no answer within 200 ms');
+      table.proxy.restore();
+    });
+
+    it.runIf(canRestart)('at start, goes on as soon as it comes up within the deadline', async () => {
+      const databasePath = join(folder, 'db');
+      const [port, tableName] = [await freePort(), 'discovery'];
+      const own = { endpoint: `http://127.0.0.1:${port}`, tableName };
+      const before = await startDynoxide({ port, databasePath });
+      await createDiscoveryTable(own);
+      await before.stop();
+      const discovery = await open(own);
+      const putting = discovery.put(endpointAt(A));
+      const after = await startDynoxide({ port, databasePath });
+      await putting;
+      expect(await discovery.list(instances)).toEqual([endpointAt(A)]);
+      await discovery.close();
+      await after.stop();
+    });
+
+    it('says at once when the table does not exist', async () => {
+      const discovery = await open({ tableName: 'no-such-table' });
+      const endpoint = table.endpoint;
+      const text = `discovery table "no-such-table" does not exist at ${endpoint}. Deploy the stack, or set STATOR_DISCOVERY_TABLE to a table that exists`;
+      await expect(discovery.put(endpointAt(A))).rejects.toMatchObject({ code: 'misconfigured', message: text });
+    });
+
+    it('ends a waiting operation when its signal aborts and when the handle closes', async () => {
+      table.proxy.cut();
+      const discovery = await open();
+      const abort = new AbortController();
+      const [first, second] = [discovery.put(endpointAt(A), abort.signal), discovery.put(modelAt(A), abort.signal)];
+      const watching = discovery.watch(instances, new Witness());
+      abort.abort(new Error('not any more'));
+      await expect(first).rejects.toThrow('not any more');
+      await expect(second).rejects.toThrow('not any more');
+      const closing = discovery.close();
+      await expect(watching).rejects.toMatchObject({ code: 'closed' });
+      await closing;
+      table.proxy.restore();
+    });
+
+    it('for longer than the lease, keeps all known workers and tells of none but those that stay away', async () => {
+      const crashing = new FreezableClock();
+      const [writer, dying, reader] = [await open(), await open({ clock: crashing }), await open()];
+      const witness = new Witness();
+      let isFenced = false;
+      writer.onLeaseLost(() => {
+        isFenced = true;
+      });
+      await writer.put(endpointAt(A));
+      await dying.put(endpointAt('ns/backend/generate/b'));
+      await reader.watch(instances, witness);
+      table.proxy.cut();
+      await waitUntil(() => isFenced && witness.outages.length === 1);
+      crashing.freeze();
+      expect(witness.present.size).toBe(2);
+      table.proxy.restore();
+      await waitUntil(() => witness.present.size === 1);
+      expect(witness.keys).toEqual([A]);
+      expect(witness.outages).toEqual([expect.stringMatching(/^failing: cannot reach/), 'recovered']);
+      expect(witness.events.filter(({ key }) => key === A)).toHaveLength(1);
+    });
+
+    it.runIf(canRestart)('and comes back without its data, is filled again by the living processes', async () => {
+      const [port, tableName] = [await freePort(), 'discovery'];
+      const own = { endpoint: `http://127.0.0.1:${port}`, tableName };
+      const before = await startDynoxide({ port, databasePath: join(folder, 'with-data') });
+      await createDiscoveryTable(own);
+      const [writer, reader] = [await open(own), await open(own)];
+      const witness = new Witness();
+      await writer.put(endpointAt(A));
+      await reader.watch(instances, witness);
+      await before.stop();
+      await waitUntil(() => witness.outages.length === 1);
+      const after = await startDynoxide({ port, databasePath: join(folder, 'empty') });
+      await createDiscoveryTable(own);
+      await waitUntil(() => witness.outages.length === 2);
+      await waitUntil(async () => (await reader.list(instances)).length === 1);
+      await waitUntil(() => witness.keys.join() === A);
+      await writer.close();
+      await reader.close();
+      await after.stop();
+    });
+  });
+
+  describe('when the table refuses', () => {
+    let front: RefusingServer;
+    beforeEach(async () => {
+      front = await startRefusingServer(server.url);
+    });
+    afterEach(() => front.close());
+
+    it('for want of capacity, repeats a write and keeps what a watch knows', async () => {
+      const [writer, reader] = [await open(), await open({ endpoint: front.url })];
+      const witness = new Witness();
+      await writer.put(endpointAt(A));
+      await reader.watch(instances, witness);
+      front.refuseWith('ProvisionedThroughputExceededException');
+      await waitUntil(() => witness.outages.length === 1);
+      const putting = reader.put(endpointAt('ns/backend/generate/b'));
+      const refused = front.refusals;
+      await waitUntil(() => front.refusals > refused + 3);
+      expect(witness.keys).toEqual([A]);
+      front.refuseWith(undefined);
+      await putting;
+      await waitUntil(() => witness.present.size === 2);
+      expect(witness.outages[1]).toBe('recovered');
+    });
+
+    it('for want of rights, says so at once', async () => {
+      const discovery = await open({ endpoint: front.url });
+      front.refuseWith('AccessDeniedException');
+      await expect(discovery.put(endpointAt(A))).rejects.toMatchObject({
+        code: 'misconfigured',
+        message: expect.stringMatching(/refused discovery table ".*": as told\. Check the AWS credentials/),
+      });
+      expect(front.refusals).toBe(1);
+      front.refuseWith(undefined);
+    });
+  });
+
+  it('can create the table twice', async () => {
+    await createDiscoveryTable({ endpoint: table.endpoint, tableName: table.tableName });
+  });
+});
+
+interface RefusingServer {
+  readonly url: string;
+  /** Error type of every answer from now on; undefined = pass requests on. */
+  refuseWith(type: string | undefined): void;
+  readonly refusals: number;
+  close(): Promise<void>;
+}
+
+/** Stands before a DynamoDB server and answers with an error of the service when told to. */
+async function startRefusingServer(target: string): Promise<RefusingServer> {
+  let type: string | undefined;
+  let refusals = 0;
+  const front = createServer((request, response) => {
+    if (type !== undefined) {
+      refusals++;
+      request.resume();
+      response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
+      response.end(JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${type}`, message: 'as told' }));
+      return;
+    }
+    const { method, url = '/', headers } = request;
+    const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers);
+      answer.pipe(response);
+    });
+    onward.on('error', () => response.destroy());
+    request.pipe(onward);
+  }).listen(0, '127.0.0.1');
+  await once(front, 'listening');
+  return {
+    url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,
+    refuseWith: (next) => {
+      type = next;
+    },
+    get refusals() {
+      return refusals;
+    },
+    close: async () => {
+      front.closeAllConnections();
+      front.close();
+      await once(front, 'close');
+    },
+  };
+}
