@@ -4,6 +4,17 @@
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
 export { spellBytes } from './bpe/byte-alphabet.ts';
+export {
+  type BlockHasher,
+  type BlockHashes,
+  type BlockHashOptions,
+  chainHashes,
+  createBlockHasher,
+  type HashScope,
+  hashBlocks,
+  mediaHash,
+  xxh3Hash,
+} from './hashing/block-hashes.ts';
 export { describeModelFile } from './model-files.ts';
 export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
 export { ModelFolderError } from './model-folder-error.ts';
