@@ -1,0 +1,209 @@
+import { openModelFolder } from '../../shared/artifacts/index.ts';
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Settings } from '../../shared/config/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../shared/frontends/http/index.ts';
+import { createPipeline, LiveModelDirectory, ModelStore, type RoutableModel } from '../../shared/pipeline/index.ts';
+import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/request/index.ts';
+import { createRouter } from '../../shared/router/index.ts';
+import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
+import { loadModelFolder } from '../../shared/tokens/index.ts';
+import { openDiscovery } from './discovery.ts';
+import { callingPlane } from './planes.ts';
+
+/** Settings that every frontend reads, whatever hosts it. */
+export type FrontendSettings = Pick<
+  Settings<'frontend'>,
+  keyof Settings<'frontend'> & keyof Settings<'function'> & keyof Settings<'local'>
+>;
+
+/** Settings that only some hosts read: folders need a machine, tables need a cloud. */
+type HostSettings = Partial<
+  Pick<Settings<'frontend'>, 'fileKv' | 'modelPath' | 'discoveryTable' | 'dynamodbEndpoint' | 'awsRegion'>
+>;
+
+export interface FrontendOptions {
+  readonly logger: ProcessLogger;
+  /** How the host wants its connections to workers. */
+  readonly plane?: Partial<TcpRequestPlaneOptions>;
+}
+
+/** A frontend ready to answer; the host decides where its requests come from. */
+export interface Frontend {
+  readonly app: ReturnType<typeof createHttpApp>;
+  readonly lifecycle: ServiceLifecycle;
+  readonly models: LiveModelDirectory;
+  readonly metrics: FrontendMetrics;
+  /** Closes connections and discovery; answers under way are cut. */
+  close(): Promise<void>;
+}
+
+/** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
+export async function composeFrontend(
+  settings: FrontendSettings & HostSettings,
+  { logger, plane: planeOptions }: FrontendOptions,
+): Promise<Frontend> {
+  const metrics = createFrontendMetrics({
+    prefix: settings.metricsPrefix,
+    buckets: bucketsOf(settings),
+    logger: logger.for('metrics'),
+  });
+  const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
+  const lifecycle = new ServiceLifecycle();
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  try {
+    const models = await followModels(settings, { discovery, plane, metrics, logger });
+    lifecycle.discovered();
+    const app = createHttpApp({
+      pipeline: models.pipeline,
+      metrics,
+      logger: logger.for('http'),
+      clock: systemClock,
+      random: systemRandom,
+      settings: httpSettings(settings),
+      discovery,
+      lifecycle,
+    });
+    return {
+      app,
+      lifecycle,
+      models: models.directory,
+      metrics,
+      close: async () => {
+        models.directory.close();
+        await Promise.all([plane.close(), discovery.close()]);
+      },
+    };
+  } catch (error) {
+    await Promise.all([plane.close(), discovery.close()]);
+    throw error;
+  }
+}
+
+interface Parts {
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+}
+
+/** Follows discovery, loads what it names, and makes the pipeline around it. */
+async function followModels(settings: FrontendSettings & HostSettings, { discovery, plane, metrics, logger }: Parts) {
+  const log = logger.for('models');
+  const store = new ModelStore({
+    open: async (card) =>
+      loadModelFolder(
+        await openModelFolder({ modelName: card.display_name, files: card.files, modelPath: settings.modelPath }),
+      ),
+    clock: systemClock,
+    onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
+  });
+  const router = createRouter({
+    mode: settings.routerMode,
+    inhibitedMs: settings.inhibitedDurationSecs * 1000,
+    clock: systemClock,
+    random: systemRandom,
+  });
+  const directory = new LiveModelDirectory({
+    discovery,
+    namespace: settings.namespace,
+    namespacePrefix: settings.namespacePrefix,
+    onChange: () => {
+      const models = directory.list();
+      store.prefetch(models);
+      for (const model of models) if (model.name === model.primaryName) metrics.setModel(factsOf(model, settings));
+    },
+    onWorkerAdded: (workerId) => router.forget(workerId),
+    onDiscoveryFailing: (error) =>
+      log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
+    onDiscoveryRecovered: () => log.info('discovery can be read again'),
+  });
+  await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
+  metrics.readModelsFrom(() =>
+    directory
+      .list()
+      .filter((model) => model.name === model.primaryName)
+      .map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
+  );
+  const pipeline = createPipeline({
+    models: directory,
+    store,
+    router,
+    plane,
+    clock: systemClock,
+    observer: metrics,
+    migrationLimit: settings.migrationLimit,
+    migrationTokensMax: settings.migrationMaxSeqLen,
+    streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+  });
+  return { directory, pipeline };
+}
+
+const DISCOVERY_TIMEOUT_MS = 15_000;
+
+function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
+  const { runtime_config: runtime } = card;
+  return {
+    model: name,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumSeqs: runtime.max_num_seqs,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    contextLength,
+    kvCacheBlockSize: card.kv_cache_block_size,
+    migrationLimit: settings.migrationLimit,
+  };
+}
+
+function httpSettings(settings: FrontendSettings): HttpSettings {
+  return {
+    paths: {
+      chat: settings.httpSvcChatPath,
+      completions: settings.httpSvcCmpPath,
+      models: settings.httpSvcModelsPath,
+      health: settings.httpSvcHealthPath,
+      live: settings.httpSvcLivePath,
+      metrics: settings.httpSvcMetricsPath,
+    },
+    bodyLimitBytes: settings.httpBodyLimitMb * 1024 * 1024,
+    overloadStatus: settings.httpOverloadStatusCode,
+    peekMs: settings.httpPreCommitErrorPeekMs,
+    keepAliveMs: settings.httpSseKeepAliveIntervalMs,
+    contextWindow: settings.contextWindow,
+    maxOutputTokens: settings.maxOutputTokens,
+    reasoningField: settings.reasoningFieldName,
+    decode: {
+      ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
+      isNvextDisabled: settings.disableFrontendNvext,
+      forcesUsage: settings.enableForceIncludeUsage,
+      metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
+    },
+  };
+}
+
+function bucketsOf(settings: FrontendSettings) {
+  return {
+    requestDuration: {
+      min: settings.metricsRequestDurationMin,
+      max: settings.metricsRequestDurationMax,
+      count: settings.metricsRequestDurationCount,
+    },
+    inputSequence: {
+      min: settings.metricsInputSequenceMin,
+      max: settings.metricsInputSequenceMax,
+      count: settings.metricsInputSequenceCount,
+    },
+    outputSequence: {
+      min: settings.metricsOutputSequenceMin,
+      max: settings.metricsOutputSequenceMax,
+      count: settings.metricsOutputSequenceCount,
+    },
+    ttft: { min: settings.metricsTtftMin, max: settings.metricsTtftMax, count: settings.metricsTtftCount },
+    itl: { min: settings.metricsItlMin, max: settings.metricsItlMax, count: settings.metricsItlCount },
+    embeddingLatency: {
+      min: settings.metricsEmbeddingLatencyMin,
+      max: settings.metricsEmbeddingLatencyMax,
+      count: settings.metricsEmbeddingLatencyCount,
+    },
+  };
+}
