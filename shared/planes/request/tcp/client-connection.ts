@@ -119,26 +119,8 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
   /** Opens a stream for `pending`. Throws when the request cannot be sent; its call is untouched then. */
   open(pending: PendingOpen): void {
     if (this.#isSuspect()) this.#startProbe();
-    if (this.#state === 'probing') {
-      this.#held.push(pending);
-      return;
-    }
-    const { call, target, request } = pending;
-    if (call.isClosed) return;
-    const { codec, requestTimeoutMs } = this.#settings;
-    const record = encodeOpenRecord(codec, target.endpoint, request);
-    const payloadBytes = openPayloadBytes(record, request.tokenIds);
-    if (payloadBytes > this.#sendBytesMax) {
-      throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${this.#sendBytesMax}`);
-    }
-    const streamId = this.#nextStreamId;
-    this.#nextStreamId += 2;
-    writeOpenFrame(this.#outbox.waiting, flagsOf(codec), streamId, record, request.tokenIds);
-    this.#outbox.schedule();
-    if (this.#calls.size === 0) this.#socket.ref();
-    this.#calls.set(streamId, call);
-    call.attach(this, streamId);
-    if (this.#state !== 'connecting') call.sent(requestTimeoutMs);
+    if (this.#state === 'probing') this.#held.push(pending);
+    else this.#openNow(pending);
   }
 
   stop(streamId: number): void {
@@ -239,6 +221,25 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
     const error = workerError('PayloadTooLarge', `a frame of ${payloadBytes} bytes from the worker`);
     if (streamId === CONNECTION_STREAM) this.#fault(error);
     else this.#calls.get(streamId)?.abandon(error);
+  }
+
+  #openNow(pending: PendingOpen): void {
+    const { call, target, request } = pending;
+    if (call.isClosed) return;
+    const { codec, requestTimeoutMs } = this.#settings;
+    const record = encodeOpenRecord(codec, target.endpoint, request);
+    const payloadBytes = openPayloadBytes(record, request.tokenIds);
+    if (payloadBytes > this.#sendBytesMax) {
+      throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${this.#sendBytesMax}`);
+    }
+    const streamId = this.#nextStreamId;
+    this.#nextStreamId += 2;
+    writeOpenFrame(this.#outbox.waiting, flagsOf(codec), streamId, record, request.tokenIds);
+    this.#outbox.schedule();
+    if (this.#calls.size === 0) this.#socket.ref();
+    this.#calls.set(streamId, call);
+    call.attach(this, streamId);
+    if (this.#state !== 'connecting') call.sent(requestTimeoutMs);
   }
 
   #connectionFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
@@ -360,7 +361,9 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
     this.#timer.cancel();
     this.#state = 'ready';
     if (this.#calls.size === 0) this.#socket.unref();
-    this.#resendHeld();
+    const held = this.#held;
+    this.#held = [];
+    for (const pending of held) pending.call.guard(() => this.#openNow(pending));
   }
 
   #resendHeld(): void {

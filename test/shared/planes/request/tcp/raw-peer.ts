@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import type { Transport } from '../../../../../shared/planes/request/index.ts';
+import { ByteWriter } from '../../../../../shared/planes/request/tcp/byte-writer.ts';
+import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/tcp/frame.ts';
+import { FrameParser, type FrameReceiver } from '../../../../../shared/planes/request/tcp/frame-parser.ts';
+
+/** One frame as it crossed the wire. */
+export interface SeenFrame {
+  readonly type: FrameTypeCode;
+  readonly flags: number;
+  readonly streamId: number;
+  readonly payload: Buffer;
+}
+
+/** Keeps every frame, and what was too long. */
+export class FrameLog implements FrameReceiver {
+  readonly frames: SeenFrame[] = [];
+  readonly oversized: { readonly type: FrameTypeCode; readonly streamId: number; readonly payloadBytes: number }[] = [];
+
+  frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+    this.frames.push({ type, flags, streamId, payload: Buffer.from(bytes.subarray(start, end)) });
+  }
+
+  oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void {
+    this.oversized.push({ type, streamId, payloadBytes });
+  }
+
+  ofType(type: FrameTypeCode): SeenFrame[] {
+    return this.frames.filter((frame) => frame.type === type);
+  }
+}
+
+export function frameBytes(type: FrameTypeCode, streamId: number, payload: string | Uint8Array, flags = 0): Buffer {
+  const writer = new ByteWriter();
+  writer.frame(type, flags, streamId, typeof payload === 'string' ? Buffer.from(payload) : payload);
+  return Buffer.from(writer.bytes.subarray(0, writer.length));
+}
+
+/** A caller made of frames: says exactly what a test wants and keeps what comes back. */
+export class RawCaller extends FrameLog {
+  readonly socket: Socket;
+  isClosed = false;
+
+  private constructor(socket: Socket) {
+    super();
+    this.socket = socket;
+    const parser = new FrameParser(this, 1 << 30);
+    socket.on('data', (chunk) => parser.push(chunk));
+    socket.on('error', () => {}); // resets are part of the tests
+    socket.on('close', () => {
+      this.isClosed = true;
+    });
+  }
+
+  static async connect(transport: Transport): Promise<RawCaller> {
+    const [, host, port] = /^(.+):(\d+)\//.exec((transport as { tcp: string }).tcp) ?? [];
+    const socket = connect({ host: host!, port: Number(port) }); // transports of these tests are well formed
+    await once(socket, 'connect');
+    return new RawCaller(socket);
+  }
+
+  send(type: FrameTypeCode, streamId: number, payload: unknown): void {
+    this.socket.write(frameBytes(type, streamId, JSON.stringify(payload)));
+  }
+
+  hello(fields: Readonly<Record<string, unknown>> = {}): void {
+    this.send(FrameType.hello, 0, { proto: 1, codecs: ['json'], maxFrame: 1 << 20, instanceId: '2a', ...fields });
+  }
+}
+
+/** A worker made of frames: answers HELLO as told and leaves the rest to the test. */
+export async function startRawWorker(
+  onCaller: (socket: Socket, log: FrameLog) => void,
+): Promise<{ readonly transport: Transport; close(): void }> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {}); // resets are part of the tests
+    const log = new FrameLog();
+    const parser = new FrameParser(log, 1 << 30);
+    socket.on('data', (chunk) => parser.push(chunk));
+    onCaller(socket, log);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo; // a listening TCP server has an AddressInfo
+  return {
+    transport: { tcp: `127.0.0.1:${port}/2a/dynamo/backend/generate` },
+    close: () => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+export const HELLO_ACK = frameBytes(
+  FrameType.helloAck,
+  0,
+  JSON.stringify({ instanceId: '2a', endpoints: [], maxFrame: 1 << 20 }),
+);

@@ -1,0 +1,201 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../../shared/clock/index.ts';
+import {
+  createTcpRequestPlane,
+  type PlaneHandler,
+  type PlaneServer,
+  type RequestPlane,
+  silentObserver,
+  type TcpRequestPlaneOptions,
+  type Transport,
+} from '../../../../../shared/planes/request/index.ts';
+import { FrameType } from '../../../../../shared/planes/request/tcp/frame.ts';
+import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
+import { waitUntil } from '../../../../support/index.ts';
+import { frameBytes, RawCaller } from './raw-peer.ts';
+
+const ENDPOINT = '2a/dynamo/backend/generate';
+const cleanups: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function openPlane(options: Partial<TcpRequestPlaneOptions> = {}): RequestPlane {
+  const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1', ...options });
+  cleanups.push(() => plane.close());
+  return plane;
+}
+
+async function serve(
+  handler: PlaneHandler,
+  options: Partial<TcpRequestPlaneOptions> = {},
+): Promise<{ server: PlaneServer; transport: Transport }> {
+  const server = await openPlane(options).serve({ instanceId: '2a' });
+  cleanups.push(() => server.close());
+  return { server, transport: server.handle(ENDPOINT, handler) };
+}
+
+function send(plane: RequestPlane, transport: Transport, body: unknown = {}): RecordingSink {
+  const sink = new RecordingSink();
+  plane.call(transport, { id: 'r', headers: {}, body }, sink);
+  return sink;
+}
+
+async function rawCaller(transport: Transport): Promise<RawCaller> {
+  const raw = await RawCaller.connect(transport);
+  cleanups.push(() => raw.socket.destroy());
+  raw.hello();
+  return raw;
+}
+
+describe('on the wire', () => {
+  it('HELLO is answered with instance, endpoints and limit, and PING with the same bytes', async () => {
+    const { transport } = await serve(() => {}, { frameBytesMax: 70_000 });
+    const raw = await rawCaller(transport);
+    raw.send(FrameType.ping, 0, 123456);
+    await waitUntil(() => raw.frames.length === 2);
+    const [ack, pong] = raw.frames;
+    expect(ack!.type).toBe(FrameType.helloAck);
+    expect(JSON.parse(ack!.payload.toString())).toEqual({ instanceId: '2a', endpoints: [ENDPOINT], maxFrame: 70_000 });
+    expect([pong!.type, pong!.streamId, pong!.payload.toString()]).toEqual([FrameType.pong, 0, '123456']);
+  });
+
+  it('an engine step of all streams of a connection is one TOKENS frame', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler);
+    const raw = await rawCaller(transport);
+    for (let stream = 1; stream < 65; stream += 2)
+      raw.send(FrameType.open, stream, { id: `r${stream}`, endpoint: ENDPOINT });
+    await held.at(31);
+    for (const call of held.calls) call.tokens(0, [1], 0, 1);
+    await waitUntil(() => raw.ofType(FrameType.tokens).length > 0);
+    for (const call of held.calls) call.tokens(0, [2], 0, 1);
+    for (const call of held.calls) call.end();
+    await waitUntil(() => raw.ofType(FrameType.end).length === 32);
+    expect(raw.ofType(FrameType.tokens).map((frame) => frame.payload.length)).toEqual([320, 320]);
+    expect(raw.ofType(FrameType.prologue)).toHaveLength(32);
+  });
+
+  it('a stream without credit is left out of the TOKENS frame', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler);
+    const raw = await rawCaller(transport);
+    raw.send(FrameType.open, 1, { id: 'a', endpoint: ENDPOINT });
+    const call = await held.at(0);
+    call.tokens(0, new Uint32Array(300), 0, 300);
+    call.end();
+    await waitUntil(() => raw.ofType(FrameType.tokens).length === 1);
+    expect(raw.ofType(FrameType.tokens)[0]!.payload.length).toBe(6 + 6 + 4 * 256);
+    raw.socket.write(frameBytes(FrameType.credit, 1, Uint8Array.of(0, 0, 0, 30)));
+    await waitUntil(() => raw.ofType(FrameType.tokens).length === 2);
+    expect(raw.ofType(FrameType.tokens)[1]!.payload.length).toBe(6 + 4 * 30);
+    raw.socket.write(frameBytes(FrameType.credit, 1, Uint8Array.of(0xff, 0xff, 0xff, 0xff)));
+    await waitUntil(() => raw.ofType(FrameType.end).length === 1);
+  });
+
+  it('requests made in one turn leave in one write', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler);
+    let writes = 0;
+    const plane = openPlane({ observer: { ...silentObserver, bytesSent: () => void writes++ } });
+    const sinks = Array.from({ length: 50 }, () => send(plane, transport));
+    await held.at(49);
+    expect(writes).toBe(1); // HELLO and every OPEN
+    for (const call of held.calls) call.end();
+    for (const sink of sinks) await sink.closed();
+  });
+
+  it('a draining worker says GOAWAY, and the caller leaves after the last stream', async () => {
+    const held = new HeldCalls();
+    const { server, transport } = await serve(held.handler);
+    const raw = await rawCaller(transport);
+    await waitUntil(() => raw.frames.length === 1);
+    server.drain();
+    server.drain();
+    await waitUntil(() => raw.ofType(FrameType.goAway).length > 0);
+    expect(raw.ofType(FrameType.goAway).map((frame) => frame.payload.toString())).toEqual(['{"reason":"draining"}']);
+    raw.send(FrameType.open, 1, { id: 'a', endpoint: ENDPOINT });
+    await waitUntil(() => raw.ofType(FrameType.prologue).length === 1);
+    expect(JSON.parse(raw.frames.at(-1)!.payload.toString())).toMatchObject({
+      error: 'Server unavailable: draining',
+      typed_error: { kind: 'WorkerUnavailable' },
+    });
+  });
+
+  it('JSON carries requests and answers, but no bytes', async () => {
+    const { transport } = await serve((call) => {
+      call.output({ text: 'ä', body: call.body, engine_data: { ids: [...(call.tokenIds ?? [])] } });
+      call.end();
+    });
+    const plane = openPlane({ codec: 'json' });
+    const sink = new RecordingSink();
+    const tokenIds = Uint32Array.of(0, 1, 0xffff_ffff);
+    plane.call(transport, { id: 'r', headers: {}, body: { a: [1.5, 'ö'] }, tokenIds }, sink);
+    await sink.closed();
+    const output = { text: 'ä', body: { a: [1.5, 'ö'] }, engine_data: { ids: [0, 1, 0xffff_ffff] } };
+    expect(sink.events[1]).toEqual({ kind: 'output', output });
+    const refused = await send(plane, transport, { raw: Buffer.of(1) }).failed();
+    expect(refused.code).toBe('internal_error');
+    expect(String(refused.cause)).toContain('msgpack');
+  });
+});
+
+describe('limits', () => {
+  it('on a request fail that request alone, on either side of the connection', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler, { frameBytesMax: 100_000 });
+    const plane = openPlane();
+    const open = send(plane, transport);
+    const early = send(plane, transport, 'x'.repeat(100_001)); // before HELLO_ACK told the limit
+    expect((await early.failed()).worker).toBe('PayloadTooLarge');
+    const late = await send(plane, transport, 'x'.repeat(100_001)).failed();
+    expect(late.worker).toBe('PayloadTooLarge');
+    expect(late.status).toBe(413);
+    (await held.at(0)).end();
+    expect((await open.closed()).kind).toBe('end');
+  });
+
+  it('on an item fail its stream alone', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler);
+    const plane = openPlane({ frameBytesMax: 100_000 });
+    const [large, small] = [send(plane, transport), send(plane, transport)];
+    await held.at(1);
+    held.calls[0]!.output({ text: 'x'.repeat(100_001) });
+    held.calls[1]!.end();
+    expect((await large.failed()).worker).toBe('PayloadTooLarge');
+    expect(held.calls[0]!.signal.aborted).toBe(true);
+    expect((await small.closed()).kind).toBe('end');
+  });
+
+  it('on what waits for a caller that does not read: its engine is told, then the stream fails', async () => {
+    const held = new HeldCalls();
+    const { transport } = await serve(held.handler, { frameBytesMax: 1 << 20 });
+    const raw = await rawCaller(transport);
+    raw.send(FrameType.open, 1, { id: 'a', endpoint: ENDPOINT });
+    raw.send(FrameType.open, 3, { id: 'b', endpoint: ENDPOINT });
+    const call = await held.at(0);
+    await held.at(1);
+    raw.socket.pause();
+    const text = 'x'.repeat(1 << 19);
+    await waitUntil(
+      () => {
+        call.output({ text });
+        return call.isBlocked();
+      },
+      { pollMs: 1 },
+    );
+    let isUnblocked = false;
+    held.calls[1]!.onUnblocked(() => {
+      isUnblocked = true;
+    });
+    for (let at = 0; at < 20; at++) call.output({ text });
+    expect(call.signal.aborted).toBe(true);
+    expect(isUnblocked).toBe(false);
+    raw.socket.resume();
+    await waitUntil(() => isUnblocked);
+    await waitUntil(() => raw.ofType(FrameType.error).length === 1);
+    expect(JSON.parse(raw.ofType(FrameType.error)[0]!.payload.toString())).toMatchObject({ kind: 'ResourceExhausted' });
+  });
+});
