@@ -1,16 +1,12 @@
 import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
 import { ServeError, toServeError } from '../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpBindings } from '../../shared/frontends/http/index.ts';
+import { alreadyAnswered } from '../../shared/frontends/http/index.ts';
 import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaExchange } from './lambda-exchange.ts';
 import { LambdaSink } from './lambda-sink.ts';
 import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
-
-/** What a host needs of the app. */
-export interface FetchApp {
-  fetch(request: Request, bindings: HttpBindings): Response | Promise<Response>;
-}
+import type { FetchApp } from './server.ts';
 
 export interface LambdaHandlerOptions {
   /** `awslambda.HttpResponseStream.from`. */

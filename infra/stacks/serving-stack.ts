@@ -35,7 +35,6 @@ export class ServingStack extends Stack {
       environment: {
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: discovery.tableName,
-        STATOR_STATE_TABLE: routerState.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? 'round-robin',
         DYN_HTTP_BODY_LIMIT_MB: '6',
@@ -45,7 +44,6 @@ export class ServingStack extends Stack {
       },
     });
     discovery.grantLookUp(http);
-    routerState.grantReserve(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
     const api = new StreamingApi(this, 'Api', { handler: http.function });
@@ -55,6 +53,7 @@ export class ServingStack extends Stack {
     output('BaseUrl', `${api.url}v1`, 'Base URL for OpenAI clients');
     output('ApiKeyId', api.key.keyId, 'Id of the key that callers send as x-api-key');
     output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
+    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of routers');
     output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');
     output('WorkerSecurityGroupId', network.workerSecurityGroup.securityGroupId, 'Security group for workers');
     if (props.functionUrl === true)

@@ -7,6 +7,7 @@ import { HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { HttpFunction, type HttpFunctionProps } from '../../infra/constructs/http-function.ts';
 import { Network } from '../../infra/constructs/network.ts';
 import { ServingStack, type ServingStackProps } from '../../infra/stacks/serving-stack.ts';
+import { DISCOVERY_TABLE_SCHEMA } from '../../shared/discovery/index.ts';
 
 interface Statement {
   readonly Effect: string;
@@ -98,20 +99,21 @@ describe('the serving stack', () => {
   });
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
+    const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
     template.resourceCountIs('AWS::DynamoDB::Table', 2);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [
-        { AttributeName: 'pk', KeyType: 'HASH' },
-        { AttributeName: 'sk', KeyType: 'RANGE' },
+        { AttributeName: partitionKey, KeyType: 'HASH' },
+        { AttributeName: sortKey, KeyType: 'RANGE' },
       ],
       AttributeDefinitions: [
-        { AttributeName: 'pk', AttributeType: 'S' },
-        { AttributeName: 'sk', AttributeType: 'S' },
+        { AttributeName: partitionKey, AttributeType: 'S' },
+        { AttributeName: sortKey, AttributeType: 'S' },
       ],
       BillingMode: 'PAY_PER_REQUEST',
       SSESpecification: { SSEEnabled: true },
       PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
-      TimeToLiveSpecification: { AttributeName: 'ttl', Enabled: true },
+      TimeToLiveSpecification: { AttributeName: ttlAttribute, Enabled: true },
     });
     const streaming = template.findResources('AWS::DynamoDB::Table', {
       Properties: { StreamSpecification: { StreamViewType: 'NEW_AND_OLD_IMAGES' } },
@@ -166,11 +168,10 @@ describe('the rights in the serving stack', () => {
     }
   });
 
-  it('let the function look workers up, reserve load, log, and nothing else', () => {
+  it('let the function look workers up, log, and nothing else', () => {
     expect(rightsIn(template, 'AWS::IAM::Policy')).toEqual([
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
       ['DiscoveryTable', ['dynamodb:Query']],
-      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
     ]);
   });
 

@@ -1,7 +1,8 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { createLambdaHandler, type FetchApp } from '../../../functions/http/lambda-handler.ts';
+import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
+import type { FetchApp } from '../../../functions/http/server.ts';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/index.ts';

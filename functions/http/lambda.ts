@@ -1,0 +1,42 @@
+/**
+ * The streaming HTTP function: the same app as in a container, behind API Gateway or a function URL. Everything outside of
+ * the handler runs once for each environment, while it starts.
+ */
+import { resolveConfig } from '../../shared/config/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import { composeFrontend } from '../compose/frontend.ts';
+import { openLogger } from '../compose/logger.ts';
+import { createLambdaHandler } from './lambda-handler.ts';
+import type { LambdaRuntime } from './lambda-stream.ts';
+
+declare const awslambda: LambdaRuntime;
+
+/** One request at a time: a second connection only bridges the closing of the first. */
+const CONNECTIONS_PER_WORKER_MAX = 2;
+/** A connection that was silent for longer may have died while the environment was frozen: it is asked before it is used. */
+const SUSPECT_AFTER_MS = 1000;
+
+const { settings, warnings } = resolveConfig('function', [], process.env);
+const logger = openLogger(settings);
+const log = logger.for('function');
+for (const warning of warnings) log.warn(warning);
+
+export const handler = awslambda.streamifyResponse(
+  createLambdaHandler(
+    async () => {
+      const plane = { poolSizeMax: CONNECTIONS_PER_WORKER_MAX, suspectAfterMs: SUSPECT_AFTER_MS };
+      const { app } = await composeFrontend(settings, { logger, plane });
+      return app;
+    },
+    {
+      openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),
+      deadlineMarginMs: settings.deadlineMarginSecs * 1000,
+      onFailure: (error, requestId) =>
+        log.error('request failed', {
+          lambda_request_id: requestId,
+          code: error.code,
+          reason: reasonOf(error.cause ?? error),
+        }),
+    },
+  ),
+);

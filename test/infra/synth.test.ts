@@ -1,0 +1,40 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { spawnNode } from '../support/index.ts';
+
+let outdir: string;
+beforeEach(() => {
+  outdir = mkdtempSync(join(tmpdir(), 'stator-synth-'));
+});
+afterEach(() => rmSync(outdir, { recursive: true, force: true }));
+
+/** Runs the command of `cdk.json` as the CDK CLI does, without credentials. */
+async function synthesize(context: Record<string, string> = {}): Promise<{ code: number | null; stderr: string }> {
+  const { app } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { app: string };
+  const [command, ...args] = app.split(' ');
+  expect(command).toBe('node');
+  const synth = spawnNode(args, {
+    env: { CDK_OUTDIR: outdir, CDK_CONTEXT_JSON: JSON.stringify(context), AWS_ACCESS_KEY_ID: '', AWS_PROFILE: '' },
+  });
+  return { code: await synth.exited, stderr: synth.stderr() };
+}
+
+describe('the command that cdk runs', () => {
+  it('writes a stack with the bundled function, without credentials, network or Docker', async () => {
+    expect(await synthesize()).toEqual({ code: 0, stderr: '' });
+    const files = readdirSync(outdir);
+    expect(files).toEqual(expect.arrayContaining(['manifest.json', 'Stator.template.json']));
+    const assets = files.filter((name) => name.startsWith('asset.'));
+    expect(assets).toHaveLength(1);
+    expect(readdirSync(join(outdir, assets[0] ?? ''))).toContain('index.mjs');
+  });
+
+  it('fails before it makes anything when a setting is wrong', async () => {
+    const { code, stderr } = await synthesize({ natGateways: 'many' });
+    expect(code).not.toBe(0);
+    expect(stderr).toContain('-c natGateways=');
+    expect(readdirSync(outdir)).toEqual([]);
+  });
+});
