@@ -22,6 +22,6 @@ export {
   isMigratable,
   toWire,
   type WireError,
-  type WorkerErrorKind,
   workerError,
 } from './worker-errors.ts';
+export type { WorkerErrorKind } from './worker-kinds.ts';

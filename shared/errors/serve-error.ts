@@ -1,5 +1,5 @@
 import { codeRow, type ErrorCode } from './codes.ts';
-import type { WorkerErrorKind } from './worker-errors.ts';
+import type { WorkerErrorKind } from './worker-kinds.ts';
 
 export interface ServeErrorOptions {
   readonly cause?: unknown;

@@ -53,6 +53,3 @@ export interface EngineRequest {
   /** A probe: served locally, without peers. */
   readonly isHealthCheck?: boolean;
 }
-
-/** No conditions: the engine's own defaults apply. */
-export const emptyStopConditions: StopConditions = Object.freeze({});

@@ -12,12 +12,11 @@ export type {
   TokenLogprob,
   TopLogprob,
 } from './engine-output.ts';
-export {
-  type BootstrapInfo,
-  type EngineInput,
-  type EngineRequest,
-  emptyStopConditions,
-  type PrefillResult,
+export type {
+  BootstrapInfo,
+  EngineInput,
+  EngineRequest,
+  PrefillResult,
 } from './engine-request.ts';
 export type { FinishReason, GenerationEvent, GenerationSink, Usage } from './generation-event.ts';
 export type {

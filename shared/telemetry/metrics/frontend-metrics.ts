@@ -1,35 +1,9 @@
-import { type Clock, systemClock } from '../../clock/index.ts';
 import type { ServeError } from '../../errors/index.ts';
-import { type Logger, silentLogger } from '../log/logger.ts';
 import type { RequestMeter } from '../request-meter.ts';
-import { ActiveRequest } from './active-request.ts';
-import type { BucketOverrides } from './buckets.ts';
-import { type EventLoopWatch, watchEventLoop } from './event-loop.ts';
-import { failureLabelsOf } from './failure-labels.ts';
-import { defineFrontendFamilies } from './frontend-families.ts';
-import { modelRecorder, stageRecorder, workerRecorder } from './frontend-recorders.ts';
-import { ModelSeriesTable, type RequestTypeLabel } from './model-series.ts';
-import { MetricRegistry } from './registry.ts';
-import { createRequestPlaneMetrics, type RequestPlaneMetrics } from './request-plane-metrics.ts';
-import { TurnClock } from './turn-clock.ts';
-import { exposeUptime } from './uptime.ts';
-
-const MODELS_MAX_DEFAULT = 1000;
-
-export interface FrontendMetricsOptions {
-  /** `--metrics-prefix`. Default `dynamo_frontend`; characters that a metric name cannot have become `_`. */
-  readonly prefix?: string;
-  /** Histogram ranges that the configuration sets. */
-  readonly buckets?: BucketOverrides;
-  /** Default: the machine's clock. */
-  readonly clock?: Clock;
-  /** Where the metrics live, when the process has more of its own. Default: a registry of their own. */
-  readonly registry?: MetricRegistry;
-  /** Hears of bucket settings that make no sense. Default: nobody. */
-  readonly logger?: Logger;
-  /** Models with series of their own. Default 1000; later names share one, `__other__`. */
-  readonly modelsMax?: number;
-}
+import type { EventLoopWatch } from './event-loop.ts';
+import type { RequestTypeLabel } from './model-series.ts';
+import type { MetricRegistry } from './registry.ts';
+import type { RequestPlaneMetrics } from './request-plane-metrics.ts';
 
 /** Labels of a request. */
 export interface RequestRoute {
@@ -121,41 +95,4 @@ export interface FrontendMetrics {
   readonly contentType: string;
   /** The text of `/metrics`. */
   render(): Promise<string>;
-}
-
-export function createFrontendMetrics(options: FrontendMetricsOptions = {}): FrontendMetrics {
-  const clock = options.clock ?? systemClock;
-  const turnClock = new TurnClock(clock);
-  const registry = options.registry ?? new MetricRegistry();
-  const families = defineFrontendFamilies(registry, {
-    prefix: options.prefix,
-    buckets: options.buckets ?? {},
-    logger: options.logger ?? silentLogger,
-  });
-  const models = new ModelSeriesTable(families, options.modelsMax ?? MODELS_MAX_DEFAULT, () =>
-    registry.countOverflow(families.requests.name),
-  );
-  exposeUptime(registry, clock, families.uptime.with());
-  return {
-    registry,
-    requestPlane: createRequestPlaneMetrics(registry, () => {}), // it calls, it does not serve
-    startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }) {
-      const series = models.of(model);
-      return new ActiveRequest({ clock, turnClock, startedMs }, series, series.route(endpoint, requestType));
-    },
-    rejected: (model, endpoint) => families.rejections.with(models.of(model).model, endpoint).add(),
-    cancelled: (model, endpoint, requestType) => models.of(model).route(endpoint, requestType).cancellations.add(),
-    disconnected: () => families.disconnected.with().add(1),
-    failure: (failureClass, reason) => families.failures.with(failureClass, reason).add(),
-    failed(error) {
-      const labels = failureLabelsOf(error);
-      families.failures.with(labels.class, labels.reason).add();
-    },
-    ...stageRecorder(families),
-    ...modelRecorder(families, registry),
-    ...workerRecorder(families),
-    watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay.with(), families.eventLoopStalls.with()),
-    contentType: registry.contentType,
-    render: () => registry.render(),
-  };
 }

@@ -17,12 +17,11 @@ export interface RequestPlaneMetrics {
   acknowledged(seconds: number): void;
   /** From then until its first output. */
   firstOutput(seconds: number): void;
-  /** A caller gave a call up. */
+  /** A caller gave a call up. Not counted here: `WorkerRequestMeter.end` does, which also knows of calls that were stopped. */
   cancelled(): void;
 }
 
-/** `onCancelled` counts calls given up, where the process serves them: the metric is the worker's, not the plane's. */
-export function createRequestPlaneMetrics(registry: MetricRegistry, onCancelled: () => void): RequestPlaneMetrics {
+export function createRequestPlaneMetrics(registry: MetricRegistry): RequestPlaneMetrics {
   const plane = (name: string): string => `dynamo_request_plane_${name}`;
   const tcp = (name: string, help: string) => registry.counter(`dynamo_transport_tcp_${name}`, help).with();
   const histogram = (name: string, help: string, min: number, max: number) =>
@@ -45,6 +44,6 @@ export function createRequestPlaneMetrics(registry: MetricRegistry, onCancelled:
     queued: (seconds) => queue.observe(seconds),
     acknowledged: (seconds) => send.observe(seconds),
     firstOutput: (seconds) => first.observe(seconds),
-    cancelled: onCancelled,
+    cancelled: () => {},
   };
 }

@@ -19,7 +19,7 @@ const ERROR_TYPES = [
 /** Where in a request's handling a worker failed: label `error_type`. */
 export type WorkerErrorType = (typeof ERROR_TYPES)[number];
 
-/** How a request ended at a worker. Cancellations are counted by the plane, which alone sees them all. */
+/** How a request ended at a worker. */
 export type WorkerOutcome = 'success' | 'cancelled' | WorkerErrorType;
 
 export interface WorkerMetricsOptions {
@@ -81,7 +81,7 @@ export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetric
   const series = defineRequestSeries(registry, names, labels);
   return {
     registry,
-    requestPlane: createRequestPlaneMetrics(registry, () => series.cancellations.add()),
+    requestPlane: createRequestPlaneMetrics(registry),
     requestStarted: (requestBytes = 0) => startRequest(series, clock, requestBytes),
     setLoad({ dpRank, usedKvBlocks, totalKvBlocks }) {
       totalBlocks.with(...labels, `${dpRank}`).set(totalKvBlocks);
@@ -152,7 +152,8 @@ function startRequest(series: RequestSeries, clock: Clock, requestBytes: number)
       hasEnded = true;
       series.inflight.add(-1);
       series.duration.observe((clock.nowMs() - startedMs) / 1000);
-      if (outcome !== 'success' && outcome !== 'cancelled') series.errors[outcome].add();
+      if (outcome === 'cancelled') series.cancellations.add();
+      else if (outcome !== 'success') series.errors[outcome].add();
     },
   };
 }

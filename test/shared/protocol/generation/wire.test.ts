@@ -12,6 +12,8 @@ const record = fc.dictionary(
   fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null), fc.array(fc.integer(), { maxLength: 3 })),
   { maxKeys: 4 },
 );
+/** Any number but -0, which msgpack takes for 0. */
+const decimal = fc.double({ noNaN: true }).map((value) => value + 0);
 const tokenIds = fc.array(fc.nat(0xffff_ffff), { maxLength: 20 });
 const input: fc.Arbitrary<EngineRequest['input']> = fc.oneof(
   tokenIds.map((ids) => ({ kind: 'tokens' as const, tokenIds: Uint32Array.from(ids) })),
@@ -28,12 +30,12 @@ const request = fc.record(
       { max_tokens: fc.nat(), stop: fc.array(fc.string()), ignore_eos: fc.boolean() },
       { requiredKeys: [] },
     ),
-    sampling: fc.record({ temperature: fc.double({ noNaN: true }), seed: fc.maxSafeInteger() }, { requiredKeys: [] }),
+    sampling: fc.record({ temperature: decimal, seed: fc.maxSafeInteger() }, { requiredKeys: [] }),
     output: fc.record({ logprobs: fc.nat(20) }, { requiredKeys: [] }),
     eosTokenIds: tokenIds,
     routing: fc.record({ decode_worker_id: fc.constant('1fffffffffffff'), dp_rank: fc.nat() }, { requiredKeys: [] }),
     annotations: fc.array(fc.string()),
-    routerConfigOverride: fc.record({ router_temperature: fc.double({ noNaN: true }) }),
+    routerConfigOverride: fc.record({ router_temperature: decimal }),
     mdcSum: fc.string(),
     prefillResult: fc.record({ disaggregated_params: record }),
     bootstrapInfo: fc.record({
@@ -50,7 +52,7 @@ const request = fc.record(
     requireReasoning: fc.constant(true),
     router: fc.record({ ttft_target: fc.integer() }),
     agentContext: record,
-    requestTimestampMs: fc.double({ noNaN: true }),
+    requestTimestampMs: decimal,
     isHealthCheck: fc.constant(true),
   },
   { requiredKeys: ['id', 'model', 'input', 'stop', 'sampling', 'output', 'eosTokenIds', 'routing', 'annotations'] },

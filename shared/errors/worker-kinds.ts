@@ -1,0 +1,111 @@
+import { type ErrorCode, httpStatusOf } from './codes.ts';
+
+/** What each class of failure of a worker or of the way to it means (runtime-and-workers.md, sections 4.9, 7.1, 7.4). */
+export interface KindRow {
+  readonly code: ErrorCode;
+  /** What the client reads. Never the worker's own diagnostics, unless `showsMessage`. */
+  readonly message: string;
+  readonly showsMessage?: true;
+  /** The request may go on at another worker. */
+  readonly migrates?: true;
+  /** The worker gets no new request for a while. */
+  readonly inhibits?: true;
+}
+
+const INTERNAL: KindRow = { code: 'internal_error', message: 'Internal server error' };
+const INVALID: KindRow = { code: 'invalid_value', message: 'Invalid request', showsMessage: true };
+const UNAVAILABLE: KindRow = { code: 'service_unavailable', message: 'Service temporarily unavailable' };
+const OVERLOADED: KindRow = { code: 'server_overloaded', message: 'Service temporarily overloaded' };
+const LOST: KindRow = {
+  code: 'worker_lost',
+  message: 'Service temporarily unavailable',
+  migrates: true,
+  inhibits: true,
+};
+const CANCELLED: KindRow = { code: 'client_closed_request', message: 'Request cancelled' };
+const TIMED_OUT: KindRow = {
+  code: 'deadline_exceeded',
+  message: 'Request deadline exceeded',
+  migrates: true,
+  inhibits: true,
+};
+
+// A code that stands alone means the first class that has it (`kindOfCode`): the one that claims least.
+const KINDS = {
+  InvalidArgument: INVALID,
+  InvalidRequest: INVALID,
+  NotFound: { code: 'not_found', message: 'Resource not found' },
+  PayloadTooLarge: { code: 'request_too_large', message: 'Payload too large' },
+  UnsupportedMedia: { code: 'unsupported_media_type', message: 'Unsupported media type' },
+  Unauthenticated: { code: 'invalid_api_key', message: 'Authentication required' },
+  PermissionDenied: { code: 'insufficient_permissions', message: 'Permission denied' },
+  RateLimited: { code: 'rate_limit_exceeded', message: 'Rate limit exceeded' },
+  Conflict: { code: 'invalid_value', message: 'Conflict' },
+  Cancelled: CANCELLED,
+  NotImplemented: { code: 'not_implemented', message: 'Not implemented' },
+  ResourceExhausted: OVERLOADED,
+  CapacityExhausted: OVERLOADED,
+  WorkerOverloaded: { ...OVERLOADED, migrates: true },
+  Unavailable: UNAVAILABLE,
+  WorkerUnavailable: { ...UNAVAILABLE, migrates: true },
+  CannotConnect: LOST,
+  Disconnected: LOST,
+  ConnectionTimeout: LOST,
+  EngineShutdown: LOST,
+  StreamIncomplete: LOST,
+  DeadlineExceeded: { code: 'deadline_exceeded', message: 'Request deadline exceeded' },
+  ResponseTimeout: TIMED_OUT,
+  BackendProtocol: { code: 'bad_worker_response', message: 'Bad gateway' },
+  Internal: INTERNAL,
+  Unknown: INTERNAL,
+} as const satisfies Record<string, KindRow>;
+
+/** Class of a failure that a worker reports or that the request plane meets. */
+export type WorkerErrorKind = keyof typeof KINDS;
+
+/** The row of `kind`. */
+export function rowOf(kind: WorkerErrorKind): KindRow {
+  return KINDS[kind];
+}
+
+/** Whether a peer's class name is one that we know. */
+export function isWorkerErrorKind(text: string): text is WorkerErrorKind {
+  return Object.hasOwn(KINDS, text);
+}
+
+/** Whether `kind` leaves open what went wrong, so that a status can say more. */
+export function saysNothing(kind: WorkerErrorKind): boolean {
+  return rowOf(kind) === INTERNAL;
+}
+
+/** What a bare HTTP status of a worker stands for (http-api.md, section 2.4; ruling 2 for 503 and 529). */
+const ASSERTED: Readonly<Record<number, WorkerErrorKind>> = {
+  401: 'Unauthenticated',
+  403: 'PermissionDenied',
+  404: 'NotFound',
+  409: 'Conflict',
+  413: 'PayloadTooLarge',
+  415: 'UnsupportedMedia',
+  429: 'RateLimited',
+  499: 'Cancelled',
+  502: 'BackendProtocol',
+  503: 'Unavailable',
+  529: 'ResourceExhausted',
+};
+
+/** The class that a bare HTTP status stands for, if any. */
+export function kindOfStatus(status: number): WorkerErrorKind | undefined {
+  return ASSERTED[status];
+}
+
+/** Whether `status` lays the failure at the client's door. */
+export function isClientStatus(status: number | undefined): boolean {
+  return status !== undefined && Number.isInteger(status) && status >= 400 && status < 500;
+}
+
+/** The class of a failure that a worker raised by code alone: the first with that code, else the nearest by its status. */
+export function kindOfCode(code: ErrorCode): WorkerErrorKind {
+  for (const [kind, row] of Object.entries(KINDS) as [WorkerErrorKind, KindRow][]) if (row.code === code) return kind;
+  const status = httpStatusOf(code);
+  return ASSERTED[status] ?? (isClientStatus(status) ? 'InvalidArgument' : 'Unknown');
+}
