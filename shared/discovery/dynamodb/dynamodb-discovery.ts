@@ -123,6 +123,7 @@ export class DynamoDbDiscovery implements Discovery {
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
     const watcher = new SnapshotWatcher(query, listener, this.#parts.base.report);
     const reading = await this.#read(watcher, signal);
+    this.#closing.signal.throwIfAborted();
     watcher.apply(reading.texts(watcher.bucket));
     this.#poller.add(watcher);
     return {

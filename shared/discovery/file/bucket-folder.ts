@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../in-batches.ts';
 import { decodeSegment, encodeSegment } from '../keys.ts';
 import type { Bucket } from '../types.ts';
 
@@ -97,14 +98,6 @@ export class BucketFolder {
 
   #pathOf(key: string): string {
     return join(this.path, encodeSegment(key));
-  }
-}
-
-const PARALLEL_READS = 32;
-
-async function inBatches(names: readonly string[], visit: (name: string) => Promise<void>): Promise<void> {
-  for (let at = 0; at < names.length; at += PARALLEL_READS) {
-    await Promise.all(names.slice(at, at + PARALLEL_READS).map(visit));
   }
 }
 

@@ -1,5 +1,6 @@
 import { reasonOf } from '../../errors/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
+import { inBatches } from '../in-batches.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
@@ -67,8 +68,9 @@ export class FileDiscovery implements Discovery {
     this.#assertUsable(signal);
     const { bucket, key } = addressOf(record);
     await this.#serial.run(async () => {
-      if (!this.#owned.delete(`${bucket}/${key}`)) return;
+      if (!this.#owned.has(`${bucket}/${key}`)) return;
       await this.#attempt('remove from', () => this.#folder(bucket).remove(key));
+      this.#owned.delete(`${bucket}/${key}`);
     }, signal);
   }
 
@@ -109,6 +111,7 @@ export class FileDiscovery implements Discovery {
     this.#keeper.onRegained(callback);
   }
 
+  /** What cannot be removed, because the folder is away, expires; that is reported, not thrown. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -117,9 +120,11 @@ export class FileDiscovery implements Discovery {
     await this.#serial.run(async () => {
       const owned = [...this.#owned.values()];
       this.#owned.clear();
-      await this.#attempt('remove from', () =>
-        Promise.all(owned.map(({ bucket, key }) => this.#folder(bucket).remove(key))),
-      );
+      try {
+        await inBatches(owned, ({ bucket, key }) => this.#folder(bucket).remove(key));
+      } catch (error) {
+        this.#base.report(this.#toError('remove from', error));
+      }
     });
   }
 
@@ -139,12 +144,13 @@ export class FileDiscovery implements Discovery {
     try {
       return await work();
     } catch (error) {
-      throw new DiscoveryError(
-        'unavailable',
-        `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(error)}. Check DYN_FILE_KV`,
-        error,
-      );
+      throw this.#toError(verb, error);
     }
+  }
+
+  #toError(verb: string, cause: unknown): DiscoveryError {
+    const message = `cannot ${verb} the discovery folder ${this.#rootPath}: ${reasonOf(cause)}. Check DYN_FILE_KV`;
+    return new DiscoveryError('unavailable', message, cause);
   }
 
   #folder(bucket: Bucket): BucketFolder {

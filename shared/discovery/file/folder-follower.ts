@@ -37,12 +37,14 @@ export class FolderFollower {
     try {
       await this.#options.folder.create();
       await this.#renotify(); // before the reading, so that nothing falls between
-      watcher.apply(await this.#options.folder.read());
+      const texts = await this.#options.folder.read();
+      if (!this.#watchers.has(watcher)) return; // closed meanwhile
+      watcher.apply(texts);
     } catch (error) {
       this.delete(watcher);
       throw error;
     }
-    if (this.#watchers.has(watcher)) this.#schedule(this.#options.pollMs);
+    this.#schedule(this.#options.pollMs);
   }
 
   delete(watcher: SnapshotWatcher): void {

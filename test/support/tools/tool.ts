@@ -39,7 +39,9 @@ export async function runCommand(
   options: { readonly timeoutMs: number } & Pick<SpawnOptions, 'cwd' | 'env'>,
 ): Promise<void> {
   const { timeoutMs, ...spawnOptions } = options;
-  const child = spawn(command, args, { ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'], timeout: timeoutMs });
+  const child = spawn(command, args, { ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'] });
+  // Not spawn's own `timeout`, whose timer outlives a program that cannot be started.
+  const deadline = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
   let tail = '';
   const keepTail = (chunk: Buffer): void => {
     tail = (tail + chunk.toString()).slice(-4000);
@@ -54,5 +56,6 @@ export async function runCommand(
       resolve(`${command} ${args[0] ?? ''} ended with ${code ?? signal}: ${lastLine}`);
     });
   });
+  clearTimeout(deadline);
   if (failure !== undefined) throw new Error(failure);
 }
