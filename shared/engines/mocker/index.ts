@@ -8,4 +8,3 @@ export type { MockEngineOptions } from './options.ts';
 export { passageSeparator, readablePassages } from './passages.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';
-export type { BlockHasher } from './token-names.ts';

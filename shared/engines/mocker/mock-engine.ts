@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { type BlockHasher, createBlockHasher } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
 import { KvJournal } from './kv-journal.ts';
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
@@ -8,7 +9,7 @@ import { type MockEngineOptions, type MockSettings, resolveMockOptions } from '.
 import { type Defer, PassLoop } from './pass-loop.ts';
 import { Scheduler } from './scheduler.ts';
 import { RandomCursor, ReadableCursor, type TokenCursor } from './token-cursor.ts';
-import { type BlockHasher, TokenNames } from './token-names.ts';
+import { TokenNames } from './token-names.ts';
 
 /** Tokens of output that a new sequence has room for; more is allocated when needed. */
 const SPARE_TOKENS = 64;
@@ -17,8 +18,6 @@ const CHOICE_SEED_STEP = 0x3c6e_f372;
 
 export interface MockEngineDeps {
   readonly clock: Clock;
-  /** Hashes of blocks in one name space (adapter, cache salt). */
-  hasherFor(scope: { readonly loraName?: string | undefined; readonly cacheSalt?: string | undefined }): BlockHasher;
   /** How a pass that is due gives way to other work. Default `setImmediate`. */
   readonly defer?: Defer;
 }
@@ -35,7 +34,7 @@ interface Rank {
  *
  * @throws RangeError when an option is out of range.
  * @example
- * const engine = createMockEngine({ speedupRatio: 10 }, { clock: systemClock, hasherFor });
+ * const engine = createMockEngine({ speedupRatio: 10 }, { clock: systemClock });
  */
 export function createMockEngine(options: MockEngineOptions, deps: MockEngineDeps): Engine {
   return new MockEngine(resolveMockOptions(options), deps);
@@ -46,6 +45,7 @@ class MockEngine implements Engine {
   readonly #settings: MockSettings;
   readonly #deps: MockEngineDeps;
   readonly #ranks: readonly Rank[];
+  readonly #baseHasher: BlockHasher;
   readonly #live = new Set<LiveRequest>();
   #state: 'new' | 'ready' | 'stopped' = 'new';
   #onKvEvents: ((events: readonly KvEvent[]) => void) | undefined;
@@ -53,6 +53,7 @@ class MockEngine implements Engine {
   constructor(settings: MockSettings, deps: MockEngineDeps) {
     this.#settings = settings;
     this.#deps = deps;
+    this.#baseHasher = createBlockHasher({ blockSizeTokens: settings.scheduler.blockSizeTokens });
     this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) => this.#createRank(dpRank));
   }
 
@@ -167,8 +168,7 @@ class MockEngine implements Engine {
       this.#live.delete(live);
       onClosed();
     });
-    const { lora_name: loraName, cache_salt: cacheSalt } = request.routing;
-    const hasher = this.#deps.hasherFor({ loraName, cacheSalt });
+    const hasher = this.#hasherFor(request);
     const spare = Math.min(limits.tokensMax, SPARE_TOKENS);
     for (let choice = 0; choice < choiceCount(request); choice++) {
       const choiceSeed = (request.sampling.seed ?? seed) + choice * CHOICE_SEED_STEP;
@@ -177,6 +177,14 @@ class MockEngine implements Engine {
     }
     this.#live.add(live);
     return live;
+  }
+
+  /** Adapters and cache salts name their blocks apart from the base model's. */
+  #hasherFor(request: EngineRequest): BlockHasher {
+    const { lora_name: loraName, cache_salt: cacheSalt } = request.routing;
+    if (!loraName && !cacheSalt) return this.#baseHasher;
+    const { blockSizeTokens } = this.#settings.scheduler;
+    return createBlockHasher({ blockSizeTokens, loraName, cacheSalt });
   }
 
   #cursorAfter(prompt: Uint32Array, seed: number, limits: Limits): TokenCursor {

@@ -1,13 +1,5 @@
+import type { BlockHasher } from '../../tokens/index.ts';
 import type { BlockNames } from './sequence.ts';
-
-/** Hashes blocks of tokens (router.md, section 3.1). */
-export interface BlockHasher {
-  /**
-   * Names the complete blocks `from .. to` of `tokens`: writes their pairs to `tokensHashes` and `hashes` at the blocks' own
-   * indexes. The pairs of block `from - 1` stand there already.
-   */
-  name(tokens: Uint32Array, from: number, to: number, tokensHashes: Uint32Array, hashes: Uint32Array): void;
-}
 
 /** The tokens of one sequence with the names of their full blocks, made when asked for. */
 export class TokenNames implements BlockNames {

@@ -4,7 +4,7 @@ import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import { isMigratable } from '../../../../shared/errors/index.ts';
-import { engineRequest, hasherOf, RecordingSink, range, startMockBed } from './support.ts';
+import { engineRequest, RecordingSink, range, startMockBed } from './support.ts';
 
 const TEXT = { passages: [range(20, 1000), range(30, 2000), range(25, 3000)], separator: [7, 7] };
 
@@ -17,7 +17,7 @@ describe('mock engine', () => {
     const clock = new VirtualClock();
     const engine = createMockEngine(
       { startupTimeMs: 5000, numGpuBlocks: 100, dataParallelSize: 2, maxModelLen: 4096 },
-      { clock, hasherFor: () => hasherOf(64) },
+      { clock },
     );
     let info: unknown;
     const starting = engine.start(new AbortController().signal).then((value) => {
@@ -43,10 +43,7 @@ describe('mock engine', () => {
   });
 
   it('stops loading when told to', async () => {
-    const engine = createMockEngine(
-      { startupTimeMs: 5000 },
-      { clock: new VirtualClock(), hasherFor: () => hasherOf(64) },
-    );
+    const engine = createMockEngine({ startupTimeMs: 5000 }, { clock: new VirtualClock() });
     await expect(engine.start(AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough');
   });
 
@@ -56,14 +53,12 @@ describe('mock engine', () => {
     [{ speedupRatio: -1 }, 'speedupRatio must be a number of at least 0, got -1'],
     [{ randomIds: { first: 0, count: 0 } }, 'randomIds.count'],
   ] as [MockEngineOptions, string][])('refuses %o', (options, message) => {
-    expect(() => createMockEngine(options, { clock: new VirtualClock(), hasherFor: () => hasherOf(64) })).toThrow(
-      message,
-    );
+    expect(() => createMockEngine(options, { clock: new VirtualClock() })).toThrow(message);
   });
 
   it('serves no longer context than its cache or an uncut prompt can be', async () => {
     const contextOf = async (options: MockEngineOptions): Promise<number | undefined> => {
-      const engine = createMockEngine(options, { clock: new VirtualClock(), hasherFor: () => hasherOf(64) });
+      const engine = createMockEngine(options, { clock: new VirtualClock() });
       return (await engine.start(new AbortController().signal)).contextLength;
     };
     expect(await contextOf({ numGpuBlocks: 10, maxModelLen: 100_000 })).toBe(640);
@@ -88,10 +83,7 @@ describe('mock engine', () => {
       ...delegate(clock),
       after: (ms: number, run: () => void) => clock.after(Math.ceil(ms / 10) * 10, run),
     };
-    const engine = createMockEngine(
-      {},
-      { clock: late, hasherFor: () => hasherOf(64), defer: (run) => void clock.after(0, run) },
-    );
+    const engine = createMockEngine({}, { clock: late, defer: (run) => void clock.after(0, run) });
     await engine.start(new AbortController().signal);
     const sink = new RecordingSink(clock);
     engine.generate(engineRequest('r', range(128), { stop: { max_tokens: 400 } }), sink, new AbortController().signal);

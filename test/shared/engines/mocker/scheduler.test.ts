@@ -3,8 +3,9 @@ import { describe, expect, it } from 'vitest';
 import type { BlockListener } from '../../../../shared/engines/mocker/block-pool.ts';
 import { Scheduler, type SchedulerOptions, Sequence } from '../../../../shared/engines/mocker/index.ts';
 import { TokenNames } from '../../../../shared/engines/mocker/token-names.ts';
+import { createBlockHasher } from '../../../../shared/tokens/index.ts';
 import { NaiveScheduler, naiveRequest } from './naive-scheduler.ts';
-import { hasherOf, range } from './support.ts';
+import { range } from './support.ts';
 
 const OPTIONS: SchedulerOptions = {
   numGpuBlocks: 100,
@@ -26,7 +27,7 @@ class CountedSequence extends Sequence {
   readonly #emitted: number[];
 
   constructor(id: number, prompt: readonly number[], outputLength: number, emitted: number[], blockSizeTokens: number) {
-    const text = new TokenNames(Uint32Array.from(prompt), 1, blockSizeTokens, hasherOf(blockSizeTokens));
+    const text = new TokenNames(Uint32Array.from(prompt), 1, blockSizeTokens, createBlockHasher({ blockSizeTokens }));
     super(prompt.length, text);
     this.id = id;
     this.text = text;

@@ -1,6 +1,6 @@
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { Engine, EngineSink } from '../../../../shared/engines/index.ts';
-import { type BlockHasher, createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
+import { createMockEngine, type MockEngineOptions } from '../../../../shared/engines/mocker/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
 
@@ -62,30 +62,6 @@ export class RecordingSink implements EngineSink {
   }
 }
 
-/** Not XXH3: any hash with the right dependencies will do for the engine's own behaviour. */
-export const testHasher: BlockHasher = hasherOf(4);
-
-export function hasherOf(blockSizeTokens: number, salt = 0): BlockHasher {
-  return {
-    name(tokens, from, to, tokensHashes, hashes) {
-      for (let block = from; block < to; block++) {
-        let low = salt;
-        let high = ~salt;
-        for (let at = block * blockSizeTokens; at < (block + 1) * blockSizeTokens; at++) {
-          low = Math.imul(low ^ (tokens[at] ?? 0), 0x9e37_79b1) + at - block * blockSizeTokens;
-          high = Math.imul(high ^ low, 0x85eb_ca6b);
-        }
-        tokensHashes[2 * block] = low;
-        tokensHashes[2 * block + 1] = high;
-        const parentLow = block === 0 ? 0 : (hashes[2 * block - 2] ?? 0);
-        const parentHigh = block === 0 ? 0 : (hashes[2 * block - 1] ?? 0);
-        hashes[2 * block] = Math.imul(low ^ Math.imul(parentLow, 31), 0xc2b2_ae35);
-        hashes[2 * block + 1] = Math.imul(high ^ Math.imul(parentHigh, 17) ^ parentLow, 0x27d4_eb2f);
-      }
-    },
-  };
-}
-
 export interface MockBed {
   readonly clock: VirtualClock;
   readonly engine: Engine;
@@ -96,11 +72,8 @@ export interface MockBed {
 /** A started mock engine under a virtual clock. */
 export async function startMockBed(options: MockEngineOptions = {}): Promise<MockBed> {
   const clock = new VirtualClock();
-  const blockSizeTokens = options.blockSizeTokens ?? 64;
   const engine = createMockEngine(options, {
     clock,
-    hasherFor: ({ loraName, cacheSalt }) =>
-      hasherOf(blockSizeTokens, (loraName ?? '').length * 7 + (cacheSalt ?? '').length),
     defer: (callback) => void clock.after(0, callback),
   });
   const starting = engine.start(new AbortController().signal);

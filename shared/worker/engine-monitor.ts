@@ -1,0 +1,64 @@
+import type { Clock, Timer } from '../clock/index.ts';
+import type { Engine } from '../engines/index.ts';
+import { withDeadline } from './deadline.ts';
+
+/** Failures in a row after which an engine counts as down (runtime-and-workers.md, sections 1.6 and 6.1). */
+const FAILURES_MAX = 3;
+
+export interface EngineMonitorOptions {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  /** Time between two checks, and the longest that one may take. */
+  readonly intervalMs: number;
+  /** The third check in a row has failed. */
+  onDown(reason: unknown): void;
+  /** A check has passed again. */
+  onUp(): void;
+}
+
+/** Asks the engine for its health for ever; one success after a failure counts as recovery. */
+export class EngineMonitor {
+  readonly #options: EngineMonitorOptions;
+  readonly #timer: Timer;
+  readonly #stopping = new AbortController();
+  #failures = 0;
+  #isChecking = false;
+
+  constructor(options: EngineMonitorOptions) {
+    this.#options = options;
+    this.#timer = options.clock.every(options.intervalMs, () => {
+      if (!this.#isChecking) void this.#check();
+    });
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+    this.#stopping.abort(new Error('the worker stops'));
+  }
+
+  async #check(): Promise<void> {
+    const { engine, clock, intervalMs } = this.#options;
+    this.#isChecking = true;
+    const work = (signal: AbortSignal): Promise<void> => engine.health(signal);
+    try {
+      await withDeadline(clock, intervalMs, "the engine's health check", work, this.#stopping.signal);
+      this.#passed();
+    } catch (reason) {
+      this.#failed(reason);
+    } finally {
+      this.#isChecking = false;
+    }
+  }
+
+  #passed(): void {
+    const wasDown = this.#failures >= FAILURES_MAX;
+    this.#failures = 0;
+    if (wasDown && !this.#stopping.signal.aborted) this.#options.onUp();
+  }
+
+  #failed(reason: unknown): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#failures++;
+    if (this.#failures === FAILURES_MAX) this.#options.onDown(reason);
+  }
+}

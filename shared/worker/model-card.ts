@@ -1,0 +1,91 @@
+import type { CheckedFile, ModelCard, RuntimeConfig } from '../discovery/index.ts';
+import type { EngineInfo } from '../engines/index.ts';
+
+/** What is known of the model apart from its engine. All of it is optional for engines that take text. */
+export interface ModelFacts {
+  /** Files by role (`config.json`, `tokenizer.json`, ...). */
+  readonly files?: Readonly<Record<string, CheckedFile>>;
+  /** Context length of the architecture, in tokens. */
+  readonly contextLength?: number | undefined;
+  /** Folder or repository of the model. */
+  readonly sourcePath?: string | undefined;
+}
+
+/** How the model is offered. */
+export interface ServedNames {
+  /** Name that clients use. Default: the engine's own name of the model. */
+  readonly displayName?: string | undefined;
+  readonly aliases?: readonly string[];
+}
+
+/** Settings of the card that neither the model nor the engine knows. */
+export type CardSettings = Pick<
+  RuntimeConfig,
+  | 'tool_call_parser'
+  | 'reasoning_parser'
+  | 'exclude_tools_when_tool_choice_none'
+  | 'taints'
+  | 'stable_routing_id'
+  | 'runtime_data'
+> & { readonly userData?: unknown };
+
+/**
+ * The card of an aggregated worker (runtime-and-workers.md, section 1.3).
+ *
+ * @throws Error with a text for the operator when nothing names the model.
+ */
+export function buildModelCard(
+  facts: ModelFacts,
+  engine: EngineInfo,
+  names: ServedNames,
+  settings: CardSettings = {},
+): ModelCard {
+  const displayName = names.displayName ?? engine.modelName;
+  if (displayName === undefined || displayName === '') throw new Error('the model has no name: give --model-name');
+  const { userData, ...runtime } = settings;
+  return {
+    display_name: displayName,
+    slug: slugOf(displayName),
+    ...defined({
+      source_path: facts.sourcePath ?? engine.modelName,
+      architectural_max_context_length: facts.contextLength,
+      user_data: userData,
+    }),
+    files: facts.files ?? {},
+    kv_cache_block_size: engine.kvBlockSizeTokens,
+    model_type: engine.modelType,
+    model_input: engine.modelInput,
+    worker_type: 'aggregated',
+    needs: [],
+    aliases: names.aliases ?? [],
+    runtime_config: { ...runtimeOf(facts, engine), ...runtime },
+  };
+}
+
+/** A name made safe for keys. */
+export function slugOf(name: string): string {
+  return name.toLowerCase().replace(/[^a-z0-9_-]+/g, '-');
+}
+
+function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
+  const lengths = [engine.contextLength, facts.contextLength].filter((length) => length !== undefined);
+  return {
+    ...defined({
+      context_length: lengths.length === 0 ? undefined : Math.min(...lengths),
+      total_kv_blocks: engine.totalKvBlocks > 0 ? engine.totalKvBlocks : undefined,
+      max_num_seqs: engine.maxNumSeqs,
+      max_num_batched_tokens: engine.maxNumBatchedTokens,
+    }),
+    data_parallel_start_rank: 0,
+    data_parallel_size: engine.dataParallelSize,
+    enable_local_indexer: false,
+    kv_event_publishing_enabled: engine.publishesKvEvents,
+  };
+}
+
+/** Leaves out what is undefined, as the wire does. */
+function defined<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

@@ -1,0 +1,60 @@
+import type { Clock, Random } from '../clock/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import type { Engine } from '../engines/index.ts';
+import type { EventPlane } from '../planes/event/index.ts';
+import type { RequestPlane } from '../planes/request/index.ts';
+import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
+import type { EndpointHealth } from './endpoint-health.ts';
+import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
+
+/** Where a worker stands in the namespace (runtime-and-workers.md, section 1.1). */
+export interface WorkerAddress {
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+}
+
+export interface WorkerSettings {
+  /** How long streams may run on after a drain began, before those that can move are moved. Default 5000. */
+  readonly graceMs: number;
+  /** How long streams that cannot move may run on after a drain began. Default 900,000. */
+  readonly drainLimitMs: number;
+  /** Default 1000. */
+  readonly loadReportIntervalMs: number;
+  /** How often a large change of load is looked for. Default 100. */
+  readonly loadLookIntervalMs: number;
+  /** Default 2000. */
+  readonly healthIntervalMs: number;
+  /** Longest write of one record to discovery. Default 5000. */
+  readonly discoveryTimeoutMs: number;
+}
+
+export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
+  graceMs: 5000,
+  drainLimitMs: 900_000,
+  loadReportIntervalMs: 1000,
+  loadLookIntervalMs: 100,
+  healthIntervalMs: 2000,
+  discoveryTimeoutMs: 5000,
+};
+
+/** What a worker is made of. It stops the engine; the planes and discovery stay open, as others may use them. */
+export interface WorkerOptions {
+  readonly engine: Engine;
+  readonly discovery: Discovery;
+  readonly requestPlane: RequestPlane;
+  readonly eventPlane: EventPlane;
+  readonly address: WorkerAddress;
+  readonly model: ModelFacts;
+  readonly names: ServedNames;
+  readonly card?: CardSettings;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly metrics: WorkerMetrics;
+  /** Where readiness shows, if somebody looks. */
+  readonly health?: EndpointHealth;
+  /** Lower-case hex. Default: a new one. */
+  readonly instanceId?: string;
+  readonly settings?: Partial<WorkerSettings>;
+}

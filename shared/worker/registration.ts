@@ -1,0 +1,80 @@
+import type { Clock } from '../clock/index.ts';
+import type { Discovery, DiscoveryRecord } from '../discovery/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import { withDeadline } from './deadline.ts';
+
+export interface RegistrationOptions {
+  readonly discovery: Discovery;
+  /** In the order of writing: a card whose endpoint is absent is unusable (runtime-and-workers.md, section 1.6). */
+  readonly records: readonly DiscoveryRecord[];
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** For each record. */
+  readonly writeTimeoutMs: number;
+}
+
+/** Pause before writing again what could not be written. */
+const RETRY_MS = 1000;
+
+/**
+ * The worker's records in discovery. What is wanted may change at any time; changes are carried out one after the other and
+ * the last wish wins. Writing that failed is tried again; removal is not, as the lease ends the records anyway.
+ */
+export class Registration {
+  readonly #options: RegistrationOptions;
+  #isWanted = false;
+  /** Undefined when a change broke off in the middle. */
+  #isWritten: boolean | undefined = false;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: RegistrationOptions) {
+    this.#options = options;
+  }
+
+  /** Writes the records for the first time. Rejects with the store's failure. */
+  async register(signal: AbortSignal): Promise<void> {
+    this.#isWanted = true;
+    this.#isWritten = undefined;
+    for (const record of this.#options.records) await this.#write('put', record, signal);
+    this.#isWritten = true;
+  }
+
+  /** Removes the records, the last one first. A failure is logged. */
+  withdraw(): Promise<void> {
+    this.#isWanted = false;
+    return this.#reconcileNext();
+  }
+
+  /** Writes the records again after a withdrawal. A failure is logged, and writing tried again until it works. */
+  restore(): Promise<void> {
+    this.#isWanted = true;
+    return this.#reconcileNext();
+  }
+
+  #reconcileNext(): Promise<void> {
+    this.#running = this.#running.then(() => this.#reconcile());
+    return this.#running;
+  }
+
+  async #reconcile(): Promise<void> {
+    const isWanted = this.#isWanted;
+    if (isWanted === this.#isWritten) return;
+    const { records, logger, clock } = this.#options;
+    this.#isWritten = undefined;
+    try {
+      if (isWanted) for (const record of records) await this.#write('put', record);
+      else for (const record of records.toReversed()) await this.#write('remove', record);
+      this.#isWritten = isWanted;
+    } catch (thrown) {
+      logger.warn(`records could not be ${isWanted ? 'written' : 'removed'}`, { reason: reasonOf(thrown) });
+      if (isWanted) clock.after(RETRY_MS, () => void this.#reconcileNext());
+    }
+  }
+
+  #write(verb: 'put' | 'remove', record: DiscoveryRecord, outer?: AbortSignal): Promise<void> {
+    const { discovery, clock, writeTimeoutMs } = this.#options;
+    const work = (signal: AbortSignal): Promise<void> => discovery[verb](record, signal);
+    return withDeadline(clock, writeTimeoutMs, `writing to discovery (${discovery.backend})`, work, outer);
+  }
+}

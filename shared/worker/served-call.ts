@@ -1,0 +1,136 @@
+import type { Engine, EngineSink } from '../engines/index.ts';
+import { logLevelOf, type ServeError, toServeError, toWire, workerError } from '../errors/index.ts';
+import type { IncomingCall } from '../planes/request/index.ts';
+import { decodeEngineRequest, type EngineOutput, type EngineRequest } from '../protocol/generation/index.ts';
+import type { Logger, WorkerErrorType, WorkerMetrics, WorkerRequestMeter } from '../telemetry/index.ts';
+
+export interface ServedCallDeps {
+  readonly engine: Engine;
+  readonly metrics: WorkerMetrics;
+  readonly logger: Logger;
+  /** The call is over, however it ended. */
+  onOver(call: ServedCall): void;
+}
+
+/**
+ * One request at the worker, between the plane and the engine: counts it, ends it at the engine when nobody wants it any
+ * more, and lets the worker fail it.
+ *
+ * | Event | engine | caller reads | outcome |
+ * |---|---|---|---|
+ * | engine ends or fails | - | end or error | success or `generate` |
+ * | STOP | aborted | what was made so far, then end | cancelled |
+ * | KILL, lost, deadline | aborted | nothing more | cancelled |
+ * | `fail` by the worker | aborted | the error | `generate` |
+ */
+export class ServedCall implements EngineSink {
+  readonly #call: IncomingCall;
+  readonly #deps: ServedCallDeps;
+  readonly #meter: WorkerRequestMeter;
+  readonly #aborter = new AbortController();
+  #request: EngineRequest | undefined;
+  #isOver = false;
+  #hasOutput = false;
+  #responseTokens = 0;
+
+  constructor(call: IncomingCall, deps: ServedCallDeps) {
+    this.#call = call;
+    this.#deps = deps;
+    this.#meter = deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
+  }
+
+  /** Whether another worker could go on with it (ruling 37): not when guided, pinned or with several choices. */
+  get isMovable(): boolean {
+    const request = this.#request;
+    if (request === undefined) return true;
+    const { sampling, routing } = request;
+    const isPinned = routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined;
+    return sampling.guided_decoding === undefined && (sampling.n ?? 1) <= 1 && !isPinned;
+  }
+
+  /** Hands the request to the engine. */
+  start(): void {
+    const call = this.#call;
+    call.stopped.addEventListener('abort', () => this.#stop(), { once: true });
+    if (call.stopped.aborted) {
+      this.#stop();
+      return;
+    }
+    const { body } = call;
+    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+      this.#fail(workerError('InvalidArgument', 'the request is no record'), 'deserialization');
+      return;
+    }
+    this.#request = decodeEngineRequest(call.id, body as Readonly<Record<string, unknown>>, call.tokenIds);
+    try {
+      this.#deps.engine.generate(this.#request, this, this.#aborter.signal);
+    } catch (thrown) {
+      this.fail(toServeError(thrown));
+    }
+    if (!this.#isOver) call.accept();
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (!this.#hasOutput) this.#firstOutput();
+    this.#responseTokens += count;
+    this.#call.tokens(choice, ids, start, count);
+  }
+
+  output(output: EngineOutput): void {
+    if (!this.#hasOutput) this.#firstOutput();
+    this.#responseTokens += output.token_ids?.length ?? 0;
+    this.#call.output(output);
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#call.end();
+    this.#close('success');
+  }
+
+  fail(error: ServeError): void {
+    this.#fail(error, 'generate');
+  }
+
+  isBlocked(): boolean {
+    return this.#call.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#call.onUnblocked(callback);
+  }
+
+  /** Ends the call from the worker's side: the engine drops it, the caller reads `error`. */
+  breakOff(error: ServeError): void {
+    if (this.#isOver) return;
+    this.#fail(error, 'generate');
+    this.#aborter.abort(error);
+  }
+
+  #firstOutput(): void {
+    this.#hasOutput = true;
+    this.#meter.firstResponse();
+  }
+
+  #stop(): void {
+    if (this.#isOver) return;
+    this.#aborter.abort(this.#call.stopped.reason);
+    this.#call.end(); // nothing when the stream is gone already
+    this.#close('cancelled');
+  }
+
+  #fail(error: ServeError, type: WorkerErrorType): void {
+    if (this.#isOver) return;
+    const { logger } = this.#deps;
+    logger[logLevelOf(error.code)]('request failed', { request_id: this.#call.id, ...toWire(error) });
+    this.#call.fail(error);
+    this.#close(type);
+  }
+
+  #close(outcome: 'success' | 'cancelled' | WorkerErrorType): void {
+    this.#isOver = true;
+    this.#meter.responseBytes(this.#responseTokens * Uint32Array.BYTES_PER_ELEMENT);
+    this.#meter.end(outcome);
+    this.#deps.onOver(this);
+  }
+}

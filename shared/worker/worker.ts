@@ -1,0 +1,227 @@
+import type { DiscoveryRecord, EventChannelRecord, ModelCard } from '../discovery/index.ts';
+import type { EngineInfo } from '../engines/index.ts';
+import { reasonOf, workerError } from '../errors/index.ts';
+import type { EventPublisher, EventScope } from '../planes/event/index.ts';
+import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
+import { CallsUnderWay } from './calls-under-way.ts';
+import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
+import { EngineMonitor } from './engine-monitor.ts';
+import { decimalId } from './event-records.ts';
+import { KvEventPublisher } from './kv-event-publisher.ts';
+import { LoadReporter } from './load-reporter.ts';
+import { buildModelCard } from './model-card.ts';
+import { DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
+import { Registration } from './registration.ts';
+import { ServedCall } from './served-call.ts';
+
+/** A worker that serves. */
+export interface Worker {
+  /** Lower-case hex. */
+  readonly instanceId: string;
+  readonly engineInfo: EngineInfo;
+  readonly card: ModelCard;
+  /** Requests under way. */
+  readonly activeRequests: number;
+  /** Leaves discovery, takes no more requests, lets streams end (ruling 37), stops the engine. Idempotent. */
+  drain(): Promise<DrainReport>;
+}
+
+/**
+ * Loads the engine, serves its endpoint and registers it, strictly in this order (runtime-and-workers.md, section 1.6).
+ * Rejects, with everything closed again, when one of the steps fails or `signal` aborts; the message says what to change.
+ *
+ * @example
+ * const worker = await startWorker({ engine, discovery, requestPlane, eventPlane, address, ... }, signal);
+ * process.once('SIGTERM', () => void worker.drain().then(() => process.exit(0)));
+ */
+export async function startWorker(options: WorkerOptions, signal: AbortSignal): Promise<Worker> {
+  const { engine, clock, metrics } = options;
+  const startedMs = clock.nowMs();
+  try {
+    const info = await engine.start(signal);
+    metrics.setModelLoadTime(clock.nowMs() - startedMs);
+    const card = buildModelCard(options.model, info, options.names, options.card);
+    const worker = new ServingWorker(options, info, card);
+    await worker.open(signal);
+    return worker;
+  } catch (thrown) {
+    await engine.stop();
+    throw thrown;
+  }
+}
+
+/**
+ * | State | new request | lease lost | lease regained | engine down | engine up | drain |
+ * |---|---|---|---|---|---|---|
+ * | serving | to the engine | refuse | - | fail streams, withdraw | - | -> draining |
+ * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
+ * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
+ * | draining | `WorkerUnavailable` | - | - | - | - | same promise |
+ */
+class ServingWorker implements Worker {
+  readonly instanceId: string;
+  readonly engineInfo: EngineInfo;
+  readonly card: ModelCard;
+  readonly #options: WorkerOptions;
+  readonly #settings: WorkerSettings;
+  readonly #path: string;
+  readonly #calls = new CallsUnderWay();
+  readonly #publishers: EventPublisher[] = [];
+  #server: PlaneServer | undefined;
+  #registration: Registration | undefined;
+  #reporter: LoadReporter | undefined;
+  #monitor: EngineMonitor | undefined;
+  #hasLease = true;
+  #isEngineUp = true;
+  #draining: Promise<DrainReport> | undefined;
+
+  constructor(options: WorkerOptions, info: EngineInfo, card: ModelCard) {
+    this.instanceId = options.instanceId ?? options.random.instanceId();
+    this.engineInfo = info;
+    this.card = card;
+    this.#options = options;
+    this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
+    const { namespace, component, endpoint } = options.address;
+    this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
+  }
+
+  get activeRequests(): number {
+    return this.#calls.count;
+  }
+
+  async open(signal: AbortSignal): Promise<void> {
+    const { requestPlane, discovery, clock, logger, engine } = this.#options;
+    try {
+      const server = await requestPlane.serve({ instanceId: this.instanceId });
+      this.#server = server;
+      const transport = server.handle(this.#path, this.#serve);
+      const channels = await this.#openPublishers();
+      const records = [...channels, ...this.#records(transport)];
+      const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
+      this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
+      discovery.onLeaseLost(() => this.#loseLease());
+      discovery.onLeaseRegained(() => this.#regainLease());
+      await this.#registration.register(signal);
+    } catch (thrown) {
+      await this.#registration?.withdraw();
+      await this.#close();
+      throw thrown;
+    }
+    const intervalMs = this.#settings.healthIntervalMs;
+    const onDown = (reason: unknown): void => this.#loseEngine(reason);
+    const onUp = (): void => this.#regainEngine();
+    this.#monitor = new EngineMonitor({ engine, clock, intervalMs, onDown, onUp });
+    this.#showHealth();
+    logger.info('worker is ready', { instance_id: this.instanceId, model: this.card.display_name });
+  }
+
+  drain(): Promise<DrainReport> {
+    this.#draining ??= this.#drain();
+    return this.#draining;
+  }
+
+  async #drain(): Promise<DrainReport> {
+    const { clock, logger } = this.#options;
+    logger.info('worker is draining', { instance_id: this.instanceId, requests: this.#calls.count });
+    this.#showHealth();
+    this.#server?.unhandle(this.#path);
+    await this.#registration?.withdraw();
+    this.#server?.drain();
+    const report = await drainCalls(this.#calls, clock, this.#settings);
+    if (this.#server !== undefined) await flushStreams(this.#server, clock);
+    await this.#close();
+    await this.#options.engine.stop();
+    logger.info('worker has drained', { instance_id: this.instanceId, ...report });
+    return report;
+  }
+
+  readonly #serve = (call: IncomingCall): void => {
+    const { engine, metrics, logger } = this.#options;
+    const served = new ServedCall(call, { engine, metrics, logger, onOver: (over) => this.#calls.remove(over) });
+    this.#calls.add(served);
+    served.start();
+  };
+
+  /** KV events and load, each on a channel of the worker's component (router.md, section 8). */
+  async #openPublishers(): Promise<EventChannelRecord[]> {
+    const { eventPlane, engine, clock, metrics, address } = this.#options;
+    const scope: EventScope = { kind: 'component', namespace: address.namespace, component: address.component };
+    const workerId = decimalId(this.instanceId);
+    const channels: EventChannelRecord[] = [];
+    const open = async (topic: string): Promise<EventPublisher> => {
+      const publisher = await eventPlane.publisher(scope, topic);
+      this.#publishers.push(publisher);
+      const { publisherId, transport } = publisher;
+      const worker_id = this.instanceId;
+      channels.push({ type: 'EventChannel', scope, topic, instance_id: publisherId, transport, worker_id });
+      return publisher;
+    };
+    if (this.engineInfo.publishesKvEvents) {
+      const events = new KvEventPublisher(await open('kv-events'), workerId);
+      engine.onKvEvents((step) => events.publish(step));
+    }
+    this.#reporter = new LoadReporter({
+      publisher: await open('kv_metrics'),
+      workerId,
+      clock,
+      reportIntervalMs: this.#settings.loadReportIntervalMs,
+      lookIntervalMs: this.#settings.loadLookIntervalMs,
+      read: () => engine.load(),
+      onReport: (load) => metrics.setLoad(load),
+    });
+    return channels;
+  }
+
+  #records(transport: Transport): DiscoveryRecord[] {
+    const at = { ...this.#options.address, instance_id: this.instanceId };
+    return [
+      { type: 'Endpoint', ...at, transport },
+      { type: 'Model', ...at, card: this.card },
+    ];
+  }
+
+  #loseLease(): void {
+    if (this.#draining !== undefined || this.#server === undefined) return;
+    this.#hasLease = false;
+    this.#options.logger.warn('lease lost: taking no requests until it is back', { instance_id: this.instanceId });
+    this.#server.unhandle(this.#path);
+    this.#showHealth();
+  }
+
+  #regainLease(): void {
+    if (this.#draining !== undefined || this.#server === undefined) return;
+    this.#hasLease = true;
+    this.#options.logger.info('lease regained', { instance_id: this.instanceId });
+    this.#server.handle(this.#path, this.#serve);
+    this.#showHealth();
+  }
+
+  #loseEngine(reason: unknown): void {
+    if (this.#draining !== undefined) return;
+    this.#isEngineUp = false;
+    this.#options.logger.error('engine is down', { instance_id: this.instanceId, reason: reasonOf(reason) });
+    this.#showHealth();
+    this.#calls.breakOff(workerError('EngineShutdown', 'the engine does not answer its health checks'));
+    void this.#registration?.withdraw(); // logs its own failures
+  }
+
+  #regainEngine(): void {
+    if (this.#draining !== undefined) return;
+    this.#isEngineUp = true;
+    this.#options.logger.info('engine is back', { instance_id: this.instanceId });
+    this.#showHealth();
+    void this.#registration?.restore(); // logs its own failures
+  }
+
+  #showHealth(): void {
+    const isReady = this.#hasLease && this.#isEngineUp && this.#draining === undefined;
+    this.#options.health?.set(this.#options.address.endpoint, isReady ? 'ready' : 'notready');
+  }
+
+  async #close(): Promise<void> {
+    this.#monitor?.stop();
+    this.#reporter?.stop();
+    for (const publisher of this.#publishers) await publisher.close();
+    await this.#server?.close();
+  }
+}
