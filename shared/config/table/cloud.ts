@@ -103,7 +103,7 @@ export const cloudRows = {
     default: 10,
     usedBy: ['function'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: "Work ends this long before the function's limit.",
   }),
   eventRollupIntervalMs: int({
