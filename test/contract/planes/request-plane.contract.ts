@@ -462,6 +462,16 @@ export function describeRequestPlane(name: string, start: () => Promise<RequestP
         expect(held.calls.every((call) => call.signal.aborted)).toBe(true);
       });
 
+      it('does not meet a stream that ended just before the worker closed', async () => {
+        const { sink, incoming } = await hold();
+        incoming.tokens(0, [1, 2], 0, 2);
+        incoming.end();
+        expect(server.activeStreams).toBe(0);
+        await server.close();
+        expect((await sink.closed()).kind).toBe('end');
+        expect(sink.ids).toEqual([1, 2]);
+      });
+
       it('ends every open stream when the caller closes', async () => {
         const { sink, incoming } = await hold();
         incoming.accept();

@@ -41,9 +41,9 @@ export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): Re
       server.streams.delete(stream);
       openStreams.delete(stream);
     });
+    stream.open(transport.memory, request, handler);
     server.streams.add(stream);
     openStreams.add(stream);
-    stream.open(transport.memory, request, handler);
     call.attach(stream, 0);
     call.sent(requestTimeoutMs);
   }

@@ -25,22 +25,17 @@ export class MemoryStream implements CallerWire, AnswerWire {
 
   /** Copies the request over and hands it to `handler` on a later turn. */
   open(endpoint: string, request: PlaneRequest, handler: PlaneHandler): void {
-    const arrivesMs = this.#clock.nowMs();
     const record = { id: request.id, headers: request.headers, body: request.body };
     const bytes = encodeRecord('msgpack', record);
     const tokenIds = request.tokenIds?.slice();
     queueMicrotask(() => {
-      if (this.#caller.isClosed) {
-        this.#over();
-        return;
-      }
+      if (this.#caller.isClosed) this.#over();
+      if (this.#isOver) return;
       const copy = decode(bytes) as typeof record; // what was just encoded
-      const spentMs = this.#clock.nowMs() - arrivesMs;
-      const deadlineMs = request.deadlineMs === undefined ? undefined : request.deadlineMs - spentMs;
       this.#worker = new ServerCall({
         wire: this,
         streamId: 0,
-        request: { ...copy, endpoint, deadlineMs, tokenIds },
+        request: { ...copy, endpoint, deadlineMs: request.deadlineMs, tokenIds },
         clock: this.#clock,
         observer: this.#observer,
       });
@@ -99,9 +94,7 @@ export class MemoryStream implements CallerWire, AnswerWire {
 
   /** One of the two sides is done; the stream counts until the worker's is. */
   release(): void {
-    queueMicrotask(() => {
-      if (this.#worker === undefined || this.#worker.isClosed) this.#over();
-    });
+    if (this.#worker?.isClosed) this.#over();
   }
 
   #deliver(message: () => void): void {

@@ -15,6 +15,8 @@ import { codecOf, flagsOf, type HelloAck, isRecord, readOpen } from './records.t
 import { HELLO_BYTES_MAX, outboundBytesMax, type TcpSettings } from './settings.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
+/** A caller that does not read delays closing by this much. */
+const LINGER_MS = 1000;
 
 /** What a connection asks of the server that accepted it. */
 export interface ConnectionHost {
@@ -62,7 +64,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     socket.on('data', (chunk) => this.#read(chunk));
     socket.on('drain', () => this.#unblock());
     socket.on('error', () => settings.observer.connectionError()); // 'close' follows
-    socket.on('close', () => this.close('the caller closed the connection'));
+    socket.on('close', () => this.#release('the caller closed the connection'));
     heartbeat.add(this);
   }
 
@@ -75,9 +77,13 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     if (this.#state === 'ready') this.#sendRecord(FrameType.goAway, CONNECTION_STREAM, { reason: 'draining' });
   }
 
-  /** Closes the socket and aborts the calls under way. */
+  /** Closes the socket once what is written has left, and aborts the calls under way. */
   close(reason: string): void {
-    this.#socket.destroy();
+    if (this.#state === 'closed') return;
+    this.#outbox.flush(); // the END of a stream that has just finished
+    this.#socket.destroySoon();
+    const lingerTimer = this.#settings.clock.after(LINGER_MS, () => this.#socket.destroy());
+    this.#socket.once('close', () => lingerTimer.cancel());
     this.#release(reason);
   }
 
@@ -256,16 +262,13 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     if (this.#state === 'closed') return;
     this.#settings.observer.connectionError();
     this.#sendRecord(FrameType.error, CONNECTION_STREAM, error);
-    this.#outbox.flush();
-    this.#socket.destroySoon();
-    const lingerTimer = this.#settings.clock.after(this.#settings.connectTimeoutMs, () => this.#socket.destroy());
-    this.#socket.once('close', () => lingerTimer.cancel());
-    this.#release(error.message);
+    this.close(error.message);
   }
 
   #fault(): void {
     this.#settings.observer.connectionError();
-    this.close('nothing heard from the caller');
+    this.#socket.destroy();
+    this.#release('nothing heard from the caller');
   }
 
   /** Everything but the socket. */

@@ -1,0 +1,69 @@
+import { afterEach, expect, it } from 'vitest';
+import { Publisher } from 'zeromq';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope-codec.ts';
+import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/event/index.ts';
+import { waitUntil } from '../../../support/index.ts';
+
+const SCOPE = { kind: 'namespace', namespace: 'dynamo' } as const;
+const cleanups: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function openPlane(onProblem: (problem: unknown) => void, codec: 'msgpack' | 'json' = 'msgpack'): EventPlane {
+  const plane = createZmqEventPlane({ clock: systemClock, host: '127.0.0.1', codec, onProblem });
+  cleanups.push(() => plane.close());
+  return plane;
+}
+
+it('reads on after messages that are none, and after a listener that threw', async () => {
+  const socket = new Publisher({ linger: 0 });
+  cleanups.push(() => socket.close());
+  await socket.bind('tcp://127.0.0.1:*');
+  const problems: unknown[] = [];
+  const events: EventEnvelope[] = [];
+  const subscription = await openPlane((problem) => problems.push(problem)).subscribe(SCOPE, 't', {
+    event: (event) => {
+      events.push(event);
+      if (event.payload === 'throw') throw new Error('defect of the listener');
+    },
+  });
+  subscription.connect('a', { kind: 'Zmq', config: { endpoint: socket.lastEndpoint! } });
+  let sequence = 0;
+  const publish = async (payload: unknown): Promise<void> => {
+    const event = { topic: 't', publisherId: 'a', sequence: sequence++, publishedAtMs: 0, payload };
+    const frames = encodeEnvelope('msgpack', event);
+    await socket.send(['t', frames.publisherId, frames.sequence, frames.body]);
+  };
+  await waitUntil(async () => {
+    await publish('probe');
+    return events.length > 0;
+  });
+  await socket.send(['t']);
+  await socket.send(['t', 'short', u64Bytes(0n), Buffer.of(1)]);
+  await socket.send(['t', u64Bytes(10n), u64Bytes(0n), Buffer.from([1, 0, 0, 0, 1, 0xc1])]);
+  await publish('throw');
+  await publish('good');
+  await waitUntil(() => events.at(-1)?.payload === 'good');
+  expect(problems).toHaveLength(4);
+});
+
+it('keeps the two codecs interchangeable: readers understand both', async () => {
+  const heard: unknown[] = [];
+  const reader = await openPlane(() => {}).subscribe(SCOPE, 't', { event: (event) => heard.push(event.payload) });
+  const publisher = await openPlane(() => {}, 'json').publisher(SCOPE, 't');
+  reader.connect(publisher.publisherId, publisher.transport);
+  await waitUntil(() => {
+    publisher.publish({ a: 'ä' });
+    return heard.length > 0;
+  });
+  expect(heard[0]).toEqual({ a: 'ä' });
+});
+
+it('ignores a publisher of another kind of plane', async () => {
+  const reader = await openPlane(() => {}).subscribe(SCOPE, 't', { event: () => {} });
+  expect(() => reader.connect('a', { kind: 'Memory', config: {} })).not.toThrow();
+  reader.disconnect('a');
+});
