@@ -23,6 +23,7 @@ import {
   Namespace,
   sliceOf,
   type TemplateFunction,
+  Tuple,
   toNumber,
   toText,
   typeName,
@@ -63,10 +64,13 @@ export function compileExpression(node: Node): Evaluate {
       return compileFilter(compileExpression(node.operand), node.filter);
     case 'TestExpression':
       return compileTest(compileExpression(node.operand), node.test.value, node.negate, () => []);
-    case 'ArrayLiteral':
-    case 'TupleLiteral': {
+    case 'ArrayLiteral': {
       const items = node.value.map(compileExpression);
       return (scope) => items.map((item) => item(scope));
+    }
+    case 'TupleLiteral': {
+      const items = node.value.map(compileExpression);
+      return (scope) => Tuple.of(...items.map((item) => item(scope)));
     }
     case 'ObjectLiteral': {
       const members = [...node.value].map(

@@ -5,11 +5,11 @@ import { findTest } from './tests.ts';
 import {
   type CallArguments,
   compare,
-  type Dictionary,
   isDictionary,
   isEqual,
   isTrue,
   lengthOf,
+  Tuple,
   toItems,
   toNumber,
   toText,
@@ -66,9 +66,9 @@ const FILTERS: Readonly<Record<string, Filter>> = {
   },
   unique: (value) => toItems(value).filter((item, at, all) => all.findIndex((other) => isEqual(other, item)) === at),
   sort: sortItems,
-  items: (value) => (value === undefined ? [] : Object.entries(dictionaryOf(value, 'items'))),
+  items: (value) => (value === undefined ? [] : entriesOf(value, 'items')),
   dictsort: (value) =>
-    Object.entries(dictionaryOf(value, 'dictsort')).sort(([a], [b]) => compare(a.toLowerCase(), b.toLowerCase())),
+    entriesOf(value, 'dictsort').sort(([a], [b]) => compare(toText(a).toLowerCase(), toText(b).toLowerCase())),
   map: mapItems,
   select: (value, args) => toItems(value).filter(testOf(args, 0)),
   reject: (value, args) => toItems(value).filter((item) => !testOf(args, 0)(item)),
@@ -108,8 +108,8 @@ function attributeOf(item: unknown, path: unknown): unknown {
     }, item);
 }
 
-function dictionaryOf(value: unknown, filter: string): Dictionary {
-  if (isDictionary(value)) return value;
+function entriesOf(value: unknown, filter: string): unknown[][] {
+  if (isDictionary(value)) return Object.entries(value).map((entry) => Tuple.of(...entry));
   throw new TemplateRuntimeError(`${filter} needs a mapping`);
 }
 
@@ -155,7 +155,7 @@ function groupItems(value: unknown, args: CallArguments): unknown {
     const key = toText(attributeOf(item, attribute));
     groups.set(key, [...(groups.get(key) ?? []), item]);
   }
-  return [...groups].sort(([left], [right]) => compare(left, right));
+  return [...groups].sort(([left], [right]) => compare(left, right)).map((group) => Tuple.of<unknown>(...group));
 }
 
 function batchItems(items: readonly unknown[], size: number): unknown {

@@ -1,5 +1,5 @@
 import { TemplateRuntimeError } from './ast.ts';
-import { type CallArguments, type Dictionary, toItems, toText, typeName } from './values.ts';
+import { type CallArguments, type Dictionary, Tuple, toItems, toText, typeName } from './values.ts';
 
 type Method<T> = (self: T, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
 
@@ -23,9 +23,10 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
   rfind: (text, [part]) => text.lastIndexOf(toText(part)),
   count: (text, [part]) => text.split(toText(part)).length - 1,
   join: (text, [items]) => toItems(items).map(toText).join(text),
-  partition: (text, [separator]) => cutAt(text, toText(separator), text.indexOf(toText(separator))) ?? [text, '', ''],
+  partition: (text, [separator]) =>
+    cutAt(text, toText(separator), text.indexOf(toText(separator))) ?? Tuple.of(text, '', ''),
   rpartition: (text, [separator]) =>
-    cutAt(text, toText(separator), text.lastIndexOf(toText(separator))) ?? ['', '', text],
+    cutAt(text, toText(separator), text.lastIndexOf(toText(separator))) ?? Tuple.of('', '', text),
   removeprefix: (text, [part]) => (text.startsWith(toText(part)) ? text.slice(toText(part).length) : text),
   removesuffix: (text, [part]) =>
     part !== '' && text.endsWith(toText(part)) ? text.slice(0, -toText(part).length) : text,
@@ -40,7 +41,7 @@ const STRING_METHODS: Readonly<Record<string, Method<string>>> = {
 
 const DICTIONARY_METHODS: Readonly<Record<string, Method<Dictionary>>> = {
   get: (self, [key, fallback = null]) => (Object.hasOwn(self, String(key)) ? self[String(key)] : fallback),
-  items: (self) => Object.entries(self),
+  items: (self) => Object.entries(self).map((entry) => Tuple.of(...entry)),
   keys: (self) => Object.keys(self),
   values: (self) => Object.values(self),
 };
@@ -95,7 +96,7 @@ function splitText(text: string, separator: unknown, countMax: unknown): string[
 
 function splitAtSpace(text: string, limit: number): string[] {
   const parts: string[] = [];
-  let rest = text.trim();
+  let rest = text.trimStart();
   while (rest !== '' && parts.length < limit) {
     const [word] = /^\S+/.exec(rest) ?? [rest];
     parts.push(word);
@@ -118,8 +119,8 @@ export function replaceText(text: string, from: string, to: string, countMax: un
   return text.replaceAll(from, (found) => (left-- > 0 ? to : found));
 }
 
-function cutAt(text: string, separator: string, at: number): string[] | undefined {
-  return at < 0 ? undefined : [text.slice(0, at), separator, text.slice(at + separator.length)];
+function cutAt(text: string, separator: string, at: number): readonly unknown[] | undefined {
+  return at < 0 ? undefined : Tuple.of(text.slice(0, at), separator, text.slice(at + separator.length));
 }
 
 /** `str.format` with `{}`, `{0}` and `{name}`; format specifications are not supported. */

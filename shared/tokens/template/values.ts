@@ -5,6 +5,9 @@ export class Namespace {
   readonly members = new Map<string, unknown>();
 }
 
+/** A list that prints with parentheses; in everything else it is a list. */
+export class Tuple extends Array<unknown> {}
+
 /** Arguments of a call inside a template. */
 export interface CallArguments {
   readonly positional: readonly unknown[];
@@ -51,7 +54,10 @@ function toRepr(value: unknown): string {
       return String(value);
   }
   if (value === null) return 'None';
-  if (Array.isArray(value)) return `[${value.map(toRepr).join(', ')}]`;
+  if (Array.isArray(value)) {
+    const items = Array.from(value, toRepr).join(', ');
+    return value instanceof Tuple ? `(${items}${value.length === 1 ? ',' : ''})` : `[${items}]`;
+  }
   const entries = Object.entries(value).map(([key, member]) => `${toRepr(key)}: ${toRepr(member)}`);
   return `{${entries.join(', ')}}`;
 }
