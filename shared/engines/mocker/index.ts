@@ -5,6 +5,5 @@
  */
 export { createMockEngine, type MockEngineDeps } from './mock-engine.ts';
 export type { MockEngineOptions } from './options.ts';
-export { passageSeparator, readablePassages } from './passages.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';

@@ -1,0 +1,70 @@
+import { builtinText } from '../../shared/artifacts/index.ts';
+import { systemClock } from '../../shared/clock/index.ts';
+import type { Settings } from '../../shared/config/index.ts';
+import type { Engine } from '../../shared/engines/index.ts';
+import { createMockEngine, type MockEngineOptions } from '../../shared/engines/mocker/index.ts';
+import { loadModelFolder, type ModelInfo, readModelInfo } from '../../shared/tokens/index.ts';
+
+type MockSettings = Pick<
+  Settings<'worker'>,
+  | 'mockOutput'
+  | 'numGpuBlocksOverride'
+  | 'blockSize'
+  | 'maxModelLen'
+  | 'maxNumSeqs'
+  | 'maxNumBatchedTokens'
+  | 'enablePrefixCaching'
+  | 'enableChunkedPrefill'
+  | 'preemptionMode'
+  | 'speedupRatio'
+  | 'decodeSpeedupRatio'
+  | 'dataParallelSize'
+  | 'startupTimeSecs'
+  | 'seed'
+>;
+
+/** A mock engine for the model in `folder`, and what its card says of that model. */
+export async function mockEngineFor(
+  folder: string,
+  settings: MockSettings,
+): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
+  const info = await readModelInfo(folder);
+  const options: MockEngineOptions = {
+    numGpuBlocks: settings.numGpuBlocksOverride,
+    blockSizeTokens: settings.blockSize,
+    maxModelLen: settings.maxModelLen ?? info.contextLength,
+    maxNumSeqs: settings.maxNumSeqs,
+    maxNumBatchedTokens: settings.maxNumBatchedTokens,
+    enablePrefixCaching: settings.enablePrefixCaching,
+    enableChunkedPrefill: settings.enableChunkedPrefill,
+    preemptionMode: settings.preemptionMode,
+    speedupRatio: settings.speedupRatio,
+    decodeSpeedupRatio: settings.decodeSpeedupRatio,
+    dataParallelSize: settings.dataParallelSize,
+    startupTimeMs: (settings.startupTimeSecs ?? 0) * 1000,
+    seed: settings.seed,
+    ...(settings.mockOutput === 'random'
+      ? { randomIds: plainIds(info) }
+      : { readableTokenIds: await readableIds(folder) }),
+  };
+  return { engine: createMockEngine(options, { clock: systemClock }), info };
+}
+
+const PARAGRAPH_BREAK = '\n\n';
+
+async function readableIds(folder: string) {
+  const { tokenizer } = await loadModelFolder(folder);
+  const passages = builtinText()
+    .trim()
+    .split(PARAGRAPH_BREAK)
+    .map((passage) => tokenizer.encode(passage));
+  return { passages, separator: tokenizer.encode(PARAGRAPH_BREAK) };
+}
+
+/** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */
+function plainIds({ eosTokenIds, vocabSize = 32_000 }: ModelInfo) {
+  const firstEnd = Math.min(vocabSize, ...eosTokenIds);
+  if (firstEnd > vocabSize / 2) return { first: 0, count: firstEnd };
+  const first = Math.max(0, ...eosTokenIds) + 1;
+  return { first, count: vocabSize - first };
+}

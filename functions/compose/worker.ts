@@ -1,0 +1,150 @@
+import { builtinModelPath } from '../../shared/artifacts/index.ts';
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Settings } from '../../shared/config/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
+import type { Engine } from '../../shared/engines/index.ts';
+import { createOpenAiEngine } from '../../shared/engines/openai/index.ts';
+import type { EventPlane } from '../../shared/planes/event/index.ts';
+import type { RequestPlane } from '../../shared/planes/request/index.ts';
+import { createWorkerMetrics, type ProcessLogger, type WorkerMetrics } from '../../shared/telemetry/index.ts';
+import {
+  EndpointHealth,
+  type ModelFacts,
+  startStatusServer,
+  startWorker,
+  type Worker,
+  type WorkerAddress,
+} from '../../shared/worker/index.ts';
+import { openDiscovery } from './discovery.ts';
+import { mockEngineFor } from './mock-engine.ts';
+import { eventPlane, servingPlane } from './planes.ts';
+
+export type WorkerProcessSettings = Settings<'worker'>;
+
+/** The workers of one process: one, or several mock ones. */
+export interface WorkerProcess {
+  readonly workers: readonly Worker[];
+  /** Leaves discovery, lets streams end, stops the engines and closes everything. */
+  drain(): Promise<void>;
+}
+
+/** Everything the workers of a process share. */
+interface Surroundings {
+  readonly settings: WorkerProcessSettings;
+  readonly logger: ProcessLogger;
+  readonly discovery: Discovery;
+  readonly requestPlane: RequestPlane;
+  readonly eventPlane: EventPlane;
+  readonly metrics: WorkerMetrics;
+  readonly health: EndpointHealth;
+  readonly address: WorkerAddress;
+}
+
+/** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
+export async function startWorkerProcess(
+  settings: WorkerProcessSettings,
+  logger: ProcessLogger,
+  signal: AbortSignal,
+): Promise<WorkerProcess> {
+  const address = parseEndpoint(settings.endpoint);
+  const metrics = createWorkerMetrics({ ...address, model: displayName(settings) ?? '' });
+  const health = new EndpointHealth(systemClock, [address.endpoint], settings.systemStartingHealthStatus);
+  const status = await openStatusServer(settings, metrics, health, logger);
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const planes = {
+    requestPlane: servingPlane(settings, metrics.requestPlane),
+    eventPlane: eventPlane(settings, logger.for('events')),
+  };
+  const surroundings = { settings, logger, discovery, metrics, health, address, ...planes };
+  const workers: Worker[] = [];
+  const close = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.drain()));
+    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
+  };
+  try {
+    const count = settings.engine === 'mocker' ? settings.numWorkers : 1;
+    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, signal));
+    return { workers, drain: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function startOne(surroundings: Surroundings, signal: AbortSignal): Promise<Worker> {
+  const { settings, logger, ...parts } = surroundings;
+  const { engine, model } = await openEngine(settings);
+  return startWorker(
+    {
+      ...parts,
+      engine,
+      model,
+      names: { displayName: displayName(settings) },
+      clock: systemClock,
+      random: systemRandom,
+      logger: logger.for('worker'),
+      settings: {
+        graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
+        drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
+        loadReportIntervalMs: settings.loadReportIntervalMs,
+      },
+    },
+    signal,
+  );
+}
+
+async function openEngine(
+  settings: WorkerProcessSettings,
+): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
+  if (settings.engine === 'openai') {
+    const { engineUrl, engineApiKey, model } = settings;
+    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
+    const engine = createOpenAiEngine(
+      { url: engineUrl, apiKey: engineApiKey, modelName: model },
+      { clock: systemClock },
+    );
+    return { engine, model: {} };
+  }
+  const folder = settings.modelPath ?? builtinModelPath();
+  const { engine, info } = await mockEngineFor(folder, settings);
+  return { engine, model: { files: info.files, contextLength: info.contextLength, sourcePath: folder } };
+}
+
+/** The name clients use; undefined where the engine's own name is best. */
+function displayName({ modelName, servedModelName, modelPath, engine }: WorkerProcessSettings): string | undefined {
+  const given = servedModelName ?? modelName;
+  if (given !== undefined || engine === 'openai') return given;
+  return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
+}
+
+const BUILTIN_MODEL_NAME = 'stator-mini';
+
+/** `dyn://namespace.component.endpoint`, the scheme optional. */
+function parseEndpoint(text: string): WorkerAddress {
+  const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
+  if (!namespace || !component || !endpoint || rest.length > 0) {
+    throw new Error(`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`);
+  }
+  return { namespace, component, endpoint };
+}
+
+async function openStatusServer(
+  settings: WorkerProcessSettings,
+  metrics: WorkerMetrics,
+  health: EndpointHealth,
+  logger: ProcessLogger,
+) {
+  if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
+  const log = logger.for('status');
+  const server = await startStatusServer({
+    health,
+    metrics,
+    logger: log,
+    port: settings.systemPort,
+    host: settings.systemHost,
+    healthPath: settings.systemHealthPath,
+    livePath: settings.systemLivePath,
+  });
+  log.info('status server is up', { port: server.port });
+  return server;
+}
