@@ -1,0 +1,139 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import OpenAI from 'openai';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { HttpFunctionVariable } from '../../functions/http/environment.ts';
+import { bundleFunction, type FunctionBundle } from '../../infra/bundle.ts';
+import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  type SpawnedProcess,
+  spawnTypeScript,
+  startDynamoDb,
+  waitUntil,
+} from '../support/index.ts';
+import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+
+const MIB = 1024 * 1024;
+const MODEL = 'builtin';
+
+let directory: string;
+let bundle: FunctionBundle;
+let server: DynamoDbServer;
+let table: TestTable;
+let runtime: LambdaRuntime;
+
+/** What the serving stack sets, and where the table is. */
+function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_ENDPOINT', string> {
+  return {
+    DYN_DISCOVERY_BACKEND: 'dynamodb',
+    STATOR_DISCOVERY_TABLE: table.tableName,
+    DYN_REQUEST_PLANE: 'tcp',
+    DYN_ROUTER_MODE: 'round-robin',
+    DYN_HTTP_BODY_LIMIT_MB: '6',
+    STATOR_DEADLINE_MARGIN_SECS: '10',
+    DYN_LOG: 'info',
+    DYN_LOGGING_JSONL: 'true',
+    STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+  };
+}
+
+function startMockWorker(): Promise<SpawnedProcess> {
+  const model = resolve('shared/artifacts/builtin-model');
+  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
+  return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+    env: {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: table.tableName,
+      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+      DYN_EVENT_PLANE: 'zmq',
+      DYN_EVENT_PLANE_HOST: '127.0.0.1',
+      DYN_TCP_RPC_HOST: '127.0.0.1',
+    },
+  });
+}
+
+function post(body: unknown): Promise<Response> {
+  return fetch(`${runtime.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
+describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function', () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
+    bundle = bundleFunction({ outdir: directory });
+    server = await startDynamoDb();
+    table = await createTestTable(server.url);
+    runtime = await startLambdaRuntime({ directory, env: functionEnvironment(), environmentsMax: 1 });
+  });
+
+  afterEach(() => runtime.idle());
+
+  afterAll(async () => {
+    await runtime.stop();
+    await table.drop();
+    await server.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('keeps what a cold start parses small, without native code', () => {
+    expect(bundle.initBytes).toBeLessThan(1.5 * MIB);
+  });
+
+  it('answers 503 while its table is away, and serves in the same environment when it is back', async () => {
+    table.proxy.cut();
+    const away = await fetch(`${runtime.url}/v1/models`);
+    expect(away.status).toBe(503);
+    expect(await away.json()).toMatchObject({ error: { code: 'service_unavailable' } });
+    table.proxy.restore();
+    await runtime.idle();
+    const back = await fetch(`${runtime.url}/v1/models`);
+    expect([back.status, await back.json()]).toEqual([200, { object: 'list', data: [] }]);
+    expect(runtime.stats.coldStarts).toBe(1);
+  }, 60_000);
+
+  it('answers health, liveness and errors as the container does', async () => {
+    expect((await fetch(`${runtime.url}/live`)).status).toBe(200);
+    await runtime.idle();
+    expect(await (await fetch(`${runtime.url}/health`)).json()).toMatchObject({ status: 'healthy' });
+    await runtime.idle();
+    const unknown = await post({ model: 'none', messages: [{ role: 'user', content: 'hi' }] });
+    expect([unknown.status, await unknown.json()]).toMatchObject([404, { error: { code: 'model_not_found' } }]);
+    await runtime.idle();
+    expect((await fetch(`${runtime.url}/nowhere`)).status).toBe(404);
+  });
+
+  it('writes JSON log lines and no warning', () => {
+    const lines = runtime
+      .output()
+      .split('\n')
+      .filter((line) => line.startsWith('{'));
+    for (const line of lines) expect(JSON.parse(line)).not.toMatchObject({ level: 'WARN' });
+  });
+
+  it('streams a chat from a worker that registered in the table after the function had started', async () => {
+    const worker = await startMockWorker();
+    await worker.waitForOutput(/worker is ready/);
+    const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
+    const request = { model: MODEL, max_tokens: 16, messages: [{ role: 'user' as const, content: 'What are you?' }] };
+    await waitUntil(async () => (await client.models.list()).data.length > 0, { what: 'the model in the list' });
+    await runtime.idle();
+    let text = '';
+    let chunks = 0;
+    for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+      text += chunk.choices[0]?.delta.content ?? '';
+      chunks++;
+    }
+    await runtime.idle();
+    const unary = await client.chat.completions.create(request);
+    expect(chunks).toBeGreaterThan(16);
+    expect(unary.choices[0]?.message.content).toBe(text);
+    expect(unary.usage?.completion_tokens).toBe(16);
+    await worker.kill();
+  });
+});
