@@ -65,8 +65,10 @@ class Translator {
         this.#ignoresCase.pop();
         return char;
       case '+':
-        if (/[+*?}]/.test(this.#pattern[this.#at - 2] ?? '')) throw new UnsupportedPattern('possessive quantifier');
-        return char;
+      case '*':
+      case '?':
+      case '{':
+        return this.#quantifier(char);
       case '^':
       case '$':
         throw new UnsupportedPattern('anchor');
@@ -77,12 +79,35 @@ class Translator {
 
   #escape(): string {
     const char = this.#pattern[this.#at++] ?? '';
-    if (char === 'p' || char === 'P') return `\\${char}`;
+    if (char === 'p' || char === 'P') return `\\${char}${this.#braces()}`;
     const shorthand = SHORTHANDS[char];
     if (shorthand !== undefined) return shorthand;
+    if (char === 'x' && this.#pattern[this.#at] === '{') return `\\u${this.#braces()}`;
     if (char === 'u' || char === 'x') return `\\${char}`;
     if (/[a-zA-Z1-9]/.test(char) && !KEPT_ESCAPES.test(char)) throw new UnsupportedPattern(`\\${char}`);
     return KEPT_ESCAPES.test(char) ? `\\${char}` : char;
+  }
+
+  /** A quantifier, greedy or lazy. A `+` after another one would make it possessive. */
+  #quantifier(first: string): string {
+    const [count] = /^\{\d+(?:,\d*)?\}/.exec(this.#pattern.slice(this.#at - 1)) ?? [first];
+    if (count === '{') return '\\{';
+    this.#at += count.length - 1;
+    const next = this.#pattern[this.#at];
+    if (next === '+') throw new UnsupportedPattern('possessive quantifier');
+    if (next !== '?') return count;
+    this.#at++;
+    return `${count}?`;
+  }
+
+  /** `{...}` that comes next, as it is. */
+  #braces(): string {
+    const end = this.#pattern.indexOf('}', this.#at);
+    if (this.#pattern[this.#at] !== '{' || end < 0) throw new UnsupportedPattern('property without braces');
+    const braces = this.#pattern.slice(this.#at, end + 1);
+    this.#at = end + 1;
+    if (braces.startsWith('{^')) throw new UnsupportedPattern('negated property');
+    return braces.replace(/^\{(Han|Hiragana|Katakana|Hangul|Latin|Cyrillic|Greek|Arabic|Thai)\}$/, '{Script=$1}');
   }
 
   #inClass(char: string): string {
