@@ -73,7 +73,8 @@ class ServingWorker implements Worker {
   #monitor: EngineMonitor | undefined;
   #hasLease = true;
   #isEngineUp = true;
-  #draining: Promise<DrainReport> | undefined;
+  #isDraining = false;
+  #drained: Promise<DrainReport> | undefined;
 
   constructor(options: WorkerOptions, info: EngineInfo, card: ModelCard) {
     this.instanceId = options.instanceId ?? options.random.instanceId();
@@ -116,8 +117,9 @@ class ServingWorker implements Worker {
   }
 
   drain(): Promise<DrainReport> {
-    this.#draining ??= this.#drain();
-    return this.#draining;
+    this.#isDraining = true;
+    this.#drained ??= this.#drain();
+    return this.#drained;
   }
 
   async #drain(): Promise<DrainReport> {
@@ -181,7 +183,7 @@ class ServingWorker implements Worker {
   }
 
   #loseLease(): void {
-    if (this.#draining !== undefined || this.#server === undefined) return;
+    if (this.#isDraining || this.#server === undefined) return;
     this.#hasLease = false;
     this.#options.logger.warn('lease lost: taking no requests until it is back', { instance_id: this.instanceId });
     this.#server.unhandle(this.#path);
@@ -189,7 +191,7 @@ class ServingWorker implements Worker {
   }
 
   #regainLease(): void {
-    if (this.#draining !== undefined || this.#server === undefined) return;
+    if (this.#isDraining || this.#server === undefined) return;
     this.#hasLease = true;
     this.#options.logger.info('lease regained', { instance_id: this.instanceId });
     this.#server.handle(this.#path, this.#serve);
@@ -197,7 +199,7 @@ class ServingWorker implements Worker {
   }
 
   #loseEngine(reason: unknown): void {
-    if (this.#draining !== undefined) return;
+    if (this.#isDraining) return;
     this.#isEngineUp = false;
     this.#options.logger.error('engine is down', { instance_id: this.instanceId, reason: reasonOf(reason) });
     this.#showHealth();
@@ -206,7 +208,7 @@ class ServingWorker implements Worker {
   }
 
   #regainEngine(): void {
-    if (this.#draining !== undefined) return;
+    if (this.#isDraining) return;
     this.#isEngineUp = true;
     this.#options.logger.info('engine is back', { instance_id: this.instanceId });
     this.#showHealth();
@@ -214,7 +216,7 @@ class ServingWorker implements Worker {
   }
 
   #showHealth(): void {
-    const isReady = this.#hasLease && this.#isEngineUp && this.#draining === undefined;
+    const isReady = this.#hasLease && this.#isEngineUp && !this.#isDraining;
     this.#options.health?.set(this.#options.address.endpoint, isReady ? 'ready' : 'notready');
   }
 

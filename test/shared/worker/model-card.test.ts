@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest';
+import type { EngineInfo } from '../../../shared/engines/index.ts';
+import { buildModelCard } from '../../../shared/worker/index.ts';
+
+const ENGINE: EngineInfo = {
+  contextLength: 4096,
+  kvBlockSizeTokens: 64,
+  totalKvBlocks: 1000,
+  maxNumSeqs: 256,
+  maxNumBatchedTokens: 8192,
+  dataParallelSize: 2,
+  modelInput: 'Tokens',
+  modelType: ['Chat', 'Completions'],
+  publishesKvEvents: true,
+};
+const FILE = { path: '/m/tokenizer.json', checksum: 'sha256:00', size: 3 };
+
+describe('model card', () => {
+  it('joins what the model, the engine and the operator say', () => {
+    const card = buildModelCard(
+      { files: { 'tokenizer.json': FILE }, contextLength: 32_768, sourcePath: '/m' },
+      ENGINE,
+      { displayName: 'Org/Model 1.5', aliases: ['m'] },
+      { reasoning_parser: 'qwen3', userData: { tier: 1 } },
+    );
+    expect(card).toEqual({
+      display_name: 'Org/Model 1.5',
+      slug: 'org-model-1-5',
+      source_path: '/m',
+      architectural_max_context_length: 32_768,
+      user_data: { tier: 1 },
+      files: { 'tokenizer.json': FILE },
+      kv_cache_block_size: 64,
+      model_type: ['Chat', 'Completions'],
+      model_input: 'Tokens',
+      worker_type: 'aggregated',
+      needs: [],
+      aliases: ['m'],
+      runtime_config: {
+        context_length: 4096,
+        total_kv_blocks: 1000,
+        max_num_seqs: 256,
+        max_num_batched_tokens: 8192,
+        data_parallel_start_rank: 0,
+        data_parallel_size: 2,
+        enable_local_indexer: false,
+        kv_event_publishing_enabled: true,
+        reasoning_parser: 'qwen3',
+      },
+    });
+  });
+
+  it('serves no longer context than the shorter of model and engine', () => {
+    const contextOf = (model: number | undefined, engine: number | undefined): number | undefined =>
+      buildModelCard({ contextLength: model }, { ...ENGINE, contextLength: engine }, { displayName: 'm' })
+        .runtime_config.context_length;
+    expect(contextOf(2048, 4096)).toBe(2048);
+    expect(contextOf(undefined, 4096)).toBe(4096);
+    expect(contextOf(2048, undefined)).toBe(2048);
+    expect(contextOf(undefined, undefined)).toBeUndefined();
+  });
+
+  it('takes the engine’s name of the model where none is given, and refuses a model without a name', () => {
+    expect(buildModelCard({}, { ...ENGINE, modelName: 'upstream' }, {})).toMatchObject({
+      display_name: 'upstream',
+      source_path: 'upstream',
+    });
+    expect(() => buildModelCard({}, ENGINE, {})).toThrow('give --model-name');
+  });
+});

@@ -1,0 +1,97 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
+import { createWorkerMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import {
+  EndpointHealth,
+  type StatusServer,
+  type StatusServerOptions,
+  startStatusServer,
+} from '../../../shared/worker/index.ts';
+
+describe('status server', () => {
+  const servers: StatusServer[] = [];
+  const clock = new VirtualClock();
+
+  afterEach(async () => {
+    for (const server of servers.splice(0)) await server.close();
+  });
+
+  async function start(health: EndpointHealth, more: Partial<StatusServerOptions> = {}): Promise<string> {
+    const metrics = createWorkerMetrics({
+      namespace: 'ns',
+      component: 'backend',
+      endpoint: 'generate',
+      model: 'm',
+      clock,
+    });
+    const server = await startStatusServer({
+      health,
+      metrics,
+      logger: silentLogger,
+      port: 0,
+      host: '127.0.0.1',
+      ...more,
+    });
+    servers.push(server);
+    return `http://127.0.0.1:${server.port}`;
+  }
+
+  it('answers 503 until every endpoint is ready, on both routes', async () => {
+    const health = new EndpointHealth(clock, ['generate', 'clear_kv_blocks']);
+    const url = await start(health);
+    health.set('generate', 'ready');
+    for (const path of ['/health', '/live?verbose']) {
+      const response = await fetch(url + path);
+      expect(response.status).toBe(503);
+      expect(response.headers.get('content-type')).toBe('text/plain');
+      expect(await response.json()).toMatchObject({
+        status: 'notready',
+        endpoints: { generate: 'ready', clear_kv_blocks: 'notready' },
+      });
+    }
+    health.set('clear_kv_blocks', 'ready');
+    await clock.advance(18_356.504);
+    const response = await fetch(`${url}/health`);
+    expect(response.status).toBe(200);
+    const body = (await response.json()) as { uptime: { secs: number; nanos: number } };
+    expect(body).toMatchObject({ status: 'ready', uptime: { secs: 18 } });
+    expect(Math.round(body.uptime.nanos / 1000)).toBe(356_504);
+  });
+
+  it('starts ready when told so', async () => {
+    const url = await start(new EndpointHealth(clock, ['generate'], 'ready'));
+    expect((await fetch(`${url}/live`)).status).toBe(200);
+  });
+
+  it('serves metrics, and health under other paths', async () => {
+    const url = await start(new EndpointHealth(clock, []), { healthPath: '/h', livePath: '/l' });
+    const metrics = await fetch(`${url}/metrics`);
+    expect(metrics.headers.get('content-type')).toContain('text/plain');
+    expect(await metrics.text()).toContain('dynamo_component_requests_total');
+    expect((await fetch(`${url}/h`)).status).toBe(200);
+    expect((await fetch(`${url}/l`)).status).toBe(200);
+    expect((await fetch(`${url}/health`)).status).toBe(404);
+  });
+
+  it('allows reading alone', async () => {
+    const url = await start(new EndpointHealth(clock, []));
+    const response = await fetch(`${url}/health`, { method: 'POST' });
+    expect(response.status).toBe(405);
+    expect(response.headers.get('allow')).toBe('GET, HEAD');
+  });
+
+  it('answers 500 and stays up when metrics cannot be rendered', async () => {
+    const metrics = { contentType: 'text/plain', render: () => Promise.reject(new Error('broken')) };
+    const url = await start(new EndpointHealth(clock, []), { metrics });
+    expect((await fetch(`${url}/metrics`)).status).toBe(500);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+
+  it('says which variable to set when its port is taken', async () => {
+    const url = await start(new EndpointHealth(clock, []));
+    const port = Number(new URL(url).port);
+    await expect(start(new EndpointHealth(clock, []), { port })).rejects.toThrow(
+      /cannot listen on .* set DYN_SYSTEM_PORT/,
+    );
+  });
+});

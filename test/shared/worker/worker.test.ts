@@ -1,0 +1,356 @@
+import { describe, expect, it } from 'vitest';
+import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
+import { isMigratable, workerError } from '../../../shared/errors/index.ts';
+import { range } from '../engines/mocker/support.ts';
+import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
+
+const ALL_RECORDS = ['Endpoint', 'Model', 'EventChannel', 'EventChannel'];
+
+function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
+  // The engine needs the bed's clock, which exists only with the bed.
+  const engine = new ScriptedEngine();
+  const bed = workerBed(engine);
+  const defer = (run: () => void): void => void bed.clock.after(0, run);
+  const mock = createMockEngine(options, { clock: bed.clock, defer });
+  return { ...bed, engine: mock, start: (loadMs = 0) => bed.start({ engine: mock }, loadMs) };
+}
+
+describe('starting a worker', () => {
+  it('registers only when the engine is loaded and the endpoint is served, the card last', async () => {
+    const bed = mockBed({ startupTimeMs: 5000 });
+    const seen: string[] = [];
+    for (const bucket of ['v1/event_channels', 'v1/instances', 'v1/mdc'] as const) {
+      await bed.discovery.watch({ bucket, prefix: '' }, { event: () => void seen.push(bucket) });
+    }
+    const starting = bed.start();
+    await bed.clock.advance(4999);
+    expect(seen).toEqual([]);
+    expect(bed.health.status).toBe('notready');
+    await bed.clock.advance(1);
+    const { sink } = bed.call(await starting, range(10));
+    expect(seen).toEqual(['v1/event_channels', 'v1/event_channels', 'v1/instances', 'v1/mdc']);
+    await bed.clock.advance(1000);
+    expect(sink.end_).toBe(true);
+  });
+
+  it('shows ready, the model and where to reach it', async () => {
+    const bed = mockBed({ startupTimeMs: 5000 });
+    expect(bed.health.status).toBe('notready');
+    const worker = await bed.start(5000);
+    expect(bed.health.report()).toMatchObject({
+      status: 'ready',
+      uptime: { secs: 5, nanos: 0 },
+      endpoints: { generate: 'ready' },
+    });
+    const [endpoint] = await bed.discovery.list({ bucket: 'v1/instances', prefix: '' });
+    const [model] = await bed.discovery.list({ bucket: 'v1/mdc', prefix: '' });
+    const path = `${worker.instanceId}/ns/backend/generate`;
+    expect(endpoint).toMatchObject({ type: 'Endpoint', instance_id: worker.instanceId, transport: { memory: path } });
+    expect(model).toMatchObject({ type: 'Model', card: { display_name: 'm', kv_cache_block_size: 64 } });
+    expect(await bed.metrics.render()).toMatch(/model_load_time_seconds\{[^}]*\} 5\n/);
+  });
+
+  it('closes everything again when discovery cannot be written', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    bed.discovery.putError = new Error('table away');
+    await expect(bed.start()).rejects.toThrow('table away');
+    expect(engine.isStopped).toBe(true);
+    await bed.clock.advance(60_000);
+    expect(await bed.records()).toEqual([]);
+    expect(bed.health.status).toBe('notready');
+  });
+
+  it('closes the engine again when nothing names the model', async () => {
+    const engine = new ScriptedEngine();
+    await expect(workerBed(engine).start({ names: {} })).rejects.toThrow('give --model-name');
+    expect(engine.isStopped).toBe(true);
+  });
+});
+
+describe('a request at a worker', () => {
+  it('is answered by the engine and counted', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, range(100));
+    await bed.clock.advance(10);
+    expect(sink.isAccepted).toBe(true); // before the first token
+    expect(worker.activeRequests).toBe(1);
+    await bed.clock.advance(1000);
+    expect(sink).toMatchObject({ tokenCount: 8, end_: true, error: undefined });
+    expect(worker.activeRequests).toBe(0);
+    const text = await bed.metrics.render();
+    expect(text).toMatch(/requests_total\{[^}]*\} 1\n/);
+    expect(text).toMatch(/inflight_requests\{[^}]*\} 0\n/);
+    expect(text).toMatch(/request_bytes_total\{[^}]*\} 400\n/);
+    expect(text).toMatch(/response_bytes_total\{[^}]*\} 32\n/);
+    expect(text).toMatch(/request_duration_seconds_count\{[^}]*\} 1\n/);
+  });
+
+  it.each([
+    ['KILL', false],
+    ['STOP', true],
+  ])('leaves the engine within one step on %s', async (verb, ends) => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { call, sink } = bed.call(worker, range(500), { stop: { max_tokens: 1000 } });
+    await bed.clock.advance(100);
+    expect(bed.engine.load()[0]?.usedKvBlocks).toBeGreaterThan(0);
+    if (verb === 'KILL') call.kill();
+    else call.stop();
+    await bed.clock.advance(6);
+    expect(bed.engine.load()[0]?.usedKvBlocks).toBe(0);
+    expect(sink.end_).toBe(ends);
+    expect(sink.tokenCount).toBeGreaterThan(0);
+    expect(worker.activeRequests).toBe(0);
+    expect(await bed.metrics.render()).not.toMatch(/errors_total\{[^}]*\} [1-9]/);
+  });
+
+  it('ends at its deadline', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, range(500), { stop: { max_tokens: 1000 } }, 200);
+    await bed.clock.advance(210);
+    expect(sink.error?.worker).toBe('DeadlineExceeded');
+    expect(bed.engine.load()[0]?.usedKvBlocks).toBe(0);
+    expect(worker.activeRequests).toBe(0);
+  });
+
+  it('fails with the engine’s error, which is counted', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, []);
+    await bed.clock.advance(10);
+    expect(sink.error?.message).toBe('the prompt is empty');
+    expect(sink.isAccepted).toBe(false);
+    expect(await bed.metrics.render()).toMatch(/errors_total\{[^}]*error_type="generate"[^}]*\} 1\n/);
+  });
+
+  it('fails when the engine throws', async () => {
+    const engine = new ScriptedEngine();
+    engine.generate = () => {
+      throw new Error('bug');
+    };
+    const bed = workerBed(engine);
+    const { sink } = bed.call(await bed.start(), [1]);
+    await bed.clock.advance(10);
+    expect(sink.error?.code).toBe('internal_error');
+    expect(bed.lines.some((line) => line.level === 'error')).toBe(true);
+  });
+});
+
+describe('a worker that loses its lease', () => {
+  it('refuses new requests until the lease is back, and finishes those under way', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const running = bed.call(worker, range(10), { stop: { max_tokens: 20 } });
+    await bed.clock.advance(20);
+    bed.discovery.loseLease();
+    expect(bed.health.status).toBe('notready');
+    const refused = bed.call(worker, range(10));
+    await bed.clock.advance(1000);
+    expect(refused.sink.error?.worker).toBe('WorkerUnavailable');
+    expect(running.sink).toMatchObject({ tokenCount: 20, end_: true });
+    bed.discovery.regainLease();
+    expect(bed.health.status).toBe('ready');
+    const served = bed.call(worker, range(10));
+    await bed.clock.advance(1000);
+    expect(served.sink.end_).toBe(true);
+  });
+});
+
+describe('draining a worker', () => {
+  it('leaves discovery, refuses new requests and lets streams end within the grace period', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, range(10), { stop: { max_tokens: 100 } });
+    await bed.clock.advance(50);
+    const draining = worker.drain();
+    expect(worker.drain()).toBe(draining);
+    await bed.clock.advance(0);
+    expect(await bed.records()).toEqual([]);
+    expect(bed.health.status).toBe('notready');
+    const refused = bed.call(worker, range(10));
+    await bed.clock.advance(4000);
+    expect(refused.sink.error !== undefined && isMigratable(refused.sink.error)).toBe(true);
+    expect(sink).toMatchObject({ tokenCount: 100, end_: true });
+    expect(await draining).toEqual({ finished: 1, moved: 0, failed: 0 });
+    await expect(bed.engine.health(new AbortController().signal)).rejects.toMatchObject({ worker: 'Unavailable' });
+  });
+
+  it('moves what still runs after the grace period, except what cannot move', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const worker = await bed.start();
+    const movable = bed.call(worker, [1]);
+    const stuck = [
+      bed.call(worker, [2], { sampling: { n: 2 } }),
+      bed.call(worker, [3], { sampling: { guided_decoding: { regex: 'a' } } }),
+      bed.call(worker, [4], { routing: { backend_instance_id: worker.instanceId } }),
+    ];
+    await bed.clock.advance(10);
+    const draining = worker.drain();
+    await bed.clock.advance(5200); // withdrawing takes turns of its own
+    expect(movable.sink.error !== undefined && isMigratable(movable.sink.error)).toBe(true);
+    expect(engine.requests[0]?.signal.aborted).toBe(true);
+    expect(stuck.map(({ sink }) => sink.error)).toEqual([undefined, undefined, undefined]);
+    engine.requests[1]?.sink.end();
+    await bed.clock.advance(894_000);
+    expect(stuck.map(({ sink }) => sink.error?.worker)).toEqual([undefined, undefined, undefined]);
+    await bed.clock.advance(2000);
+    expect(stuck.map(({ sink }) => sink.error?.worker)).toEqual([undefined, 'EngineShutdown', 'EngineShutdown']);
+    expect(await draining).toEqual({ finished: 1, moved: 1, failed: 2 });
+    expect(engine.isStopped).toBe(true);
+  });
+
+  it('leaves no timer of its own behind', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    bed.call(worker, range(10));
+    await bed.clock.advance(1000);
+    const draining = worker.drain();
+    await bed.clock.advance(2000);
+    await draining;
+    await bed.discovery.close();
+    await bed.clock.advance(60_000);
+    expect(bed.clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('a worker whose engine stops answering', () => {
+  it.each([
+    ['fails', { healthError: new Error('dead') }],
+    ['hangs', { hangs: true }],
+  ])('leaves discovery when the health check %s three times, and returns with it', async (_, fault) => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, [1]);
+    Object.assign(engine, fault);
+    await bed.clock.advance(4000);
+    expect(await bed.records()).toEqual(ALL_RECORDS);
+    await bed.clock.advance(12_000);
+    expect(await bed.records()).toEqual([]);
+    expect(bed.health.status).toBe('notready');
+    expect(sink.error?.worker).toBe('EngineShutdown');
+    expect(bed.lines.filter((line) => line.message === 'engine is down')).toHaveLength(1);
+    Object.assign(engine, { healthError: undefined, hangs: false });
+    await bed.clock.advance(5000);
+    expect(await bed.records()).toEqual(ALL_RECORDS);
+    expect(bed.health.status).toBe('ready');
+  });
+
+  it('writes its records again until discovery takes them', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    await bed.start();
+    engine.healthError = new Error('dead');
+    await bed.clock.advance(10_000);
+    bed.discovery.putError = new Error('table away');
+    engine.healthError = undefined;
+    await bed.clock.advance(10_000);
+    expect(await bed.records()).toEqual([]);
+    bed.discovery.putError = undefined;
+    await bed.clock.advance(2000);
+    expect(await bed.records()).toEqual(ALL_RECORDS);
+  });
+
+  it('forgives two failures in a row', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    await bed.start();
+    for (let times = 0; times < 5; times++) {
+      engine.healthError = new Error('busy');
+      await bed.clock.advance(4000);
+      engine.healthError = undefined;
+      await bed.clock.advance(2000);
+    }
+    expect(await bed.records()).toEqual(ALL_RECORDS);
+    expect(bed.health.status).toBe('ready');
+  });
+});
+
+describe('what a worker publishes', () => {
+  it('is every cache change once, with 64-bit values as text and bytes and ids without a gap', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    const engine = bed.engine as ScriptedEngine;
+    const worker = await bed.start({ instanceId: '1fffffffffffff' });
+    const envelopes = await bed.follow('kv-events');
+    const pair = (...words: number[]) => Uint32Array.from(words);
+    engine.emitKvEvents([
+      { kind: 'stored', dpRank: 0, parentHash: undefined, blockHashes: pair(1, 2), tokensHashes: pair(3, 4) },
+      { kind: 'stored', dpRank: 0, parentHash: [1, 2], blockHashes: pair(5, 6), tokensHashes: pair(7, 8) },
+      { kind: 'stored', dpRank: 1, parentHash: undefined, blockHashes: pair(1, 2), tokensHashes: pair(3, 4) },
+    ]);
+    engine.emitKvEvents([
+      { kind: 'stored', dpRank: 0, parentHash: undefined, blockHashes: pair(1, 2), tokensHashes: pair(3, 4) },
+    ]);
+    engine.emitKvEvents([
+      { kind: 'removed', dpRank: 0, blockHashes: pair(1, 2) },
+      { kind: 'cleared', dpRank: 0 },
+    ]);
+    await bed.clock.advance(0);
+    const bytes = (...words: number[]) => Buffer.from(pair(...words).buffer);
+    const event = (event_id: number, dp_rank: number, data: unknown) => ({
+      worker_id: '9007199254740991',
+      storage_tier: 'device',
+      event: { event_id, dp_rank, data },
+    });
+    const first = { parent_hash: null, block_hashes: bytes(1, 2), tokens_hashes: bytes(3, 4) };
+    expect(envelopes.map(({ payload }) => payload)).toEqual([
+      [
+        event(1, 0, { stored: first }),
+        event(2, 0, { stored: { parent_hash: bytes(1, 2), block_hashes: bytes(5, 6), tokens_hashes: bytes(7, 8) } }),
+        event(1, 1, { stored: first }),
+      ],
+      [event(3, 0, 'cleared')], // one of two copies removed: nothing to tell
+    ]);
+    expect(worker.instanceId).toBe('1fffffffffffff');
+  });
+
+  it('is its load every second, and soon after a large change', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    await bed.start();
+    const envelopes = await bed.follow('kv_metrics');
+    await bed.clock.advance(3050);
+    expect(envelopes).toHaveLength(3);
+    engine.loads = [load(40, 100)]; // 4 % of the blocks
+    await bed.clock.advance(500);
+    expect(envelopes).toHaveLength(3);
+    engine.loads = [load(400, 100)];
+    await bed.clock.advance(100);
+    expect(envelopes).toHaveLength(4);
+    engine.loads = [load(400, 20_000)];
+    await bed.clock.advance(100);
+    expect(envelopes.at(-1)?.payload).toEqual({
+      worker_id: expect.stringMatching(/^\d+$/),
+      dp_rank: 0,
+      kv_used_blocks: 400,
+      active_prefill_tokens: 20_000,
+    });
+    expect(await bed.metrics.render()).toMatch(/gpu_cache_usage_percent\{[^}]*\} 0\.4\n/);
+  });
+
+  it('holds no channel for cache changes when the engine tells none', async () => {
+    const engine = new ScriptedEngine();
+    engine.info = { ...engine.info, publishesKvEvents: false };
+    const bed = workerBed(engine);
+    await bed.start();
+    const channels = await bed.discovery.list({ bucket: 'v1/event_channels', prefix: '' });
+    expect(channels.map((record) => record.type === 'EventChannel' && record.topic)).toEqual(['kv_metrics']);
+  });
+});
+
+describe('a failure inside the worker', () => {
+  it('keeps its diagnostics in the log', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const { sink } = bed.call(await bed.start(), [1]);
+    await bed.clock.advance(1);
+    engine.requests[0]?.sink.fail(workerError('Internal', 'secret path'));
+    await bed.clock.advance(1);
+    expect(sink.error?.message).toBe('Internal server error');
+    expect(JSON.stringify(bed.lines)).toContain('secret path');
+  });
+});
