@@ -3,10 +3,8 @@
  * Puts an engine behind an endpoint: serves it on the request plane, registers it under the process's lease, publishes its
  * cache changes and load, watches its health, and drains without losing a request.
  */
-export type { DrainReport } from './drain.ts';
-export { EndpointHealth, type HealthBody, type HealthStatus } from './endpoint-health.ts';
-export type { ActiveLoadRecord, RouterEventRecord } from './event-records.ts';
-export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
-export type { WorkerAddress, WorkerOptions, WorkerSettings } from './options.ts';
+export { EndpointHealth } from './endpoint-health.ts';
+export { buildModelCard, type ModelFacts } from './model-card.ts';
+export type { WorkerAddress, WorkerOptions } from './options.ts';
 export { type StatusServer, type StatusServerOptions, startStatusServer } from './status-server.ts';
 export { startWorker, type Worker } from './worker.ts';

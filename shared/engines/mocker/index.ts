@@ -3,7 +3,7 @@
  * An engine without a model or a GPU: paged KV cache, continuous batching and timing of a real one, for tests, first steps
  * and simulation. `createMockEngine` runs live; `Scheduler` is the same model without time of its own, for the simulator.
  */
-export { createMockEngine, type MockEngineDeps } from './mock-engine.ts';
+export { createMockEngine } from './mock-engine.ts';
 export type { MockEngineOptions } from './options.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
-export { type BlockNames, Sequence } from './sequence.ts';
+export { Sequence } from './sequence.ts';
