@@ -7,6 +7,10 @@ import { toWellFormed } from './well-formed.ts';
 
 /** Ids of the prompt's end that decide how the first new token is written (parsers.md, section 5.2). */
 const PROMPT_TAIL_IDS = 5;
+/** A character of four bytes takes at most as many ids. */
+const CHARACTER_IDS_MAX = 4;
+/** Bound of the window while tokens bring no text. */
+const SILENT_IDS_MAX = 16;
 /** A token of byte fallback, e.g. `<0x0A>`. */
 const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
@@ -91,6 +95,8 @@ class WindowDetokenizer implements Detokenizer {
   /** Ids of the window whose text was released. */
   #released: number;
   #releasedText: string;
+  /** Ids in a row after which the text ended in U+FFFD. */
+  #unfinishedIds = 0;
 
   constructor(tokenizer: Tokenizer, promptTail: ArrayLike<number>, options: DecodeOptions) {
     this.#tokenizer = tokenizer;
@@ -101,12 +107,15 @@ class WindowDetokenizer implements Detokenizer {
   }
 
   push(id: number): string {
+    if (this.#options.skipSpecialTokens !== false && this.#tokenizer.isSpecial(id)) return '';
     this.#window.push(id);
     const text = this.#tokenizer.decode(this.#window, this.#options);
-    // An unfinished character shows as U+FFFD; four ids cannot all belong to one, so then it is the text itself.
-    const isHeld = text.endsWith('\ufffd') && this.#window.length - this.#released < 4;
-    if (isHeld) return '';
-    return this.#release(text);
+    // An unfinished character shows as U+FFFD; where it stays for as long as a character can take, it is the text itself.
+    this.#unfinishedIds = text.endsWith('\ufffd') ? this.#unfinishedIds + 1 : 0;
+    const isHeld = this.#unfinishedIds > 0 && this.#unfinishedIds < CHARACTER_IDS_MAX;
+    // A token without text of its own may still decide how the next one is written, so the window stays.
+    const isSilent = text.length <= this.#releasedText.length && this.#window.length - this.#released < SILENT_IDS_MAX;
+    return isSilent || isHeld ? '' : this.#release(text);
   }
 
   flush(): string {
@@ -117,6 +126,7 @@ class WindowDetokenizer implements Detokenizer {
 
   #release(text: string): string {
     const fresh = text.slice(this.#releasedText.length);
+    this.#unfinishedIds = 0;
     this.#window = this.#window.slice(this.#released);
     this.#released = this.#window.length;
     this.#releasedText = this.#tokenizer.decode(this.#window, this.#options);

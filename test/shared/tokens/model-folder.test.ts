@@ -1,0 +1,262 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { build } from 'esbuild';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { builtinModelPath } from '../../../shared/artifacts/index.ts';
+import { loadModelFolder, ModelFolderError, readModelInfo } from '../../../shared/tokens/index.ts';
+import { GENERAL_TOKENIZERS } from '../../support/tokens/variants.ts';
+
+let folder: string;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'stator-model-'));
+  await cp(builtinModelPath(), folder, { recursive: true });
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const write = (name: string, content: unknown): Promise<void> =>
+  writeFile(join(folder, name), typeof content === 'string' ? content : JSON.stringify(content));
+const remove = (name: string): Promise<void> => rm(join(folder, name));
+const user = [{ role: 'user', content: 'Hi' }];
+
+async function failure(path = folder): Promise<string> {
+  const error = await loadModelFolder(path, { modelName: 'm' }).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(ModelFolderError);
+  const { message } = error as Error;
+  expect(message).not.toContain('\n');
+  return message;
+}
+
+describe('loadModelFolder', () => {
+  it('loads the built-in model: tokenizer, template and info', async () => {
+    const model = await loadModelFolder(folder);
+    const prompt = model.chatTemplate!.render({ messages: user, nowMs: 0 });
+    expect(prompt).toBe('<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n');
+    const ids = model.tokenizer.encode(prompt);
+    expect(model.tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(prompt);
+    expect(model.info).toMatchObject({ contextLength: 8192, modelType: 'llama', eosTokenIds: [1787, 1785], files: {} });
+  });
+
+  it('serves completions without a chat template', async () => {
+    await write('tokenizer_config.json', { eos_token: '<|im_end|>' });
+    expect((await loadModelFolder(folder)).chatTemplate).toBeUndefined();
+  });
+
+  it('loads tokenizers of other kinds through the general library', async () => {
+    await write('tokenizer.json', GENERAL_TOKENIZERS['BERT: WordPiece']!());
+    const { tokenizer } = await loadModelFolder(folder);
+    expect([...tokenizer.encode('Hello worlds!')]).toEqual([3, 4, 5, 9]);
+  });
+
+  it('prefers a given template, then chat_template.jinja, then chat_template.json, then the config', async () => {
+    const rendered = async (chatTemplate?: string): Promise<string> =>
+      (await loadModelFolder(folder, { chatTemplate })).chatTemplate!.render({ messages: user, nowMs: 0 });
+    await write('tokenizer_config.json', { chat_template: 'config' });
+    expect(await rendered()).toBe('config');
+    await write('chat_template.json', { chat_template: 'json' });
+    expect(await rendered()).toBe('json');
+    await write('chat_template.jinja', 'jinja');
+    expect(await rendered()).toBe('jinja');
+    expect(await rendered('given')).toBe('given');
+  });
+
+  it.each([
+    [
+      'named entries',
+      [
+        { name: 'default', template: 'plain' },
+        { name: 'tool_use', template: 'tools' },
+      ],
+      'tools',
+    ],
+    ['maps', [{ default: 'plain' }, { tool_use: 'tools' }], 'tools'],
+    ['a default alone', [{ name: 'default', template: 'plain' }], 'plain'],
+  ])('chooses from a list of templates by whether there are tools: %s', async (_, list, withTools) => {
+    await write('tokenizer_config.json', { chat_template: list });
+    const { chatTemplate } = await loadModelFolder(folder);
+    const tools = [{ type: 'function', function: { name: 'f' } }];
+    expect(chatTemplate!.render({ messages: user, nowMs: 0 })).toBe('plain');
+    expect(chatTemplate!.render({ messages: user, tools: [], nowMs: 0 })).toBe('plain');
+    expect(chatTemplate!.render({ messages: user, tools, nowMs: 0 })).toBe(withTools);
+  });
+
+  it('gives templates the special tokens in either form', async () => {
+    await write('tokenizer_config.json', {
+      bos_token: { content: '<b>' },
+      eos_token: '<e>',
+      unk_token: null,
+      chat_template: '{{ bos_token }}|{{ eos_token }}|{{ unk_token }}',
+    });
+    expect((await loadModelFolder(folder)).chatTemplate!.render({ messages: user, nowMs: 0 })).toBe('<b>|<e>|');
+  });
+});
+
+describe('loadModelFolder says in one line what is wrong and what to do', () => {
+  it('with a folder that is missing', async () => {
+    expect(await failure(join(folder, 'nowhere'))).toMatch(/nowhere: no such folder; give the path/);
+  });
+
+  it('with a file in place of the folder', async () => {
+    expect(await failure(join(folder, 'config.json'))).toMatch(/config\.json: not a folder; give the folder/);
+  });
+
+  it('with a missing tokenizer.json', async () => {
+    await remove('tokenizer.json');
+    expect(await failure()).toMatch(/tokenizer\.json: no such file; give a Hugging Face model folder/);
+  });
+
+  it('with a tokenizer of a kind that is not read', async () => {
+    await remove('tokenizer.json');
+    await write('tiktoken.model', 'AA== 0');
+    expect(await failure()).toMatch(/tiktoken\.model: unsupported tokenizer file; convert/);
+  });
+
+  it.each([
+    ['cut off', '{"model": {"vocab": {"a'],
+    ['empty', ''],
+    ['not an object', '[]'],
+    ['followed by rubbish', '{"model": null} x'],
+    ['with a merge of unknown tokens', '{"model": {"type": "BPE", "vocab": VOCAB, "merges": ["nothing known"]}}'],
+    ['with an added token without an id', '{"added_tokens": [{"content": "x"}], "model": MODEL}'],
+  ])('with a tokenizer.json that is %s', async (_, text) => {
+    const { model, ...rest } = JSON.parse(
+      (await import('node:fs')).readFileSync(join(folder, 'tokenizer.json'), 'utf8'),
+    ) as Record<string, Record<string, unknown>>;
+    const full = JSON.stringify(model);
+    const others = JSON.stringify({ ...rest, added_tokens: undefined }).slice(1, -1);
+    const filled = text.replace('VOCAB', JSON.stringify(model!.vocab)).replace('MODEL', `${full}, ${others}`);
+    await write('tokenizer.json', filled);
+    expect(await failure()).toMatch(/tokenizer\.json: (broken JSON|unsupported tokenizer)/);
+  });
+
+  it('with an unknown tokenizer type', async () => {
+    await write('tokenizer.json', { model: { type: 'Magic', vocab: [] } });
+    expect(await failure()).toMatch(/unsupported tokenizer: model type "Magic"; use a model with/);
+  });
+
+  it.each(['config.json', 'tokenizer_config.json', 'generation_config.json'])('with a broken %s', async (name) => {
+    await write(name, '{"half": ');
+    expect(await failure()).toMatch(new RegExp(`${name}: broken JSON .*; download the file again`));
+    await write(name, '7');
+    expect(await failure()).toMatch(new RegExp(`${name}: not a JSON object`));
+  });
+
+  it('with a template that uses what is not supported', async () => {
+    await write('chat_template.jinja', "{% include 'other' %}");
+    expect(await failure()).toMatch(/chat template of model m: not supported: .*include.*; give another one/);
+  });
+
+  it('with a chat_template of a wrong type', async () => {
+    await write('tokenizer_config.json', { chat_template: 7 });
+    expect(await failure()).toMatch(/tokenizer_config\.json: chat_template is neither/);
+  });
+});
+
+describe('readModelInfo', () => {
+  it('lists every file with checksum and size, without reading the tokenizer', async () => {
+    await write('tokenizer.json', 'not even JSON');
+    const { files } = await readModelInfo(folder);
+    expect(Object.keys(files)).toEqual([
+      'config.json',
+      'tokenizer.json',
+      'tokenizer_config.json',
+      'generation_config.json',
+    ]);
+    expect(files['tokenizer.json']).toEqual({
+      path: join(folder, 'tokenizer.json'),
+      checksum: 'sha256:5f6b918a346f51962698b5a0774bb17d0171dd4fa0bbbc35cab7a7eebcb5aa16',
+      size: 13,
+    });
+    expect((await readModelInfo(folder, { checksums: false })).files).toEqual({});
+  });
+
+  it.each([
+    ['config.json', { max_position_embeddings: 4096, text_config: { max_position_embeddings: 1 } }, 10, 4096],
+    ['its text part', { text_config: { max_position_embeddings: 2048 } }, 10, 2048],
+    ['the tokenizer', {}, 1024, 1024],
+    ['the next place after a 0', { max_position_embeddings: 0 }, 512, 512],
+    ['nowhere', {}, 1e30, undefined],
+    ['nowhere, nothing being stated', {}, undefined, undefined],
+  ])('takes the context length from %s', async (_, config, modelMaxLength, expected) => {
+    await write('config.json', config);
+    await write('tokenizer_config.json', { model_max_length: modelMaxLength });
+    expect((await readModelInfo(folder)).contextLength).toBe(expected);
+  });
+
+  it.each(['"8k"', '-1', '1.5', '[]'])('refuses a malformed context length %s', async (value) => {
+    await write('config.json', `{"max_position_embeddings": ${value}}`);
+    await expect(readModelInfo(folder)).rejects.toThrow(
+      /config\.json: max_position_embeddings is .*; write a positive integer/,
+    );
+  });
+
+  it.each([
+    ['a list in generation_config.json', { eos_token_id: [7, 8, 7] }, { eos_token_id: 9 }, [7, 8]],
+    ['a single id in generation_config.json', { eos_token_id: 7 }, { eos_token_id: 9 }, [7]],
+    ['config.json', {}, { eos_token_id: 9 }, [9]],
+    ['the text part of config.json', {}, { text_config: { eos_token_id: 5 } }, [5]],
+    ["the tokenizer's eos_token", {}, {}, [1787]],
+  ])('takes the end tokens from %s', async (_, generation, config, expected) => {
+    await write('generation_config.json', generation);
+    await write('config.json', config);
+    expect((await readModelInfo(folder)).eosTokenIds).toEqual(expected);
+  });
+
+  it('takes default sampling from generation_config.json, leaving out what is no number', async () => {
+    await write('generation_config.json', { temperature: 0.5, top_k: 20, top_p: 'x', min_p: null, bos_token_id: 3 });
+    const info = await readModelInfo(folder);
+    expect(info.defaultSampling).toEqual({ temperature: 0.5, top_k: 20 });
+    expect(info.bosTokenId).toBe(3);
+  });
+
+  it('says whether there is a chat template', async () => {
+    expect((await readModelInfo(folder)).hasChatTemplate).toBe(true);
+    await write('tokenizer_config.json', {});
+    expect((await readModelInfo(folder)).hasChatTemplate).toBe(false);
+    await write('chat_template.jinja', '');
+    expect((await readModelInfo(folder)).hasChatTemplate).toBe(true);
+  });
+});
+
+describe('the loader thread', () => {
+  it('gives a bundled process the same model, and the same error for a broken file', async () => {
+    const root = fileURLToPath(new URL('../../../', import.meta.url));
+    const dist = join(folder, 'dist');
+    const main = `
+      import { loadModelFolder } from '${root}shared/tokens/index.ts';
+      import { threadId } from 'node:worker_threads';
+      const { tokenizer } = await loadModelFolder(process.argv[2]);
+      const broken = await loadModelFolder(process.argv[3]).catch((error) => error.message);
+      console.log(JSON.stringify({ ids: [...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')], broken, threadId }));
+    `;
+    await writeFile(join(folder, 'main.ts'), main);
+    await build({
+      ...{
+        bundle: true,
+        platform: 'node',
+        format: 'esm',
+        outdir: dist,
+        logLevel: 'error',
+        nodePaths: [join(root, 'node_modules')],
+      },
+      entryPoints: { main: join(folder, 'main.ts'), 'tokenizer-loader': join(root, 'shared/tokens/loader-thread.ts') },
+      outExtension: { '.js': '.js' },
+    });
+    await writeFile(join(dist, 'package.json'), '{"type":"module"}');
+    const broken = join(folder, 'broken');
+    await cp(builtinModelPath(), broken, { recursive: true });
+    await writeFile(join(broken, 'tokenizer.json'), '{"model": ');
+    const { stdout } = await promisify(execFile)(process.execPath, [join(dist, 'main.js'), builtinModelPath(), broken]);
+    const answer = JSON.parse(stdout) as { ids: number[]; broken: string };
+    const { tokenizer } = await loadModelFolder(builtinModelPath());
+    expect(answer.ids).toEqual([...tokenizer.encode('Hello there, <|im_end|> caf\u00e9')]);
+    expect(answer.broken).toMatch(/tokenizer\.json: broken JSON \(.* at byte \d+\)/);
+  });
+});
