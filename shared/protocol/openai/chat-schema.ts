@@ -72,8 +72,8 @@ const responseFormat = z.discriminatedUnion('type', [
 
 /** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
 export const chatSchema = z.looseObject({
+  messages: z.array(messageSchema), // first, because the first field that is wrong is the one that is told
   ...sharedFields,
-  messages: z.array(messageSchema),
   logprobs: z.boolean().nullish(),
   top_logprobs: z.int().min(0).max(255).nullish(),
   max_completion_tokens: u32.nullish(),

@@ -9,6 +9,7 @@ import {
   invalidValue,
   refuseUnknownKeys,
 } from './field-checks.ts';
+import { DESERIALIZE_LEAD_IN } from './json-body.ts';
 import { COMPLETIONS_KEYS, unknownKeys } from './root-keys.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
@@ -46,7 +47,9 @@ export function promptCount(body: CompletionsBody): number {
 
 function checkPrompt(prompt: CompletionsBody['prompt']): void {
   if (prompt === undefined) {
-    throw new ServeError('missing_required_parameter', 'missing field `prompt`', { param: 'prompt' });
+    throw new ServeError('missing_required_parameter', `${DESERIALIZE_LEAD_IN}missing field \`prompt\``, {
+      param: 'prompt',
+    });
   }
   if (prompt === '') throw invalidValue('Prompt string cannot be empty', 'prompt');
   if (typeof prompt === 'string') return;

@@ -86,6 +86,7 @@ function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> |
   if (mode !== undefined) args.thinking_mode = mode;
   if (mode === 'enabled' || mode === 'disabled') {
     args.thinking = mode === 'enabled';
+    args.enable_thinking ??= mode === 'enabled'; // what templates of the Qwen family read (1.6.1)
   }
   return args;
 }

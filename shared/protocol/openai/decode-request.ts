@@ -32,9 +32,8 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     sampling: options.sampling,
     output: options.output,
     routing: options.routing,
-    // Unary answers have no place for annotations; the routing dry run is one all the same.
-    annotations: nvext.annotations == null ? NONE : nvext.annotations,
-    extraFields: nvext.extra_fields ?? NONE,
+    annotations: nvext.annotations ?? NONE,
+    extraFields: decodeExtraFields(nvext),
     body,
     metadata: envelope.metadata,
     trace: envelope.trace,
@@ -45,6 +44,13 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
   const extraArgs = decodeExtraArgs(body, nvext);
   if (extraArgs !== undefined) request.extraArgs = extraArgs;
   return request;
+}
+
+/** A routing dry run asks for the worker by an annotation of its own (http-api.md, section 12.4). */
+function decodeExtraFields(nvext: Nvext): readonly string[] {
+  const fields = nvext.extra_fields ?? NONE;
+  const isDryRun = nvext.annotations?.some((name) => name.startsWith('query_instance_id')) === true;
+  return isDryRun && !fields.includes('worker_id') ? [...fields, 'worker_id'] : fields;
 }
 
 function routerTargets(router: NonNullable<Nvext['router']>): NonNullable<GenerationRequest['router']> {

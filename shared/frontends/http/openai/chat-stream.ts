@@ -26,7 +26,6 @@ export class ChatStream implements GenerationSink, Abandonable {
   /** Present with continuous usage. */
   readonly #running: RunningUsage | undefined;
   readonly #hasRole: boolean[] = [];
-  #completionTokens = 0;
   /** Chunks of text alone can be put together from constants. */
   #isPlain: boolean;
   #sawBody = false;
@@ -53,15 +52,13 @@ export class ChatStream implements GenerationSink, Abandonable {
     }
   }
 
-  text(choice: number, text: string, tokenCount: number): void {
+  text(choice: number, text: string): void {
     if (this.#isOver) return;
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
     if (text === '') {
-      this.#completionTokens += tokenCount;
     } else if (this.#isPlain) {
       this.#out.write(this.#frames.content(choice, text));
     } else {
-      this.#completionTokens += tokenCount;
       this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
     }
   }
@@ -113,6 +110,7 @@ export class ChatStream implements GenerationSink, Abandonable {
   end(usage: Usage, finished: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    if (this.#nvext?.hasEngineData === true) this.#writeDelta(0, '{}');
     if (this.#reporting.includesUsage && finished && !this.#sawBody) {
       this.#out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
     }
@@ -145,7 +143,6 @@ export class ChatStream implements GenerationSink, Abandonable {
   #writeText(event: TextEvent): void {
     const { choice, text } = event;
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
-    this.#completionTokens += event.tokenIds.length;
     const logprobs = chatLogprobs(event.logprobs);
     const isFinish = event.kind === 'finish';
     const chunk: NvextChunk = isFinish
@@ -184,15 +181,7 @@ export class ChatStream implements GenerationSink, Abandonable {
   }
 
   #continuousUsage(): { readonly usage?: string } {
-    const running = this.#running;
-    if (running === undefined) return NO_USAGE;
-    const cachedTokens = running.cachedTokenCount;
-    const usage = usageBody({
-      promptTokens: running.promptTokenCount,
-      completionTokens: this.#completionTokens,
-      ...(cachedTokens === undefined ? {} : { cachedTokens }),
-    });
-    return { usage: JSON.stringify(usage) };
+    return this.#running === undefined ? NO_USAGE : { usage: JSON.stringify(usageBody(this.#running.usage)) };
   }
 }
 

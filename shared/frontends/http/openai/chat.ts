@@ -6,7 +6,7 @@ import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import { ChatStream } from './chat-stream.ts';
 import { ChatUnary } from './chat-unary.ts';
-import { decodeContext, openForModel, requireRoute, requireService } from './gates.ts';
+import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
 
 /** `POST /v1/chat/completions` (http-api.md, section 3). Answers through the exchange's sink; never rejects. */
@@ -20,6 +20,7 @@ export async function serveChat(deps: HttpAppDeps, exchange: HttpExchange): Prom
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const { request, ...reporting } = decodeChat(body, decodeContext(call));
     call.identify(request);
+    requireServed(deps, body.model, 'Chat');
     const names = {
       id: `chatcmpl-${request.id}`,
       created: Math.floor(call.receivedMs / 1000),

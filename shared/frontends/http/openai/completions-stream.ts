@@ -105,7 +105,6 @@ class PromptStream implements GenerationSink {
   readonly #echo: string | undefined;
   readonly #hasEchoed: boolean[] = [];
   readonly #running: RunningUsage | undefined;
-  #completionTokens = 0;
   #isPlain: boolean;
   #sawBody = false;
 
@@ -121,13 +120,12 @@ class PromptStream implements GenerationSink {
     this.#isPlain = options.running === undefined && options.echo === undefined && !this.#nvext?.variesByChunk;
   }
 
-  text(choice: number, text: string, tokenCount: number): void {
+  text(choice: number, text: string): void {
     if (this.#batch.isOver) return;
     if (this.#isPlain) {
       if (text !== '') this.#batch.out.write(this.#frames.content(choice, text));
       return;
     }
-    this.#completionTokens += tokenCount;
     const shown = this.#echoed(choice, text);
     const nvext = this.#nvext?.take() ?? '';
     if (shown === '') return;
@@ -142,6 +140,7 @@ class PromptStream implements GenerationSink {
         this.#writeText(event);
         return;
       case 'annotation':
+        if (event.name === 'formatted_prompt') return; // only what a template rendered is shown
         this.#batch.out.annotate(preprocessorFrame(event.name, event.value));
         return;
       case 'worker':
@@ -184,7 +183,6 @@ class PromptStream implements GenerationSink {
   #writeText(event: TextEvent): void {
     const { choice } = event;
     const text = this.#echoed(choice, event.text);
-    this.#completionTokens += event.tokenIds.length;
     const isFinish = event.kind === 'finish';
     const nvext =
       this.#nvext?.take(
@@ -212,15 +210,7 @@ class PromptStream implements GenerationSink {
   }
 
   #continuousUsage(): { readonly usage?: string } {
-    const running = this.#running;
-    if (running === undefined) return NO_USAGE;
-    const cachedTokens = running.cachedTokenCount;
-    const usage = usageBody({
-      promptTokens: running.promptTokenCount,
-      completionTokens: this.#completionTokens,
-      ...(cachedTokens === undefined ? {} : { cachedTokens }),
-    });
-    return { usage: JSON.stringify(usage) };
+    return this.#running === undefined ? NO_USAGE : { usage: JSON.stringify(usageBody(this.#running.usage)) };
   }
 }
 

@@ -7,7 +7,7 @@ import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import { CompletionsStream } from './completions-stream.ts';
 import { CompletionsUnary } from './completions-unary.ts';
-import { decodeContext, openForModel, requireRoute, requireService } from './gates.ts';
+import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
 import type { WireNames } from './wire-names.ts';
 
@@ -22,6 +22,7 @@ export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const decoded = decodeCompletions(body, decodeContext(call));
     call.identify(decoded.requests[0]!); // a batch has at least one prompt
+    requireServed(deps, body.model, 'Completions');
     const names = {
       id: `cmpl-${decoded.id}`,
       created: Math.floor(call.receivedMs / 1000),

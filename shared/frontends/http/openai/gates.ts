@@ -16,6 +16,12 @@ export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
   throw new ServeError('model_not_found', 'Model not found');
 }
 
+/** The name is registered with that model type; checked after the body (http-api.md, section 2.2). @throws ServeError 404 */
+export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
+  if (pipeline.models.find(name)?.card.model_type.includes(type) === true) return;
+  throw new ServeError('model_not_found', 'Model not found', { param: 'model' });
+}
+
 export function modelNotReady(name: string): ServeError {
   const message =
     `Model \`${name}\` is not ready to serve requests yet. ` +

@@ -12,11 +12,9 @@ export interface NvextChunk {
 }
 
 const NO_CHUNK: NvextChunk = { tokenIds: [] };
-const DRY_RUN_PREFIX = 'query_instance_id';
 
 /**
- * The `nvext` object of an answer: only what the client asked for by `extra_fields` or a routing dry run
- * (http-api.md, section 12.5). Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ * The `nvext` object of an answer: only what the client asked for by `extra_fields` (http-api.md, section 12.5). Objects are built as JSON text, because worker ids are 64-bit numbers there.
  */
 export class NvextAnswer {
   readonly #call: InferenceCall;
@@ -34,14 +32,17 @@ export class NvextAnswer {
 
   /** Undefined when the client asked for nothing, which is the usual case and costs nothing. */
   static for(request: GenerationRequest, call: InferenceCall): NvextAnswer | undefined {
-    const isDryRun = request.annotations.some((name) => name.startsWith(DRY_RUN_PREFIX));
-    if (request.extraFields.length === 0 && !isDryRun) return undefined;
-    return new NvextAnswer(call, new Set(isDryRun ? [...request.extraFields, 'worker_id'] : request.extraFields));
+    return request.extraFields.length === 0 ? undefined : new NvextAnswer(call, new Set(request.extraFields));
   }
 
   /** True when chunks must be built one by one: something of `nvext` differs from chunk to chunk. */
   get variesByChunk(): boolean {
-    return this.#asked.has('completion_token_ids') || this.#engineData !== undefined;
+    return this.#asked.has('completion_token_ids') || this.hasEngineData;
+  }
+
+  /** Engine data that no chunk has carried yet. */
+  get hasEngineData(): boolean {
+    return this.#engineData !== undefined;
   }
 
   worker(event: WorkerEvent): void {

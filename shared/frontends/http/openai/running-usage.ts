@@ -1,3 +1,4 @@
+import type { Usage } from '../../../protocol/generation/index.ts';
 import type { RequestMeter, RequestOutcome } from '../../../telemetry/index.ts';
 
 /**
@@ -7,18 +8,20 @@ import type { RequestMeter, RequestOutcome } from '../../../telemetry/index.ts';
 export class RunningUsage implements RequestMeter {
   readonly #meter: RequestMeter;
   #promptTokens = 0;
+  #completionTokens = 0;
   #cachedTokens: number | undefined;
 
   constructor(meter: RequestMeter) {
     this.#meter = meter;
   }
 
-  get promptTokenCount(): number {
-    return this.#promptTokens;
-  }
-
-  get cachedTokenCount(): number | undefined {
-    return this.#cachedTokens;
+  /** What was spent so far. The pipeline counts an output before it shows it, so this includes the chunk at hand. */
+  get usage(): Usage {
+    return {
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#completionTokens,
+      ...(this.#cachedTokens === undefined ? {} : { cachedTokens: this.#cachedTokens }),
+    };
   }
 
   get ttftMs(): number | undefined {
@@ -36,6 +39,7 @@ export class RunningUsage implements RequestMeter {
   }
 
   outputTokens(count: number): void {
+    this.#completionTokens += count;
     this.#meter.outputTokens(count);
   }
 
