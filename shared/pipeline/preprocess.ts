@@ -174,7 +174,7 @@ function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, load
 /** `max_tokens` after ruling 29: what is left of the context when absent, clamped to it when larger. */
 function tokensLeft(request: GenerationRequest, promptTokens: number, contextLength: number): number | undefined {
   const asked = request.stop.max_tokens;
-  if (contextLength === 0) return asked;
+  if (contextLength === 0 || request.prompt.kind === 'embeds') return asked; // how long embeddings are, only the worker knows
   if (promptTokens >= contextLength) {
     throw new ServeError(
       'context_length_exceeded',
