@@ -1,0 +1,185 @@
+import { readFileSync } from 'node:fs';
+import { startHttpServer } from '../../../functions/http/server.ts';
+import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import { MemoryDiscovery, MemoryHub, type ModelCard, type ModelType } from '../../../shared/discovery/index.ts';
+import {
+  createHttpApp,
+  defaultHttpPaths,
+  defaultHttpSettings,
+  type HttpSettings,
+  ServiceLifecycle,
+} from '../../../shared/frontends/http/index.ts';
+import { createPipeline, LiveModelDirectory, ModelStore } from '../../../shared/pipeline/index.ts';
+import {
+  createMemoryRequestPlane,
+  type IncomingCall,
+  type RequestPlane,
+} from '../../../shared/planes/request/index.ts';
+import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
+import { createRouter } from '../../../shared/router/index.ts';
+import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
+import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
+import { FIXTURES } from './records.ts';
+
+/** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
+const PREFIXED = (prefix: string) => ({
+  chat: `${prefix}/chat`,
+  completions: `${prefix}/cmp`,
+  models: `${prefix}/models`,
+  health: `${prefix}/health`,
+  live: `${prefix}/live`,
+  metrics: `${prefix}/metrics`,
+});
+const ENV1: Partial<HttpSettings> = {
+  bodyLimitBytes: 1024 * 1024,
+  contextWindow: 777,
+  maxOutputTokens: 55,
+  peekMs: 1000,
+  decode: { ...defaultHttpSettings.decode, ignoresUnknownKeys: true, forcesUsage: true },
+};
+const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
+  default: {},
+  empty: {},
+  'limit-45': { bodyLimitBytes: 45 * 1024 * 1024 },
+  env1: ENV1,
+  'env1-paths': {
+    ...ENV1,
+    paths: { ...defaultHttpPaths, chat: '/a/chat', completions: '/a/cmp', models: '/a/models', health: '/a/health' },
+  },
+  env2: {
+    paths: PREFIXED('/b'),
+    keepAliveMs: 100,
+    reasoningField: 'reasoning',
+    decode: { ...defaultHttpSettings.decode, isNvextDisabled: true },
+  },
+};
+
+interface RegisteredModel {
+  readonly name: string;
+  readonly aliases?: readonly string[];
+  readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
+  readonly context_length?: number;
+  readonly needs_prefill_peer?: boolean;
+}
+
+/** A frontend on a port, over scripted workers in the same process. */
+export interface Deployment {
+  readonly port: number;
+  readonly engine: ScriptedEngine;
+  readonly loaded: LoadedModel;
+  close(): Promise<void>;
+}
+
+/** Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind. */
+export async function startDeployment(name: string, scripts: ReadonlyMap<string, WorkerScript>): Promise<Deployment> {
+  const loaded = await loadModelFolder(`${FIXTURES}model`);
+  const engine = new ScriptedEngine({
+    scripts,
+    encode: (text) => loaded.tokenizer.encode(text),
+    decode: (ids) => loaded.tokenizer.decode(ids, { skipSpecialTokens: false }),
+  });
+  const plane = createMemoryRequestPlane({ clock: systemClock });
+  const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
+  if (name !== 'empty') await registerModels(name, plane, discovery, engine);
+  const models = new LiveModelDirectory({ discovery });
+  await models.start();
+  const metrics = createFrontendMetrics();
+  const pipeline = createPipeline({
+    models,
+    store: new ModelStore({ open: async () => loaded, clock: systemClock, onFailure: () => {} }),
+    router: createRouter({ mode: 'round-robin', inhibitedMs: 0, clock: systemClock, random: seededRandom(1) }),
+    plane,
+    clock: systemClock,
+    observer: metrics,
+    migrationLimit: 0,
+    streamSilenceMsMax: name === 'env2' ? 1000 : 0,
+  });
+  const lifecycle = new ServiceLifecycle();
+  lifecycle.discovered();
+  const app = createHttpApp({
+    pipeline,
+    metrics,
+    logger: silentLogger,
+    clock: systemClock,
+    random: systemRandom,
+    settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
+    discovery,
+    lifecycle,
+  });
+  const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+  return {
+    port: server.port,
+    engine,
+    loaded,
+    close: async () => {
+      await server.close(0);
+      models.close();
+      await Promise.all([plane.close(), discovery.close()]);
+    },
+  };
+}
+
+async function registerModels(
+  deployment: string,
+  plane: RequestPlane,
+  discovery: MemoryDiscovery,
+  engine: ScriptedEngine,
+): Promise<void> {
+  const registered = JSON.parse(readFileSync(`${FIXTURES}models.json`, 'utf8')) as readonly RegisteredModel[];
+  const random = seededRandom(7);
+  for (const model of registered) {
+    if (deployment === 'env2' && !['plain', 'ctx64', 't.hermes', 'x.hermes.qwen3'].includes(model.name)) continue;
+    const id = random.instanceId();
+    const server = await plane.serve({ instanceId: id });
+    const component = componentOf(model.name, deployment);
+    const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) => serve(call, model, engine));
+    const place = { namespace: 'dynamo', component, endpoint: 'generate', instance_id: id };
+    await discovery.put({ type: 'Endpoint', ...place, transport, device_type: 'cuda' });
+    await discovery.put({ type: 'Model', ...place, card: cardOf(model) });
+  }
+}
+
+function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngine): void | Promise<void> {
+  const record = call.body as Readonly<Record<string, unknown>>; // what encodeEngineRequest made
+  if (model.kind !== 'textin') {
+    return engine.generate(decodeEngineRequest(call.id, record, call.tokenIds), call, call.stopped);
+  }
+  const delta = { index: 0, delta: { role: 'assistant', content: 'raw text' }, finish_reason: 'stop' };
+  call.output({
+    body: { id: 'worker', object: 'chat.completion.chunk', created: 1, model: 'worker', choices: [delta] },
+  });
+  call.end();
+}
+
+function componentOf(name: string, deployment: string): string {
+  if (name === 'halfdisagg') return 'half';
+  if (name === 'org/textin') return 'textin';
+  if (deployment === 'env2' && name === 't.hermes') return 'th';
+  if (deployment === 'env2' && name === 'x.hermes.qwen3') return 'xh';
+  return name.replaceAll(/[._]/g, '-');
+}
+
+const TYPES: Readonly<Record<RegisteredModel['kind'], readonly ModelType[]>> = {
+  chat: ['Chat', 'Completions'],
+  emb: ['Embedding'],
+  img: ['Images'],
+  vid: ['Videos'],
+  textin: ['Chat'],
+};
+
+function cardOf(model: RegisteredModel): ModelCard {
+  const isMedia = model.kind === 'img' || model.kind === 'vid';
+  return {
+    display_name: model.name,
+    slug: model.name.replaceAll('/', '-'),
+    files: {},
+    kv_cache_block_size: 16,
+    model_type: TYPES[model.kind],
+    model_input: model.kind === 'chat' || model.kind === 'emb' ? 'Tokens' : 'Text',
+    worker_type: model.needs_prefill_peer === true ? 'decode' : 'aggregated',
+    needs: model.needs_prefill_peer === true ? [['prefill']] : [],
+    aliases: model.aliases ?? [],
+    runtime_config: isMedia ? {} : { context_length: model.context_length ?? 4096 },
+  };
+}

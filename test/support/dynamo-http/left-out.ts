@@ -1,0 +1,27 @@
+import type { RecordedRow } from './records.ts';
+
+interface LeftOut {
+  readonly reason: string;
+  matches(row: RecordedRow): boolean;
+}
+
+const path = (pattern: RegExp) => (row: RecordedRow) => pattern.test(row.request.path);
+const id = (pattern: RegExp) => (row: RecordedRow) => pattern.test(row.id);
+
+/** Rows that are not played yet, with the reason. Everything else in `test/fixtures/dynamo-http` is. */
+export const LEFT_OUT: readonly LeftOut[] = [
+  { reason: 'embeddings have no route yet', matches: path(/\/emb(eddings)?$/) },
+  { reason: 'responses have no route yet', matches: path(/\/(v1\/responses|b\/rsp)/) },
+  { reason: 'messages have no route yet', matches: path(/\/(v1\/messages|b\/msg)/) },
+  { reason: 'images and videos have no routes yet', matches: path(/\/v1\/(images|videos)/) },
+  { reason: 'busy thresholds have no route yet', matches: path(/^\/busy_threshold/) },
+  { reason: 'the OpenAPI document and its page have no routes yet', matches: path(/^\/(openapi\.json|docs)/) },
+  { reason: 'realtime, audio, classify, rerank and pooling have no routes', matches: id(/^route\.(37|39|56|57|58)\./) },
+  { reason: 'the Anthropic variant of the model list comes with messages', matches: id(/\.anth$|models\.limit$/) },
+  { reason: 'tool-call and reasoning parsing', matches: id(/^e2\.dispatch/) },
+  { reason: 'overload and drain are set up by their own tests', matches: (row) => row.server === 'mocker' },
+];
+
+export function reasonLeftOut(row: RecordedRow): string | undefined {
+  return LEFT_OUT.find((entry) => entry.matches(row))?.reason;
+}

@@ -1,0 +1,45 @@
+import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
+import {
+  createHttpApp,
+  defaultHttpSettings,
+  type HttpAppDeps,
+  type HttpSettings,
+  ServiceLifecycle,
+} from '../../shared/frontends/http/index.ts';
+import type { Pipeline } from '../../shared/pipeline/index.ts';
+import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';
+import { ScriptedPipeline } from './scripted-pipeline.ts';
+
+export interface TestAppOptions {
+  readonly pipeline?: Pipeline;
+  readonly settings?: Partial<HttpSettings>;
+  readonly clock?: Clock;
+  readonly discovery?: HttpAppDeps['discovery'];
+}
+
+/** The app with everything around it that a test may look at. */
+export interface TestApp {
+  readonly app: ReturnType<typeof createHttpApp>;
+  readonly deps: HttpAppDeps;
+  readonly lifecycle: ServiceLifecycle;
+  readonly lines: readonly CapturedLine[];
+}
+
+/** The HTTP app over a scripted pipeline, ready to serve. */
+export function createTestApp(options: TestAppOptions = {}): TestApp {
+  const clock = options.clock ?? systemClock;
+  const lifecycle = new ServiceLifecycle();
+  lifecycle.discovered();
+  const { logger, lines } = captureLogger();
+  const deps: HttpAppDeps = {
+    pipeline: options.pipeline ?? new ScriptedPipeline(),
+    metrics: createFrontendMetrics({ clock }),
+    logger,
+    clock,
+    random: systemRandom,
+    settings: { ...defaultHttpSettings, ...options.settings },
+    discovery: options.discovery ?? { list: async () => [] },
+    lifecycle,
+  };
+  return { app: createHttpApp(deps), deps, lifecycle, lines };
+}

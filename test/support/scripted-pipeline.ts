@@ -1,0 +1,91 @@
+import type { ServeError } from '../../shared/errors/index.ts';
+import type { GenerateOptions, ModelDirectory, Pipeline, ServedModel } from '../../shared/pipeline/index.ts';
+import type { GenerationRequest, GenerationSink } from '../../shared/protocol/generation/index.ts';
+
+/** One request as the pipeline sees it, with its sink in the test's hands. */
+export interface ScriptedCall {
+  readonly request: GenerationRequest;
+  readonly sink: GenerationSink;
+  readonly options: GenerateOptions;
+}
+
+/** A pipeline that plays what a test says: for tests of the HTTP surface alone. */
+export class ScriptedPipeline implements Pipeline {
+  readonly calls: ScriptedCall[] = [];
+  readonly models: ModelDirectory;
+  #play: (call: ScriptedCall) => void = () => {};
+  #waiters: (() => void)[] = [];
+
+  constructor(models: readonly ServedModel[] = [servedModel('m')]) {
+    this.models = {
+      list: () => models,
+      find: (name) => models.find((model) => model.name === name),
+    };
+  }
+
+  /** What happens to every later request, synchronously within `generate`. */
+  onGenerate(play: (call: ScriptedCall) => void): this {
+    this.#play = play;
+    return this;
+  }
+
+  generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
+    const call = { request, sink, options };
+    this.calls.push(call);
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const wake of waiters) wake();
+    this.#play(call);
+  }
+
+  /** Resolves with the call number `index`, once it has been made. */
+  async call(index: number): Promise<ScriptedCall> {
+    while (this.calls.length <= index) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+    return this.calls[index]!; // just waited for
+  }
+}
+
+/** Writes `texts`, one engine output each, then a finish and the end. */
+export function playTexts(sink: GenerationSink, texts: readonly string[], promptTokens = 3): void {
+  for (const text of texts) sink.text(0, text, 1);
+  sink.event({ kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+  sink.end({ promptTokens, completionTokens: texts.length + 1 }, true);
+}
+
+/** Fails the request as the pipeline would. */
+export function playFailure(sink: GenerationSink, error: ServeError): void {
+  sink.fail(error);
+}
+
+export function servedModel(name: string, overrides: Partial<ServedModel> = {}): ServedModel {
+  return {
+    name,
+    primaryName: name,
+    contextLength: 4096,
+    readiness: {
+      isReady: true,
+      reason: undefined,
+      namespaces: {
+        dynamo: {
+          isReady: true,
+          reason: undefined,
+          workerTypes: { aggregated: { workers: 1, needs: [] } },
+          missingWorkerTypes: [],
+        },
+      },
+    },
+    card: {
+      display_name: name,
+      slug: name,
+      files: {},
+      kv_cache_block_size: 16,
+      model_type: ['Chat', 'Completions'],
+      model_input: 'Tokens',
+      worker_type: 'aggregated',
+      needs: [],
+      aliases: [],
+      runtime_config: {},
+    },
+    ...overrides,
+  };
+}
