@@ -20,7 +20,6 @@ export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
 export { ModelFolderError } from './model-folder-error.ts';
 export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
 export type { SpecialTokens } from './special-tokens.ts';
-export { TemplateSyntaxError } from './template/ast.ts';
 export { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
 export type {
   ChatTemplate,

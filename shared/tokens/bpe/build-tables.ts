@@ -12,20 +12,27 @@ export interface ScannedTokenizer {
 /** Ids beyond this are refused: tables are sized by the largest id. */
 const TOKEN_ID_MAX = 4_000_000;
 const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
 const COLON = 0x3a;
 const COMMA = 0x2c;
 
 /** Reads a tokenizer.json. @throws SyntaxError when it is not JSON or its vocabulary contradicts itself */
 export function scanTokenizerJson(json: Uint8Array): ScannedTokenizer {
-  const cuts = findModelParts(json);
-  const rest: unknown = JSON.parse(withoutParts(json, cuts));
-  const { vocab, merges } = cuts;
-  if (vocab === undefined || merges === undefined || json[vocab.start] !== OPEN_BRACE)
-    return { rest, tables: undefined };
-  const tables = scanVocabulary(json, vocab);
-  if (tables === undefined) return { rest, tables };
-  return { rest, tables: { ...tables, pairSlots: scanMerges(json, merges, tables) } };
+  const scanner = new JsonScanner(json);
+  const parts: ModelParts = { tables: undefined, vocab: undefined, merges: undefined };
+  forEachKey(scanner, (key) => {
+    if (key !== 'model' || scanner.peek() !== OPEN_BRACE) return scanner.skipValue();
+    forEachKey(scanner, (part) => scanModelPart(scanner, part, parts));
+  });
+  if (scanner.peek() >= 0) scanner.fail('unexpected text after the end');
+  const rest: unknown = JSON.parse(withoutParts(json, parts));
+  const { tables, merges } = parts;
+  if (tables === undefined || merges === undefined) return { rest, tables: undefined };
+  if (tables.pairSlots.length > 0) return { rest, tables };
+  scanner.at = merges.start; // they stand before the vocabulary
+  return { rest, tables: { ...tables, pairSlots: scanMerges(scanner, tables) } };
 }
 
 interface Range {
@@ -34,39 +41,34 @@ interface Range {
 }
 
 interface ModelParts {
-  readonly vocab: Range | undefined;
-  readonly merges: Range | undefined;
+  tables: BpeTables | undefined;
+  vocab: Range | undefined;
+  merges: Range | undefined;
 }
 
-function findModelParts(json: Uint8Array): ModelParts {
-  const scanner = new JsonScanner(json);
-  let vocab: Range | undefined;
-  let merges: Range | undefined;
-  forEachKey(scanner, (key) => {
-    if (key !== 'model' || scanner.peek() !== OPEN_BRACE) return scanner.skipValue();
-    forEachKey(scanner, (part) => {
-      scanner.peek();
-      const start = scanner.at;
-      scanner.skipValue();
-      if (part === 'vocab') vocab = { start, end: scanner.at };
-      if (part === 'merges') merges = { start, end: scanner.at };
-    });
-  });
-  if (scanner.peek() >= 0) scanner.fail('unexpected text after the end');
-  return { vocab, merges };
+/** Reads the value of one key of `model`: the two big ones straight into tables, in one pass over the file. */
+function scanModelPart(scanner: JsonScanner, part: string, parts: ModelParts): void {
+  const opening = scanner.peek();
+  const start = scanner.at;
+  if (part === 'vocab' && opening === OPEN_BRACE) parts.tables = scanVocabulary(scanner);
+  else if (part === 'merges' && opening === OPEN_BRACKET && parts.tables !== undefined) {
+    parts.tables = { ...parts.tables, pairSlots: scanMerges(scanner, parts.tables) };
+  } else scanner.skipValue();
+  if (part === 'vocab') parts.vocab = { start, end: scanner.at };
+  if (part === 'merges') parts.merges = { start, end: scanner.at };
 }
 
 /** Calls `visit` with the scanner before each value of the object that comes next; `visit` consumes the value. */
 function forEachKey(scanner: JsonScanner, visit: (key: string) => void): void {
   scanner.expect(OPEN_BRACE);
-  if (scanner.take(0x7d)) return;
+  if (scanner.take(CLOSE_BRACE)) return;
   do {
     scanner.readString();
     const key = scanner.rawText();
     scanner.expect(COLON);
     visit(key);
   } while (scanner.take(COMMA));
-  scanner.expect(0x7d);
+  scanner.expect(CLOSE_BRACE);
 }
 
 function withoutParts(json: Uint8Array, parts: ModelParts): string {
@@ -82,8 +84,8 @@ function withoutParts(json: Uint8Array, parts: ModelParts): string {
 }
 
 /** Undefined when a single byte is missing from the vocabulary: then it is not a byte-level one. */
-function scanVocabulary(json: Uint8Array, range: Range): BpeTables | undefined {
-  const entries = readEntries(json, range);
+function scanVocabulary(scanner: JsonScanner): BpeTables | undefined {
+  const entries = readEntries(scanner);
   const size = entries.idMax + 1;
   const starts = new Uint32Array(size);
   const lengths = new Uint16Array(size);
@@ -126,19 +128,19 @@ interface VocabularyEntries {
   readonly blobLength: number;
 }
 
-function readEntries(json: Uint8Array, range: Range): VocabularyEntries {
+function readEntries(scanner: JsonScanner): VocabularyEntries {
   // Neither bound can be passed: an entry takes at least 5 bytes of JSON and its text is longer there than in the blob.
-  const countMax = Math.ceil((range.end - range.start) / 5) + 1;
+  // Memory that is not written to costs nothing.
+  const countMax = Math.ceil(scanner.bytesLeft / 5) + 1;
   const ids = new Uint32Array(countMax);
   const ends = new Uint32Array(countMax);
   const isPlain = new Uint8Array(countMax);
-  const blob = new Uint8Array(range.end - range.start);
-  const scanner = new JsonScanner(json);
-  scanner.at = range.start + 1;
+  const blob = new Uint8Array(scanner.bytesLeft);
+  scanner.expect(OPEN_BRACE);
   let count = 0;
   let idMax = 0;
   let blobLength = 0;
-  if (scanner.peek() === 0x7d) return { count, idMax, ids, ends, isPlain, blob, blobLength };
+  if (scanner.take(CLOSE_BRACE)) return { count, idMax, ids, ends, isPlain, blob, blobLength };
   do {
     scanner.readString();
     const { isSpelled } = scanner;
@@ -154,6 +156,7 @@ function readEntries(json: Uint8Array, range: Range): VocabularyEntries {
     isPlain[count] = isSpelled ? 0 : 1;
     ends[count++] = blobLength;
   } while (scanner.take(COMMA));
+  scanner.expect(CLOSE_BRACE);
   return { count, idMax, ids, ends, isPlain, blob, blobLength };
 }
 
@@ -164,21 +167,19 @@ function insertToken(tables: BpeTables, id: number, start: number, end: number):
   tables.tokenSlots[slot] = id;
 }
 
-function scanMerges(json: Uint8Array, range: Range, tables: BpeTables): Int32Array<ArrayBuffer> {
-  const scanner = new JsonScanner(json);
-  scanner.at = range.start;
+function scanMerges(scanner: JsonScanner, tables: BpeTables): Int32Array<ArrayBuffer> {
   const pairs = new MergeReader(scanner, tables);
   let ids = new Int32Array(3 * 0x10000);
   let count = 0;
   scanner.expect(OPEN_BRACKET);
-  if (scanner.peek() !== 0x5d) {
+  if (scanner.peek() !== CLOSE_BRACKET) {
     do {
       if (3 * count === ids.length) ids = grown(ids);
       pairs.read(ids, 3 * count);
       count++;
     } while (scanner.take(COMMA));
   }
-  scanner.expect(0x5d);
+  scanner.expect(CLOSE_BRACKET);
   return tabulatePairs(ids, count);
 }
 
@@ -237,7 +238,7 @@ class MergeReader {
       scanner.expect(COMMA);
       scanner.readString();
       length = this.#append(scanner.spelled, scanner.spelledLength, split);
-      scanner.expect(0x5d);
+      scanner.expect(CLOSE_BRACKET);
     } else {
       scanner.readString();
       // The space is the one character of the text outside the alphabet, so `spelled` holds both halves joined.

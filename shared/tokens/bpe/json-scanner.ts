@@ -33,6 +33,10 @@ export class JsonScanner {
     this.#json = json;
   }
 
+  get bytesLeft(): number {
+    return this.#json.length - this.at;
+  }
+
   fail(what: string): never {
     throw new SyntaxError(`${what} at byte ${this.at}`);
   }

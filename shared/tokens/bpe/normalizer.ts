@@ -7,7 +7,8 @@ const FORMS = new Set(['NFC', 'NFD', 'NFKC', 'NFKD']);
 
 /**
  * Reads the `normalizer` of a tokenizer.json: nothing (`normalize` undefined), a Unicode form, or a sequence of them.
- * Undefined as a whole for any other kind.
+ * Undefined as a whole for any other kind. Unicode data are Node's: the newest combining marks may be ordered where an
+ * older library leaves them alone.
  */
 export function readNormalizer(config: unknown): { readonly normalize: Normalize | undefined } | undefined {
   if (config === undefined || config === null) return { normalize: undefined };
