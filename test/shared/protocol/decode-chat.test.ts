@@ -1,0 +1,275 @@
+import { describe, expect, it } from 'vitest';
+import type { ServeError } from '../../../shared/errors/index.ts';
+import { decodeChat, parseChatBody, parseJsonBody } from '../../../shared/protocol/openai/index.ts';
+import { contextWith } from './decode-context.ts';
+
+const MESSAGES = [{ role: 'user', content: 'hi' }];
+
+function decode(fields: object, headers = {}, settings = {}) {
+  const text = JSON.stringify({ model: 'm', messages: MESSAGES, ...fields });
+  return decodeChat(parseChatBody(parseJsonBody(Buffer.from(text))), contextWith(headers, settings));
+}
+
+function refusal(fields: object, settings = {}): Pick<ServeError, 'code' | 'message' | 'param'> {
+  try {
+    decode(fields, {}, settings);
+  } catch (error) {
+    const { code, message, param } = error as ServeError;
+    return { code, message, param };
+  }
+  throw new Error('the body was accepted');
+}
+
+describe('bounds of a chat body', () => {
+  it.each([
+    [{ temperature: 0 }, { temperature: 2 }, { temperature: 2.01 }, 'temperature'],
+    [{ temperature: 1 }, { temperature: 0 }, { temperature: -0.1 }, 'temperature'],
+    [{ top_p: 0 }, { top_p: 1 }, { top_p: 1.1 }, 'top_p'],
+    [{ frequency_penalty: -2 }, { frequency_penalty: 2 }, { frequency_penalty: 2.1 }, 'frequency_penalty'],
+    [{ presence_penalty: -2 }, { presence_penalty: 2 }, { presence_penalty: -2.1 }, 'presence_penalty'],
+    [
+      { logit_bias: { 0: -100 } },
+      { logit_bias: { 4294967295: 100 } },
+      { logit_bias: { 4294967296: 1 } },
+      'logit_bias.4294967296',
+    ],
+    [{ logprobs: true, top_logprobs: 0 }, { logprobs: true, top_logprobs: 20 }, { top_logprobs: 21 }, 'top_logprobs'],
+    [{ max_tokens: 1 }, { max_tokens: 4294967295 }, { max_tokens: 0 }, 'max_tokens'],
+    [{ max_completion_tokens: 1 }, { max_completion_tokens: 9 }, { max_completion_tokens: 0 }, 'max_completion_tokens'],
+    [{ n: 1 }, { n: 128 }, { n: 0 }, 'n'],
+    [{ n: 2, temperature: 0 }, { n: 128 }, { n: 129 }, 'n'],
+    [{ stop: 'a' }, { stop: Array(32).fill('a') }, { stop: Array(33).fill('a') }, 'stop'],
+    [{ stop: ['a'] }, { stop: [1, 2] }, { stop: ['a', ''] }, 'stop[1]'],
+    [{ seed: -1 }, { seed: 2 ** 63 }, { seed: 1.5 }, 'seed'],
+    [{ top_k: -1 }, { top_k: 5 }, { top_k: -2 }, 'top_k'],
+    [{ min_p: 0 }, { min_p: 1 }, { min_p: 1.1 }, 'min_p'],
+    [{ repetition_penalty: 0.01 }, { repetition_penalty: 2 }, { repetition_penalty: 0 }, 'repetition_penalty'],
+    [{ user: 'u' }, { user: null }, { user: ' ' }, 'user'],
+    [{ thinking: true }, { thinking: { type: 'adaptive' } }, { thinking: 'yes' }, 'thinking'],
+    [{ stop_token_ids: [1] }, { stop_token_ids: null }, { stop_token_ids: [-1] }, 'stop_token_ids'],
+    [{ bad_words_token_ids: [[1]] }, { bad_words_token_ids: [] }, { bad_words_token_ids: [1] }, 'bad_words_token_ids'],
+    [{ nvext: { token_data: [1] } }, { nvext: {} }, { nvext: { agent_hints: { foo: 1 } } }, 'nvext.agent_hints.foo'],
+  ])('accepts %j and %j but not %j', (low, high, beyond, param) => {
+    expect(() => decode(low)).not.toThrow();
+    expect(() => decode(high)).not.toThrow();
+    expect(refusal(beyond).param).toBe(param);
+  });
+
+  it('takes null for every optional field', () => {
+    const optional = ['stream', 'stop', 'temperature', 'tools', 'tool_choice', 'response_format', 'nvext', 'seed'];
+    expect(() => decode(Object.fromEntries(optional.map((key) => [key, null])))).not.toThrow();
+  });
+});
+
+describe('what is told of a body that is refused', () => {
+  it.each([
+    [{ messages: [] }, 'invalid_value', 'messages'],
+    [{ messages: undefined }, 'missing_required_parameter', 'messages'],
+    [{ messages: [{ role: 'tool', content: 'x' }] }, 'missing_required_parameter', 'messages[0].tool_call_id'],
+    [{ messages: [{ role: 'bogus', content: 'x' }] }, 'invalid_value', 'messages[0].role'],
+    [{ messages: [{ role: 'user', content: [{ type: 'file' }] }] }, 'invalid_value', 'messages[0].content'],
+    [{ model: '  ' }, 'invalid_value', 'model'],
+    [{ stream_options: { include_usage: true } }, 'invalid_value', 'stream_options'],
+    [{ foo: 1, bar: 2 }, 'unknown_parameter', 'foo'],
+    [{ best_of: 2 }, 'unknown_parameter', 'best_of'],
+    [{ nvext: { foo: 1 } }, 'unknown_parameter', 'nvext.foo'],
+    [{ functions: [{ name: 'f', parameters: {} }] }, 'not_implemented', 'functions'],
+    [{ function_call: 'auto' }, 'not_implemented', 'function_call'],
+    [{ guided_regex: 'a', guided_json: {} }, 'invalid_value', 'guided_regex'],
+    [{ tool_choice: 'required' }, 'invalid_value', 'tool_choice'],
+    [{ tools: [] }, 'invalid_value', 'tools'],
+    [{ chat_template_args: { chat_template: 'x' } }, 'invalid_value', 'chat_template_args.chat_template'],
+    [{ continue_final_message: true }, 'invalid_value', 'continue_final_message'],
+    [
+      { response_format: { type: 'json_schema', json_schema: { name: 'a' } } },
+      'missing_required_parameter',
+      'response_format.json_schema.schema',
+    ],
+    [{ n: 2, nvext: { extra_fields: ['completion_token_ids'] } }, 'invalid_value', 'nvext.extra_fields'],
+    [{ nvext: { dp_rank: 0 } }, 'invalid_value', 'nvext.dp_rank'],
+  ])('%j is %s at %s', (fields, code, param) => {
+    expect(refusal(fields)).toMatchObject({ code, param });
+  });
+
+  it('tells the first mistake in the order of the contract', () => {
+    expect(refusal({ functions: [], messages: [], temperature: 9 }).param).toBe('functions');
+    expect(refusal({ messages: [], temperature: 9, foo: 1 }).param).toBe('messages');
+    expect(refusal({ stream_options: {}, foo: 1 }).param).toBe('stream_options');
+    expect(refusal({ foo: 1, model: '' }).param).toBe('foo');
+    expect(refusal({ model: '', temperature: 9 }).param).toBe('model');
+  });
+
+  it('names an integer that is written with a fraction', () => {
+    const text = '{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":5.0}';
+    expect(() => parseChatBody(parseJsonBody(Buffer.from(text)))).toThrow(/max_tokens/);
+  });
+});
+
+describe('unknown root keys', () => {
+  it('are dropped where the deployment says so', () => {
+    expect(() => decode({ foo: 1 }, {}, { ignoresUnknownKeys: true })).not.toThrow();
+  });
+
+  it.each(['verbosity', 'safety_identifier', 'store', 'metadata', 'prediction', 'web_search_options'])(
+    "%s is OpenAI's own and accepted",
+    (key) => {
+      expect(() =>
+        decode({ [key]: key === 'store' ? true : key === 'verbosity' || key === 'safety_identifier' ? 'x' : {} }),
+      ).not.toThrow();
+    },
+  );
+});
+
+describe('the request made from a chat body', () => {
+  it('carries sampling, stop and output options under their own names', () => {
+    const { request } = decode({
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 0,
+      seed: 7,
+      max_tokens: 5,
+      max_completion_tokens: 3,
+      stop: [32, 33],
+      stop_token_ids: [1],
+      min_tokens: 2,
+      ignore_eos: true,
+      logprobs: true,
+      skip_special_tokens: false,
+      logit_bias: { 5: 1 },
+    });
+    expect(request.sampling).toEqual({ temperature: 0.5, top_p: 0.9, top_k: -1, seed: 7, logit_bias: { 5: 1 } });
+    expect(request.stop).toEqual({ max_tokens: 3, stop_token_ids: [32, 33], min_tokens: 2, ignore_eos: true });
+    expect(request.output).toEqual({ logprobs: 1, skip_special_tokens: false });
+  });
+
+  it('asks for greedy sampling when top_p is 0 or nvext says so', () => {
+    expect(decode({ top_p: 0, temperature: 1 }).request.sampling).toEqual({ temperature: 0 });
+    expect(decode({ top_p: 0.5, nvext: { greed_sampling: true } }).request.sampling).toEqual({ temperature: 0 });
+  });
+
+  it('puts reasoning into template arguments', () => {
+    const { request } = decode({ reasoning_effort: 'none', chat_template_kwargs: { a: 1 } });
+    expect(request.reasoning).toEqual({ effort: 'none' });
+    expect(request.prompt).toMatchObject({ templateArgs: { a: 1, reasoning_effort: 'none', enable_thinking: false } });
+    expect(decode({ thinking: { type: 'adaptive' } }).request.prompt).toMatchObject({
+      templateArgs: { thinking_mode: 'adaptive' },
+    });
+    expect(decode({ thinking: true, chat_template_args: { enable_thinking: false } }).request.prompt).toMatchObject({
+      templateArgs: { thinking: true, thinking_mode: 'enabled', enable_thinking: false },
+    });
+  });
+
+  it('constrains the output for a forced tool choice, and refuses another constraint beside it', () => {
+    const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }];
+    const named = decode({ tools, tool_choice: { type: 'function', function: { name: 'f' } } }).request;
+    expect(named.sampling.guided_decoding).toEqual({ json: { type: 'object' } });
+    expect(named.prompt).toMatchObject({ toolChoice: { name: 'f' } });
+    expect(decode({ tools, tool_choice: 'required' }).request.sampling.guided_decoding?.json).toMatchObject({
+      type: 'array',
+    });
+    expect(refusal({ tools, tool_choice: 'required', guided_regex: 'a' }).message).toBe('Invalid request');
+  });
+
+  it('reads moved nvext fields with a warning, the root value winning', () => {
+    const context = contextWith();
+    const text = JSON.stringify({ model: 'm', messages: MESSAGES, top_k: 3, nvext: { top_k: 5, ignore_eos: true } });
+    const { request } = decodeChat(parseChatBody(parseJsonBody(Buffer.from(text))), context);
+    expect(request.sampling.top_k).toBe(3);
+    expect(request.stop.ignore_eos).toBe(true);
+    expect(context.warnings).toHaveLength(2);
+  });
+
+  it('reports usage as asked, and always where the deployment says so', () => {
+    expect(decode({ stream: true })).toMatchObject({ includesUsage: false, isContinuous: false });
+    const options = { include_usage: true, continuous_usage_stats: true };
+    expect(decode({ stream: true, stream_options: options })).toMatchObject({
+      includesUsage: true,
+      isContinuous: true,
+    });
+    expect(decode({ stream: true, stream_options: { continuous_usage_stats: true } })).toMatchObject({
+      includesUsage: false,
+      isContinuous: false,
+    });
+    expect(decode({ stream: true }, {}, { forcesUsage: true }).includesUsage).toBe(true);
+    expect(decode({}, {}, { forcesUsage: true }).includesUsage).toBe(false);
+  });
+});
+
+describe('headers of a request', () => {
+  const routing = (headers: object, nvext: object = {}, settings = {}) =>
+    decode({ nvext }, headers, settings).request.routing;
+
+  it('beat nvext, the prefixed name beats its alias', () => {
+    const nvext = {
+      backend_instance_id: 1,
+      dp_rank: 1,
+      agent_hints: { priority: 1, strict_priority: 1 },
+      cache_salt: 'b',
+    };
+    const headers = {
+      'x-dynamo-worker-instance-id': '12345',
+      'x-worker-instance-id': '9',
+      'x-dp-rank': '2',
+      'x-dynamo-request-priority': '-7',
+      'x-dynamo-request-strict-priority': '3',
+      'x-tenant-id': 't',
+    };
+    expect(routing(headers, nvext)).toEqual({
+      backend_instance_id: '3039',
+      decode_worker_id: '3039',
+      dp_rank: 2,
+      priority: -7,
+      priority_jump: 0,
+      strict_priority: 3,
+      cache_salt: 't',
+    });
+  });
+
+  it('are ignored when they do not parse', () => {
+    const headers = {
+      'x-dynamo-worker-instance-id': 'x',
+      'x-dynamo-dp-rank': '-1',
+      'x-dynamo-request-priority': '1.5',
+    };
+    expect(routing(headers)).toEqual({});
+  });
+
+  it('are ignored, like nvext apart from its salt, where the deployment says so', () => {
+    const headers = { 'x-dynamo-request-priority': '7' };
+    const nvext = { agent_hints: { priority: 3 }, cache_salt: 's', annotations: ['request_id'] };
+    expect(routing(headers, nvext, { isNvextDisabled: true })).toEqual({ cache_salt: 's' });
+    expect(decode({ nvext }, headers, { isNvextDisabled: true }).request.annotations).toEqual([]);
+  });
+
+  it('keep ids of 64 bits exact', () => {
+    expect(routing({ 'x-dynamo-prefill-instance-id': '18446744073709551615' })).toEqual({
+      prefill_worker_id: 'ffffffffffffffff',
+    });
+  });
+
+  it('give the request its id and continue its trace', () => {
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const { request } = decode(
+      {},
+      {
+        'x-dynamo-request-id': 'F47AC10B-58CC-4372-A567-0E02B2C3D479',
+        'x-request-id': 'mine',
+        traceparent,
+        tracestate: 'a=b',
+      },
+    );
+    expect(request.id).toBe('f47ac10b-58cc-4372-a567-0e02b2c3d479');
+    expect(request.trace).toMatchObject({ requestId: 'mine', tracestate: 'a=b' });
+    expect(request.trace.traceparent?.slice(3, 35)).toBe('0af7651916cd43dd8448eb211c80319c');
+    expect(decode({}, { 'x-dynamo-request-id': 'zz', traceparent: 'zz' }).request.trace).toEqual({});
+  });
+
+  it('become metadata under their prefix, within limits', () => {
+    const { request } = decode({}, { 'x-dynamo-meta-a': ' v ', 'x-dynamo-meta-': 'e', other: 'x' });
+    expect(request.metadata).toEqual({ a: 'v', '': 'e' });
+    const many = Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`x-dynamo-meta-k${at}`, 'v']));
+    expect(() => decode({}, many)).toThrow('metadata headers exceed the limit of 64 entries');
+    expect(() => decode({}, { 'x-dynamo-meta-k': 'v'.repeat(65_536) })).toThrow('of 65536 bytes');
+    expect(decode({}, { 'x-mine-a': 'v' }, { metadataHeaderPrefix: 'x-mine-' }).request.metadata).toEqual({ a: 'v' });
+  });
+});
