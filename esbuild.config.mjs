@@ -1,8 +1,8 @@
 // Bundles what is run or deployed into dist/. Native packages stay outside the bundles and are loaded from node_modules.
-import { cp, rm } from 'node:fs/promises';
+import { chmod, cp, rm } from 'node:fs/promises';
 import { build } from 'esbuild';
 
-const NATIVE = ['zeromq', 'tokenizers', '@node-rs/xxhash'];
+const NATIVE = ['zeromq'];
 
 const common = {
   bundle: true,
@@ -34,4 +34,5 @@ await Promise.all([
     chunkNames: 'chunks/[name]-[hash]',
   }),
 ]);
+await chmod('dist/stator.js', 0o755);
 await cp('shared/artifacts/builtin-model', 'dist/builtin-model', { recursive: true });

@@ -72,7 +72,7 @@ const START: Readonly<Record<SideName, Start>> = {
       ...paceFlags(pace),
       ...planes,
     ];
-    for (const at of [0, 1]) group.start(`worker-${at}`, process.execPath, ['dist/stator.js', ...worker], env);
+    for (const at of [0, 1]) group.start(`worker-${at}`, 'dist/stator.js', worker, env);
     const frontend = [
       'frontend',
       '--http-host',
@@ -83,7 +83,7 @@ const START: Readonly<Record<SideName, Start>> = {
       'round-robin',
       ...planes,
     ];
-    return group.start('frontend', process.execPath, ['dist/stator.js', ...frontend], env).pid;
+    return group.start('frontend', 'dist/stator.js', frontend, env).pid;
   },
   async dynamo(group, folder, port, { pace, modelFolder, modelName, dynamoFolder }) {
     const python = join(dynamoFolder ?? '', 'venv/bin/python');

@@ -31,15 +31,15 @@ export async function measureStart(
     '1000000',
     ...planes,
   ];
-  for (const at of [0, 1]) workers.start(`worker-${at}`, process.execPath, ['dist/stator.js', 'worker', ...flags], env);
+  for (const at of [0, 1]) workers.start(`worker-${at}`, 'dist/stator.js', ['worker', ...flags], env);
   const ready: number[] = [];
   const idle: number[] = [];
   try {
     for (let round = 0; round < 6; round++) {
       const frontend = new ProcessGroup(folder);
       const port = await freePort();
-      const args = ['dist/stator.js', 'frontend', '--http-host', '127.0.0.1', '--http-port', String(port), ...planes];
-      const { pid } = frontend.start('frontend', process.execPath, args, env);
+      const args = ['frontend', '--http-host', '127.0.0.1', '--http-port', String(port), ...planes];
+      const { pid } = frontend.start('frontend', 'dist/stator.js', args, env);
       const target = ['--url', `http://127.0.0.1:${port}`, '--model', model.modelName, '--watch', `frontend=${pid}`];
       const report = await load(binary, [...target, '--ready', '60s', '--requests', '1', '--osl', '1']);
       await new Promise((resolve) => setTimeout(resolve, 2000));
