@@ -3,6 +3,8 @@ import type { Scheduler } from './scheduler.ts';
 
 /** Passes may end this much after their time before the schedule gives up catching up with the clock. */
 const LAG_MAX_MS = 1000;
+/** A pass counts as due this much before its time, as the shortest timer takes 1 ms. What comes early does not add up either. */
+const EARLY_MS_MAX = 0.05;
 
 /** Runs a callback on a later turn of the event loop. */
 export type Defer = (callback: () => void) => void;
@@ -49,7 +51,7 @@ export class PassLoop {
   #runTurn(): void {
     if (this.#isStopped) return;
     const nowMs = this.#clock.nowMs();
-    if (this.#inPass && nowMs >= this.#passEndMs) {
+    if (this.#inPass && this.#passEndMs - nowMs <= EARLY_MS_MAX) {
       this.#inPass = false;
       this.#scheduler.finishPass();
       this.#onPassEnd();
@@ -63,7 +65,7 @@ export class PassLoop {
       this.#passEndMs = Math.max(this.#passEndMs, nowMs - LAG_MAX_MS) + this.#scheduler.startPass();
     }
     const waitMs = this.#passEndMs - nowMs;
-    if (waitMs <= 0) this.#defer(this.#turn);
+    if (waitMs <= EARLY_MS_MAX) this.#defer(this.#turn);
     else this.#timer = this.#clock.after(waitMs, this.#turn);
   }
 }

@@ -93,6 +93,24 @@ describe('mock engine', () => {
     expect(Math.abs(lastMs - dueMs)).toBeLessThan(16);
   });
 
+  it('gives way to other work after every pass, however fast, and sets no timer for it', async () => {
+    const clock = new VirtualClock();
+    const turns: (() => void)[] = [];
+    const engine = createMockEngine({ speedupRatio: 1e9 }, { clock, defer: (run) => void turns.push(run) });
+    await engine.start(new AbortController().signal);
+    const sink = new RecordingSink(clock);
+    engine.generate(engineRequest('r', range(64), { stop: { max_tokens: 50 } }), sink, new AbortController().signal);
+    const perTurn: number[] = [];
+    while (!sink.isEnded) {
+      const before = sink.tokenIds.length;
+      turns.shift()?.();
+      perTurn.push(sink.tokenIds.length - before);
+      expect(clock.pendingTimers).toBe(0);
+      await clock.advance(0.001); // a pass takes nanoseconds, yet not nothing
+    }
+    expect(Math.max(...perTurn)).toBe(1);
+  });
+
   it('lets requests of one turn share the first pass and gives each a token a pass', async () => {
     const { clock, ask } = await startMockBed();
     const first = ask({ prompt: range(64) });
