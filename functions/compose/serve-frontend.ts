@@ -1,13 +1,9 @@
-import { readFile } from 'node:fs/promises';
 import type { Settings } from '../../shared/config/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { startHttpServer } from '../http/server.ts';
 import type { Frontend } from './frontend.ts';
 
-type ServerSettings = Pick<
-  Settings<'frontend'>,
-  'httpHost' | 'httpPort' | 'httpGracefulShutdownTimeoutSecs' | 'tlsCertPath' | 'tlsKeyPath'
->;
+type ServerSettings = Pick<Settings<'frontend'>, 'httpHost' | 'httpPort' | 'httpGracefulShutdownTimeoutSecs'>;
 
 export interface FrontendServer {
   /** As clients on this machine reach it. */
@@ -25,13 +21,11 @@ export async function serveFrontend(
   const log = logger.for('http');
   const watch = frontend.metrics.watchEventLoop();
   try {
-    const tls = await readTls(settings);
     const server = await startHttpServer(frontend.app, {
       host: settings.httpHost,
       port: settings.httpPort,
       lifecycle: frontend.lifecycle,
       logger: log,
-      ...(tls === undefined ? {} : { tls }),
     });
     return {
       url: server.url.replace('//0.0.0.0:', '//127.0.0.1:'),
@@ -47,12 +41,4 @@ export async function serveFrontend(
     await frontend.close();
     throw error;
   }
-}
-
-async function readTls({
-  tlsCertPath,
-  tlsKeyPath,
-}: ServerSettings): Promise<{ cert: string; key: string } | undefined> {
-  if (tlsCertPath === undefined || tlsKeyPath === undefined) return undefined;
-  return { cert: await readFile(tlsCertPath, 'utf8'), key: await readFile(tlsKeyPath, 'utf8') };
 }

@@ -21,7 +21,7 @@ export const eventPlaneRows = {
     defaultText: 'NATS json, ZMQ msgpack',
     usedBy: PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Codec of event payloads.',
   }),
   eventPlaneHost: text({

@@ -11,7 +11,7 @@ export const faultToleranceRows = {
     default: 3,
     usedBy: EDGES,
     source: 'seed: 0; 1.6.1: 0; ruling 37: 3',
-    built: false,
+    built: true,
     about: 'Migrations of one request to another worker.',
   }),
   migrationMaxSeqLen: int({
@@ -22,7 +22,7 @@ export const faultToleranceRows = {
     defaultText: 'unset = no limit',
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Prompt plus output above this is no longer migratable.',
   }),
   inhibitedDurationSecs: decimal({

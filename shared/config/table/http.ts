@@ -245,7 +245,7 @@ export const httpRows = {
     default: false,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Ignores nvext except cache_salt, and routing headers.',
   }),
   ignoreOpenaiFeUnsupportedFields: bool({

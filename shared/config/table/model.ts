@@ -97,7 +97,7 @@ export const modelRows = {
     defaultText: 'unset = from the model card',
     usedBy: LASTING_FLEET_ROUTERS,
     source: 'seed',
-    built: true,
+    built: false,
     about: 'Overrides the KV cache block size.',
   }),
   tokenizer: choice({
@@ -276,7 +276,7 @@ export const modelRows = {
     lenient: true,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'context_window shown for every model in the list.',
   }),
   maxOutputTokens: int({
@@ -286,7 +286,7 @@ export const modelRows = {
     lenient: true,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'max_output_tokens shown for every model in the list.',
   }),
   tokenCacheMb: int({
