@@ -32,7 +32,7 @@ export interface HttpServer {
   readonly port: number;
   /**
    * Drains (http-api.md, section 17.2): new inference requests get 503, responses under way have `graceMs` to end, then
-   * every connection is closed. Resolves with the responses that were cut.
+   * every connection is closed. Resolves with the responses that were cut. Later calls change nothing.
    */
   close(graceMs: number): Promise<{ readonly cut: number }>;
 }
@@ -54,10 +54,14 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
   const { port } = server.address() as AddressInfo; // a TCP server that listens has one
   const scheme = options.tls === undefined ? 'http' : 'https';
   const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+  let closing: Promise<{ readonly cut: number }> | undefined;
   return {
     url: `${scheme}://${host}:${port}`,
     port,
-    close: (graceMs) => drain(server, options, graceMs),
+    close: (graceMs) => {
+      closing ??= drain(server, options, graceMs);
+      return closing;
+    },
   };
 }
 

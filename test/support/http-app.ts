@@ -5,6 +5,7 @@ import {
   type HttpAppDeps,
   type HttpSettings,
   ServiceLifecycle,
+  type ServiceStage,
 } from '../../shared/frontends/http/index.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
 import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';
@@ -15,6 +16,8 @@ export interface TestAppOptions {
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
   readonly discovery?: HttpAppDeps['discovery'];
+  /** @default 'ready' */
+  readonly stage?: ServiceStage;
 }
 
 /** The app with everything around it that a test may look at. */
@@ -29,7 +32,7 @@ export interface TestApp {
 export function createTestApp(options: TestAppOptions = {}): TestApp {
   const clock = options.clock ?? systemClock;
   const lifecycle = new ServiceLifecycle();
-  lifecycle.discovered();
+  enter(lifecycle, options.stage ?? 'ready');
   const { logger, lines } = captureLogger();
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),
@@ -42,4 +45,12 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     lifecycle,
   };
   return { app: createHttpApp(deps), deps, lifecycle, lines };
+}
+
+function enter(lifecycle: ServiceLifecycle, stage: ServiceStage): void {
+  if (stage === 'discovering') return;
+  if (stage === 'failed') lifecycle.discoveryFailed('no table');
+  else lifecycle.discovered();
+  if (stage === 'draining') lifecycle.drain();
+  if (stage === 'stopping') lifecycle.stop();
 }

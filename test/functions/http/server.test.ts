@@ -1,0 +1,232 @@
+import { connect, type Socket } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type HttpServer, startHttpServer } from '../../../functions/http/server.ts';
+import { silentLogger } from '../../../shared/telemetry/index.ts';
+import { createTestApp, type TestApp, type TestAppOptions } from '../../support/http-app.ts';
+import { waitUntil } from '../../support/index.ts';
+import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+
+const servers: HttpServer[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close(0);
+});
+
+async function start(options: TestAppOptions = {}): Promise<TestApp & { readonly server: HttpServer }> {
+  const test = createTestApp(options);
+  const server = await startHttpServer(test.app, {
+    host: '127.0.0.1',
+    port: 0,
+    lifecycle: test.lifecycle,
+    logger: silentLogger,
+  });
+  servers.push(server);
+  return { ...test, server };
+}
+
+/** Everything a connection received, as text. */
+class RawClient {
+  readonly socket: Socket;
+  text = '';
+  isClosed = false;
+
+  constructor(port: number) {
+    this.socket = connect(port, '127.0.0.1');
+    this.socket.on('data', (chunk) => {
+      this.text += chunk.toString('latin1');
+    });
+    this.socket.on('close', () => {
+      this.isClosed = true;
+    });
+    this.socket.on('error', () => undefined); // a reset is a way to close
+  }
+
+  send(text: string): void {
+    this.socket.write(text, 'latin1');
+  }
+}
+
+const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }], stream: true });
+const chat = (version = '1.1', headers = '') =>
+  `POST /v1/chat/completions HTTP/${version}\r\nhost: t\r\ncontent-type: application/json\r\n${headers}` +
+  `content-length: ${BODY.length}\r\n\r\n${BODY}`;
+const LIVE = 'GET /live HTTP/1.1\r\nhost: t\r\n\r\n';
+
+describe('the Node server', () => {
+  it('sends head and first frames in one piece', async () => {
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a', 'b']));
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    const pieces: string[] = [];
+    client.socket.on('data', (chunk) => pieces.push(chunk.toString()));
+    client.send(chat());
+    await waitUntil(() => client.text.endsWith('0\r\n\r\n'));
+    expect(pieces).toHaveLength(1);
+    expect(pieces[0]).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('serves one request after another on a connection', async () => {
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    for (let round = 1; round <= 3; round++) {
+      client.send(chat());
+      await waitUntil(() => client.text.split('[DONE]').length === round + 1 && client.text.endsWith('0\r\n\r\n'));
+    }
+    client.send(LIVE);
+    await waitUntil(() => client.text.endsWith('"Service is live"}'));
+    client.socket.destroy();
+  });
+
+  it('answers pipelined requests in their order, whichever is ready first', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat() + chat() + LIVE);
+    const [first, second] = [await pipeline.call(0), await pipeline.call(1)];
+    playTexts(second.sink, ['second']);
+    first.sink.text(0, 'first', 1);
+    await waitUntil(() => client.text.includes('"first"'));
+    expect(client.text).not.toContain('"second"');
+    playTexts(first.sink, ['more']);
+    await waitUntil(() => client.text.endsWith('"Service is live"}'));
+    expect(client.text.match(/first|more|second|DONE|Service is live/g)).toEqual([
+      'first',
+      'more',
+      'DONE',
+      'second',
+      'DONE',
+      'Service is live',
+    ]);
+    client.socket.destroy();
+  });
+
+  it('frees the workers of pipelined requests whose connection breaks', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server, lifecycle } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat() + chat());
+    const calls = [await pipeline.call(0), await pipeline.call(1)];
+    client.socket.destroy();
+    await waitUntil(() => calls.every(({ options }) => options.signal.aborted));
+    expect(lifecycle.inflight).toBe(0);
+  });
+
+  it('streams to HTTP/1.0 without chunks and closes', async () => {
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat('1.0'));
+    await waitUntil(() => client.isClosed);
+    expect(client.text).not.toMatch(/transfer-encoding/i);
+    expect(client.text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  it('answers HEAD without a body on a connection that stays usable', async () => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(`HEAD /live HTTP/1.1\r\nhost: t\r\n\r\n${LIVE}`);
+    await waitUntil(() => client.text.endsWith('"Service is live"}'));
+    expect(client.text.match(/HTTP\/1\.1 200/g)).toHaveLength(2);
+    expect(client.text.match(/Service is live/g)).toHaveLength(1);
+    client.socket.destroy();
+  });
+
+  it('echoes a request id byte for byte, also beside text of another width', async () => {
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['\u20ac']));
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat('1.1', 'x-request-id: \u00e9-1\r\n'));
+    await waitUntil(() => client.text.includes('[DONE]'));
+    expect(client.text).toMatch(/x-request-id: \u00e9-1\r\n/);
+    expect(client.text).toContain(Buffer.from('"\u20ac"').toString('latin1'));
+    client.socket.destroy();
+  });
+
+  it('reads a body that comes in pieces, and refuses one over the limit while it is still coming', async () => {
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
+    const { server } = await start({ pipeline, settings: { bodyLimitBytes: 1024 } });
+    const client = new RawClient(server.port);
+    const [head, body] = chat().split('\r\n\r\n') as [string, string];
+    client.send(`${head}\r\n\r\n${body.slice(0, 10)}`);
+    client.send(body.slice(10));
+    await waitUntil(() => client.text.includes('[DONE]'));
+    const large = new RawClient(server.port);
+    large.send('POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n');
+    large.send(`transfer-encoding: chunked\r\n\r\n800\r\n${'x'.repeat(2048)}\r\n`);
+    await waitUntil(() => large.text.includes('request_too_large'));
+    client.socket.destroy();
+    large.socket.destroy();
+  });
+
+  it.each([
+    [
+      'a method that Node does not know',
+      'FOO /v1/chat/completions HTTP/1.1\r\nhost: t\r\n\r\n',
+      405,
+      'method_not_allowed',
+    ],
+    ['such a method on an unknown path', 'FOO /x HTTP/1.1\r\nhost: t\r\n\r\n', 404, 'not_found'],
+    ['what is not HTTP', 'hello\r\n\r\n', 400, 'invalid_value'],
+    [
+      'headers beyond every limit',
+      `GET / HTTP/1.1\r\nhost: t\r\nx-a: ${'v'.repeat(1_100_000)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+  ])('answers %s in the envelope', async (_what, request, status, code) => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(request);
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toContain(`HTTP/1.1 ${status} `);
+    expect(client.text).toContain(`"code":"${code}"`);
+  });
+});
+
+describe('starting', () => {
+  it('names the flag when the port is in use', async () => {
+    const { server, app, lifecycle } = await start();
+    const again = startHttpServer(app, { host: '127.0.0.1', port: server.port, lifecycle, logger: silentLogger });
+    await expect(again).rejects.toThrow(`port ${server.port} is in use on 127.0.0.1: choose another with --http-port`);
+  });
+
+  it('names the flag when the host is not ours', async () => {
+    const { app, lifecycle } = await start();
+    const elsewhere = startHttpServer(app, { host: '192.0.2.1', port: 0, lifecycle, logger: silentLogger });
+    await expect(elsewhere).rejects.toThrow('--http-host');
+  });
+});
+
+describe('closing', () => {
+  it('lets streams end, refuses new requests, and closes idle connections', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server, lifecycle } = await start({ pipeline });
+    const [client, idle] = [new RawClient(server.port), new RawClient(server.port)];
+    client.send(chat());
+    const { sink } = await pipeline.call(0);
+    sink.text(0, 'a', 1);
+    idle.send(LIVE);
+    await waitUntil(() => client.text.includes('"a"') && idle.text !== '');
+    const closing = server.close(10_000);
+    expect(lifecycle.stage).toBe('draining');
+    idle.send(chat());
+    await waitUntil(() => idle.text.includes('Service is not ready'));
+    playTexts(sink, ['b']);
+    expect(await closing).toEqual({ cut: 0 });
+    await waitUntil(() => client.isClosed && idle.isClosed);
+    expect(client.text).toContain('[DONE]');
+  });
+
+  it('cuts what has not ended by the deadline, without a [DONE]', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat());
+    const { sink, options } = await pipeline.call(0);
+    sink.text(0, 'a', 1);
+    await waitUntil(() => client.text.includes('"a"'));
+    expect(await server.close(50)).toEqual({ cut: 1 });
+    await waitUntil(() => client.isClosed && options.signal.aborted);
+    expect(client.text).not.toContain('[DONE]');
+  });
+});

@@ -1,0 +1,184 @@
+import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
+import type { EndpointRecord } from '../../../shared/discovery/records.ts';
+import { createTestApp } from '../../support/http-app.ts';
+import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
+
+const NOT_READY = {
+  isReady: false,
+  reason: 'no namespace has all required worker types live',
+  namespaces: {
+    dynamo: {
+      isReady: false,
+      reason: 'missing worker types: prefill',
+      workerTypes: { decode: { workers: 1, needs: [['prefill']] } },
+      missingWorkerTypes: ['prefill'],
+    },
+  },
+};
+
+const models = [servedModel('half', { readiness: NOT_READY }), servedModel('org/foo/ready'), servedModel('org/m')];
+
+function setUp() {
+  return createTestApp({ pipeline: new ScriptedPipeline(models).onGenerate(({ sink }) => playTexts(sink, ['a'])) });
+}
+
+async function get(test: ReturnType<typeof createTestApp>, path: string, init: RequestInit = {}) {
+  const response = await test.app.fetch(new Request(`http://localhost${path}`, init));
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, body: text === '' ? undefined : JSON.parse(text) };
+}
+
+describe('GET /v1/models', () => {
+  it('lists the models that can be served', async () => {
+    const { body } = await get(setUp(), '/v1/models');
+    expect(body.data.map((model: { id: string }) => model.id)).toEqual(['org/foo/ready', 'org/m']);
+    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'nvidia', context_window: 4096 });
+  });
+
+  it.each(['/v1/models/org/m', '/v1/models/org%2Fm', '/v1/models/org/foo/ready'])('finds %s', async (path) => {
+    expect((await get(setUp(), path)).status).toBe(200);
+  });
+
+  it.each([
+    ['/v1/models/org/m/ready', 200, true],
+    ['/v1/models/half/ready', 503, false],
+    ['/v1/models/org/foo/ready/ready', 200, true],
+    ['/health?ready=org/m', 200, true],
+    ['/health?ready=half', 503, false],
+  ])('%s is %i', async (path, status, ready) => {
+    expect(await get(setUp(), path)).toMatchObject({ status, body: { ready } });
+  });
+
+  it('tells what a model that is not ready lacks', async () => {
+    const { body } = await get(setUp(), '/v1/models/half/ready');
+    expect(body).toEqual({
+      model: 'half',
+      ready: false,
+      reason: NOT_READY.reason,
+      namespaces: {
+        dynamo: {
+          ready: false,
+          reason: 'missing worker types: prefill',
+          worker_types: { decode: { workers: 1, needs: [['prefill']] } },
+          present: ['decode'],
+          missing_worker_types: ['prefill'],
+        },
+      },
+    });
+    expect(await get(setUp(), '/v1/models/half')).toMatchObject({ status: 503 });
+  });
+
+  it.each(['/v1/models/nope', '/v1/models/nope/ready', '/health?ready=nope', '/v1/models/%ff'])(
+    'does not know %s',
+    async (path) => {
+      expect(await get(setUp(), path)).toMatchObject({ status: 404, body: { error: { code: 'model_not_found' } } });
+    },
+  );
+
+  it('refuses a model that is not ready before it looks at the body', async () => {
+    const init = { method: 'POST', headers: { 'content-type': 'application/json' } };
+    const body = JSON.stringify({ model: 'half', messages: [], foo: 1 });
+    expect(await get(setUp(), '/v1/chat/completions', { ...init, body })).toMatchObject({ status: 503 });
+  });
+});
+
+describe('GET /health', () => {
+  const endpoint: EndpointRecord = {
+    type: 'Endpoint',
+    namespace: 'dynamo',
+    component: 'backend',
+    endpoint: 'generate',
+    instance_id: 'ffffffffffffffff',
+    transport: { tcp: '127.0.0.1:1/x' },
+  };
+
+  it('lists endpoints with ids of 64 bits exact', async () => {
+    const test = createTestApp({ discovery: { list: async () => [endpoint, { ...endpoint, instance_id: '1' }] } });
+    const { text, body } = await get(test, '/health');
+    expect(body).toMatchObject({ status: 'healthy', endpoints: ['dyn://dynamo.backend.generate'] });
+    expect(text).toContain('"instance_id":18446744073709551615,');
+  });
+
+  it('stays healthy with empty lists when discovery fails or does not answer in time', async () => {
+    const failing = createTestApp({ discovery: { list: () => Promise.reject(new Error('away')) } });
+    expect((await get(failing, '/health')).body).toEqual({ status: 'healthy', endpoints: [], instances: [] });
+    const clock = new VirtualClock();
+    const silent = createTestApp({
+      clock,
+      discovery: {
+        list: (_query, signal) =>
+          new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(signal.reason))),
+      },
+    });
+    const pending = get(silent, '/health');
+    await clock.advance(1000);
+    expect(await pending).toMatchObject({ status: 200, body: { instances: [] } });
+  });
+});
+
+describe('the stages of a process', () => {
+  it.each([
+    ['discovering', { status: 'not_ready' }, 503, 200],
+    ['failed', { status: 'not_ready', message: 'Initial discovery failed: no table' }, 503, 200],
+    ['ready', { status: 'healthy' }, 200, 200],
+    ['draining', { status: 'not_ready', stage: 'draining', message: 'Service is not ready' }, 503, 503],
+    ['stopping', { status: 'shutting_down', message: 'Service is shutting down' }, 503, 503],
+  ] as const)('%s is told by /health and /live', async (stage, body, health, live) => {
+    const test = createTestApp({ stage });
+    expect(await get(test, '/health')).toMatchObject({ status: health, body });
+    expect(await get(test, '/live')).toMatchObject({ status: live });
+  });
+
+  it.each(['draining', 'stopping'] as const)('%s refuses requests before their body is read', async (stage) => {
+    const test = createTestApp({ stage });
+    const bad = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{' };
+    for (const path of ['/v1/chat/completions', '/v1/completions']) {
+      expect(await get(test, path, bad)).toMatchObject({
+        status: 503,
+        body: { error: { message: 'Service is not ready', code: 'service_unavailable' } },
+      });
+    }
+    expect(await get(test, '/v1/models')).toMatchObject({ status: 503 });
+    expect(await get(test, '/v1/models/m/ready')).toMatchObject({ status: 503, body: { ready: false } });
+  });
+});
+
+describe('routes that are not there', () => {
+  it.each([
+    ['GET', '/', 404],
+    ['POST', '/v1/chat/completions/', 404],
+    ['POST', '//v1/chat/completions', 404],
+    ['GET', '/v1/models/', 404],
+    ['GET', '/v1/chat/completions', 405],
+    ['OPTIONS', '/v1/completions', 405],
+    ['POST', '/metrics', 405],
+    ['DELETE', '/v1/models/m', 405],
+  ])('%s %s is %i with an envelope', async (method, path, status) => {
+    const { body, headers, ...answer } = await get(setUp(), path, { method, headers: { 'x-request-id': 'r' } });
+    expect(answer.status).toBe(status);
+    expect(body.error.code).toBe(status === 404 ? 'not_found' : 'method_not_allowed');
+    expect(headers.get('x-request-id')).toBe('r');
+    expect(headers.get('allow')).toBe(status === 404 ? null : /completions$/.test(path) ? 'POST' : 'GET,HEAD');
+  });
+
+  it('answers HEAD like GET, without a body', async () => {
+    const { status, text, headers } = await get(setUp(), '/live', { method: 'HEAD' });
+    expect({ status, text }).toEqual({ status: 200, text: '' });
+    expect(headers.get('content-type')).toBe('application/json');
+  });
+
+  it('serves metrics as Prometheus text', async () => {
+    const response = await setUp().app.fetch(new Request('http://localhost/metrics'));
+    expect(response.headers.get('content-type')).toContain('text/plain');
+    expect(await response.text()).toContain('# TYPE dynamo_frontend_requests_total counter');
+  });
+
+  it('refuses more than 100 header lines', async () => {
+    const headers = Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`x-h${at}`, 'v']));
+    expect(await get(setUp(), '/live', { headers })).toMatchObject({
+      status: 431,
+      body: { error: { code: 'headers_too_large' } },
+    });
+  });
+});
