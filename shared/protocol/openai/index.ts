@@ -2,8 +2,8 @@
  * @module protocol/openai
  * The OpenAI bodies as published, with Dynamo's extensions: types (zod), bounds, and the way to `GenerationRequest`.
  */
-export { type ChatBody, chatSchema } from './chat-schema.ts';
-export { type CompletionsBody, completionsSchema } from './completions-schema.ts';
+export type { ChatBody } from './chat-schema.ts';
+export type { CompletionsBody } from './completions-schema.ts';
 export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';
 export { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from './decode-completions.ts';
 export {

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { byPrompt, DIFFERENCES, type Expectation, IDLE_ROWS, isBatch } from '../../support/differences.ts';
+import { DIFFERENCES, IDLE_ROWS } from '../../support/differences.ts';
 import { type Deployment, startDeployment } from '../../support/dynamo-http/deployments.ts';
+import { byPrompt, type Expectation, isBatch } from '../../support/dynamo-http/expectation.ts';
 import { LEFT_OUT, reasonLeftOut } from '../../support/dynamo-http/left-out.ts';
 import { differencesOf } from '../../support/dynamo-http/match.ts';
 import { type HangUp, requestOf, send } from '../../support/dynamo-http/raw-client.ts';
