@@ -35,6 +35,7 @@ export class Answer {
   readonly #choices: ChoiceText[] = [];
   readonly #choiceCount: number;
   #finished = 0;
+  #hasLocalEnd = false;
   #workerUsage: CompletionUsage | undefined;
 
   constructor(
@@ -55,9 +56,14 @@ export class Answer {
     this.#showsIds = request.extraFields.includes('completion_token_ids');
   }
 
-  /** Every choice has ended here: the worker may stop. */
+  /** Every choice has ended. */
   get isComplete(): boolean {
     return this.#finished >= this.#choiceCount;
+  }
+
+  /** Every choice has ended, and one of them before the worker said so: nothing more is wanted from it. */
+  get endsBeforeWorker(): boolean {
+    return this.#hasLocalEnd && this.isComplete;
   }
 
   /** The hot path: plain tokens of one engine output. */
@@ -65,12 +71,14 @@ export class Answer {
     const choice = this.#choice(choiceIndex);
     if (choice.isFinished) return;
     if (choice.endedByToken) {
-      this.#finish(choiceIndex, choice, '', 'stop', []); // the engine runs on behind an end token: end without it
+      this.#hasLocalEnd = true; // the engine runs on behind an end token: end without it
+      this.#finish(choiceIndex, choice, '', 'stop', []);
       return;
     }
     const text = choice.push(ids, start, count);
     this.#meter.outputTokens(choice.counted);
     if (choice.matchedStop !== undefined) {
+      this.#hasLocalEnd = true;
       this.#finish(choiceIndex, choice, text, 'stop', this.#showsIds ? slice(ids, start, choice.counted) : []);
     } else if (this.#showsIds) {
       this.#sink.event({ kind: 'delta', choice: choiceIndex, text, tokenIds: slice(ids, start, count) });
@@ -128,8 +136,10 @@ export class Answer {
     if (before === undefined && cached !== undefined) this.#meter.cachedTokens(cached);
   }
 
+  /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
   #bodyChunk(output: EngineOutput): void {
-    if (output.index != null || output.finish_reason == null) this.#meter.outputTokens(1);
+    const tokens = this.#request.stream ? 1 : (output.completion_usage?.completion_tokens ?? 1);
+    if (output.index != null) this.#meter.outputTokens(tokens);
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
     this.#sink.event({ kind: 'body', body: output.body });
   }
@@ -144,8 +154,10 @@ export class Answer {
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
     const shownLogprobs = logprobs?.slice(0, choice.counted);
-    if (choice.matchedStop !== undefined) this.#finish(index, choice, text, 'stop', shownIds, shownLogprobs);
-    else if (output.finish_reason != null) this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
+    if (choice.matchedStop !== undefined) {
+      this.#hasLocalEnd = true;
+      this.#finish(index, choice, text, 'stop', shownIds, shownLogprobs);
+    } else if (output.finish_reason != null) this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
     else if (shownLogprobs !== undefined || this.#showsIds) {
       this.#sink.event({
         kind: 'delta',

@@ -97,7 +97,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
-    if (this.#answer.isComplete) this.#endHere();
+    if (this.#answer.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
 
@@ -112,7 +112,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
-    if (this.#answer.isComplete && output.finish_reason == null) this.#endHere();
+    if (this.#answer.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
 

@@ -17,7 +17,8 @@ export const eventPlaneRows = {
   }),
   eventPlaneCodec: choice({
     env: ['DYN_EVENT_PLANE_CODEC'],
-    values: ['json', 'msgpack'],
+    values: ['msgpack'],
+    refused: { json: 'not built yet' },
     defaultText: 'NATS json, ZMQ msgpack',
     usedBy: PLANE_ENDS,
     source: '1.6.1',

@@ -360,3 +360,20 @@ describe('a worker that fails', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 });
+
+describe('a worker that takes the body untouched', () => {
+  it('has its chunks passed on, and is left to end by itself after its usage', async () => {
+    const { plane, sink } = start({ body: { model: 'letters' } });
+    const call = await plane.seen(1);
+    call.sink.output({ body: { choices: [{ index: 0, delta: { content: 'hi' } }] }, index: 0 });
+    call.sink.output({ body: { choices: [{ index: 0, finish_reason: 'stop' }] }, index: 0, finish_reason: 'stop' });
+    call.sink.output({
+      body: { choices: [], usage: {} },
+      completion_usage: { prompt_tokens: 3, completion_tokens: 1 },
+    });
+    expect(sink.ended).toBeUndefined();
+    call.sink.end();
+    expect(sink.events.map(({ kind }) => kind)).toEqual(['body', 'body', 'body']);
+    expect([sink.ended?.finished, call.log]).toEqual([true, []]);
+  });
+});
