@@ -1,5 +1,5 @@
 import { assertNever } from '../errors/index.ts';
-import type { EventScope } from '../planes/event/index.ts';
+import { type EventScope, encodeSegment } from '../planes/event/index.ts';
 import type { DiscoveryRecord } from './records.ts';
 import type { Bucket } from './types.ts';
 
@@ -11,14 +11,6 @@ export interface RecordAddress {
   readonly bucket: Bucket;
   readonly namespace: string;
   readonly key: string;
-}
-
-/** Percent-encodes the UTF-8 bytes of one key segment, keeping only `[A-Za-z0-9_-]` (section 1.2). */
-export function encodeSegment(segment: string): string {
-  return encodeURIComponent(segment).replace(
-    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set; all of them single bytes
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }
 
 /** Reverses `encodeSegment`. Throws `URIError` on text that it cannot have made. */

@@ -1,8 +1,9 @@
 import { hostname } from 'node:os';
 import type { Clock } from '../../clock/index.ts';
+import { encodeSegment } from '../../planes/event/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { inBatches } from '../in-batches.ts';
-import { encodeSegment, type RecordAddress } from '../keys.ts';
+import type { RecordAddress } from '../keys.ts';
 import { leaseItemKey, NAMESPACES_PK, recordItemKey } from './schema.ts';
 import type { DiscoveryTable } from './table.ts';
 import type { TableTime } from './table-time.ts';

@@ -3,7 +3,7 @@
  * Moves KV events, load reports and router synchronisation from publishers to subscribers, at most once.
  */
 export { createMemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
-export { subjectOf } from './subject.ts';
+export { encodeSegment, subjectOf } from './subject.ts';
 export type {
   EventEnvelope,
   EventListener,

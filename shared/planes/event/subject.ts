@@ -1,10 +1,10 @@
 import { assertNever } from '../../errors/index.ts';
 import type { EventScope } from './types.ts';
 
-/** One segment: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX` (runtime-and-workers.md, section 1.2). */
-function encodeSegment(text: string): string {
+/** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX` (runtime-and-workers.md, section 1.2). */
+export function encodeSegment(text: string): string {
   return encodeURIComponent(text).replace(
-    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set
+    /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set; all of them single bytes
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );
 }
