@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { addressOf } from './keys.ts';
 import type { DiscoveryRecord } from './records.ts';
 import type { Bucket } from './types.ts';
