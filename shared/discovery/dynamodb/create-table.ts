@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { DISCOVERY_TABLE_SCHEMA } from './schema.ts';
+import { loadSdk } from './sdk.ts';
 import { connect, type TableOptions } from './table.ts';
 import { toTableError } from './table-errors.ts';
 
@@ -13,7 +14,7 @@ const POLL_MS = 100;
  * is left as it is. For emulators and first trials; a deployment creates it from `DISCOVERY_TABLE_SCHEMA`.
  */
 export async function createDiscoveryTable(options: TableOptions, clock: Clock = systemClock): Promise<void> {
-  const sdk = await import('@aws-sdk/client-dynamodb');
+  const sdk = await loadSdk();
   const client = connect(sdk, options, REQUEST_TIMEOUT_MS);
   const { tableName: TableName } = options;
   const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;

@@ -2,10 +2,10 @@ import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
 import type { DiscoveryError } from '../discovery-error.ts';
 import type { ItemKey } from './schema.ts';
+import { type DynamoDbSdk, loadSdk } from './sdk.ts';
 import { isConditionFailure, type TablePlace, toTableError } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
 
-type Sdk = typeof import('@aws-sdk/client-dynamodb');
 export type Item = Readonly<Record<string, AttributeValue>>;
 
 /** A write of one item: expression, its names and values, and the condition it depends on. */
@@ -37,12 +37,12 @@ const RETRY_MS_MAX = 1000;
 
 /** The calls that discovery makes on its table. Every call has a deadline; the SDK is loaded with the first table. */
 export class DiscoveryTable {
-  readonly #sdk: Sdk;
+  readonly #sdk: DynamoDbSdk;
   readonly #client: DynamoDBClient;
   readonly #place: TablePlace;
   readonly #options: TableDependencies;
 
-  private constructor(sdk: Sdk, client: DynamoDBClient, place: TablePlace, options: TableDependencies) {
+  private constructor(sdk: DynamoDbSdk, client: DynamoDBClient, place: TablePlace, options: TableDependencies) {
     this.#sdk = sdk;
     this.#client = client;
     this.#place = place;
@@ -50,7 +50,7 @@ export class DiscoveryTable {
   }
 
   static async open(options: TableOptions, dependencies: TableDependencies): Promise<DiscoveryTable> {
-    const sdk = await import('@aws-sdk/client-dynamodb');
+    const sdk = await loadSdk();
     const client = connect(sdk, options, dependencies.requestTimeoutMs);
     readTime(client, dependencies);
     const place = { tableName: options.tableName, endpoint: options.endpoint, region: options.region };
@@ -166,7 +166,7 @@ export class DiscoveryTable {
 }
 
 /** The SDK client. One attempt per call: this room repeats by itself, within its own deadlines. */
-export function connect(sdk: Sdk, options: TableOptions, requestTimeoutMs: number): DynamoDBClient {
+export function connect(sdk: DynamoDbSdk, options: TableOptions, requestTimeoutMs: number): DynamoDBClient {
   const region =
     options.region ?? (options.endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
   return new sdk.DynamoDBClient({

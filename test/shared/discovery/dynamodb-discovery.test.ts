@@ -19,6 +19,7 @@ import {
   FreezableClock,
   freePort,
   hasDynamoDb,
+  spawnTypeScript,
   startDynamoDb,
   startDynoxide,
   waitUntil,
@@ -322,6 +323,18 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       expect(front.refusals).toBe(1);
       front.refuseWith(undefined);
     });
+  });
+
+  it('prints nothing of its own, whatever the SDK thinks of the Node version', async () => {
+    const { tableName, endpoint } = table;
+    const argument = JSON.stringify({ options: { backend: 'dynamodb', tableName, endpoint }, record: endpointAt(A) });
+    const entry = new URL('../../contract/discovery/worker-process.ts', import.meta.url);
+    const env = { AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: '' }; // this process has set it for itself
+    const worker = await spawnTypeScript(entry, [argument], { env });
+    await worker.waitForOutput(/^registered$/m);
+    worker.write('leave\n');
+    expect(await worker.exited).toBe(0);
+    expect(worker.stderr()).toBe('');
   });
 
   it('can create the table twice', async () => {

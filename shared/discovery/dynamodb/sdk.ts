@@ -1,0 +1,15 @@
+/** The AWS SDK's module for DynamoDB. */
+export type DynamoDbSdk = typeof import('@aws-sdk/client-dynamodb');
+
+/** The SDK's own switch for its notice that some later version of it will need a newer Node. */
+const NOTICE_SWITCH = 'AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED';
+
+/**
+ * Loads the SDK, which is too large to load where no table is used. Every import of it goes through here: it prints a notice
+ * about old Node versions with its first client, which tells operators nothing, as the SDK is pinned and bundled. Whoever
+ * wants to read it sets the switch to `false`.
+ */
+export function loadSdk(): Promise<DynamoDbSdk> {
+  process.env[NOTICE_SWITCH] ||= 'true';
+  return import('@aws-sdk/client-dynamodb');
+}
