@@ -44,6 +44,12 @@ export function callingPlane(
   });
 }
 
+/**
+ * Streams that a worker takes on one connection: the largest `DYN_TCP_CHANNEL_BUFFER`, so that what a caller sets is what
+ * holds, and a caller that ignores every limit still meets one.
+ */
+const STREAMS_TAKEN_MAX = 65_536;
+
 /** The request plane of a process that serves. */
 export function servingPlane(settings: ServerSettings, observer: RequestPlaneObserver): RequestPlane {
   return createTcpRequestPlane({
@@ -51,6 +57,7 @@ export function servingPlane(settings: ServerSettings, observer: RequestPlaneObs
     observer,
     codec: settings.requestPlaneCodec,
     port: settings.tcpRpcPort,
+    streamsPerConnectionMax: STREAMS_TAKEN_MAX,
     frameBytesMax: settings.tcpMaxMessageSize,
     ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
     ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),

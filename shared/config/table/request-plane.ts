@@ -112,11 +112,12 @@ export const requestPlaneRows = {
   tcpChannelBuffer: int({
     env: ['DYN_TCP_CHANNEL_BUFFER'],
     min: 1,
+    max: 65536,
     default: 1024,
     usedBy: FLEET_ROUTERS,
     source: '1.6.1',
     built: true,
-    about: 'Streams in flight per connection.',
+    about: 'Streams in flight per connection; a worker takes as many as any caller may set.',
   }),
   tcpMaxMessageSize: int({
     env: ['DYN_TCP_MAX_MESSAGE_SIZE'],

@@ -22,7 +22,7 @@ export interface TcpRequestPlaneOptions {
   readonly requestTimeoutMs?: number;
   /** Connections per worker; a function uses at most 2. @default 100 */
   readonly poolSizeMax?: number;
-  /** Streams in flight per connection. @default 1024 */
+  /** Streams in flight per connection: a caller opens another connection for more, a server refuses them. @default 1024 */
   readonly streamsPerConnectionMax?: number;
   /** Longest frame payload. @default 33554432 */
   readonly frameBytesMax?: number;
