@@ -56,12 +56,12 @@ export class ServedCall implements EngineSink {
       this.#stop();
       return;
     }
-    const { body } = call;
-    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-      this.#fail(workerError('InvalidArgument', 'the request is no record'), 'deserialization');
+    try {
+      this.#request = this.#decode();
+    } catch (thrown) {
+      this.#fail(toServeError(thrown), 'deserialization');
       return;
     }
-    this.#request = decodeEngineRequest(call.id, body as Readonly<Record<string, unknown>>, call.tokenIds);
     try {
       this.#deps.engine.generate(this.#request, this, this.#aborter.signal);
     } catch (thrown) {
@@ -105,6 +105,15 @@ export class ServedCall implements EngineSink {
     if (this.#isOver) return;
     this.#fail(error, 'generate');
     this.#aborter.abort(error);
+  }
+
+  /** @throws ServeError that the caller reads: the request is its own mistake. */
+  #decode(): EngineRequest {
+    const { id, body, tokenIds } = this.#call;
+    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+      throw workerError('InvalidArgument', 'the request is no record');
+    }
+    return decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
   }
 
   #firstOutput(): void {

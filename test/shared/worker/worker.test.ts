@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
+import type { EngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
@@ -124,6 +125,18 @@ describe('a request at a worker', () => {
     expect(sink.error?.message).toBe('the prompt is empty');
     expect(sink.isAccepted).toBe(false);
     expect(await bed.metrics.render()).toMatch(/errors_total\{[^}]*error_type="generate"[^}]*\} 1\n/);
+  });
+
+  it('is refused when a field has the wrong shape, and leaves nothing counted as under way', async () => {
+    const bed = mockBed();
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, [1], { stop: 'at once' as unknown as EngineRequest['stop'] });
+    await bed.clock.advance(10);
+    expect(sink.error).toMatchObject({ code: 'invalid_value', param: 'stop_conditions' });
+    expect(worker.activeRequests).toBe(0);
+    const text = await bed.metrics.render();
+    expect(text).toMatch(/inflight_requests\{[^}]*\} 0\n/);
+    expect(text).toMatch(/errors_total\{[^}]*error_type="deserialization"[^}]*\} 1\n/);
   });
 
   it('fails when the engine throws', async () => {
