@@ -24,19 +24,26 @@ export function namedLogprobs(output: EngineOutput, style: LogprobStyle): TokenL
 
 /** The sampled token stands among its alternatives; it is appended when the worker left it out. */
 function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob[], style: LogprobStyle): TokenLogprob {
-  const own = named(id, logprob, style);
+  const own =
+    style.skipSpecialTokens && style.tokenizer.isSpecial(id) && !style.asIds
+      ? unseen(id, logprob)
+      : named(id, logprob, style);
   if (style.alternatives === 0) return { ...own, top: [] };
   const top = alternatives.map((alternative) => named(alternative.token_id, alternative.logprob, style));
   const hasOwn = alternatives.some((alternative) => alternative.token_id === id);
   return { ...own, top: hasOwn || alternatives.length === 0 ? top : [...top, own] };
 }
 
-function named(tokenId: number, logprob: number, { tokenizer, asIds, skipSpecialTokens }: LogprobStyle): NamedLogprob {
+/** A skipped special token: it has no text in the answer. Among the alternatives of another token it is named. */
+function unseen(tokenId: number, logprob: number): NamedLogprob {
+  return { tokenId, token: '', bytes: null, logprob };
+}
+
+function named(tokenId: number, logprob: number, { tokenizer, asIds }: LogprobStyle): NamedLogprob {
   if (asIds) {
     const token = `token_id:${tokenId}`;
     return { tokenId, token, bytes: [...UTF8.encode(token)], logprob };
   }
-  if (skipSpecialTokens && tokenizer.isSpecial(tokenId)) return { tokenId, token: '', bytes: null, logprob };
   const token = tokenizer.decode([tokenId], { skipSpecialTokens: false });
   const bytes = tokenizer.tokenBytes(tokenId);
   return { tokenId, token, bytes: bytes.length === 0 ? null : [...bytes], logprob };

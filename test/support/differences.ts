@@ -9,7 +9,6 @@ import {
   envelope,
   errorFrame,
   failWith,
-  hideSpecialAlternatives,
   includesUsage,
   isBatch,
   isChat,
@@ -149,12 +148,6 @@ export const DIFFERENCES: readonly Difference[] = [
     what: 'log probabilities carry the true bytes of a token that is a part of a character',
     applies: (row) => requestBody(row).logprobs === true,
     rewrite: (expected) => replaceReplacementBytes(expected),
-  },
-  {
-    authority: 'http-api.md 3.4 (a skipped special token appears with token "" and bytes null)',
-    what: 'also among the alternatives, where 1.6.1 names it',
-    applies: (row) => requestBody(row).logprobs !== undefined,
-    rewrite: (expected) => hideSpecialAlternatives(expected),
   },
   {
     authority: 'http-api.md 4.2 (the same object in both modes), ruling 47',

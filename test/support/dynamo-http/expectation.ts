@@ -189,16 +189,3 @@ export function replaceReplacementBytes(expected: Expectation): void {
   expected.body = trueBytes(expected.body);
   if (expected.frames !== undefined) expected.frames = expected.frames.map(trueBytes);
 }
-
-export function hideSpecialAlternatives(expected: Expectation): void {
-  const hidden = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(hidden);
-    if (typeof value !== 'object' || value === null || value instanceof Matcher) return value;
-    const record = Object.fromEntries(
-      Object.entries(value).map(([key, nested]) => [key === '<|im_end|>' ? '' : key, hidden(nested)]),
-    );
-    return record.token === '<|im_end|>' ? { ...record, token: '', bytes: null } : record;
-  };
-  expected.body = hidden(expected.body);
-  if (expected.frames !== undefined) expected.frames = expected.frames.map(hidden);
-}

@@ -29,13 +29,17 @@ export interface CompletionLogprobs {
   readonly text_offset: number[];
 }
 
+/** Alternatives by their text; the sampled token stands among them under the text that the answer has. */
+function byText({ top, token, logprob }: TokenLogprob): Record<string, number> {
+  const alternatives = Object.fromEntries(top.map((other) => [other.token, other.logprob]));
+  return token in alternatives ? alternatives : { ...alternatives, [token]: logprob };
+}
+
 export function completionLogprobs(tokens: readonly TokenLogprob[]): CompletionLogprobs {
   return {
     tokens: tokens.map((token) => token.token),
     token_logprobs: tokens.map((token) => token.logprob),
-    top_logprobs: tokens
-      .filter((token) => token.top.length > 0)
-      .map((token) => Object.fromEntries(token.top.map(({ token: text, logprob }) => [text, logprob]))),
+    top_logprobs: tokens.filter((token) => token.top.length > 0).map(byText),
     text_offset: [],
   };
 }
