@@ -1,12 +1,13 @@
 import type { Clock } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
-import { ServeError, toServeError } from '../errors/index.ts';
+import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
+import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
 import { type PreprocessTimes, preprocess } from './preprocess.ts';
 import { RequestRun, type RunContext } from './run.ts';
@@ -80,10 +81,10 @@ class DiscoveredPipeline implements Pipeline {
 
   #resolve(request: GenerationRequest): RoutableModel {
     const model = this.models.find(request.model);
-    if (model === undefined) throw notFound(request.model);
-    if (!model.readiness.isReady) throw notReady(request.model);
+    if (model === undefined) throw modelNotFound('model');
+    if (!model.readiness.isReady) throw modelNotReady(request.model);
     const type = SERVED_BY[request.endpoint];
-    if (type === undefined || !model.card.model_type.includes(type)) throw notFound(request.model);
+    if (type === undefined || !model.card.model_type.includes(type)) throw modelNotFound('model');
     return model;
   }
 
@@ -123,16 +124,4 @@ function annotate(
 
 function failUnlessAborted(thrown: unknown, sink: GenerationSink, { signal }: GenerateOptions): void {
   if (!signal.aborted) sink.fail(toServeError(thrown));
-}
-
-function notFound(name: string): ServeError {
-  return new ServeError('model_not_found', `Model not found: \`${name}\``, { param: 'model' });
-}
-
-function notReady(name: string): ServeError {
-  return new ServeError(
-    'service_unavailable',
-    `Model \`${name}\` is not ready to serve requests yet. Please retry later.`,
-    { param: 'model', retryAfterMs: 1000 },
-  );
 }

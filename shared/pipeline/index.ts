@@ -4,12 +4,12 @@
  */
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export {
-  cardChecksum,
   LiveModelDirectory,
   type ModelDirectoryOptions,
   type RoutableModel,
   type Worker,
 } from './model-directory.ts';
+export { modelNotFound, modelNotReady } from './model-errors.ts';
 export { ModelStore, type ModelStoreOptions, type OpenModel } from './model-store.ts';
 export type {
   GenerateOptions,

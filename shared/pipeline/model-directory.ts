@@ -190,7 +190,7 @@ export class LiveModelDirectory implements ModelDirectory {
 }
 
 /** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */
-export function cardChecksum(card: ModelCard): string {
+function cardChecksum(card: ModelCard): string {
   const known = CHECKSUMS.get(card);
   if (known !== undefined) return known;
   const files = Object.entries(card.files)

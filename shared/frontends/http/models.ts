@@ -1,9 +1,14 @@
 import { ServeError } from '../../errors/index.ts';
-import type { ModelReadiness, NamespaceReadiness, ServedModel } from '../../pipeline/index.ts';
+import {
+  type ModelReadiness,
+  modelNotFound,
+  modelNotReady,
+  type NamespaceReadiness,
+  type ServedModel,
+} from '../../pipeline/index.ts';
 import { answerError, answerJson } from './answer.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './exchange.ts';
-import { modelNotReady } from './openai/gates.ts';
 
 const READY_SUFFIX = '/ready';
 
@@ -49,10 +54,6 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : 'Service is not ready';
   answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
-}
-
-function modelNotFound(): ServeError {
-  return new ServeError('model_not_found', 'Model not found');
 }
 
 function modelBody(model: ServedModel, { settings, clock }: HttpAppDeps): object {

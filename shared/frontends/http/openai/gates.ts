@@ -1,5 +1,6 @@
 import type { ModelType } from '../../../discovery/index.ts';
 import { ServeError } from '../../../errors/index.ts';
+import { modelNotFound, modelNotReady } from '../../../pipeline/index.ts';
 import type { DecodeContext } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
@@ -13,20 +14,13 @@ export function requireService({ lifecycle }: HttpAppDeps): void {
 /** An inference route exists once a model of its type was registered (http-api.md, section 1). @throws ServeError 404 */
 export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
   for (const model of pipeline.models.list()) if (model.card.model_type.includes(type)) return;
-  throw new ServeError('model_not_found', 'Model not found');
+  throw modelNotFound();
 }
 
 /** The name is registered with that model type; checked after the body (http-api.md, section 2.2). @throws ServeError 404 */
 export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
   if (pipeline.models.find(name)?.card.model_type.includes(type) === true) return;
-  throw new ServeError('model_not_found', 'Model not found', { param: 'model' });
-}
-
-export function modelNotReady(name: string): ServeError {
-  const message =
-    `Model \`${name}\` is not ready to serve requests yet. ` +
-    'The deployment may still be starting up or is not fully provisioned. Please retry shortly.';
-  return new ServeError('service_unavailable', message, { param: 'model' });
+  throw modelNotFound('model');
 }
 
 /**
