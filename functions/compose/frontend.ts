@@ -160,6 +160,7 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     paths: {
       chat: settings.httpSvcChatPath,
       completions: settings.httpSvcCmpPath,
+      embeddings: settings.httpSvcEmbPath,
       models: settings.httpSvcModelsPath,
       health: settings.httpSvcHealthPath,
       live: settings.httpSvcLivePath,

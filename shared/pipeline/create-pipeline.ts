@@ -30,7 +30,13 @@ export interface PipelineOptions {
 }
 
 /** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
-const SERVED_BY: Partial<Record<Endpoint, ModelType>> = { chat_completions: 'Chat', completions: 'Completions' };
+const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
+  chat_completions: 'Chat',
+  completions: 'Completions',
+  embeddings: 'Embedding',
+  images: 'Images',
+  videos: 'Videos',
+};
 
 export function createPipeline(options: PipelineOptions): Pipeline {
   return new DiscoveredPipeline(options);

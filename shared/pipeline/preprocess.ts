@@ -42,11 +42,13 @@ export function preprocess(
   if (loaded === undefined) return passThrough(request, model);
   const { tokenIds, formattedPrompt, promptEmbeds } = tokenize(request, loaded, clock, times);
   checkVocabulary(request, tokenIds, loaded);
-  const maxTokens = tokensLeft(request, tokenIds.length, model.contextLength);
+  const left = tokensLeft(request, tokenIds.length, model.contextLength);
   const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
   const eosTokenIds = loaded.info.eosTokenIds;
+  // An embedding has no continuation that could stop.
+  const stop = request.embedding === undefined ? stopConditions(request.stop, left, eosTokenIds) : request.stop;
   return {
-    request: engineRequest(request, model, input, stopConditions(request.stop, maxTokens, eosTokenIds), eosTokenIds),
+    request: engineRequest(request, model, input, stop, eosTokenIds),
     promptTokens: tokenIds.length,
     formattedPrompt,
   };
@@ -89,6 +91,7 @@ function engineRequest(
     annotations: request.annotations,
     mdcSum: model.mdcSum,
     ...(request.routerConfigOverride === undefined ? {} : { routerConfigOverride: request.routerConfigOverride }),
+    ...(request.embedding === undefined ? {} : { embedding: request.embedding }),
     ...(request.extraArgs === undefined ? {} : { extraArgs: request.extraArgs }),
     ...(request.agentContext === undefined ? {} : { agentContext: request.agentContext }),
     ...(request.requestTimestampMs === undefined ? {} : { requestTimestampMs: request.requestTimestampMs }),
@@ -116,7 +119,7 @@ function tokenize(request: GenerationRequest, loaded: LoadedModel, clock: Clock,
       return { tokenIds: NO_TOKENS, formattedPrompt: undefined, promptEmbeds: prompt.data };
     case 'raw':
       return {
-        tokenIds: encode(prompt.text, loaded, clock, times),
+        tokenIds: encode(prompt.text, loaded, clock, times, request.embedding !== undefined),
         formattedPrompt: prompt.text,
         promptEmbeds: undefined,
       };
@@ -130,10 +133,20 @@ function tokenize(request: GenerationRequest, loaded: LoadedModel, clock: Clock,
   }
 }
 
-/** Special tokens are never added here: a chat template writes its own, a raw prompt is the client's (parsers.md, section 0). */
-function encode(text: string, loaded: LoadedModel, clock: Clock, times: PreprocessTimes): Uint32Array {
+/**
+ * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's
+ * (parsers.md, section 0). Embedding models are trained on texts with them: some read the vector off the last one.
+ */
+function encode(
+  text: string,
+  loaded: LoadedModel,
+  clock: Clock,
+  times: PreprocessTimes,
+  addSpecialTokens = false,
+): Uint32Array {
   const startMs = clock.nowMs();
-  const tokenIds = loaded.tokenizer.encode(text.includes('\0') ? text.replaceAll('\0', '') : text);
+  const clean = text.includes('\0') ? text.replaceAll('\0', '') : text;
+  const tokenIds = loaded.tokenizer.encode(clean, { addSpecialTokens });
   times.tokenize(clock.nowMs() - startMs);
   return tokenIds;
 }
@@ -167,8 +180,14 @@ function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, load
   throw new ServeError(
     'invalid_value',
     `Invalid request: token id ${outside} is outside the vocabulary of ${size} entries`,
-    { param: 'prompt' },
+    { param: promptField(request) },
   );
+}
+
+/** The field of the client's body that holds the prompt. */
+function promptField({ prompt, embedding }: GenerationRequest): string {
+  if (embedding !== undefined) return 'input';
+  return prompt.kind === 'chat' ? 'messages' : 'prompt';
 }
 
 /** `max_tokens` after ruling 29: what is left of the context when absent, clamped to it when larger. */
@@ -179,7 +198,7 @@ function tokensLeft(request: GenerationRequest, promptTokens: number, contextLen
     throw new ServeError(
       'context_length_exceeded',
       `This model's maximum context length is ${contextLength} tokens, but the prompt has ${promptTokens} tokens. Shorten the prompt.`,
-      { param: request.prompt.kind === 'chat' ? 'messages' : 'prompt' },
+      { param: promptField(request) },
     );
   }
   const left = contextLength - promptTokens;

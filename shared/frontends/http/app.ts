@@ -8,6 +8,7 @@ import { serveMetrics } from './metrics.ts';
 import { serveModel, serveModelList } from './models.ts';
 import { serveChat } from './openai/chat.ts';
 import { serveCompletions } from './openai/completions.ts';
+import { serveEmbeddings } from './openai/embeddings.ts';
 import { WebExchange } from './web-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
@@ -31,6 +32,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
   post(paths.chat, serveChat);
   post(paths.completions, serveCompletions);
+  post(paths.embeddings, serveEmbeddings);
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);

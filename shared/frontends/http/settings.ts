@@ -4,6 +4,7 @@ import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol
 export interface HttpPaths {
   readonly chat: string;
   readonly completions: string;
+  readonly embeddings: string;
   readonly models: string;
   readonly health: string;
   readonly live: string;
@@ -33,6 +34,7 @@ export interface HttpSettings {
 export const defaultHttpPaths: HttpPaths = Object.freeze({
   chat: '/v1/chat/completions',
   completions: '/v1/completions',
+  embeddings: '/v1/embeddings',
   models: '/v1/models',
   health: '/health',
   live: '/live',

@@ -45,7 +45,7 @@ export interface EngineOutput {
   readonly extra_args?: unknown;
   readonly completion_usage?: CompletionUsage | null;
   readonly engine_data?: Readonly<Record<string, unknown>> | null;
-  /** A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched. */
+  /** A whole OpenAI-shaped chunk or object, for models that take text or other bodies untouched; or an `EmbeddingRecord`. */
   readonly body?: unknown;
 }
 

@@ -1,4 +1,11 @@
-import type { OutputOptions, RouterConfigOverride, RoutingHints, SamplingOptions, StopConditions } from './options.ts';
+import type {
+  EmbeddingOptions,
+  OutputOptions,
+  RouterConfigOverride,
+  RoutingHints,
+  SamplingOptions,
+  StopConditions,
+} from './options.ts';
 
 /** What a worker gets to work on: one of the three model inputs of a card. */
 export type EngineInput =
@@ -50,6 +57,8 @@ export interface EngineRequest {
   readonly router?: { readonly ttft_target?: number; readonly itl_target?: number };
   readonly agentContext?: Readonly<Record<string, unknown>>;
   readonly requestTimestampMs?: number;
+  /** Set when the prompt's embedding is wanted: the engine answers with one `body`, an `EmbeddingRecord`. */
+  readonly embedding?: EmbeddingOptions;
   /** A probe: served locally, without peers. */
   readonly isHealthCheck?: boolean;
 }

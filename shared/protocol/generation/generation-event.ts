@@ -49,7 +49,7 @@ export type GenerationEvent =
       readonly decodeWorkerId: string;
       readonly dpRank?: number;
     }
-  /** A chunk or object in the dialect's own shape from a worker that took the body untouched. */
+  /** A chunk or object in the dialect's own shape from a worker that took the body untouched, or an `EmbeddingRecord`. */
   | { readonly kind: 'body'; readonly body: unknown }
   | { readonly kind: 'engine-data'; readonly data: Readonly<Record<string, unknown>> };
 

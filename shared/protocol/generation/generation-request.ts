@@ -1,4 +1,11 @@
-import type { OutputOptions, RouterConfigOverride, RoutingHints, SamplingOptions, StopConditions } from './options.ts';
+import type {
+  EmbeddingOptions,
+  OutputOptions,
+  RouterConfigOverride,
+  RoutingHints,
+  SamplingOptions,
+  StopConditions,
+} from './options.ts';
 
 /** Route family of a request; the `endpoint` label of metrics (http-api.md, section 16.1). */
 export type Endpoint =
@@ -91,6 +98,8 @@ export interface GenerationRequest {
   /** `nvext.extra_fields`: what the client wants to read back. */
   readonly extraFields: readonly string[];
   readonly extraArgs?: Readonly<Record<string, unknown>>;
+  /** Set when the prompt's embedding is wanted. */
+  readonly embedding?: EmbeddingOptions;
   /** The client's body, for models that take it untouched. */
   readonly body?: Readonly<Record<string, unknown>>;
   /** `x-dynamo-meta-*` headers and the like, passed to the worker. */

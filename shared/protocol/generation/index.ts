@@ -4,6 +4,7 @@
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
+export { type EmbeddingRecord, readEmbeddings } from './embedding-record.ts';
 export type {
   CompletionUsage,
   EngineFinishReason,
@@ -30,6 +31,7 @@ export type {
   ToolDefinition,
 } from './generation-request.ts';
 export type {
+  EmbeddingOptions,
   GuidedDecoding,
   OutputOptions,
   RouterConfigOverride,

@@ -59,6 +59,12 @@ export interface OutputOptions {
   readonly return_tokens_as_token_ids?: boolean;
 }
 
+/** Asks for the embedding of the prompt instead of its continuation. */
+export interface EmbeddingOptions {
+  /** Length of the vector; absent = the model's own. */
+  readonly dimensions?: number;
+}
+
 export interface RoutingConstraints {
   readonly required_taints?: readonly string[];
   readonly preferred_taints?: Readonly<Record<string, number>>;

@@ -36,6 +36,7 @@ const FIELDS = [
   ['router', 'router', 'object'],
   ['agentContext', 'agent_context', 'object'],
   ['requestTimestampMs', 'request_timestamp_ms', 'number'],
+  ['embedding', 'embedding', 'object'],
   ['isHealthCheck', '_HEALTH_CHECK', 'flag'],
 ] as const satisfies readonly (readonly [keyof EngineRequest, string, FieldShape])[];
 

@@ -12,5 +12,7 @@ export {
   type OpenAiDecodeSettings,
   type RequestHeaders,
 } from './decode-context.ts';
+export { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from './decode-embeddings.ts';
 export type { UsageReporting } from './decode-request.ts';
+export type { EmbeddingsBody } from './embeddings-schema.ts';
 export { type JsonBody, parseJsonBody } from './json-body.ts';

@@ -68,4 +68,6 @@ export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
   'prompt_logprobs',
   'thinking_token_budget',
   'best_of',
+  'dimensions',
+  'seconds',
 ]);

@@ -1,0 +1,117 @@
+import { ServeError } from '../../../errors/index.ts';
+import {
+  type GenerationEvent,
+  type GenerationSink,
+  readEmbeddings,
+  type Usage,
+} from '../../../protocol/generation/index.ts';
+import type { DecodedEmbeddings } from '../../../protocol/openai/index.ts';
+import { answerText } from '../answer.ts';
+import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import { addUsage } from './usage-json.ts';
+
+/** Gathers the vectors of a batch into one list object (http-api.md, section 5). The first failure ends all of it. */
+export class EmbeddingsAnswer implements Abandonable {
+  readonly #call: InferenceCall;
+  readonly #decoded: DecodedEmbeddings;
+  readonly #model: string;
+  readonly #cancel: () => void;
+  /** JSON text of each input's vector, in the order of the inputs. */
+  readonly #vectors: string[] = [];
+  #body: object | undefined;
+  #usage: Usage | undefined;
+  #inputsLeft: number;
+  #isOver = false;
+
+  /** @param cancel ends the work of all inputs */
+  constructor(call: InferenceCall, decoded: DecodedEmbeddings, model: string, cancel: () => void) {
+    this.#call = call;
+    this.#decoded = decoded;
+    this.#model = model;
+    this.#cancel = cancel;
+    this.#inputsLeft = decoded.requests.length;
+  }
+
+  /** The sink of one input. @param onDone the input's work is done and was good */
+  input(index: number, onDone: () => void): GenerationSink {
+    return {
+      text: () => {},
+      event: (event) => this.#read(index, event),
+      end: (usage) => this.#inputEnded(index, usage, onDone),
+      fail: (error) => this.fail(error),
+      isBlocked: () => false, // an answer is kept whole: a vector an input, at most 2048 of them
+      onUnblocked: (callback) => queueMicrotask(callback),
+    };
+  }
+
+  fail(error: ServeError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#call.refuse(error);
+    this.#cancel();
+  }
+
+  abandon(): void {
+    this.#isOver = true;
+  }
+
+  /** A worker that took the body untouched answers with the whole object, any other with the vector of its prompt. */
+  #read(index: number, event: GenerationEvent): void {
+    if (this.#isOver || event.kind !== 'body') return;
+    const embeddings = readEmbeddings(event.body);
+    if (embeddings === undefined) {
+      if (isListObject(event.body)) this.#body = event.body;
+      else this.fail(unreadable('neither vectors nor a list of embeddings'));
+      return;
+    }
+    const vector = embeddings[0];
+    const text = vector === undefined ? undefined : vectorText(vector, this.#decoded.format);
+    if (text === undefined || embeddings.length !== 1) this.fail(unreadable('not one base64 vector of f32'));
+    else this.#vectors[index] = text;
+  }
+
+  #inputEnded(index: number, usage: Usage, onDone: () => void): void {
+    if (this.#isOver) return;
+    if (this.#body === undefined && this.#vectors[index] === undefined) {
+      this.fail(unreadable('the worker sent nothing'));
+      return;
+    }
+    this.#usage = this.#usage === undefined ? usage : addUsage(this.#usage, usage);
+    if (--this.#inputsLeft === 0) this.#finish(this.#usage);
+    else onDone();
+  }
+
+  #finish(usage: Usage): void {
+    this.#isOver = true;
+    const { deps, elapsedMs, exchange } = this.#call;
+    answerText(exchange, 200, 'application/json', this.#text(usage));
+    deps.metrics.embedded(this.#model, elapsedMs);
+    this.#call.succeed(usage);
+  }
+
+  #text({ promptTokens }: Usage): string {
+    if (this.#body !== undefined) return JSON.stringify({ ...this.#body, model: this.#model });
+    const data = this.#vectors.map((text, index) => `{"index":${index},"object":"embedding","embedding":${text}}`);
+    const usage = JSON.stringify({ prompt_tokens: promptTokens, total_tokens: promptTokens });
+    return `{"object":"list","model":${JSON.stringify(this.#model)},"data":[${data.join(',')}],"usage":${usage}}`;
+  }
+}
+
+/** The JSON text of one vector; undefined when it is not base64 of little-endian f32. */
+function vectorText(base64: string, format: DecodedEmbeddings['format']): string | undefined {
+  const bytes = Buffer.from(base64, 'base64');
+  if (bytes.length % Float32Array.BYTES_PER_ELEMENT !== 0 || bytes.toString('base64') !== base64) return undefined;
+  if (format === 'base64') return `"${base64}"`;
+  const floats = Array.from({ length: bytes.length / Float32Array.BYTES_PER_ELEMENT }, (_, at) =>
+    bytes.readFloatLE(at * Float32Array.BYTES_PER_ELEMENT),
+  );
+  return JSON.stringify(floats); // a value that is not finite becomes null
+}
+
+function isListObject(body: unknown): body is object {
+  return typeof body === 'object' && body !== null && 'data' in body && Array.isArray(body.data);
+}
+
+function unreadable(cause: string): ServeError {
+  return new ServeError('internal_error', 'Internal server error', { cause });
+}

@@ -1,0 +1,69 @@
+import type { GenerationRequest, PromptInput } from '../generation/index.ts';
+import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import { decodeRouting } from './decode-routing.ts';
+import { type EmbeddingsBody, embeddingsSchema } from './embeddings-schema.ts';
+import { invalidValue } from './field-checks.ts';
+import type { JsonBody } from './json-body.ts';
+import { requireShape } from './schema-errors.ts';
+
+/** Inputs of one request, as OpenAI bounds them. */
+const INPUTS_MAX = 2048;
+const NONE: readonly string[] = Object.freeze([]);
+
+/** An embeddings request: one generation request an input, all answered as one. */
+export interface DecodedEmbeddings {
+  /** Server id; a batch's requests are `<id>-<index>`. */
+  readonly id: string;
+  readonly requests: readonly GenerationRequest[];
+  /** How the client wants to read the vectors. */
+  readonly format: 'float' | 'base64';
+}
+
+/** Checks the types of an embeddings body. @throws ServeError 400; see `requireShape`. */
+export function parseEmbeddingsBody(body: JsonBody): EmbeddingsBody {
+  return requireShape(embeddingsSchema, body);
+}
+
+/**
+ * Turns an embeddings body whose types are right into requests (http-api.md, section 5).
+ * @param isPassedOn the model takes the body itself, which is then one request whatever it holds
+ * @throws ServeError `invalid_value`, `headers_too_large`.
+ */
+export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
+  const prompts = isPassedOn ? [{ kind: 'body' } as const] : decodeInputs(body.input);
+  const envelope = decodeEnvelope(context);
+  const request: Omit<GenerationRequest, 'prompt'> = {
+    ...envelope,
+    model: body.model,
+    endpoint: 'embeddings',
+    stream: false,
+    stop: {},
+    sampling: {},
+    output: {},
+    routing: decodeRouting({}, undefined, context),
+    annotations: body.nvext?.annotations ?? NONE,
+    extraFields: NONE,
+    embedding: body.dimensions == null ? {} : { dimensions: body.dimensions },
+    body,
+  };
+  return {
+    id: envelope.id,
+    requests:
+      prompts.length === 1
+        ? [{ ...request, prompt: prompts[0]! }]
+        : prompts.map((prompt, index) => ({ ...request, prompt, id: `${envelope.id}-${index}` })),
+    format: body.encoding_format ?? 'float',
+  };
+}
+
+function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
+  if (typeof input === 'string') return [{ kind: 'raw', text: input }];
+  if (input.length === 0) throw invalidValue('`input` cannot be empty', 'input');
+  if (typeof input[0] === 'number') return [{ kind: 'tokens', tokenIds: input as readonly number[] }];
+  if (input.length > INPUTS_MAX) {
+    throw invalidValue(`\`input\` cannot hold more than ${INPUTS_MAX} entries, got ${input.length}`, 'input');
+  }
+  return (input as readonly (string | readonly number[])[]).map((item) =>
+    typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item },
+  );
+}
