@@ -328,6 +328,14 @@ export const DIFFERENCES: readonly Difference[] = [
     },
   },
   {
+    authority: 'http-api.md 4.3 (each prompt of a batch is an engine request of its own)',
+    what: 'so is each input of an embeddings request',
+    applies: byId(/^emb\.01$/),
+    rewrite: (expected) => {
+      expected.worker = [...(expected.worker ?? []), ...(expected.worker ?? [])];
+    },
+  },
+  {
     authority: 'http-api.md 2.5 (comments while idle)',
     what: 'how many comments fit into a silence is a matter of timing',
     applies: byId(IDLE_ROWS),

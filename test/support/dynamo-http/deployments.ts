@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { MemoryDiscovery, MemoryHub, type ModelCard, type ModelType } from '../../../shared/discovery/index.ts';
@@ -20,12 +21,13 @@ import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
-import { FIXTURES } from './records.ts';
+import { playMedia } from './media.ts';
 
 /** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
 const PREFIXED = (prefix: string) => ({
   chat: `${prefix}/chat`,
   completions: `${prefix}/cmp`,
+  embeddings: `${prefix}/emb`,
   models: `${prefix}/models`,
   health: `${prefix}/health`,
   live: `${prefix}/live`,
@@ -72,8 +74,12 @@ export interface Deployment {
 }
 
 /** Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind. */
-export async function startDeployment(name: string, scripts: ReadonlyMap<string, WorkerScript>): Promise<Deployment> {
-  const loaded = await loadModelFolder(`${FIXTURES}model`);
+export async function startDeployment(
+  name: string,
+  folder: string,
+  scripts: ReadonlyMap<string, WorkerScript>,
+): Promise<Deployment> {
+  const loaded = await loadModelFolder(join(folder, 'model'));
   const engine = new ScriptedEngine({
     scripts,
     encode: (text) => loaded.tokenizer.encode(text),
@@ -81,7 +87,8 @@ export async function startDeployment(name: string, scripts: ReadonlyMap<string,
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  if (name !== 'empty') await registerModels(name, plane, discovery, engine);
+  const registered: readonly RegisteredModel[] = JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
+  if (name !== 'empty') await registerModels(name, registered, plane, discovery, engine);
   const models = new LiveModelDirectory({ discovery });
   await models.start();
   const metrics = createFrontendMetrics();
@@ -122,11 +129,11 @@ export async function startDeployment(name: string, scripts: ReadonlyMap<string,
 
 async function registerModels(
   deployment: string,
+  registered: readonly RegisteredModel[],
   plane: RequestPlane,
   discovery: MemoryDiscovery,
   engine: ScriptedEngine,
 ): Promise<void> {
-  const registered = JSON.parse(readFileSync(`${FIXTURES}models.json`, 'utf8')) as readonly RegisteredModel[];
   const random = seededRandom(7);
   for (const model of registered) {
     if (deployment === 'env2' && !['plain', 'ctx64', 't.hermes', 'x.hermes.qwen3'].includes(model.name)) continue;
@@ -142,8 +149,12 @@ async function registerModels(
 
 function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngine): void | Promise<void> {
   const record = call.body as Readonly<Record<string, unknown>>; // what encodeEngineRequest made
-  if (model.kind !== 'textin') {
+  if (model.kind === 'chat') {
     return engine.generate(decodeEngineRequest(call.id, record, call.tokenIds), call, call.stopped);
+  }
+  if (model.kind !== 'textin') {
+    playMedia(decodeEngineRequest(call.id, record, call.tokenIds), model.kind, call, engine);
+    return;
   }
   const delta = { index: 0, delta: { role: 'assistant', content: 'raw text' }, finish_reason: 'stop' };
   call.output({

@@ -10,7 +10,6 @@ const id = (pattern: RegExp) => (row: RecordedRow) => pattern.test(row.id);
 
 /** Rows that are not played yet, with the reason. Everything else in `test/fixtures/dynamo-http` is. */
 export const LEFT_OUT: readonly LeftOut[] = [
-  { reason: 'embeddings have no route yet', matches: path(/\/emb(eddings)?$/) },
   { reason: 'responses have no route yet', matches: path(/\/(v1\/responses|b\/rsp)/) },
   { reason: 'messages have no route yet', matches: path(/\/(v1\/messages|b\/msg)/) },
   { reason: 'images and videos have no routes yet', matches: path(/\/v1\/(images|videos)/) },

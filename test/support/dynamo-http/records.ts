@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { WorkerScript } from '../scripted-engine.ts';
 
@@ -55,12 +56,12 @@ export interface RecordedRow extends Answer {
 
 export const FIXTURES = fileURLToPath(new URL('../../fixtures/dynamo-http/', import.meta.url));
 
-/** Every recorded row, in order, group by group. */
-export function loadRows(): readonly RecordedRow[] {
-  return readdirSync(FIXTURES)
+/** Every recorded row of `folder`, in order, group by group. */
+export function loadRows(folder: string): readonly RecordedRow[] {
+  return readdirSync(folder)
     .filter((file) => file.endsWith('.jsonl'))
     .flatMap((file) =>
-      readFileSync(`${FIXTURES}${file}`, 'utf8')
+      readFileSync(join(folder, file), 'utf8')
         .trim()
         .split('\n')
         .map((line) => JSON.parse(line) as RecordedRow),

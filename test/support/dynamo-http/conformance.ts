@@ -1,0 +1,145 @@
+import { DIFFERENCES, IDLE_ROWS } from '../differences.ts';
+import type { WorkerScript } from '../scripted-engine.ts';
+import { waitUntil } from '../wait-until.ts';
+import { type Deployment, startDeployment } from './deployments.ts';
+import { byPrompt, type Expectation, isBatch } from './expectation.ts';
+import { anything, differencesOf } from './match.ts';
+import { type HangUp, requestOf, send } from './raw-client.ts';
+import { type Answer, loadRows, type RecordedRow } from './records.ts';
+
+/** Plays recorded exchanges against the product: the real app over a socket, with scripted workers behind. */
+export class Conformance {
+  readonly rows: readonly RecordedRow[];
+  readonly #folder: string;
+  readonly #scripts: ReadonlyMap<string, WorkerScript>;
+  readonly #deployments = new Map<string, Promise<Deployment>>();
+
+  /** @param folder a folder in the format of test/fixtures/dynamo-http/README.md */
+  constructor(folder: string) {
+    this.#folder = folder;
+    this.rows = loadRows(folder);
+    this.#scripts = new Map(
+      this.rows.flatMap((row) => (row.worker_script === undefined ? [] : [[row.id, row.worker_script] as const])),
+    );
+  }
+
+  /** Plays one row; returns where the answer is neither as recorded nor as decided, nothing when it is. */
+  async play(row: RecordedRow): Promise<readonly string[]> {
+    const deployment = await this.#deploymentOf(row);
+    const seenBefore = deployment.engine.seen.length;
+    const answer = await send(deployment.port, requestOf(row), hangUpOf(row));
+    const expected = expectationOf(row);
+    if (row.worker_cancelled === true) {
+      await waitUntil(() => deployment.engine.seen.slice(seenBefore).some((seen) => seen.wasCancelled), {
+        what: 'the worker was cancelled',
+      });
+    }
+    const actual = { ...normalise(answer, row), worker: expected.worker && workerSaw(deployment, seenBefore) };
+    return differencesOf(expected, actual);
+  }
+
+  async close(): Promise<void> {
+    for (const deployment of this.#deployments.values()) await (await deployment).close();
+  }
+
+  #deploymentOf(row: RecordedRow): Promise<Deployment> {
+    const usesPaths = /^e1\.(a\.|chat\.a$|cmp\.a$)/.test(row.id);
+    const name = usesPaths ? 'env1-paths' : row.id === 'size.46mb' ? 'limit-45' : row.server;
+    let started = this.#deployments.get(name);
+    if (started === undefined) {
+      started = startDeployment(name, this.#folder, this.#scripts);
+      this.#deployments.set(name, started);
+    }
+    return started;
+  }
+}
+
+function hangUpOf(row: RecordedRow): HangUp {
+  if (row.connection !== 'client closed') return undefined;
+  return row.frames === undefined ? { afterMs: 300 } : { after: 'first-frame' };
+}
+
+/** What the record says, as far as it is compared, after every difference that applies. */
+function expectationOf(row: RecordedRow): Expectation {
+  const expected: Expectation = structuredClone({
+    status: row.status,
+    headers: { ...row.headers },
+    ...(row.body === undefined ? {} : { body: row.body }),
+    ...(row.text === undefined ? {} : { text: row.text }),
+    ...(row.frames === undefined ? {} : { frames: [...row.frames] }),
+  });
+  expected.worker = structuredClone(row.worker_request)?.map((seen) => recordedWorkerRequest(seen, row));
+  for (const difference of DIFFERENCES) if (difference.applies(row, expected)) difference.rewrite(expected, row);
+  return expected;
+}
+
+function recordedWorkerRequest(seen: Readonly<Record<string, unknown>>, row: RecordedRow): Record<string, unknown> {
+  if (isMedia(row)) return { ...seen };
+  return {
+    prompt: isEmbeddings(row) ? anything : seen.prompt, // which the record does not show
+    prompt_embeds: seen.prompt_embeds,
+    stop_conditions: { ...(seen.stop_conditions as object) },
+    sampling_options: withoutSingleN({ ...(seen.sampling_options as object) }),
+    output_options: { ...(seen.output_options as object) },
+    routing: maskIds({ ...(seen.routing as object) }),
+  };
+}
+
+/** One choice is what every engine makes unasked. */
+function withoutSingleN({ n, ...rest }: { readonly n?: number }): object {
+  return n === undefined || n === 1 ? rest : { n, ...rest };
+}
+
+const isMedia = (row: RecordedRow): boolean => row.group === 'images' || row.group === 'videos';
+const isEmbeddings = (row: RecordedRow): boolean => row.group === 'embeddings';
+
+function workerSaw(deployment: Deployment, from: number): Record<string, unknown>[] {
+  return deployment.engine.seen.slice(from).map(({ request, prompt }) => {
+    if (request.input.kind === 'text') {
+      const { model: _model, ...body } = request.input.body;
+      return body;
+    }
+    return {
+      prompt: request.input.kind === 'tokens' && request.input.promptEmbeds !== undefined ? undefined : prompt,
+      prompt_embeds: request.input.kind === 'tokens' ? request.input.promptEmbeds : undefined,
+      stop_conditions: { ...request.stop },
+      sampling_options: { ...request.sampling },
+      output_options: { ...request.output },
+      routing: maskIds({ ...request.routing }),
+    };
+  });
+}
+
+const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+const MASKED_NUMBERS = new Set([
+  'created',
+  'instance_id',
+  'prefill_worker_id',
+  'decode_worker_id',
+  'backend_instance_id',
+  'request_received_ms',
+  'prefill_wait_time_ms',
+  'prefill_time_ms',
+  'ttft_ms',
+  'total_time_ms',
+]);
+
+/** Ids, times and worker ids as the record masks them. */
+function maskIds(value: unknown): unknown {
+  if (typeof value === 'string') return value.replaceAll(UUID, 'UUID');
+  if (Array.isArray(value)) return value.map(maskIds);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, nested]) => [key, MASKED_NUMBERS.has(key) ? 0 : maskIds(nested)]),
+  );
+}
+
+function normalise(answer: Answer, row: RecordedRow): Record<string, unknown> {
+  const masked = maskIds(answer) as { frames?: { comment?: string }[]; body?: { instances?: unknown[] } };
+  if (masked.body?.instances !== undefined) masked.body.instances = masked.body.instances.slice(0, 2);
+  if (isBatch(row)) masked.frames?.sort(byPrompt);
+  if (masked.frames !== undefined && IDLE_ROWS.test(row.id)) {
+    masked.frames = masked.frames.filter((frame) => frame.comment !== '');
+  }
+  return masked;
+}

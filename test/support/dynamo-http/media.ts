@@ -1,0 +1,42 @@
+import type { EngineRequest, OutputSink } from '../../../shared/protocol/generation/index.ts';
+import type { ScriptedEngine } from '../scripted-engine.ts';
+
+/** Bytes FF D8 and a name: as much of a JPEG as the recorded workers sent. */
+const FRAMES = ['frame0', 'frame1'].map((name) => Buffer.concat([Buffer.of(0xff, 0xd8), Buffer.from(name)]));
+
+/** What the recorded workers of embedding, image and video models answer (test/fixtures/dynamo-http/README.md). */
+export function playMedia(
+  request: EngineRequest,
+  kind: 'emb' | 'img' | 'vid',
+  sink: OutputSink,
+  engine: ScriptedEngine,
+): void {
+  engine.seen.push({ request, prompt: '', wasCancelled: false });
+  switch (kind) {
+    case 'emb': {
+      const count = request.input.kind === 'tokens' ? request.input.tokenIds.length : 0;
+      const vector = Buffer.from(Float32Array.of(1, -2, count).buffer).toString('base64');
+      sink.output({ body: { embeddings: [vector], prompt_tokens: count, total_tokens: count } });
+      break;
+    }
+    case 'img':
+      sink.output({ body: { created: 1, data: [{ url: 'https://example.test/i.png' }] } });
+      break;
+    case 'vid':
+      for (const frame of FRAMES) sink.output({ body: videoOf(frame) });
+      break;
+  }
+  sink.end();
+}
+
+function videoOf(frame: Buffer): object {
+  return {
+    id: 'video_1',
+    object: 'video',
+    model: 'worker',
+    status: 'completed',
+    progress: 100,
+    created: 1,
+    data: [{ output_format: 'jpeg', b64_json: frame.toString('base64') }],
+  };
+}
