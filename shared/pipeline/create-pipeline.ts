@@ -34,6 +34,7 @@ const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
   chat_completions: 'Chat',
   completions: 'Completions',
   embeddings: 'Embedding',
+  responses: 'Chat',
   images: 'Images',
   videos: 'Videos',
 };

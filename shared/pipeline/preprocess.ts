@@ -61,7 +61,8 @@ function passThrough(request: GenerationRequest, model: RoutableModel): Preproce
       ? { kind: 'tensor', body: prompt.body }
       : {
           kind: 'text',
-          endpoint: request.endpoint,
+          // Every dialect over chat hands on a chat body, which is what such workers understand.
+          endpoint: prompt.kind === 'chat' ? 'chat_completions' : request.endpoint,
           body: { ...request.body, model: model.card.source_path ?? model.primaryName },
         };
   return {

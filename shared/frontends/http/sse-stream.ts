@@ -17,12 +17,13 @@ const HELD_FRAMES_MAX = 16;
  *
  * | State | first data frame | failure | peek time over | end | client gone |
  * |---|---|---|---|---|---|
- * | waiting | committed: 200 | its HTTP status | committed: 200, comment | 200, `[DONE]` | closed |
- * | committed | - | error event, `[DONE]` | - | `[DONE]` | closed |
+ * | waiting | committed: 200 | its HTTP status | committed: 200, comment | 200, last frame | closed |
+ * | committed | - | error event, `[DONE]` | - | last frame | closed |
  */
 export class SseStream {
   readonly #call: InferenceCall;
   readonly #sink: FrameSink;
+  readonly #headers: Readonly<Record<string, string>>;
   #isCommitted = false;
   #isClosed = false;
   #held: string[] = [];
@@ -31,12 +32,19 @@ export class SseStream {
   /** No frame has left since the last keep-alive tick. */
   #isIdle = true;
 
-  constructor(call: InferenceCall) {
+  /** @param headers sent beside the usual ones */
+  constructor(call: InferenceCall, headers: Readonly<Record<string, string>> = {}) {
     this.#call = call;
     this.#sink = call.exchange.sink;
+    this.#headers = headers;
     const { peekMs } = call.deps.settings;
     if (peekMs > 0) this.#peek = call.deps.clock.after(peekMs, () => this.#commitWaiting());
     else this.#commitWaiting();
+  }
+
+  /** The head is out: a failure can only be told inside the stream. */
+  get isCommitted(): boolean {
+    return this.#isCommitted;
   }
 
   /** The status when the answer fails now: the failure's own, or 200 once the head is out. */
@@ -72,10 +80,15 @@ export class SseStream {
 
   /** Ends the answer: `[DONE]`. */
   finish(): void {
+    this.close(DONE_FRAME);
+  }
+
+  /** Ends the answer with `lastFrame`, for dialects whose last event is the end. */
+  close(lastFrame: string): void {
     if (this.#isClosed) return;
     if (!this.#isCommitted) this.#commit();
     this.abandon();
-    this.#sink.write(DONE_FRAME);
+    this.#sink.write(lastFrame);
     this.#sink.end();
   }
 
@@ -89,7 +102,11 @@ export class SseStream {
   #commit(): void {
     this.#isCommitted = true;
     this.#peek?.cancel();
-    const head: Record<string, string> = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
+    const head: Record<string, string> = {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache',
+      ...this.#headers,
+    };
     echoRequestId(this.#call.exchange, head);
     this.#sink.head(200, head);
     for (const frame of this.#held) this.#sink.write(frame);

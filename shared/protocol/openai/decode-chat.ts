@@ -57,7 +57,8 @@ export function requireOneChoice(body: { readonly n?: number | null | undefined 
   );
 }
 
-function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
+/** What the prompt of a chat body is made from: its messages, or `nvext.token_data` instead of them. */
+export function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
   if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
   const templateArgs = decodeTemplateArgs(body);
   const choice = body.tool_choice;

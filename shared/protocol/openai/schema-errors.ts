@@ -17,8 +17,22 @@ export function requireShape<Schema extends z.ZodType>(schema: Schema, body: Jso
   return body.value as z.infer<Schema>; // the schemas transform nothing, so the input has the output's type
 }
 
-function toShapeError(issue: z.core.$ZodIssue, body: unknown): ServeError {
-  const param = jsonPath(issue.path);
+/**
+ * Checks one value that stands at `path` of a body, where the schema depends on the value itself.
+ * @throws ServeError as `requireShape`
+ */
+export function requireShapeAt<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  path: readonly PropertyKey[],
+): z.infer<Schema> {
+  const result = schema.safeParse(value);
+  if (!result.success) throw toShapeError(result.error.issues[0]!, value, path); // a failed parse has an issue
+  return value as z.infer<Schema>; // as above
+}
+
+function toShapeError(issue: z.core.$ZodIssue, body: unknown, at: readonly PropertyKey[] = []): ServeError {
+  const param = jsonPath([...at, ...issue.path]);
   if (issue.code === 'unrecognized_keys') {
     const path = param === '' ? issue.keys[0]! : `${param}.${issue.keys[0]}`;
     return shapeError('unknown_parameter', `unknown field \`${issue.keys[0]}\` in \`${param}\``, path);
@@ -33,9 +47,11 @@ function toShapeError(issue: z.core.$ZodIssue, body: unknown): ServeError {
   return shapeError('invalid_value', text, param === '' ? undefined : param);
 }
 
+/** What is wrong with the types of a body. */
 type ShapeCode = 'invalid_value' | 'missing_required_parameter' | 'unknown_parameter';
 
-function shapeError(code: ShapeCode, detail: string, param: string | undefined): ServeError {
+/** A body whose types are wrong; `detail` says where and how. */
+export function shapeError(code: ShapeCode, detail: string, param: string | undefined): ServeError {
   return new ServeError(code, `${DESERIALIZE_LEAD_IN}${detail}`, { param });
 }
 

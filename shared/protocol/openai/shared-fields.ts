@@ -60,6 +60,8 @@ export const sharedFields = {
 export const INTEGER_FIELDS: ReadonlySet<string> = new Set([
   'max_tokens',
   'max_completion_tokens',
+  'max_output_tokens',
+  'max_tool_calls',
   'n',
   'seed',
   'top_k',

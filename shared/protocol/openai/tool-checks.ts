@@ -14,15 +14,15 @@ export function checkTools(body: ChatBody): void {
     if (tools.length > TOOLS_MAX) {
       throw invalidValue(`tools array cannot hold more than ${TOOLS_MAX} entries, got ${tools.length}`, 'tools');
     }
-    for (let at = 0; at < tools.length; at++) checkTool(tools[at]!.function, at);
+    for (let at = 0; at < tools.length; at++) checkTool(tools[at]!.function, at, `tools[${at}].function`);
   }
   checkToolChoice(body);
 }
 
-type ToolFunction = NonNullable<ChatBody['tools']>[number]['function'];
+type ToolFunction = Pick<NonNullable<ChatBody['tools']>[number]['function'], 'name' | 'parameters' | 'strict'>;
 
-function checkTool(tool: ToolFunction, at: number): void {
-  const param = `tools[${at}].function`;
+/** The name and the schema of the tool number `at`, which stands at `param` of the body. */
+export function checkTool(tool: ToolFunction, at: number, param: string): void {
   if (tool.name === '') throw invalidValue(`Function name at index ${at} cannot be empty`, `${param}.name`);
   if (!FUNCTION_NAME.test(tool.name)) {
     throw invalidValue(
