@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { systemClock } from '../../shared/clock/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
+import { readReport } from './worker-report.ts';
 
 export interface WorkerProcessesOptions {
   readonly count: number;
@@ -9,14 +11,22 @@ export interface WorkerProcessesOptions {
   readonly logger: Logger;
 }
 
-/** A worker that ran for this long and then died is started again; one that dies sooner is misconfigured. */
+/** A worker that dies sooner than this after its start is replaced only after a pause. */
 const SETTLED_MS = 2000;
+const RESTART_PAUSE_MS = 1000;
 /** Longest wait for a worker to drain before it is killed. */
 const STOP_MS = 10_000;
 
-/** Worker processes of `stator local`: started together, restarted when they die, ended with their parent. */
+/**
+ * Worker processes of `stator local`: started together, ended with their parent.
+ *
+ * | State of a worker | says that it failed, or dies | dies as a replacement |
+ * |---|---|---|
+ * | starting | everything ends, `failed` says why | replaced after a pause |
+ * | ready | replaced; after a pause when it was young | the same |
+ */
 export class WorkerProcesses {
-  /** Resolves with one line when a worker cannot be started. */
+  /** Resolves with one line when a worker cannot be started at all. */
   readonly failed: Promise<string>;
   readonly #options: WorkerProcessesOptions;
   readonly #children = new Set<ChildProcess>();
@@ -35,7 +45,7 @@ export class WorkerProcesses {
   }
 
   start(): void {
-    for (let at = 0; at < this.#options.count; at++) this.#spawn();
+    for (let at = 0; at < this.#options.count; at++) this.#spawn('first');
   }
 
   async stop(): Promise<void> {
@@ -43,35 +53,53 @@ export class WorkerProcesses {
     await Promise.all([...this.#children].map(endProcess));
   }
 
-  #spawn(): void {
-    const { argv, env, logger } = this.#options;
-    const startedMs = performance.now();
+  #spawn(turn: 'first' | 'replacement'): void {
+    if (this.#isStopping) return;
+    const startedMs = systemClock.nowMs();
+    const child = this.#startChild();
+    let isReady = false;
+    let reason: string | undefined;
+    child.on('message', (message) => {
+      const report = readReport(message);
+      if (report?.kind === 'ready') isReady = true;
+      else reason = report?.reason;
+    });
+    child.once('error', (error) => {
+      reason = error.message;
+      if (child.pid === undefined) this.#fail(`a worker cannot be started: ${reason}`); // no exit follows
+    });
+    child.once('exit', (code, signal) => {
+      this.#children.delete(child);
+      if (this.#isStopping) return;
+      if (!isReady && turn === 'first') {
+        this.#fail(reason ?? `a worker ended with ${signal ?? `exit code ${code}`} before it was ready`);
+        return;
+      }
+      this.#options.logger.warn('a worker died; starting another', { code, signal, reason });
+      const pauseMs = systemClock.nowMs() - startedMs < SETTLED_MS ? RESTART_PAUSE_MS : 0;
+      systemClock.after(pauseMs, () => this.#spawn('replacement'));
+    });
+  }
+
+  #startChild(): ChildProcess {
+    const { argv, env } = this.#options;
     const entry = process.argv[1];
     if (entry === undefined) throw new Error('cannot find the stator program to start workers with');
-    // The IPC channel carries nothing: its end tells the worker that its parent is gone, however the parent died.
+    // The IPC channel carries one report. Its end tells the worker that its parent is gone, however the parent died.
     const child = spawn(process.execPath, [...process.execArgv, entry, 'worker', ...argv], {
       env: env as NodeJS.ProcessEnv, // unset names are left out by spawn
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#children.add(child);
-    child.once('error', (error) => this.#fail(`a worker cannot be started: ${error.message}`));
-    child.once('exit', (code, signal) => {
-      this.#children.delete(child);
-      if (this.#isStopping) return;
-      if (performance.now() - startedMs < SETTLED_MS) {
-        this.#fail(`a worker ended at once with ${signal ?? `exit code ${code}`}; see its message above`);
-        return;
-      }
-      logger.warn('a worker died; starting another', { code, signal });
-      this.#spawn();
-    });
+    return child;
   }
 }
 
+/** Lets a worker drain and end. By the channel, not by a signal: after the Ctrl-C that reached it too, one would kill it. */
 async function endProcess(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   const exited = new Promise((resolve) => child.once('exit', resolve));
-  child.kill('SIGTERM');
+  if (child.connected) child.disconnect();
   const impatient = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
   await exited;
   clearTimeout(impatient);

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { systemClock } from '../../shared/clock/index.ts';
 import { forwardSettings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../compose/frontend.ts';
 import { openLogger } from '../compose/logger.ts';
@@ -11,14 +12,14 @@ import { WorkerProcesses } from './local-workers.ts';
 
 /** How long the workers may take to register before the banner says that they are still starting. */
 const WORKERS_READY_MS = 20_000;
+const WORKERS_POLL_MS = 10;
 
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run({ settings, config, env }: CommandContext<'local'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const isPrivate = settings.discoveryBackend === 'file' && settings.fileKv === undefined;
-  const folder = isPrivate ? await mkdtemp(join(tmpdir(), 'stator-')) : undefined;
-  const fileKv = folder ?? settings.fileKv;
+  const folder = settings.fileKv === undefined ? await mkdtemp(join(tmpdir(), 'stator-')) : undefined;
+  const fileKv = settings.fileKv ?? folder;
   const forwarded = forwardSettings(config, 'worker');
   const workers = new WorkerProcesses({
     count: settings.engine === 'openai' ? 1 : settings.numWorkers,
@@ -27,22 +28,20 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
     logger: logger.for('local'),
   });
   try {
-    workers.start();
     const frontend = await composeFrontend(
       { ...settings, fileKv },
       { logger, plane: { poolSizeMax: settings.tcpPoolSize } },
     );
-    const server = await serveFrontend(frontend, settings, logger);
-    const failure = await Promise.race([workersRegistered(frontend), workers.failed, stopped.then(() => undefined)]);
-    if (failure !== undefined) {
-      await server.drain();
-      process.stderr.write(`stator: ${failure}\n`);
-      return 1;
-    }
-    process.stdout.write(banner(frontend, server.url, workers.count, settings.engine));
-    const end = await Promise.race([stopped, workers.failed]);
+    const server = await serveFrontend(frontend, settings, logger); // before the workers: a port in use costs nothing
+    workers.start();
+    const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
+    const isUp = await Promise.race([workersRegistered(frontend, workers.count), failure.then(() => false)]);
+    if (isUp) process.stdout.write(banner(frontend, server.url, workers.count, settings.engine));
+    const reason = await failure;
     await server.drain();
-    return end === 'SIGTERM' || end === 'SIGINT' || end === 'parent gone' ? 0 : 1;
+    if (reason === undefined) return 0;
+    process.stderr.write(`stator: ${reason}\n`);
+    return 1;
   } finally {
     await workers.stop();
     if (folder !== undefined) await rm(folder, { recursive: true, force: true });
@@ -52,14 +51,14 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
 /** Workers of one machine talk over loopback alone, whatever addresses it has. */
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
 
-/** Resolves when every worker serves, or when waiting any longer would tell the user nothing. */
-async function workersRegistered(frontend: Frontend): Promise<undefined> {
-  const deadlineMs = performance.now() + WORKERS_READY_MS;
-  while (performance.now() < deadlineMs) {
-    if (frontend.models.list().some((model) => model.workers.length > 0)) return undefined;
-    await new Promise((resolve) => setTimeout(resolve, 10));
+/** Resolves with true when every worker serves, or when waiting any longer would tell the user nothing. */
+async function workersRegistered(frontend: Frontend, count: number): Promise<boolean> {
+  const deadlineMs = systemClock.nowMs() + WORKERS_READY_MS;
+  while (systemClock.nowMs() < deadlineMs) {
+    if (frontend.models.list().some((model) => model.workers.length >= count)) break;
+    await systemClock.sleep(WORKERS_POLL_MS);
   }
-  return undefined;
+  return true;
 }
 
 function banner(frontend: Frontend, url: string, workers: number, engine: string): string {

@@ -18,6 +18,7 @@ import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 
 const USAGE_EXIT = 2;
 const FAILURE_EXIT = 1;
+const IDLE_WAKE_MS = 3_600_000;
 
 function renderCommands(): string {
   const about = (command: Command) =>
@@ -75,7 +76,13 @@ async function startProcess(
   if (shared.dumpConfigTo !== undefined) await dumpConfig(config, shared.dumpConfigTo);
   const end = argv.indexOf('--');
   const args = end < 0 ? [] : argv.slice(end + 1);
-  return command.start({ settings: config.settings, config, args, env: process.env });
+  // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
+  const alive = setInterval(() => {}, IDLE_WAKE_MS);
+  try {
+    return await command.start({ settings: config.settings, config, args, env: process.env });
+  } finally {
+    clearInterval(alive);
+  }
 }
 
 function refuseCommand(name: string): number {

@@ -1,8 +1,8 @@
 import { constants } from 'node:os';
 
 /**
- * Resolves with the name of the first SIGTERM or SIGINT, or when the parent that holds an IPC channel goes away. A second
- * signal ends the process at once with the exit code that shells expect.
+ * Resolves with what ends the process: the name of the first SIGTERM or SIGINT, or that the parent which holds an IPC
+ * channel closed it or is gone. A signal after that ends the process at once with the exit code that shells expect.
  */
 export function stopSignal(): Promise<string> {
   return new Promise((resolve) => {
@@ -16,7 +16,9 @@ export function stopSignal(): Promise<string> {
     process.on('SIGINT', onSignal);
     process.once('disconnect', () => {
       isStopping = true;
-      resolve('parent gone');
+      resolve('end of the parent channel');
     });
+    // Listening keeps the channel open, and an open channel the process alive: one that has drained must be free to end.
+    process.channel?.unref();
   });
 }

@@ -101,8 +101,8 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'discoveryBackend',
-    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend !== 'dynamodb',
-    says: 'dynamodb is not for stator local: use file or mem',
+    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend === 'file',
+    says: 'must be file for stator local: its workers are processes of their own on this machine',
   },
   {
     setting: 'systemPort',

@@ -69,7 +69,7 @@ describe('settings that need each other', () => {
     [
       'local',
       ['--discovery-backend=dynamodb'],
-      '--discovery-backend dynamodb is not for stator local: use file or mem',
+      '--discovery-backend must be file for stator local: its workers are processes of their own on this machine',
     ],
     ['local', ['--min-workers=7'], '--min-workers is above --max-workers'],
     [
