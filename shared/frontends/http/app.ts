@@ -1,6 +1,7 @@
 import { type Context, Hono } from 'hono';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answer.ts';
+import { CANCEL_PATH, serveCancel } from './cancel.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
 import { serveHealth, serveLive } from './health.ts';
@@ -33,6 +34,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   post(paths.chat, serveChat);
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
+  post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);

@@ -31,6 +31,7 @@ export class InferenceCall {
   #model = UNKNOWN_MODEL;
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
+  #forget: (() => void) | undefined;
   #isOver = false;
 
   constructor(deps: HttpAppDeps, exchange: HttpExchange, endpoint: Endpoint) {
@@ -66,7 +67,7 @@ export class InferenceCall {
 
   /**
    * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
-   * client is still there.
+   * client is still there. The request must have been identified: from here on it can be cancelled by its ids.
    */
   watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     const { sink, deadline } = this.exchange;
@@ -78,14 +79,16 @@ export class InferenceCall {
     };
     if (sink.closed.aborted) leave();
     else sink.closed.addEventListener('abort', leave, { once: true });
+    const breakOff = (error: ServeError): void => {
+      work.abort();
+      answer.fail(error);
+    };
     deadline?.addEventListener(
       'abort',
-      () => {
-        work.abort();
-        answer.fail(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded'));
-      },
+      () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
       { once: true },
     );
+    if (!this.#isOver) this.#forget = this.deps.lifecycle.running.add(this.#ids(), () => this.#cancelled(breakOff));
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
@@ -113,6 +116,18 @@ export class InferenceCall {
     this.#log(status, undefined, error);
   }
 
+  #ids(): readonly string[] {
+    const given = this.exchange.header('x-request-id');
+    const ids = this.#request === undefined ? [] : [this.#request.id];
+    return given === undefined || given === '' ? ids : [...ids, given];
+  }
+
+  /** Asked for by somebody else than the connection. */
+  #cancelled(breakOff: (error: ServeError) => void): void {
+    this.deps.metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
+    breakOff(new ServeErrorClass('client_closed_request', 'Request cancelled'));
+  }
+
   #abandoned(): void {
     if (this.#close()) return;
     const { metrics } = this.deps;
@@ -125,6 +140,7 @@ export class InferenceCall {
   #close(): boolean {
     if (this.#isOver) return true;
     this.#isOver = true;
+    this.#forget?.();
     this.deps.lifecycle.left();
     return false;
   }

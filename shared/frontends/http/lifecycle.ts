@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { RunningRequests } from './running-requests.ts';
 
 /**
  * Where a frontend process is in its life (http-api.md, sections 10.1 and 17.2).
@@ -15,6 +16,8 @@ export type ServiceStage = 'discovering' | 'failed' | 'ready' | 'draining' | 'st
 
 /** Stage of the process and the inference responses under way. */
 export class ServiceLifecycle {
+  /** Those of them that can be cancelled by their ids. */
+  readonly running = new RunningRequests();
   #stage: ServiceStage = 'discovering';
   #failure: string | undefined;
   #inflight = 0;

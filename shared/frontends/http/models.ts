@@ -7,6 +7,7 @@ import {
   type ServedModel,
 } from '../../pipeline/index.ts';
 import { answerError, answerJson } from './answer.ts';
+import { decodePath } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './exchange.ts';
 
@@ -86,13 +87,4 @@ function namespaceBody(namespace: NamespaceReadiness): object {
     present: Object.keys(namespace.workerTypes),
     missing_worker_types: namespace.missingWorkerTypes,
   };
-}
-
-/** A path that is not valid percent-encoding names itself. */
-function decodePath(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text; // no model has that name, which is the answer
-  }
 }

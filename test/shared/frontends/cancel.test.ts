@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import { RunningRequests } from '../../../shared/frontends/http/running-requests.ts';
+import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+import { createTestApp, type TestApp } from '../../support/http-app.ts';
+import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+
+const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+
+function post(test: TestApp, path: string, body?: object, headers: Readonly<Record<string, string>> = {}) {
+  const request = new Request(`http://localhost${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return Promise.resolve(test.app.fetch(request));
+}
+
+function setUp() {
+  const pipeline = new ScriptedPipeline();
+  return { pipeline, ...createTestApp({ pipeline }) };
+}
+
+const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
+const WITH_ID = { 'x-dynamo-request-id': ID, 'x-request-id': 'mine' };
+
+describe('POST /v1/cancel/{id}', () => {
+  it.each([`chatcmpl-${ID}`, ID, ID.toUpperCase(), `resp_${ID.replaceAll('-', '')}`, 'mine'])(
+    'ends a unary answer as cancelled, asked for as %s',
+    async (id) => {
+      const test = setUp();
+      const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
+      const { options } = await test.pipeline.call(0);
+      const cancelled = await post(test, `/v1/cancel/${id}`);
+      expect(cancelled.status).toBe(200);
+      expect(await cancelled.json()).toEqual({ id, object: 'cancellation', cancelled: true });
+      expect(options.signal.aborted).toBe(true);
+      const response = await answer;
+      expect(response.status).toBe(499);
+      expect(await response.json()).toMatchObject({ error: { code: 'client_closed_request' } });
+      expect((await post(test, `/v1/cancel/${id}`)).status).toBe(404);
+    },
+  );
+
+  it('ends a stream with an error event and counts it as cancelled', async () => {
+    const test = setUp();
+    const answer = post(test, '/v1/chat/completions', { ...CHAT, stream: true }, WITH_ID);
+    const { sink } = await test.pipeline.call(0);
+    sink.text(0, 'hello', 1);
+    const response = await answer;
+    await post(test, '/v1/cancel/mine');
+    const frames = parseFrames(await response.text());
+    expect(frames.slice(-2)).toMatchObject([
+      { data: { error: { message: 'Request cancelled', code: 'client_closed_request' } } },
+      { data: '[DONE]' },
+    ]);
+    const metrics = await test.deps.metrics.render();
+    expect(metrics).toMatch(/model_cancellation_total\{[^}]*endpoint="chat_completions"[^}]*\} 1/);
+    expect(metrics).toMatch(/requests_total\{[^}]*error_type="cancelled"[^}]*\} 1/);
+    expect(test.lifecycle.inflight).toBe(0);
+  });
+
+  it('ends every prompt of a batch', async () => {
+    const test = setUp();
+    const answer = post(test, '/v1/completions', { model: 'm', prompt: ['a', 'b'] }, WITH_ID);
+    await test.pipeline.call(1);
+    expect((await post(test, `/v1/cancel/cmpl-${ID}`)).status).toBe(200);
+    expect(test.pipeline.calls.map(({ options }) => options.signal.aborted)).toEqual([true, true]);
+    expect((await answer).status).toBe(499);
+  });
+
+  it('does not know a request that has ended, or never was', async () => {
+    const test = setUp();
+    test.pipeline.onGenerate(({ sink }) => playTexts(sink, ['a']));
+    expect((await post(test, '/v1/chat/completions', CHAT, WITH_ID)).status).toBe(200);
+    for (const id of [ID, 'mine', 'nope', '%ff']) {
+      const response = await post(test, `/v1/cancel/${id}`);
+      expect(response.status).toBe(404);
+      expect(await response.json()).toMatchObject({ error: { code: 'not_found' } });
+    }
+  });
+});
+
+describe('the running requests', () => {
+  it('cancels all that share an id and forgets each by itself', () => {
+    const running = new RunningRequests();
+    const cancelled: string[] = [];
+    const forget = running.add(['shared', 'a'], () => cancelled.push('a'));
+    running.add(['shared', 'b'], () => cancelled.push('b'));
+    expect(running.cancel('shared')).toBe(true);
+    forget();
+    expect(running.cancel('a')).toBe(false);
+    expect(running.cancel('shared')).toBe(true);
+    expect(cancelled).toEqual(['a', 'b', 'b']);
+  });
+});

@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
+import { preprocess } from '../../../shared/pipeline/preprocess.ts';
+import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/generation/index.ts';
+import type { EncodeOptions } from '../../../shared/tokens/index.ts';
+import { letterModel, letterTokenizer, model, request } from './fixtures.ts';
+
+const TIMES = { template: () => {}, tokenize: () => {} };
+
+/** Letters, with an end token where special tokens are asked for. */
+const closing = {
+  ...letterModel,
+  tokenizer: {
+    ...letterTokenizer,
+    encode: (text: string, options?: EncodeOptions) =>
+      Uint32Array.from([...letterTokenizer.encode(text), ...(options?.addSpecialTokens === true ? [0] : [])]),
+  },
+};
+
+const asking = (text: string) =>
+  request({ endpoint: 'embeddings', prompt: { kind: 'raw', text }, embedding: { dimensions: 8 } });
+
+describe('the prompt of an embedding', () => {
+  it('has the special tokens of its model, no stop conditions, and says what is wanted', () => {
+    const { request: sent, promptTokens } = preprocess(asking('ab'), model(), closing, new VirtualClock(), TIMES);
+    expect(promptTokens).toBe(3);
+    expect(sent).toMatchObject({ input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 0) }, stop: {} });
+    const { body, tokenIds } = encodeEngineRequest(sent);
+    expect(decodeEngineRequest('r1', body, tokenIds).embedding).toEqual({ dimensions: 8 });
+  });
+
+  it('leaves special tokens to whoever wrote a prompt that is continued', () => {
+    const { promptTokens } = preprocess(request(), model(), closing, new VirtualClock(), TIMES);
+    expect(promptTokens).toBe(3);
+  });
+
+  it('is refused when it does not fit, under the name of its field', () => {
+    const prompt = asking('a'.repeat(100));
+    expect(() => preprocess(prompt, model(), closing, new VirtualClock(), TIMES)).toThrow(
+      expect.objectContaining({ code: 'context_length_exceeded', param: 'input' }),
+    );
+  });
+});
+
+describe('the embeddings of a worker', () => {
+  it.each([undefined, null, 'text', [], {}, { embeddings: 'x' }, { embeddings: [1] }])('are not %j', (body) => {
+    expect(readEmbeddings(body)).toBeUndefined();
+  });
+});
