@@ -46,6 +46,12 @@ export interface Discovery {
    * set, never a watch that has begun.
    */
   watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch>;
+  /**
+   * Resolves once every open watch shows a reading of the store that began at most `maxAgeMs` ago; at once where one does.
+   * For a process that is frozen between requests, in which time no timer keeps its watches current. While the store cannot
+   * be read, the watches are told `failing`, what is known stays, and this resolves all the same after a second at most.
+   */
+  refresh(maxAgeMs: number, signal?: AbortSignal): Promise<void>;
   /** Runs `callback` when this process's lease expired before it could be renewed: it must stop taking requests. */
   onLeaseLost(callback: () => void): void;
   /** Runs `callback` when the lease and all records were written again after a loss. */

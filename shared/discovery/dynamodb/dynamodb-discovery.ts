@@ -2,7 +2,9 @@ import { setMaxListeners } from 'node:events';
 import { DiscoveryError } from '../discovery-error.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
+import { momentOf } from '../moment.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { forAtMost } from '../patience.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { Serial } from '../serial.ts';
@@ -12,6 +14,7 @@ import { LeaseLiveness } from './lease-liveness.ts';
 import { SnapshotPoller } from './snapshot-poller.ts';
 import { Sweeper } from './sweeper.ts';
 import { DiscoveryTable, type TableOptions } from './table.ts';
+import { InterruptedCall } from './table-errors.ts';
 import { TableReader, type TableReading } from './table-reader.ts';
 import { TableTime } from './table-time.ts';
 import { assertFits, type OwnedRecord, TableWriter } from './table-writer.ts';
@@ -25,7 +28,12 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOpt
   readonly operationTimeoutMs?: number;
   /** Longest wait for one answer of the table. @default 2000 */
   readonly requestTimeoutMs?: number;
-  /** How long a record is seen dead before a watching process deletes it. @default 60_000 */
+  /** Longest wait of `refresh`. @default 1000 */
+  readonly refreshTimeoutMs?: number;
+  /**
+   * How long a record is seen dead before a watching process deletes it; `Infinity` = never, for a process that may not.
+   * @default 60_000
+   */
   readonly sweepAfterMs?: number;
 }
 
@@ -33,6 +41,7 @@ const POLL_MS = 1000;
 const SKEW_MS = 1000;
 const OPERATION_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 2000;
+const REFRESH_TIMEOUT_MS = 1000;
 const SWEEP_AFTER_MS = 60_000;
 
 interface Parts {
@@ -44,6 +53,7 @@ interface Parts {
   readonly liveness: LeaseLiveness;
   readonly pollMs: number;
   readonly operationTimeoutMs: number;
+  readonly refreshTimeoutMs: number;
 }
 
 /** Discovery through a DynamoDB table (section 1.7). */
@@ -67,7 +77,7 @@ export class DynamoDbDiscovery implements Discovery {
         if (this.#poller.isFailing) parts.liveness.excuseOutage(base.clock.nowMs());
         return parts.reader.read(scopes, signal);
       },
-      explain: (error) => table.explain(error),
+      explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
       onReading: ({ dead }, signal) => sweeper.sweep(dead, signal),
     });
   }
@@ -89,6 +99,7 @@ export class DynamoDbDiscovery implements Discovery {
       sweeper: new Sweeper(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
       pollMs: options.pollMs ?? POLL_MS,
       operationTimeoutMs: options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
+      refreshTimeoutMs: options.refreshTimeoutMs ?? REFRESH_TIMEOUT_MS,
     });
   }
 
@@ -121,17 +132,26 @@ export class DynamoDbDiscovery implements Discovery {
   }
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
-    const watcher = new SnapshotWatcher(query, listener, this.#parts.base.report);
+    const { clock, report } = this.#parts.base;
+    const watcher = new SnapshotWatcher(query, listener, report);
+    const began = momentOf(clock);
     const reading = await this.#read(watcher, signal);
     this.#closing.signal.throwIfAborted();
     watcher.apply(reading.texts(watcher.bucket));
-    this.#poller.add(watcher);
+    this.#poller.add(watcher, began);
     return {
       close: () => {
         watcher.close();
         this.#poller.delete(watcher);
       },
     };
+  }
+
+  async refresh(maxAgeMs: number, signal?: AbortSignal): Promise<void> {
+    const { base, refreshTimeoutMs: timeoutMs } = this.#parts;
+    const bounds = { clock: base.clock, timeoutMs, signal: this.#operation(signal) };
+    const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, patience));
+    if (!isDone) this.#poller.tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
   onLeaseLost(callback: () => void): void {

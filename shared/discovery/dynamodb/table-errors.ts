@@ -13,6 +13,15 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'ValidationException',
 ]);
 
+/** A call that failed because its process stood still (frozen, stopped, suspended): it says nothing of the table. */
+export class InterruptedCall extends Error {
+  override readonly name = 'InterruptedCall';
+
+  constructor(cause: unknown) {
+    super('the process stood still during the call', { cause });
+  }
+}
+
 /** Where the table is, for messages. */
 export interface TablePlace {
   readonly tableName: string;

@@ -59,7 +59,10 @@ export class TableReader {
     this.#options = options;
   }
 
-  /** Records are read before leases: a record that is seen had its lease written before it. */
+  /**
+   * Records are read before leases: a record that is seen had its lease written before it. Leases are judged as of when they
+   * were asked for: an answer may lie unread for long, in a process that was stopped.
+   */
   async read(scopes: readonly ReadScope[], signal: AbortSignal): Promise<TableReading> {
     const rows = await this.#readRecords(scopes, signal);
     const leases = await this.#readLeases(rows, signal);
@@ -107,9 +110,10 @@ export class TableReader {
     const partitions = new Set(rows.map(({ leaseNamespace, leaseId }) => leaseItemKey(leaseNamespace, leaseId).pk));
     const leases = new Map<string, { readonly row: LeaseRow; readonly isAlive: boolean }>();
     await inBatches([...partitions], async (pk) => {
+      const [askedAtMs, askedAtTableMs] = [clock.nowMs(), time.nowMs()];
       for (const item of await table.query(pk, undefined, signal)) {
         const row = toLeaseRow(item);
-        leases.set(row.leaseId, { row, isAlive: liveness.observe(row, clock.nowMs(), time.nowMs()) });
+        leases.set(row.leaseId, { row, isAlive: liveness.observe(row, askedAtMs, askedAtTableMs) });
       }
     });
     liveness.prune(clock.nowMs());

@@ -3,7 +3,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import type { DiscoveryError } from '../discovery-error.ts';
 import type { ItemKey } from './schema.ts';
 import { type DynamoDbSdk, loadSdk } from './sdk.ts';
-import { isConditionFailure, type TablePlace, toTableError } from './table-errors.ts';
+import { InterruptedCall, isConditionFailure, type TablePlace, toTableError } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
@@ -34,6 +34,8 @@ export interface TableDependencies {
 
 const FIRST_RETRY_MS = 50;
 const RETRY_MS_MAX = 1000;
+/** A call that fails this long after its deadline was not waited for: the process stood still meanwhile. */
+const STANDSTILL_MS = 1000;
 
 /** The calls that discovery makes on its table. Every call has a deadline; the SDK is loaded with the first table. */
 export class DiscoveryTable {
@@ -147,6 +149,7 @@ export class DiscoveryTable {
   async #bounded<T>(signal: AbortSignal, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
     signal.throwIfAborted();
     const { clock, requestTimeoutMs } = this.#options;
+    const sentMs = clock.nowMs();
     const abort = new AbortController();
     const onAbort = (): void => abort.abort(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
@@ -158,6 +161,9 @@ export class DiscoveryTable {
     });
     try {
       return await Promise.race([send(abort.signal), aborted]);
+    } catch (error) {
+      const lateMs = clock.nowMs() - sentMs - requestTimeoutMs;
+      throw lateMs > STANDSTILL_MS && !signal.aborted ? new InterruptedCall(error) : error;
     } finally {
       deadline.cancel();
       signal.removeEventListener('abort', onAbort);

@@ -85,9 +85,10 @@ export class BucketFolder {
   /** What changes whenever the file's content may have, or undefined when the file is gone or expired. */
   async #liveVersionOf(name: string): Promise<string | undefined> {
     const path = join(this.path, name);
+    const askedAtMs = this.#clock.wallMs(); // not after: the process may be stopped before it looks at the answer
     const status = await ifPresent(stat(path));
     if (status === undefined || !status.isFile()) return undefined;
-    if (this.#clock.wallMs() - status.mtimeMs < this.#ttlMs) return `${status.ino}/${status.size}/${status.mtimeMs}`;
+    if (askedAtMs - status.mtimeMs < this.#ttlMs) return `${status.ino}/${status.size}/${status.mtimeMs}`;
     await rm(path, { force: true }); // an owner that was only slow writes it again at its next renewal
     return undefined;
   }

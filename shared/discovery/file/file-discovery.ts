@@ -4,6 +4,7 @@ import { inBatches } from '../in-batches.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { forAtMost } from '../patience.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { Serial } from '../serial.ts';
@@ -26,6 +27,8 @@ interface OwnedFile {
 }
 
 const POLL_MS = 1000;
+/** A folder over a network may hang. */
+const REFRESH_TIMEOUT_MS = 1000;
 
 /** Discovery through a folder that processes of one machine share (section 1.4). */
 export class FileDiscovery implements Discovery {
@@ -101,6 +104,18 @@ export class FileDiscovery implements Discovery {
     }
     this.#assertUsable(signal);
     return { close };
+  }
+
+  async refresh(maxAgeMs: number, signal = new AbortController().signal): Promise<void> {
+    this.#assertUsable(signal);
+    const bounds = { clock: this.#base.clock, timeoutMs: REFRESH_TIMEOUT_MS, signal };
+    const followers = [...this.#followers.values()];
+    const isDone = await forAtMost(bounds, async () => {
+      await Promise.all(followers.map((follower) => follower.refresh(maxAgeMs)));
+    });
+    if (isDone) return;
+    const failure = this.#toError('read', `no answer within ${REFRESH_TIMEOUT_MS} ms`);
+    for (const follower of followers) follower.tellFailing(failure);
   }
 
   onLeaseLost(callback: () => void): void {

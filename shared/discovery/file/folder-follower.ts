@@ -2,6 +2,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { ageMs, type Moment, momentOf } from '../moment.ts';
 import type { ReportProblem, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { BucketFolder } from './bucket-folder.ts';
 
@@ -16,15 +17,23 @@ export interface FolderFollowerOptions {
   readonly report: ReportProblem;
 }
 
+/** A reading under way. */
+interface Reading {
+  readonly began: Moment;
+  /** Never rejects. */
+  done: Promise<void>;
+}
+
 /** Reads a bucket's folder whenever the file system says that it changed, and at least every poll, for all its watches. */
 export class FolderFollower {
   readonly #options: FolderFollowerOptions;
-  readonly #watchers = new Set<SnapshotWatcher>();
+  /** Each with the moment when the reading began that it shows. */
+  readonly #watchers = new Map<SnapshotWatcher, Moment>();
   #notifier: FSWatcher | undefined;
   #notifiedFolder: number | undefined; // inode, to notice that the folder was replaced
   #hasReportedNotifier = false;
   #timer: Timer | undefined;
-  #isReading = false;
+  #reading: Reading | undefined;
   #isStale = false; // something changed since the last reading began
 
   constructor(options: FolderFollowerOptions) {
@@ -33,7 +42,7 @@ export class FolderFollower {
 
   /** Delivers the present set to `watcher`, then changes. Throws when the folder cannot be read. */
   async add(watcher: SnapshotWatcher): Promise<void> {
-    this.#watchers.add(watcher);
+    this.#watchers.set(watcher, momentOf(this.#options.clock));
     try {
       await this.#options.folder.create();
       await this.#renotify(); // before the reading, so that nothing falls between
@@ -52,6 +61,20 @@ export class FolderFollower {
     if (this.#watchers.size === 0) this.#rest();
   }
 
+  /** Resolves once every watch shows a reading that began at most `maxAgeMs` ago, or that reading has failed. */
+  async refresh(maxAgeMs: number): Promise<void> {
+    const isRecent = (moment: Moment): boolean => ageMs(moment, this.#options.clock) <= maxAgeMs;
+    if ([...this.#watchers.values()].every(isRecent)) return;
+    if (this.#reading !== undefined && !isRecent(this.#reading.began)) await this.#reading.done;
+    const { done } = this.#reading ?? this.#begin();
+    await done;
+  }
+
+  /** Tells the watches that the folder cannot be read. */
+  tellFailing(failure: Error): void {
+    for (const watcher of this.#watchers.keys()) watcher.fail(failure);
+  }
+
   close(): void {
     this.#watchers.clear();
     this.#rest();
@@ -65,26 +88,33 @@ export class FolderFollower {
 
   #schedule(delayMs: number): void {
     this.#timer?.cancel();
-    this.#timer = this.#options.clock.after(delayMs, () => void this.#read()); // #read never rejects
+    this.#timer = this.#options.clock.after(delayMs, () => {
+      if (this.#reading === undefined) this.#begin();
+      else this.#isStale = true;
+    });
   }
 
-  async #read(): Promise<void> {
-    if (this.#isReading) {
-      this.#isStale = true;
-      return;
-    }
-    this.#isReading = true;
+  #begin(): Reading {
     this.#isStale = false;
+    const reading: Reading = { began: momentOf(this.#options.clock), done: Promise.resolve() };
+    this.#reading = reading;
+    reading.done = this.#read(reading.began);
+    return reading;
+  }
+
+  async #read(began: Moment): Promise<void> {
     try {
       await this.#renotify();
       const texts = await this.#options.folder.read();
-      for (const watcher of this.#watchers) watcher.apply(texts);
+      for (const watcher of this.#watchers.keys()) {
+        this.#watchers.set(watcher, began);
+        watcher.apply(texts);
+      }
     } catch (error) {
       this.#silence(); // a notifier of a vanished folder is deaf
-      const failure = new Error(`cannot read ${this.#options.folder.path}: ${reasonOf(error)}`, { cause: error });
-      for (const watcher of this.#watchers) watcher.fail(failure);
+      this.tellFailing(new Error(`cannot read ${this.#options.folder.path}: ${reasonOf(error)}`, { cause: error }));
     } finally {
-      this.#isReading = false;
+      this.#reading = undefined;
       if (this.#watchers.size > 0) this.#schedule(this.#isStale ? SETTLE_MS : this.#options.pollMs);
     }
   }
@@ -107,7 +137,7 @@ export class FolderFollower {
   #onNotice(kind: string): void {
     if (kind !== 'rename' || this.#isStale || this.#watchers.size === 0) return;
     this.#isStale = true; // and stays so until a reading starts: a steady stream of changes must not put it off
-    if (!this.#isReading) this.#schedule(SETTLE_MS);
+    if (this.#reading === undefined) this.#schedule(SETTLE_MS);
   }
 
   /** Out of inotify watches, or a file system without them: polling alone still works. */

@@ -80,6 +80,11 @@ export class MemoryDiscovery implements Discovery {
     };
   }
 
+  /** Watches hear of every change in the same turn: there is nothing to read. */
+  async refresh(_maxAgeMs: number, signal?: AbortSignal): Promise<void> {
+    this.#assertUsable(signal);
+  }
+
   onLeaseLost(callback: () => void): void {
     this.#keeper.onLost(callback);
   }

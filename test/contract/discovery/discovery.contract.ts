@@ -172,6 +172,61 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       });
     });
 
+    describe('refresh', () => {
+      it('shows what was written before it was asked, in a process whose timers stand still', async () => {
+        const [writer, reader] = [await harness.open(), await harness.open()];
+        const [witness, ofModels] = [new Witness(), new Witness()];
+        await reader.discovery.watch(instances, witness);
+        await reader.discovery.watch({ bucket: 'v1/mdc', prefix: 'ns' }, ofModels);
+        reader.clock.freeze();
+        await writer.discovery.put(endpointAt('ns/backend/generate/a'));
+        await writer.discovery.put(modelAt('ns/backend/generate/a'));
+        await reader.discovery.refresh(0);
+        expect([witness.keys, ofModels.keys]).toEqual([['ns/backend/generate/a'], ['ns/backend/generate/a']]);
+        await writer.discovery.remove(modelAt('ns/backend/generate/a'));
+        await reader.discovery.refresh(0);
+        expect([witness.present.size, ofModels.present.size]).toEqual([1, 0]);
+      });
+
+      it('after standing still for longer than the time to live, knows the dead from the living', async () => {
+        const [living, dying, observer] = [await harness.open(), await harness.open(), await harness.open()];
+        const [reader, successor] = [await harness.open(), await harness.open()];
+        await living.discovery.put(endpointAt('ns/backend/generate/a'));
+        await dying.discovery.put(endpointAt('ns/backend/generate/b'));
+        const [witness, observed] = [new Witness(), new Witness()];
+        await reader.discovery.watch(instances, witness);
+        await observer.discovery.watch(instances, observed);
+        reader.clock.freeze();
+        dying.clock.freeze();
+        await successor.discovery.put(endpointAt('ns/backend/generate/c'));
+        await waitUntil(() => observed.keys.join() === 'ns/backend/generate/a,ns/backend/generate/c');
+        reader.clock.thaw();
+        await reader.discovery.refresh(0);
+        expect(witness.keys).toEqual(expect.arrayContaining(['ns/backend/generate/a', 'ns/backend/generate/c']));
+        await waitUntil(async () => {
+          await reader.discovery.refresh(0); // a first look may allow for clocks that differ
+          return witness.present.size === 2;
+        });
+        expect(witness.events.filter((event) => event.key.endsWith('/a'))).toHaveLength(1);
+        expect(witness.outages).toEqual([]);
+      });
+
+      it('is over at once without a watch', async () => {
+        const { discovery } = await harness.open();
+        await discovery.refresh(0);
+      });
+
+      it('rejects when its signal has aborted, and on a closed handle', async () => {
+        const { discovery } = await harness.open();
+        await discovery.watch(instances, new Witness());
+        await expect(discovery.refresh(0, AbortSignal.abort(new Error('not any more')))).rejects.toThrow(
+          'not any more',
+        );
+        await discovery.close();
+        await expect(discovery.refresh(0)).rejects.toMatchObject({ code: 'closed' });
+      });
+    });
+
     describe('leases', () => {
       it('withdraws everything of a process that closes, at once', async () => {
         const [leaving, staying] = [await harness.open(), await harness.open()];
@@ -335,6 +390,20 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
           await writer.discovery.put(endpointAt('ns/backend/generate/c'));
           await writer.discovery.remove(endpointAt('ns/backend/generate/a'));
           await waitUntil(() => witness.keys.join() === 'ns/backend/generate/b,ns/backend/generate/c');
+        });
+
+        it('do not hold up a refresh for long, which tells of them and keeps what is known', async () => {
+          const [writer, reader] = [await harness.open(), await harness.open()];
+          const witness = new Witness();
+          await writer.discovery.put(endpointAt('ns/backend/generate/a'));
+          await reader.discovery.watch(instances, witness);
+          await harness.external?.beginOutage();
+          await reader.discovery.refresh(0);
+          expect(witness.keys).toEqual(['ns/backend/generate/a']);
+          expect(witness.outages).toEqual([expect.stringMatching(/^failing: .+/)]);
+          await harness.external?.endOutage();
+          await reader.discovery.refresh(0);
+          expect(witness.outages[1]).toBe('recovered');
         });
 
         it('fences a process that cannot renew, and lets it back in afterwards', async () => {

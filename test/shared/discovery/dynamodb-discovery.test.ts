@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AttributeValue, DeleteItemCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
 import {
   createDiscovery,
   createDiscoveryTable,
@@ -187,6 +188,73 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
     });
   });
 
+  describe('refresh', () => {
+    const SELDOM = { pollMs: 60_000 } as const;
+
+    it('costs nothing while what is shown is recent enough, and no writes ever where sweeping is off', async () => {
+      const clock = new FreezableClock();
+      const front = await startRefusingServer(server.url);
+      const [dying, reader] = [
+        await open({ clock }),
+        await open({ ...SELDOM, endpoint: front.url, sweepAfterMs: Number.POSITIVE_INFINITY }),
+      ];
+      const witness = new Witness();
+      await dying.put(endpointAt(A));
+      await reader.watch(instances, witness);
+      const asked = front.operations.length;
+      await reader.refresh(60_000);
+      expect(front.operations).toHaveLength(asked);
+      clock.freeze();
+      await waitUntil(async () => {
+        await reader.refresh(0);
+        return witness.present.size === 0;
+      });
+      await reader.refresh(0);
+      expect(new Set(front.operations)).toEqual(new Set(['Query']));
+      await reader.close();
+      await front.close();
+    });
+
+    it('gets over connections that died unnoticed', async () => {
+      const [writer, reader] = [await open({ endpoint: server.url }), await open(SELDOM)];
+      const witness = new Witness();
+      await reader.watch(instances, witness);
+      await writer.put(endpointAt(A));
+      table.proxy.restore(); // drops what is open
+      await reader.refresh(0);
+      expect(witness.keys).toEqual([A]);
+    });
+
+    it('waits no longer than its bound for a table that does not answer, and says so', async () => {
+      const reader = await open({ ...SELDOM, refreshTimeoutMs: 100 });
+      const witness = new Witness();
+      await reader.watch(instances, witness);
+      table.proxy.stall();
+      await reader.refresh(0);
+      expect(witness.outages).toEqual(['failing: no reading of the discovery table within 100 ms']);
+      table.proxy.restore();
+      await reader.refresh(0);
+      expect(witness.outages[1]).toBe('recovered');
+    });
+
+    it('takes a call that was cut short by standing still for no outage', async () => {
+      const inner = new VirtualClock();
+      const clock = new FreezableClock(inner);
+      const reader = await open({ clock, pollMs: 1000 });
+      const witness = new Witness();
+      await reader.watch(instances, witness);
+      table.proxy.stall();
+      await inner.advance(1100); // a poll is under way
+      clock.freeze();
+      await inner.advance(60_000);
+      clock.thaw(); // its deadline comes a minute late
+      table.proxy.restore();
+      await items(); // by then every lost connection is noticed
+      await reader.refresh(1000);
+      expect(witness.outages).toEqual([]);
+    });
+  });
+
   describe('when the table is away', () => {
     const message = (where: string): RegExp =>
       new RegExp(`DynamoDB at ${where} for discovery table "[^"]+": .+\\. Check`);
@@ -347,6 +415,8 @@ interface RefusingServer {
   /** Error type of every answer from now on; undefined = pass requests on. */
   refuseWith(type: string | undefined): void;
   readonly refusals: number;
+  /** Names of the operations that were passed on. */
+  readonly operations: readonly string[];
   close(): Promise<void>;
 }
 
@@ -354,6 +424,7 @@ interface RefusingServer {
 async function startRefusingServer(target: string): Promise<RefusingServer> {
   let type: string | undefined;
   let refusals = 0;
+  const operations: string[] = [];
   const front = createServer((request, response) => {
     if (type !== undefined) {
       refusals++;
@@ -363,6 +434,7 @@ async function startRefusingServer(target: string): Promise<RefusingServer> {
       return;
     }
     const { method, url = '/', headers } = request;
+    operations.push(String(headers['x-amz-target']).split('.')[1] ?? '');
     const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 500, answer.headers);
       answer.pipe(response);
@@ -376,6 +448,7 @@ async function startRefusingServer(target: string): Promise<RefusingServer> {
     refuseWith: (next) => {
       type = next;
     },
+    operations,
     get refusals() {
       return refusals;
     },
