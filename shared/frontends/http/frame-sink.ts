@@ -11,8 +11,11 @@
 export interface FrameSink {
   /** Sets status and headers; they leave together with the first bytes (ruling 33). Names in lower case. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
-  /** Queues bytes. Frames written in the same turn of the event loop leave in one socket write. */
-  write(frame: string | Uint8Array): void;
+  /**
+   * Queues bytes. `isKnownAscii` promises that every character of a text is ASCII, which saves measuring its UTF-8.
+   * Frames written in the same turn of the event loop leave in one socket write.
+   */
+  write(frame: string | Uint8Array, isKnownAscii?: boolean): void;
   /** Ends the response after what was queued. Always called exactly once by the app, also after a failure. */
   end(): void;
   /** Sends the head and queued bytes now, without waiting for more. */

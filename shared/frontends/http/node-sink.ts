@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
 import type { FrameSink } from './frame-sink.ts';
 
@@ -16,6 +17,10 @@ const ASCII = /^[\x20-\x7e]*$/;
 export class NodeFrameSink implements FrameSink, Flushable {
   readonly #outgoing: ServerResponse;
   #pending = '';
+  #isPendingAscii = true;
+  /** The socket, once this response owns it and nothing of it waits inside Node: later writes go straight there. */
+  #direct: Socket | undefined;
+  #isFull = false;
   #isListed = false;
   #isHeadSent = false;
   #isHeadAscii = true;
@@ -40,7 +45,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
     outgoing.chunkedEncoding = false; // the head announced it; the framing itself is done here
   }
 
-  write(frame: string | Uint8Array): void {
+  write(frame: string | Uint8Array, isKnownAscii = false): void {
     if (this.#isEnded || !this.#hasBody) return;
     if (typeof frame !== 'string') {
       this.flush();
@@ -48,6 +53,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
       return;
     }
     this.#pending += frame;
+    if (!isKnownAscii) this.#isPendingAscii = false;
     if (this.#pending.length > TURN_CHARS_MAX) this.flush();
     else if (!this.#isListed) {
       this.#isListed = true;
@@ -59,9 +65,11 @@ export class NodeFrameSink implements FrameSink, Flushable {
     this.#isListed = false;
     if (this.#isEnded) return;
     const text = this.#pending;
+    const isAscii = this.#isPendingAscii;
     this.#pending = '';
+    this.#isPendingAscii = true;
     if (text !== '') {
-      const bytes = Buffer.byteLength(text);
+      const bytes = isAscii ? text.length : Buffer.byteLength(text);
       const data = this.#isChunked ? `${bytes.toString(16)}\r\n${text}\r\n` : text;
       this.#send(data, bytes === text.length ? 'latin1' : 'utf8'); // equal lengths mean ASCII, which latin1 writes faster
     } else if (!this.#isHeadSent && this.#outgoing.headersSent && !this.#outgoing.destroyed) {
@@ -80,6 +88,8 @@ export class NodeFrameSink implements FrameSink, Flushable {
   }
 
   isBlocked(): boolean {
+    // Node said that the socket takes no more for now; only then is it worth asking how much waits.
+    if (!this.#isFull && this.#pending.length <= HIGH_WATER_BYTES) return false;
     return !this.#isEnded && this.#pending.length + this.#outgoing.writableLength > HIGH_WATER_BYTES;
   }
 
@@ -118,19 +128,27 @@ export class NodeFrameSink implements FrameSink, Flushable {
   }
 
   #send(data: string, encoding: 'latin1' | 'utf8'): void {
+    if (this.#direct !== undefined) {
+      this.#isFull = !this.#direct.write(data, encoding);
+      return;
+    }
     const outgoing = this.#outgoing;
     if (outgoing.destroyed) return;
     if (!this.#isHeadSent) {
       this.#isHeadSent = true;
       // Node joins head and text into one string in the text's encoding, which is only right for an ASCII head.
-      if (this.#isHeadAscii) outgoing.write(data, encoding);
-      else outgoing.write(Buffer.from(data, encoding));
+      this.#isFull = !(this.#isHeadAscii
+        ? outgoing.write(data, encoding)
+        : outgoing.write(Buffer.from(data, encoding)));
       return;
     }
     const { socket } = outgoing;
-    // Straight to the socket once this response owns it and nothing of it waits inside Node: saves a microsecond a write.
-    if (socket === null || outgoing.writableLength > socket.writableLength) outgoing.write(data, encoding);
-    else if (socket.writable) socket.write(data, encoding);
+    if (socket !== null && socket.writable && outgoing.writableLength <= socket.writableLength) {
+      this.#direct = socket;
+      this.#isFull = !socket.write(data, encoding);
+    } else {
+      this.#isFull = !outgoing.write(data, encoding);
+    }
   }
 
   #writeBytes(bytes: Uint8Array): void {

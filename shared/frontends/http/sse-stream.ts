@@ -53,10 +53,10 @@ export class SseStream {
   }
 
   /** The hot path: queues one ready-made frame. */
-  write(frame: string): void {
+  write(frame: string, isKnownAscii = false): void {
     if (!this.#isCommitted) this.#commit();
     this.#isIdle = false;
-    this.#sink.write(frame);
+    this.#sink.write(frame, isKnownAscii);
   }
 
   /** Queues a frame that does not by itself decide the status: annotations come before the worker was asked. */

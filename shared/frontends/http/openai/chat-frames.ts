@@ -1,3 +1,5 @@
+import { isAscii } from '../ascii.ts';
+
 /**
  * The chunks of one chat stream as text. What does not change from chunk to chunk is built once a request; a content
  * chunk is then three strings put together (style-anchors.md, section 4).
@@ -7,6 +9,7 @@ export class ChatFrames {
   readonly #identity: string;
   #heads: string[] = [];
   #contentTail = '';
+  #isTailAscii = true;
   readonly #plainUsage: string;
 
   /** @param showsNullUsage chunks before the usage chunk say `usage: null` (rulings.md, 47) */
@@ -19,12 +22,18 @@ export class ChatFrames {
 
   /** Sets the `nvext` text that every plain content chunk carries from now on. */
   setNvext(nvext: string): void {
+    this.#isTailAscii = isAscii(this.#identity) && isAscii(nvext);
     this.#contentTail = `},"finish_reason":null,"logprobs":null}]${this.#identity}${this.#plainUsage}${nvext}}\n\n`;
   }
 
   /** The hot path: a chunk with nothing but text. */
   content(choice: number, text: string): string {
     return this.#contentHead(choice) + JSON.stringify(text) + this.#contentTail;
+  }
+
+  /** Whether the chunk that `content` makes of `text` is all ASCII. */
+  isAsciiContent(text: string): boolean {
+    return this.#isTailAscii && isAscii(text);
   }
 
   /** Any chunk of one choice. `delta`, `logprobs` and `usage` are JSON text. */

@@ -57,7 +57,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
     if (text === '') {
     } else if (this.#isPlain) {
-      this.#out.write(this.#frames.content(choice, text));
+      this.#out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
     } else {
       this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
     }

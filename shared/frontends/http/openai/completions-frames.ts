@@ -1,3 +1,5 @@
+import { isAscii } from '../ascii.ts';
+
 /** The chunks of one prompt of a completions stream as text; constants are built once (style-anchors.md, section 4). */
 export class CompletionsFrames {
   readonly #start: string;
@@ -5,6 +7,7 @@ export class CompletionsFrames {
   readonly #firstChoice: number;
   readonly #contentTails: string[] = [];
   #nvext = '';
+  #areTailsAscii: boolean;
 
   /** @param firstChoice index of the prompt's first choice in the whole answer */
   constructor(id: string, created: number, model: string, firstChoice: number) {
@@ -13,17 +16,24 @@ export class CompletionsFrames {
       `],"created":${created},"model":${JSON.stringify(model)},` +
       '"system_fingerprint":null,"object":"text_completion","usage":';
     this.#firstChoice = firstChoice;
+    this.#areTailsAscii = isAscii(this.#identity);
   }
 
   /** Sets the `nvext` text that every plain content chunk carries from now on. */
   setNvext(nvext: string): void {
     this.#nvext = nvext;
     this.#contentTails.length = 0;
+    this.#areTailsAscii = isAscii(this.#identity) && isAscii(nvext);
   }
 
   /** The hot path: a chunk with nothing but text. */
   content(choice: number, text: string): string {
     return `${this.#start}{"text":${JSON.stringify(text)}${this.#contentTails[choice] ?? this.#makeTail(choice)}`;
+  }
+
+  /** Whether the chunk that `content` makes of `text` is all ASCII. */
+  isAsciiContent(text: string): boolean {
+    return this.#areTailsAscii && isAscii(text);
   }
 
   /** Any chunk of one choice; `logprobs`, `usage` and `nvext` are JSON text. */

@@ -123,7 +123,7 @@ class PromptStream implements GenerationSink {
   text(choice: number, text: string): void {
     if (this.#batch.isOver) return;
     if (this.#isPlain) {
-      if (text !== '') this.#batch.out.write(this.#frames.content(choice, text));
+      if (text !== '') this.#batch.out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
       return;
     }
     const shown = this.#echoed(choice, text);
