@@ -38,11 +38,11 @@ export const workerRows = {
   model: text({
     flags: ['--model'],
     allowed: 'model id or folder',
-    default: 'Qwen/Qwen3-0.6B',
-    usedBy: ['worker'],
-    source: 'seed (vLLM page)',
-    built: false,
-    about: 'Model of the engine.',
+    defaultText: 'the first that an attached server lists',
+    usedBy: ['worker', 'local'],
+    source: 'seed (vLLM page): Qwen/Qwen3-0.6B, for an engine that is started',
+    built: true,
+    about: 'Model of the engine, as an attached server calls it.',
   }),
   servedModelName: text({
     flags: ['--served-model-name'],
