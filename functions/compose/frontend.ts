@@ -4,7 +4,13 @@ import type { Settings } from '../../shared/config/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../shared/frontends/http/index.ts';
-import { createPipeline, LiveModelDirectory, ModelStore, type RoutableModel } from '../../shared/pipeline/index.ts';
+import {
+  type BusyThresholdValues,
+  createPipeline,
+  LiveModelDirectory,
+  ModelStore,
+  type RoutableModel,
+} from '../../shared/pipeline/index.ts';
 import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/request/index.ts';
 import { createRouter } from '../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
@@ -141,6 +147,7 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
+    thresholds: thresholdsOf(settings),
 
 function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
   const { runtime_config: runtime } = card;
@@ -160,6 +167,16 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     paths: {
       chat: settings.httpSvcChatPath,
       completions: settings.httpSvcCmpPath,
+/** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
+function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
+  if (settings.admissionControl === 'none') return {};
+  return {
+    decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
+    prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
+    prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
+  };
+}
+
       embeddings: settings.httpSvcEmbPath,
       models: settings.httpSvcModelsPath,
       health: settings.httpSvcHealthPath,
@@ -178,6 +195,7 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
       isNvextDisabled: settings.disableFrontendNvext,
       forcesUsage: settings.enableForceIncludeUsage,
       metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
+    hasAdminRoutes: !settings.disableFrontendAdminApi,
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Endpoint, GenerationRequest, GenerationSink } from '../protocol/ge
 import type { Router } from '../router/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
+import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
@@ -27,6 +28,8 @@ export interface PipelineOptions {
   readonly migrationTokensMax?: number | undefined;
   /** Longest silence of a worker within a stream, 0 = no bound. @default 0 */
   readonly streamSilenceMsMax?: number;
+  /** Busy thresholds of every model until others are set. @default none */
+  readonly thresholds?: BusyThresholdValues;
 }
 
 /** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
@@ -45,6 +48,7 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
 class DiscoveredPipeline implements Pipeline {
   readonly models: LiveModelDirectory;
+  readonly thresholds: BusyThresholds;
   readonly #store: ModelStore;
   readonly #clock: Clock;
   readonly #observer: PipelineObserver;
@@ -54,6 +58,7 @@ class DiscoveredPipeline implements Pipeline {
   constructor({ migrationLimit = 3, streamSilenceMsMax = 0, ...options }: PipelineOptions) {
     const { models, store, clock, observer } = options;
     this.models = models;
+    this.thresholds = new BusyThresholds(options.thresholds);
     this.#store = store;
     this.#clock = clock;
     this.#observer = observer;

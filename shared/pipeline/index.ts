@@ -2,6 +2,7 @@
  * @module pipeline
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
+export { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export {
   LiveModelDirectory,

@@ -1,6 +1,7 @@
 import type { ModelCard } from '../discovery/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
+import type { BusyThresholds } from './busy-thresholds.ts';
 
 /** One name that clients can ask for. Aliases are entries of their own with the same `primaryName`. */
 export interface ServedModel {
@@ -47,6 +48,8 @@ export interface GenerateOptions {
 /** One request's life between a dialect and a worker. */
 export interface Pipeline {
   readonly models: ModelDirectory;
+  /** What operators set with `/busy_threshold`. */
+  readonly thresholds: BusyThresholds;
   /**
    * Serves `request` and writes what happens to `sink`, which is closed with exactly one `end` or `fail`, unless `signal`
    * aborts first: then the sink is left alone. Never throws.

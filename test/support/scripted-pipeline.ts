@@ -1,5 +1,11 @@
 import type { ServeError } from '../../shared/errors/index.ts';
-import type { GenerateOptions, ModelDirectory, Pipeline, ServedModel } from '../../shared/pipeline/index.ts';
+import {
+  BusyThresholds,
+  type GenerateOptions,
+  type ModelDirectory,
+  type Pipeline,
+  type ServedModel,
+} from '../../shared/pipeline/index.ts';
 import type { GenerationRequest, GenerationSink } from '../../shared/protocol/generation/index.ts';
 
 /** One request as the pipeline sees it, with its sink in the test's hands. */
@@ -13,6 +19,7 @@ export interface ScriptedCall {
 export class ScriptedPipeline implements Pipeline {
   readonly calls: ScriptedCall[] = [];
   readonly models: ModelDirectory;
+  readonly thresholds = new BusyThresholds();
   #play: (call: ScriptedCall) => void = () => {};
   #waiters: (() => void)[] = [];
 

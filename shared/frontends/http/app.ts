@@ -1,6 +1,7 @@
 import { type Context, Hono } from 'hono';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answer.ts';
+import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './cancel.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
@@ -35,6 +36,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
   post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
+  if (deps.settings.hasAdminRoutes) addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);
@@ -50,7 +52,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
 }
 
 /** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */
-function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: 'POST' | 'GET,HEAD', serve: Serve): void {
+function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: string, serve: Serve): void {
   const methods = allow.split(',');
   const refuse: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
   app.all(path, (context) => {

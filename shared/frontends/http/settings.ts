@@ -28,6 +28,8 @@ export interface HttpSettings {
   readonly maxOutputTokens: number | undefined;
   /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
   readonly reasoningField: 'reasoning_content' | 'reasoning';
+  /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
+  readonly hasAdminRoutes: boolean;
   readonly decode: OpenAiDecodeSettings;
 }
 
@@ -50,5 +52,6 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   contextWindow: undefined,
   maxOutputTokens: undefined,
   reasoningField: 'reasoning_content',
+  hasAdminRoutes: true,
   decode: defaultDecodeSettings,
 });

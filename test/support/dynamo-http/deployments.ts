@@ -53,6 +53,7 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
     paths: PREFIXED('/b'),
     keepAliveMs: 100,
     reasoningField: 'reasoning',
+    hasAdminRoutes: false,
     decode: { ...defaultHttpSettings.decode, isNvextDisabled: true },
   },
 };

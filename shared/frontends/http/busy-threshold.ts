@@ -1,0 +1,82 @@
+import { type ServeError, toServeError } from '../../errors/index.ts';
+import type { BusyThresholdValues } from '../../pipeline/index.ts';
+import {
+  type BusyThresholdBody,
+  checkBusyThresholdBody,
+  type JsonBody,
+  parseBusyThresholdBody,
+} from '../../protocol/openai/index.ts';
+import { answerJson } from './answer.ts';
+import type { HttpAppDeps } from './deps.ts';
+import type { HttpExchange } from './exchange.ts';
+import { readJson } from './read-json.ts';
+
+export const BUSY_THRESHOLD_PATH = '/busy_threshold';
+/** A body that is JSON but not of the right shape, on this route alone (http-api.md, section 10.3). */
+const WRONG_SHAPE_STATUS = 422;
+
+/** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one. Never rejects. */
+export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  if (exchange.method !== 'POST') {
+    const { models, thresholds } = deps.pipeline;
+    const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
+    answerJson(exchange, 200, { thresholds: all });
+    return;
+  }
+  let json: JsonBody;
+  try {
+    json = await readJson(exchange, deps.settings.bodyLimitBytes);
+  } catch (thrown) {
+    const error = toServeError(thrown);
+    answerFailure(exchange, error.status, error);
+    return;
+  }
+  setThresholds(deps, exchange, json);
+}
+
+function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody): void {
+  let body: BusyThresholdBody;
+  try {
+    body = parseBusyThresholdBody(json);
+  } catch (thrown) {
+    answerFailure(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
+    return;
+  }
+  try {
+    checkBusyThresholdBody(body);
+  } catch (thrown) {
+    const error = toServeError(thrown);
+    answerFailure(exchange, error.status, error);
+    return;
+  }
+  const { models, thresholds } = deps.pipeline;
+  const model = models.find(body.model);
+  const values: BusyThresholdValues = {
+    decodeBlocksShare: body.active_decode_blocks_threshold ?? undefined,
+    prefillTokens: body.active_prefill_tokens_threshold ?? undefined,
+    prefillTokensFraction: body.active_prefill_tokens_threshold_frac ?? undefined,
+  };
+  const isRead = Object.values(values).every((value) => value === undefined);
+  if (model === undefined && !isRead) {
+    const error = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
+    answerJson(exchange, 404, { error });
+    return;
+  }
+  const stored =
+    model === undefined ? {} : isRead ? thresholds.of(model.primaryName) : thresholds.set(model.primaryName, values);
+  answerJson(exchange, 200, thresholdBody(body.model, stored));
+}
+
+function thresholdBody(model: string, values: BusyThresholdValues): object {
+  return {
+    model,
+    active_decode_blocks_threshold: values.decodeBlocksShare ?? null,
+    active_prefill_tokens_threshold: values.prefillTokens ?? null,
+    active_prefill_tokens_threshold_frac: values.prefillTokensFraction ?? null,
+  };
+}
+
+/** This route's own envelope, unlike all others. */
+function answerFailure(exchange: HttpExchange, status: number, error: ServeError): void {
+  answerJson(exchange, status, { error: error.message });
+}
