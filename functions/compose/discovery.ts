@@ -8,8 +8,17 @@ import type { Logger } from '../../shared/telemetry/index.ts';
 type DiscoverySettings = Pick<Settings<'worker'>, 'discoveryBackend' | 'leaseTtlSecs'> &
   Partial<Pick<Settings<'worker'>, 'fileKv' | 'discoveryTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
 
+export interface DiscoveryHost {
+  /** Whether it deletes from the table what dead processes left there; a host with no right to write does not. @default true */
+  readonly sweeps?: boolean;
+}
+
 /** Opens the discovery back end that the settings name. */
-export async function openDiscovery(settings: DiscoverySettings, logger: Logger): Promise<Discovery> {
+export async function openDiscovery(
+  settings: DiscoverySettings,
+  logger: Logger,
+  { sweeps = true }: DiscoveryHost = {},
+): Promise<Discovery> {
   const base = {
     ttlMs: settings.leaseTtlSecs * 1000,
     onProblem: (problem: Error) => logger.warn('discovery problem', { problem: problem.message }),
@@ -27,6 +36,7 @@ export async function openDiscovery(settings: DiscoverySettings, logger: Logger)
         backend,
         ...base,
         tableName: settings.discoveryTable,
+        ...(sweeps ? {} : { sweepAfterMs: Number.POSITIVE_INFINITY }),
         ...(settings.dynamodbEndpoint === undefined ? {} : { endpoint: settings.dynamodbEndpoint }),
         ...(settings.awsRegion === undefined ? {} : { region: settings.awsRegion }),
       });

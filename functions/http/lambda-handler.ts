@@ -8,6 +8,15 @@ import { LambdaSink } from './lambda-sink.ts';
 import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
 import type { FetchApp } from './server.ts';
 
+/** An app as a function runs it. */
+export interface FunctionApp extends FetchApp {
+  /**
+   * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
+   * Bounded in time by itself, and a rejection fails the request.
+   */
+  beforeRequest?(signal: AbortSignal): Promise<void>;
+}
+
 export interface LambdaHandlerOptions {
   /** `awslambda.HttpResponseStream.from`. */
   readonly openHttpStream: OpenHttpStream;
@@ -34,7 +43,7 @@ const GIVE_UP_SHARE = 0.8;
  * | 0.8 x margin | an app that has not ended is given up: `sink.closed` aborts, the stream ends with an error |
  */
 export function createLambdaHandler(
-  startApp: () => Promise<FetchApp>,
+  startApp: () => Promise<FunctionApp>,
   options: LambdaHandlerOptions,
 ): StreamingHandler {
   const app = startOnce(startApp);
@@ -61,8 +70,8 @@ export function createLambdaHandler(
 }
 
 /** Remembers a success for good and a failure until somebody has seen it. */
-function startOnce(startApp: () => Promise<FetchApp>): () => Promise<FetchApp> {
-  let starting: Promise<FetchApp> | undefined = startApp();
+function startOnce(startApp: () => Promise<FunctionApp>): () => Promise<FunctionApp> {
+  let starting: Promise<FunctionApp> | undefined = startApp();
   starting.catch(() => {}); // told by the request that finds it
   return async () => {
     starting ??= startApp();
@@ -79,11 +88,12 @@ async function answer(
   request: LambdaRequest | undefined,
   sink: LambdaSink,
   deadline: AbortSignal,
-  startedApp: () => Promise<FetchApp>,
+  startedApp: () => Promise<FunctionApp>,
 ): Promise<void> {
   if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
   const exchange = new LambdaExchange(request, sink, deadline);
   const app = await untilAborted(startedApp(), deadline);
+  if (app.beforeRequest !== undefined) await untilAborted(app.beforeRequest(deadline), deadline);
   const response = await untilAborted(Promise.resolve(app.fetch(toFetchRequest(request), { exchange })), sink.closed);
   if (response === alreadyAnswered || response.headers.has('x-hono-already-sent')) return;
   await writeResponse(sink, response);

@@ -16,6 +16,9 @@ const CONNECTIONS_PER_WORKER_MAX = 2;
 /** A connection that was silent for longer may have died while the environment was frozen: it is asked before it is used. */
 const SUSPECT_AFTER_MS = 1000;
 
+/** What is known of models and workers may be this old when a request begins (runtime-and-workers.md, section 1.7). */
+const DISCOVERY_AGE_MS_MAX = 1000;
+
 const { settings, warnings } = resolveConfig('function', [], process.env);
 const logger = openLogger(settings);
 const log = logger.for('function');
@@ -25,8 +28,9 @@ export const handler = awslambda.streamifyResponse(
   createLambdaHandler(
     async () => {
       const plane = { poolSizeMax: CONNECTIONS_PER_WORKER_MAX, suspectAfterMs: SUSPECT_AFTER_MS };
-      const { app } = await composeFrontend(settings, { logger, plane });
-      return app;
+      const discovery = { sweeps: false }; // its role may query the table and nothing else
+      const { app, refresh } = await composeFrontend(settings, { logger, plane, discovery });
+      return { fetch: app.fetch, beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal) };
     },
     {
       openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),

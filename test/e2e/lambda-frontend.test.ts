@@ -136,4 +136,25 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     expect(unary.usage?.completion_tokens).toBe(16);
     await worker.kill();
   });
+
+  it('reaches a worker that took the place of another while the environment was frozen, at once', async () => {
+    const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
+    const ask = () =>
+      client.chat.completions.create({ model: MODEL, max_tokens: 2, messages: [{ role: 'user', content: 'Hi' }] });
+    const isServed = async (): Promise<boolean> => (await client.models.list()).data.length > 0;
+    let present = await startMockWorker();
+    await present.waitForOutput(/worker is ready/);
+    await waitUntil(isServed, { what: 'the model in the list' });
+    for (let generation = 0; generation < 2; generation++) {
+      await waitUntil(() => runtime.environments()[0]?.isFrozen, { what: 'the environment to be frozen' });
+      present.signal('SIGTERM');
+      expect(await present.exited).toBe(0);
+      present = await startMockWorker();
+      await present.waitForOutput(/worker is ready/);
+      expect((await ask()).usage?.completion_tokens).toBe(2);
+    }
+    await present.kill();
+    expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
+    expect(runtime.output()).not.toMatch(/"level":"(WARN|ERROR)","target":"discovery"/);
+  });
 });

@@ -1,8 +1,7 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
+import { createLambdaHandler, type FunctionApp } from '../../../functions/http/lambda-handler.ts';
 import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
-import type { FetchApp } from '../../../functions/http/server.ts';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/index.ts';
@@ -11,7 +10,7 @@ const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;
 
 /** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
-function startRequest(answer: (exchange: HttpExchange) => Response) {
+function startRequest(answer: (exchange: HttpExchange) => Response, more: Pick<FunctionApp, 'beforeRequest'> = {}) {
   const clock = new VirtualClock();
   const written: string[] = [];
   const preludes: ResponsePrelude[] = [];
@@ -23,7 +22,8 @@ function startRequest(answer: (exchange: HttpExchange) => Response) {
       done();
     },
   });
-  const app: FetchApp = {
+  const app: FunctionApp = {
+    ...more,
     fetch: (_request, bindings) => {
       if (bindings.exchange === undefined) throw new Error('no exchange');
       return answer(bindings.exchange);
@@ -100,5 +100,60 @@ describe('the deadline of a request', () => {
     });
     await request.done;
     expect([request.written.join(''), request.preludes]).toEqual(['', [{ statusCode: 200, headers: {} }]]);
+  });
+});
+
+describe('what stood still while the environment was frozen', () => {
+  const answered = ({ sink }: HttpExchange): Response => {
+    sink.head(200, {});
+    sink.write('done');
+    sink.end();
+    return alreadyAnswered;
+  };
+
+  it('is brought up to date before the app sees the request', async () => {
+    const order: string[] = [];
+    let isCurrent = (): void => {};
+    const request = startRequest(
+      (exchange) => {
+        order.push('request');
+        return answered(exchange);
+      },
+      {
+        beforeRequest: async () => {
+          await new Promise<void>((resolve) => {
+            isCurrent = resolve;
+          });
+          order.push('current');
+        },
+      },
+    );
+    await request.clock.advance(1000);
+    expect(order).toEqual([]);
+    isCurrent();
+    await request.done;
+    expect([order, request.written]).toEqual([['current', 'request'], ['done']]);
+  });
+
+  it('does not keep the request beyond its deadline', async () => {
+    const signals: AbortSignal[] = [];
+    const request = startRequest(answered, {
+      beforeRequest: (signal) => {
+        signals.push(signal);
+        return new Promise(() => {});
+      },
+    });
+    await request.clock.advance(REMAINING_MS);
+    await request.done;
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+    expect(request.preludes).toMatchObject([{ statusCode: 504 }]);
+    expect(request.written.join('')).toContain('"code":"deadline_exceeded"');
+  });
+
+  it('fails the request when it cannot be, as every other failure', async () => {
+    const request = startRequest(answered, { beforeRequest: () => Promise.reject(new Error('closed')) });
+    await request.done;
+    expect(request.preludes).toMatchObject([{ statusCode: 500 }]);
+    expect(request.failures.map(({ code }) => code)).toEqual(['internal_error']);
   });
 });
