@@ -15,7 +15,7 @@ import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/r
 import { createRouter } from '../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
-import { type DiscoveryHost, openDiscovery } from './discovery.ts';
+import { openDiscovery } from './discovery.ts';
 import { callingPlane } from './planes.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -33,8 +33,6 @@ export interface FrontendOptions {
   readonly logger: ProcessLogger;
   /** How the host wants its connections to workers. */
   readonly plane?: Partial<TcpRequestPlaneOptions>;
-  /** What the host may do to the discovery table. */
-  readonly discovery?: DiscoveryHost;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -43,8 +41,6 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
-  /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
-  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -52,7 +48,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions, discovery: host }: FrontendOptions,
+  { logger, plane: planeOptions }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -61,7 +57,7 @@ export async function composeFrontend(
   });
   const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
   const lifecycle = new ServiceLifecycle();
-  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
   try {
     const models = await followModels(settings, { discovery, plane, metrics, logger });
     lifecycle.discovered();
@@ -80,7 +76,6 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
-      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       close: async () => {
         models.directory.close();
         await Promise.all([plane.close(), discovery.close()]);
@@ -147,12 +142,12 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
     migrationLimit: settings.migrationLimit,
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+    thresholds: thresholdsOf(settings),
   });
   return { directory, pipeline };
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
-    thresholds: thresholdsOf(settings),
 
 function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
   const { runtime_config: runtime } = card;
@@ -195,12 +190,12 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
     contextWindow: settings.contextWindow,
     maxOutputTokens: settings.maxOutputTokens,
     reasoningField: settings.reasoningFieldName,
+    hasAdminRoutes: !settings.disableFrontendAdminApi,
     decode: {
       ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
       isNvextDisabled: settings.disableFrontendNvext,
       forcesUsage: settings.enableForceIncludeUsage,
       metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
-    hasAdminRoutes: !settings.disableFrontendAdminApi,
     },
   };
 }
