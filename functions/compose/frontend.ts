@@ -15,7 +15,7 @@ import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/r
 import { createRouter } from '../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
-import { openDiscovery } from './discovery.ts';
+import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { callingPlane } from './planes.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -33,6 +33,8 @@ export interface FrontendOptions {
   readonly logger: ProcessLogger;
   /** How the host wants its connections to workers. */
   readonly plane?: Partial<TcpRequestPlaneOptions>;
+  /** What the host may do to the discovery table. */
+  readonly discovery?: DiscoveryHost;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -41,6 +43,8 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
+  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -48,7 +52,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -57,7 +61,7 @@ export async function composeFrontend(
   });
   const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
   const lifecycle = new ServiceLifecycle();
-  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
     const models = await followModels(settings, { discovery, plane, metrics, logger });
     lifecycle.discovered();
@@ -76,6 +80,7 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       close: async () => {
         models.directory.close();
         await Promise.all([plane.close(), discovery.close()]);
@@ -162,11 +167,6 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
   };
 }
 
-function httpSettings(settings: FrontendSettings): HttpSettings {
-  return {
-    paths: {
-      chat: settings.httpSvcChatPath,
-      completions: settings.httpSvcCmpPath,
 /** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
 function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
   if (settings.admissionControl === 'none') return {};
@@ -177,6 +177,11 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
   };
 }
 
+function httpSettings(settings: FrontendSettings): HttpSettings {
+  return {
+    paths: {
+      chat: settings.httpSvcChatPath,
+      completions: settings.httpSvcCmpPath,
       embeddings: settings.httpSvcEmbPath,
       models: settings.httpSvcModelsPath,
       health: settings.httpSvcHealthPath,
