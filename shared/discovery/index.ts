@@ -9,6 +9,7 @@ export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from '.
 export { DiscoveryError, type DiscoveryErrorCode } from './discovery-error.ts';
 export { createDiscoveryTable } from './dynamodb/create-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
+export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './dynamodb/sdk.ts';
 export { eventChannelPrefix } from './keys.ts';
 export { MemoryDiscovery } from './memory/memory-discovery.ts';
 export { MemoryHub } from './memory/memory-hub.ts';

@@ -1,0 +1,58 @@
+import { ServeError } from '../../../errors/index.ts';
+import { refuseUnknownKeys } from '../field-checks.ts';
+
+/**
+ * Every root key of the published body (ruling 11), by what becomes of it. `echoed` keys come back in the answer and change
+ * nothing else; `ignored` keys are read by nobody.
+ */
+const HONOURED = [
+  'input',
+  'model',
+  'instructions',
+  'tools',
+  'stream',
+  'store',
+  'previous_response_id',
+  'max_output_tokens',
+  'temperature',
+  'top_p',
+  'top_logprobs',
+  'tool_choice',
+  'parallel_tool_calls',
+  'reasoning',
+  'text',
+  'include',
+  'nvext',
+] as const;
+const ECHOED = [
+  'metadata',
+  'truncation',
+  'service_tier',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'safety_identifier',
+] as const;
+const IGNORED = ['user', 'stream_options', 'context_management', 'prompt_cache_options'] as const;
+/** They change what is answered and nothing here can do it; the first three as recorded. */
+const REFUSED = {
+  background: 'not_implemented',
+  prompt: 'not_implemented',
+  max_tool_calls: 'not_implemented',
+  conversation: 'unsupported_parameter',
+  moderation: 'unsupported_parameter',
+} as const;
+
+const KNOWN: ReadonlySet<string> = new Set([...HONOURED, ...ECHOED, ...IGNORED, ...Object.keys(REFUSED)]);
+
+/**
+ * Refuses keys that nobody can honour, then keys that nobody knows.
+ * @throws ServeError `not_implemented`, `unsupported_parameter`, `unknown_parameter`.
+ */
+export function checkKeys(body: Readonly<Record<string, unknown>>, ignoresUnknownKeys: boolean): void {
+  for (const [key, code] of Object.entries(REFUSED)) {
+    if (body[key] == null || body[key] === false) continue;
+    throw new ServeError(code, `\`${key}\` is not supported.`, { param: key });
+  }
+  if (ignoresUnknownKeys) return;
+  refuseUnknownKeys(Object.keys(body).filter((key) => !KNOWN.has(key)));
+}

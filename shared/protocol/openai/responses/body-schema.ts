@@ -1,0 +1,88 @@
+import * as z from 'zod';
+import { nvextSchema } from '../nvext-schema.ts';
+import { anyObject, u32 } from '../shared-fields.ts';
+
+/** `function` and `custom` are served; any other type is a hosted tool and only its type is looked at. */
+const tool = z.looseObject({
+  type: z.string(),
+  name: z.string().optional(),
+  description: z.string().nullish(),
+  parameters: z.unknown().optional(),
+  strict: z.boolean().nullish(),
+  format: anyObject.nullish(),
+});
+
+const toolChoice = z.union([
+  z.enum(['none', 'auto', 'required']),
+  z.looseObject({
+    type: z.string(),
+    name: z.string().optional(),
+    mode: z.enum(['auto', 'required']).optional(),
+    tools: z.array(anyObject).optional(),
+  }),
+]);
+
+const format = z.discriminatedUnion('type', [
+  z.looseObject({ type: z.literal('text') }),
+  z.looseObject({ type: z.literal('json_object') }),
+  z.looseObject({
+    type: z.literal('json_schema'),
+    name: z.string(),
+    schema: anyObject,
+    description: z.string().nullish(),
+    strict: z.boolean().nullish(),
+  }),
+]);
+
+const reasoning = z.looseObject({
+  effort: z.enum(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']).nullish(),
+  summary: z.enum(['auto', 'concise', 'detailed']).nullish(),
+});
+
+/** Fields that `POST /v1/responses` and `/v1/responses/input_tokens` read alike. */
+const promptFields = {
+  instructions: z.string().nullish(),
+  tools: z.array(tool).nullish(),
+};
+
+/** Body of `POST /v1/responses` (http-api.md, section 6.1): types only. Items of `input` are checked one by one, later. */
+export const responsesSchema = z.looseObject({
+  input: z.union([z.string(), z.array(z.unknown())]), // first: the first field that is wrong is the one that is told
+  model: z.string().nullish(),
+  ...promptFields,
+  stream: z.boolean().nullish(),
+  stream_options: anyObject.nullish(),
+  store: z.boolean().nullish(),
+  background: z.boolean().nullish(),
+  previous_response_id: z.string().nullish(),
+  conversation: z.union([z.string(), anyObject]).nullish(),
+  prompt: anyObject.nullish(),
+  max_tool_calls: u32.nullish(),
+  max_output_tokens: u32.nullish(),
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  top_logprobs: z.int().min(0).max(255).nullish(),
+  tool_choice: toolChoice.nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  reasoning: reasoning.nullish(),
+  text: z.looseObject({ format: format.nullish() }).nullish(),
+  include: z.array(z.string()).nullish(),
+  metadata: z.record(z.string(), z.string()).nullish(),
+  truncation: z.enum(['auto', 'disabled']).nullish(),
+  service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
+  prompt_cache_key: z.string().nullish(),
+  prompt_cache_retention: z.string().nullish(),
+  safety_identifier: z.string().nullish(),
+  user: z.string().nullish(),
+  nvext: nvextSchema.nullish(),
+});
+
+/** Body of `POST /v1/responses/input_tokens`: every field may be left out (http-api.md, section 11.1). */
+export const inputTokensSchema = z.looseObject({
+  input: z.union([z.string(), z.array(z.unknown())]).nullish(),
+  ...promptFields,
+});
+
+export type ResponsesBody = z.infer<typeof responsesSchema>;
+export type ResponsesTool = NonNullable<ResponsesBody['tools']>[number];
+export type InputTokensBody = z.infer<typeof inputTokensSchema>;

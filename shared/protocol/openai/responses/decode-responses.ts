@@ -1,0 +1,154 @@
+import { ServeError } from '../../../errors/index.ts';
+import type { GenerationRequest } from '../../generation/index.ts';
+import type { ChatBody } from '../chat-schema.ts';
+import { decodePrompt } from '../decode-chat.ts';
+import { type DecodeContext, decodeEnvelope } from '../decode-context.ts';
+import { decodeGuided, guidedByToolChoice } from '../decode-guided.ts';
+import { decodeOutput, decodeSampling, decodeStop } from '../decode-options.ts';
+import { assembleRequest } from '../decode-request.ts';
+import { decodeRouting, effectiveNvext } from '../decode-routing.ts';
+import { checkModel, checkRange, invalidValue } from '../field-checks.ts';
+import type { JsonBody } from '../json-body.ts';
+import { requireShape } from '../schema-errors.ts';
+import { checkKeys } from './body-keys.ts';
+import { type ResponsesBody, responsesSchema } from './body-schema.ts';
+import { type DecodedTools, decodeTools } from './decode-tools.ts';
+import type { InputItem } from './items-schema.ts';
+import { itemsToMessages } from './items-to-messages.ts';
+import { parseItems } from './parse-items.ts';
+import { echoOf, type ResponseEcho, wantedLogprobs } from './response-echo.ts';
+
+/** A body whose types are right, with its items. */
+export interface ParsedResponses {
+  readonly body: ResponsesBody;
+  /** The body's own `input`, every item with its `type`. */
+  readonly items: readonly InputItem[];
+}
+
+/** A request with what the answer's encoder must know. */
+export interface DecodedResponses {
+  readonly request: GenerationRequest;
+  readonly echo: ResponseEcho;
+  /** Tools whose calls are `custom_tool_call` items. */
+  readonly customToolNames: ReadonlySet<string>;
+  /** Types of hosted tools that were dropped. */
+  readonly droppedTools: readonly string[];
+  /** Reasoning is shown as a summary too (`reasoning.summary`). */
+  readonly showsSummary: boolean;
+}
+
+/** Where the items of a request come from, and what becomes of its answer. */
+export interface ResponsesSource {
+  /** What was said before (`previous_response_id`). */
+  readonly earlier: readonly InputItem[];
+  /** The body's own items, references replaced by what they stand for. */
+  readonly own: readonly InputItem[];
+  readonly isStored: boolean;
+}
+
+/** Checks the types of a body and of its items. @throws ServeError 400; see `requireShape`. */
+export function parseResponsesBody(json: JsonBody): ParsedResponses {
+  const body = requireShape(responsesSchema, json);
+  return { body, items: parseItems(body.input) };
+}
+
+/**
+ * Everything about a body that its types do not say, apart from tools (http-api.md, section 6.1).
+ * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`, `not_implemented`.
+ */
+export function checkResponsesBody(body: ResponsesBody, { settings }: DecodeContext): void {
+  checkKeys(body, settings.ignoresUnknownKeys);
+  for (const field of ['completion_token_ids', 'prompt_logprobs']) {
+    if (body.nvext?.extra_fields?.includes(field) !== true) continue;
+    const message = `\`nvext.extra_fields=["${field}"]\` is not supported by the Responses API.`;
+    throw new ServeError('not_implemented', message, { param: 'nvext.extra_fields' });
+  }
+  checkModel(body.model ?? '');
+  checkRange(body.temperature, 0, 2, 'Temperature', 'temperature');
+  checkRange(body.top_p, 0, 1, 'Top_p', 'top_p');
+  if (body.max_output_tokens === 0) {
+    throw invalidValue('Max output tokens must be greater than 0, got 0', 'max_output_tokens');
+  }
+}
+
+/**
+ * Turns a checked body into a request: a chat, with the items as its messages (http-api.md, section 6).
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
+ */
+export function decodeResponses(
+  body: ResponsesBody,
+  source: ResponsesSource,
+  context: DecodeContext,
+): DecodedResponses {
+  if (source.own.length === 0 && source.earlier.length === 0) {
+    throw invalidValue('Messages array cannot be empty', 'input');
+  }
+  const tools = decodeTools(body);
+  const chat = toChatBody(body, source, tools);
+  return {
+    request: toRequest(chat, body, context),
+    echo: echoOf(body, tools, source.isStored),
+    customToolNames: tools.customNames,
+    droppedTools: tools.dropped,
+    showsSummary: body.reasoning?.summary != null,
+  };
+}
+
+function toRequest(chat: ChatBody, body: ResponsesBody, context: DecodeContext): GenerationRequest {
+  const nvext = effectiveNvext(body.nvext, context);
+  const guided = guidedByToolChoice(chat, nvext) ?? decodeGuided(chat, nvext);
+  const request = assembleRequest({
+    body: chat,
+    nvext,
+    envelope: decodeEnvelope(context),
+    endpoint: 'responses',
+    prompt: decodePrompt(chat, nvext),
+    options: {
+      stop: decodeStop(chat, nvext, chat.max_completion_tokens),
+      sampling: decodeSampling(chat, nvext, guided),
+      output: decodeOutput(chat, wantedLogprobs(body), undefined),
+      routing: decodeRouting(nvext, undefined, context),
+    },
+  });
+  if (chat.reasoning_effort != null) request.reasoning = { effort: chat.reasoning_effort };
+  return request;
+}
+
+/** The chat body that means the same; workers that take bodies untouched get this one. */
+function toChatBody(body: ResponsesBody, source: ResponsesSource, tools: DecodedTools): ChatBody {
+  const items = [...source.earlier, ...source.own];
+  const logprobs = wantedLogprobs(body);
+  const format = chatFormat(body);
+  return {
+    model: body.model ?? '',
+    messages: itemsToMessages(body.instructions, items, source.earlier.length) as ChatBody['messages'],
+    ...(body.stream == null ? {} : { stream: body.stream }),
+    ...(body.stream === true ? { stream_options: { include_usage: true } } : {}),
+    ...(body.temperature == null ? {} : { temperature: body.temperature }),
+    ...(body.top_p == null ? {} : { top_p: body.top_p }),
+    ...(body.max_output_tokens == null ? {} : { max_completion_tokens: body.max_output_tokens }),
+    ...(logprobs === undefined ? {} : { logprobs: true, top_logprobs: logprobs }),
+    ...(format === undefined ? {} : { response_format: format }),
+    ...(tools.chatTools.length === 0 ? {} : { tools: [...tools.chatTools] }),
+    ...(tools.chatChoice === undefined || tools.chatTools.length === 0 ? {} : { tool_choice: tools.chatChoice }),
+    ...(body.parallel_tool_calls == null ? {} : { parallel_tool_calls: body.parallel_tool_calls }),
+    ...(body.reasoning?.effort == null ? {} : { reasoning_effort: body.reasoning.effort }),
+  };
+}
+
+function chatFormat({ text }: ResponsesBody): ChatBody['response_format'] {
+  const format = text?.format;
+  if (format == null || format.type === 'text') return undefined;
+  if (format.type === 'json_object') return { type: 'json_object' };
+  const { name, schema, description, strict } = format;
+  if (name === '') throw invalidValue('`text.format.name` cannot be empty', 'text.format.name');
+  return {
+    type: 'json_schema',
+    json_schema: {
+      name,
+      schema,
+      ...(description == null ? {} : { description }),
+      ...(strict == null ? {} : { strict }),
+    },
+  };
+}

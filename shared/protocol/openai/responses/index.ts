@@ -1,0 +1,17 @@
+/**
+ * @module protocol/openai/responses
+ * The Responses API as published: its body and items, the chat they stand for, and what its answers repeat of them.
+ */
+export type { ResponsesBody } from './body-schema.ts';
+export {
+  checkResponsesBody,
+  type DecodedResponses,
+  decodeResponses,
+  type ParsedResponses,
+  parseResponsesBody,
+} from './decode-responses.ts';
+export { estimateInputTokens } from './estimate-input.ts';
+export { itemIdOf, type OutputKind, responseIdOf, responseIdOfItem } from './item-ids.ts';
+export type { InputItem } from './items-schema.ts';
+export type { ResponseEcho } from './response-echo.ts';
+export { toListedItems } from './stored-items.ts';

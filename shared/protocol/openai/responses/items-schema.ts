@@ -1,0 +1,55 @@
+import * as z from 'zod';
+
+const inputText = z.looseObject({ type: z.literal('input_text'), text: z.string() });
+const outputText = z.looseObject({ type: z.literal('output_text'), text: z.string() });
+const inputImage = z.looseObject({
+  type: z.literal('input_image'),
+  image_url: z.string().nullish(),
+  file_id: z.string().nullish(),
+  detail: z.string().nullish(),
+});
+const inputFile = z.looseObject({ type: z.literal('input_file') });
+const inputVideo = z.looseObject({ type: z.literal('input_video'), video_url: z.string() });
+const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
+
+/** A part of a message or of a tool's output. `input_audio` does not parse (http-api.md, section 6.2). */
+const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
+const content = z.union([z.string(), z.array(contentPart)]);
+const toolOutput = z.union([z.string(), z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile]))]);
+const id = z.string().nullish();
+
+/** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
+export const ITEM_SCHEMAS = {
+  message: z.looseObject({ role: z.enum(['user', 'assistant', 'system', 'developer']), content, id }),
+  reasoning: z.looseObject({
+    id,
+    summary: z.array(z.looseObject({ text: z.string() })).nullish(),
+    content: z.array(z.looseObject({ text: z.string() })).nullish(),
+  }),
+  function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), arguments: z.string() }),
+  function_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
+  custom_tool_call: z.looseObject({ id, call_id: z.string(), name: z.string(), input: z.string() }),
+  custom_tool_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
+  item_reference: z.looseObject({ id: z.string() }),
+} as const;
+
+/** Name of a kind of item. */
+export type ItemKind = keyof typeof ITEM_SCHEMAS;
+
+/** An item whose types are right, with its kind said. */
+export type InputItem = {
+  [Kind in ItemKind]: z.infer<(typeof ITEM_SCHEMAS)[Kind]> & { readonly type: Kind };
+}[ItemKind];
+
+export type ContentPart = z.infer<typeof contentPart>;
+export type MessageItem = Extract<InputItem, { readonly type: 'message' }>;
+
+/** The kind of an item as it stands in a body: messages and references need not say it. */
+export function kindOfItem(item: Readonly<Record<string, unknown>>): string {
+  if (typeof item.type === 'string') return item.type;
+  return item.role === undefined && item.id !== undefined ? 'item_reference' : 'message';
+}
+
+export function isItemKind(kind: string): kind is ItemKind {
+  return Object.hasOwn(ITEM_SCHEMAS, kind);
+}

@@ -1,0 +1,25 @@
+import { requireShapeAt, shapeError } from '../schema-errors.ts';
+import { type InputItem, ITEM_SCHEMAS, isItemKind, kindOfItem } from './items-schema.ts';
+
+/**
+ * Checks the items of `input`, each by the schema of its kind, and says the kind of those that left it out. A text is one
+ * user message.
+ * @throws ServeError 400 for kinds, roles and parts that are not known (http-api.md, section 6.2).
+ */
+export function parseItems(input: string | readonly unknown[]): readonly InputItem[] {
+  if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }];
+  return input.map(parseItem);
+}
+
+function parseItem(item: unknown, at: number): InputItem {
+  const path = `input[${at}]`;
+  if (typeof item !== 'object' || item === null || Array.isArray(item)) {
+    throw shapeError('invalid_value', `${path}: expected an object`, path);
+  }
+  const fields = item as Readonly<Record<string, unknown>>;
+  const kind = kindOfItem(fields);
+  if (!isItemKind(kind))
+    throw shapeError('invalid_value', `${path}.type: unknown item type \`${kind}\``, `${path}.type`);
+  const checked = requireShapeAt(ITEM_SCHEMAS[kind], fields, ['input', at]);
+  return (fields.type === kind ? checked : { ...checked, type: kind }) as InputItem; // the schema of that very kind
+}

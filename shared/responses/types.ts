@@ -1,0 +1,34 @@
+/** One JSON object. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** A response that can be found again. */
+export interface StoredResponse {
+  /** `resp_<32 hex>`. */
+  readonly id: string;
+  /** The key that made it; `''` where nobody needs one. Another owner cannot see, use or delete it (rulings.md, 8 and 19). */
+  readonly owner: string;
+  /** The response object as its client read it. */
+  readonly response: JsonObject;
+  /** Every item that went into it, those of earlier responses first: a follow-up needs no other record. */
+  readonly input: readonly JsonObject[];
+}
+
+/**
+ * Where responses are kept for a while. Records of one owner are invisible to all others, and records past their time are
+ * gone, whether cleared away or not.
+ *
+ * Every method ends within the deadline that the store was made with, or earlier when `signal` aborts, and then rejects with
+ * a `ResponseStoreError` or the signal's reason.
+ */
+export interface ResponseStore {
+  /**
+   * Keeps a response, replacing the owner's own of that id.
+   * @throws ResponseStoreError `conflict` when another owner has the id, `too_large`, `unavailable`, `misconfigured`
+   */
+  put(response: StoredResponse, signal?: AbortSignal): Promise<void>;
+  /** Undefined when there is none, it has expired, or it is another owner's. */
+  get(id: string, owner: string, signal?: AbortSignal): Promise<StoredResponse | undefined>;
+  /** False when there was nothing to delete, as seen by `owner`. */
+  delete(id: string, owner: string, signal?: AbortSignal): Promise<boolean>;
+  close(): void;
+}
