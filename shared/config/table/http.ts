@@ -68,7 +68,7 @@ export const httpRows = {
     default: '/v1/embeddings',
     usedBy: HTTP_SERVERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Path of embeddings.',
   }),
   httpSvcResponsesPath: route({
@@ -237,7 +237,7 @@ export const httpRows = {
     default: false,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Removes /busy_threshold and other admin routes.',
   }),
   disableFrontendNvext: bool({
