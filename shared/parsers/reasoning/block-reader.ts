@@ -1,0 +1,97 @@
+import { JsonStrings } from './json-strings.ts';
+import type { MarkerSet } from './marker-set.ts';
+import type { ReasoningParser, ReasoningSink } from './types.ts';
+
+/**
+ * What a block of text is.
+ *
+ * - `content`, `reasoning`: its text goes there, its markers are dropped.
+ * - `header`: a line of markers and names; kept until it is known what follows.
+ * - `call`: a tool call with JSON in it, content with all its markers.
+ */
+export type Block = 'content' | 'reasoning' | 'header' | 'call';
+
+/** Headers are names and markers; what is longer is none. */
+const HEADER_UNITS_MAX = 1024;
+/** All markers of these formats begin with it. */
+const MARKER_START = '<';
+
+/**
+ * Reads text made of typed blocks between markers, the form of `gpt_oss` and `inkling`. What a marker does is the
+ * subclass's part; that nothing depends on the cutting, that markers inside JSON strings of a call are text, and that
+ * what is held is bounded, is settled here.
+ */
+export abstract class BlockReader implements ReasoningParser {
+  protected block: Block;
+  /** Text of the header so far, with its markers. */
+  protected header = '';
+  readonly #markers: MarkerSet;
+  readonly #call = new JsonStrings();
+  /** A suffix of the text that may become a marker. */
+  #held = '';
+
+  constructor(markers: MarkerSet, block: Block) {
+    this.#markers = markers;
+    this.block = block;
+  }
+
+  push(text: string, out: ReasoningSink): void {
+    if (text !== '') this.#read(this.#held === '' ? text : this.#held + text, false, out);
+  }
+
+  end(out: ReasoningSink): void {
+    if (this.#held !== '') this.#read(this.#held, true, out);
+    this.closeHeader(out);
+  }
+
+  /** Text of the current block, of which the part up to the next marker is not empty. */
+  protected abstract readText(text: string, out: ReasoningSink): void;
+  /** A marker outside JSON strings. Sets `block` to what follows. */
+  protected abstract readMarker(marker: string, out: ReasoningSink): void;
+  /** The text ends inside a header, if `block` is one. */
+  protected abstract closeHeader(out: ReasoningSink): void;
+
+  /** Begins a call whose start, markers included, is `text`. */
+  protected beginCall(text: string, out: ReasoningSink): void {
+    out.content(text);
+    this.#call.reset();
+    this.block = 'call';
+  }
+
+  /** Adds to the header; one that grows too long was text after all. */
+  protected growHeader(text: string, out: ReasoningSink): void {
+    this.header += text;
+    if (this.header.length <= HEADER_UNITS_MAX) return;
+    out.content(this.header);
+    this.header = '';
+    this.block = 'content';
+  }
+
+  #read(text: string, isEnd: boolean, out: ReasoningSink): void {
+    this.#held = '';
+    for (let from = 0; from < text.length; ) {
+      const at = this.#nextMarker(text, from, isEnd);
+      if (at !== from) this.readText(from === 0 && at === text.length ? text : text.slice(from, at), out);
+      if (at === text.length) return;
+      const marker = this.#markers.markerAt(text, at, isEnd);
+      if (marker === undefined) {
+        this.#held = text.slice(at);
+        return;
+      }
+      this.readMarker(marker, out);
+      from = at + marker.length;
+    }
+  }
+
+  /** Position of the next marker, whole or cut off by the end of `text`; without one the length of `text`. */
+  #nextMarker(text: string, from: number, isEnd: boolean): number {
+    if (this.block !== 'call') {
+      const at = this.#markers.find(text, from, isEnd);
+      return at < 0 ? text.length : at;
+    }
+    for (let at = from; ; at++) {
+      at = this.#call.readTo(MARKER_START, text, at);
+      if (at === text.length || this.#markers.isAt(text, at, isEnd)) return at;
+    }
+  }
+}

@@ -1,0 +1,71 @@
+import type { ReasoningFormat, ReasoningGrammar } from './formats.ts';
+import { HarmonyParser } from './harmony-parser.ts';
+import { InklingParser } from './inkling-parser.ts';
+import { MarkerParser } from './marker-parser.ts';
+import { OpenerPrepender, OpenerStripper } from './opening-parsers.ts';
+import type { ReasoningRequest } from './thinking.ts';
+import type { ReasoningParser, ReasoningStart } from './types.ts';
+
+/** How the text of one request is split; the same for all its choices. */
+export interface ReasoningPlan {
+  readonly format: ReasoningFormat;
+  readonly start: ReasoningStart;
+  /** Nothing is split; only a leading opener is removed. */
+  readonly onlyStripsOpener: boolean;
+}
+
+/** Longer than any opener or closer with white space around its parts. */
+const PROMPT_TAIL_UNITS = 200;
+
+/**
+ * Decides how, and whether, a request's text is split (parsers.md, section 2.1). Undefined: all of it is content.
+ * @example
+ * const plan = planReasoning(format, { templateArgs, lastRole, forcesTool, promptText });
+ * const parsers = choices.map(() => plan && createReasoningParser(plan));
+ */
+export function planReasoning(format: ReasoningFormat, request: ReasoningRequest): ReasoningPlan | undefined {
+  if (request.forcesTool === true && startsInside(format.grammar)) return undefined;
+  const mode = format.splitRule?.(request) ?? 'split';
+  if (mode === 'skip') return undefined;
+  return { format, start: startAfter(format, request.promptText), onlyStripsOpener: mode === 'strip-opener' };
+}
+
+/** A parser for one choice of the request that `plan` was made for. */
+export function createReasoningParser({ format, start, onlyStripsOpener }: ReasoningPlan): ReasoningParser {
+  const { grammar } = format;
+  switch (grammar.kind) {
+    case 'harmony':
+      return new HarmonyParser(start);
+    case 'inkling':
+      return new InklingParser(start);
+    case 'prepend':
+      return new OpenerPrepender(grammar.opener);
+    case 'markers':
+      return onlyStripsOpener
+        ? new OpenerStripper(grammar.markers.grammar.openers[0]!) // every grammar has one
+        : new MarkerParser(grammar.markers, start);
+  }
+}
+
+/**
+ * True when the client's text must be decoded with `skip_special_tokens=false` for the format's markers to be seen
+ * (parsers.md, end of section 2).
+ * @param isSpecial tells of a text whether it is a special token of the model
+ */
+export function needsSpecialTokens(format: ReasoningFormat, isSpecial: (text: string) => boolean): boolean {
+  return format.usesSpecialTokens || format.markers.some(isSpecial);
+}
+
+/** Where a prompt leaves the model. A prompt that closed the reasoning leaves none to come. */
+function startAfter(format: ReasoningFormat, promptText: string): ReasoningStart {
+  const tail = promptText.slice(-PROMPT_TAIL_UNITS).replace(/\s+/g, '');
+  const endsWith = (marker: string): boolean => tail.endsWith(marker.replace(/\s+/g, ''));
+  if (format.promptOpeners.some(endsWith)) return 'inside';
+  const { grammar } = format;
+  const hasEnded = grammar.kind === 'markers' && grammar.markers.grammar.closers.some(endsWith);
+  return hasEnded && startsInside(grammar) ? 'outside' : 'as-usual';
+}
+
+function startsInside(grammar: ReasoningGrammar): boolean {
+  return grammar.kind === 'markers' && grammar.markers.grammar.startsInside === true;
+}

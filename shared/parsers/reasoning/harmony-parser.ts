@@ -1,0 +1,130 @@
+import { BlockReader } from './block-reader.ts';
+import { MarkerSet } from './marker-set.ts';
+import type { ReasoningSink, ReasoningStart } from './types.ts';
+
+const START = '<|start|>';
+const CHANNEL = '<|channel|>';
+const CONSTRAIN = '<|constrain|>';
+const MESSAGE = '<|message|>';
+const ENDS: readonly string[] = ['<|end|>', '<|return|>', '<|call|>'];
+const MARKERS = new MarkerSet([START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS]);
+
+/** What `gpt_oss` is written with, for the table of formats. */
+export const HARMONY_MARKERS: readonly string[] = [CHANNEL, MESSAGE];
+/** How a prompt may begin a reasoning span. */
+export const HARMONY_OPENER: string = `${CHANNEL}analysis${MESSAGE}`;
+
+const CHANNEL_NAME = /^\s*(\w+)/;
+const RECIPIENT = /(?:^|\s)to=([^\s<]+)/;
+/** The prompt ends with `<|start|>assistant`, so that a text may begin in the middle of a header. */
+const RECIPIENT_START = 'to=';
+
+/**
+ * `gpt_oss`: messages of a header and a body (parsers.md, section 2.4).
+ *
+ *     <|start|>assistant<|channel|>analysis<|message|> ... <|end|>
+ *     └───────────── header ─────────────────────────┘└ body ┘
+ *
+ * | Channel | Body |
+ * |---|---|
+ * | `analysis` | reasoning, one line end between two such messages |
+ * | `commentary` with a recipient | content with its header and its end, for the tool-call parser |
+ * | any other | content |
+ */
+export class HarmonyParser extends BlockReader {
+  /** Reasoning was shown, and another message has begun since. */
+  #joinsReasoning = false;
+  #hasReasoning = false;
+  /** Nothing but the start of a recipient was seen. */
+  #isAtStart: boolean;
+
+  constructor(start: ReasoningStart) {
+    super(MARKERS, start === 'inside' ? 'reasoning' : 'content');
+    this.#isAtStart = start === 'as-usual';
+    if (this.#isAtStart) this.block = 'header';
+  }
+
+  protected override readText(text: string, out: ReasoningSink): void {
+    if (this.block === 'header') {
+      this.growHeader(text, out);
+      if (this.#isAtStart) this.#checkStart(out);
+    } else if (this.block === 'reasoning') this.#showReasoning(text, out);
+    else out.content(text);
+  }
+
+  protected override readMarker(marker: string, out: ReasoningSink): void {
+    if (this.#isAtStart) this.#leaveStart(out);
+    const isEnd = ENDS.includes(marker);
+    if (this.block === 'call' && (isEnd || marker === CONSTRAIN || marker === MESSAGE)) {
+      out.content(marker);
+      if (isEnd) this.block = 'content';
+    } else if (isEnd) {
+      this.block = 'content';
+      this.header = '';
+    } else if (marker === MESSAGE) {
+      if (this.block === 'header') this.#beginBody(this.header, out);
+    } else if (marker === CONSTRAIN) {
+      if (this.block === 'header') this.growHeader(marker, out);
+    } else this.#readHeaderMarker(marker, out);
+  }
+
+  /** What ends inside a header is markup; only a text's very start is not known to be one. */
+  protected override closeHeader(out: ReasoningSink): void {
+    if (this.#isAtStart && this.header !== '') out.content(this.header);
+    this.header = '';
+  }
+
+  #showReasoning(text: string, out: ReasoningSink): void {
+    if (this.#joinsReasoning) out.reasoning('\n');
+    this.#joinsReasoning = false;
+    this.#hasReasoning = true;
+    out.reasoning(text);
+  }
+
+  #readHeaderMarker(marker: string, out: ReasoningSink): void {
+    if (this.block !== 'header' || marker === START) this.header = '';
+    this.block = 'header';
+    this.growHeader(marker, out);
+  }
+
+  #beginBody(header: string, out: ReasoningSink): void {
+    const at = header.lastIndexOf(CHANNEL);
+    const channel = at < 0 ? undefined : CHANNEL_NAME.exec(header.slice(at + CHANNEL.length))?.[1];
+    const recipient = RECIPIENT.exec(header)?.[1];
+    this.header = '';
+    if (channel === 'analysis') {
+      this.block = 'reasoning';
+      this.#joinsReasoning = this.#hasReasoning;
+    } else if (channel === 'commentary' && recipient !== undefined) {
+      this.beginCall(callHeader(header, recipient), out);
+    } else this.block = 'content';
+  }
+
+  /** A text that begins with anything but a recipient or a marker is content. */
+  #checkStart(out: ReasoningSink): void {
+    const seen = this.header.trimStart();
+    const length = Math.min(seen.length, RECIPIENT_START.length);
+    if (seen.slice(0, length) === RECIPIENT_START.slice(0, length)) return;
+    this.#isAtStart = false;
+    this.block = 'content';
+    out.content(this.header);
+    this.header = '';
+  }
+
+  /** The first marker: what came before it is a recipient or text. */
+  #leaveStart(out: ReasoningSink): void {
+    this.#isAtStart = false;
+    if (this.header.trimStart().startsWith(RECIPIENT_START)) return;
+    if (this.header !== '') out.content(this.header);
+    this.header = '';
+    this.block = 'content';
+  }
+}
+
+/** The header as written, or, where the recipient stands before the channel, in the order that tool-call parsers expect. */
+function callHeader(header: string, recipient: string): string {
+  const isInOrder = header.indexOf(CHANNEL) < header.indexOf(`to=${recipient}`);
+  return isInOrder
+    ? header + MESSAGE
+    : `${START}assistant${CHANNEL}commentary to=${recipient} ${CONSTRAIN}json${MESSAGE}`;
+}

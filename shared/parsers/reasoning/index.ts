@@ -1,0 +1,10 @@
+/**
+ * @module parsers/reasoning
+ * Splits a model's text into reasoning and content as it comes (parsers.md, section 2): a format by name, a plan for each
+ * request, a parser for each choice. Pure and synchronous; what a parser holds is bounded by its longest marker or header.
+ */
+export { createReasoningParser, needsSpecialTokens, planReasoning, type ReasoningPlan } from './create-parser.ts';
+export { type FoundFormat, findReasoningFormat } from './find-format.ts';
+export type { ReasoningFormat } from './formats.ts';
+export type { ReasoningRequest } from './thinking.ts';
+export type { ReasoningParser, ReasoningSink } from './types.ts';

@@ -1,0 +1,148 @@
+import { MarkerSet } from './marker-set.ts';
+import type { ReasoningParser, ReasoningSink, ReasoningStart } from './types.ts';
+
+/** Reasoning between two markers; the form of most models (parsers.md, sections 2.1 to 2.3). */
+export interface MarkerGrammar {
+  readonly openers: readonly string[];
+  readonly closers: readonly string[];
+  /** The text begins inside reasoning; an opener as its very first characters is dropped. @default false */
+  readonly startsInside?: boolean;
+  /** Markers of tool calls that end reasoning too; they and what follows are content. @default none */
+  readonly exits?: readonly string[];
+  /** Markers around content that are not part of it. @default none */
+  readonly framing?: readonly string[];
+  /** Removed from the start of each reasoning span. @default none */
+  readonly label?: string;
+  /** After the first span everything is content, and a closer without an opener is text. @default false */
+  readonly isSingleBlock?: boolean;
+}
+
+/** A grammar made ready once and shared by all parsers of it. */
+export interface CompiledMarkers {
+  readonly grammar: MarkerGrammar;
+  /** What matters inside a reasoning span. */
+  readonly inside: MarkerSet;
+  /** What matters outside one. */
+  readonly outside: MarkerSet;
+}
+
+export function compileMarkers(grammar: MarkerGrammar): CompiledMarkers {
+  const { openers, closers, exits = [], framing = [], isSingleBlock = false } = grammar;
+  return {
+    grammar,
+    inside: new MarkerSet([...closers, ...exits]),
+    outside: new MarkerSet([...openers, ...(isSingleBlock ? [] : closers), ...framing]),
+  };
+}
+
+const NO_MARKERS = new MarkerSet([]);
+
+/**
+ * The state machine of a marker grammar.
+ *
+ * | State | opener | closer | exit | framing |
+ * |---|---|---|---|---|
+ * | at start | dropped -> inside | as inside | as inside | as inside |
+ * | inside | text | dropped -> outside | -> outside, where it is read again | text |
+ * | outside | dropped -> inside | dropped (stray) | text | dropped |
+ *
+ * "at start" is the first text of a grammar that starts inside. A single block ends in a state without markers.
+ */
+export class MarkerParser implements ReasoningParser {
+  readonly #markers: CompiledMarkers;
+  #isInside: boolean;
+  #isAtStart: boolean;
+  #isDone = false;
+  /** A suffix of the text that may become a marker; shorter than the longest marker. */
+  #held = '';
+  /** What was seen of the span's label; undefined once it is known whether there is one. */
+  #label: string | undefined = '';
+
+  constructor(markers: CompiledMarkers, start: ReasoningStart) {
+    this.#markers = markers;
+    const startsInside = markers.grammar.startsInside === true;
+    this.#isInside = start === 'inside' || (start === 'as-usual' && startsInside);
+    this.#isAtStart = start === 'as-usual' && startsInside;
+  }
+
+  push(text: string, out: ReasoningSink): void {
+    if (text !== '') this.#read(this.#held === '' ? text : this.#held + text, false, out);
+  }
+
+  end(out: ReasoningSink): void {
+    if (this.#held !== '') this.#read(this.#held, true, out);
+  }
+
+  #read(text: string, isEnd: boolean, out: ReasoningSink): void {
+    let from = 0;
+    this.#held = '';
+    if (this.#isAtStart) {
+      const opener = this.#openerAtStart(text, isEnd);
+      if (opener === undefined) {
+        this.#held = text;
+        return;
+      }
+      from = opener.length;
+      this.#isAtStart = false;
+    }
+    while (from < text.length) {
+      const markers = this.#watched();
+      const at = markers.find(text, from, isEnd);
+      if (at !== from) this.#emit(text, from, at < 0 ? text.length : at, out);
+      if (at < 0) return;
+      const marker = markers.markerAt(text, at, isEnd);
+      if (marker === undefined) {
+        this.#held = text.slice(at);
+        return;
+      }
+      from = this.#meet(marker) ? at + marker.length : at;
+    }
+  }
+
+  #watched(): MarkerSet {
+    if (this.#isDone) return NO_MARKERS;
+    return this.#isInside ? this.#markers.inside : this.#markers.outside;
+  }
+
+  /** The opener that `text` begins with, '' for none, undefined while that is open. */
+  #openerAtStart(text: string, isEnd: boolean): string | undefined {
+    const { openers } = this.#markers.grammar;
+    const whole = openers.find((opener) => text.startsWith(opener));
+    if (whole !== undefined) return whole;
+    return !isEnd && openers.some((opener) => opener.startsWith(text)) ? undefined : '';
+  }
+
+  /** Changes the state at a marker; true when the marker is no text. */
+  #meet(marker: string): boolean {
+    const { openers, closers, isSingleBlock = false } = this.#markers.grammar;
+    if (!this.#isInside) {
+      if (openers.includes(marker)) {
+        this.#isInside = true;
+        this.#label = '';
+      }
+      return true;
+    }
+    this.#isInside = false;
+    this.#isDone = isSingleBlock;
+    return closers.includes(marker);
+  }
+
+  #emit(text: string, from: number, to: number, out: ReasoningSink): void {
+    const part = from === 0 && to === text.length ? text : text.slice(from, to);
+    if (!this.#isInside) {
+      out.content(part);
+      return;
+    }
+    const shown = this.#label === undefined ? part : this.#withoutLabel(this.#label + part);
+    if (shown !== '') out.reasoning(shown);
+  }
+
+  /** A span that ends inside its label yields nothing. */
+  #withoutLabel(text: string): string {
+    const label = this.#markers.grammar.label ?? '';
+    const isOpen = text.length < label.length && label.startsWith(text);
+    this.#label = isOpen ? text : undefined;
+    if (isOpen) return '';
+    return text.startsWith(label) ? text.slice(label.length) : text;
+  }
+}
