@@ -1,4 +1,4 @@
-import type { ChatMessage, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
+import type { ChatMessage, Endpoint, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
 import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
 import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
@@ -27,6 +27,15 @@ export function parseChatBody(body: JsonBody): ChatBody {
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
   checkChatBody(body, context.settings);
+  const request = decodeChatRequest(body, context, 'chat_completions');
+  return { request, ...decodeUsageReporting(body, context.settings.forcesUsage) };
+}
+
+/**
+ * The request that a chat body within its bounds asks for; other dialects come here over the chat body that says the same.
+ * @throws ServeError `invalid_value`, `headers_too_large`.
+ */
+export function decodeChatRequest(body: ChatBody, context: DecodeContext, endpoint: Endpoint): GenerationRequest {
   const nvext = effectiveNvext(body.nvext, context);
   const guided = guidedByToolChoice(body, nvext) ?? decodeGuided(body, nvext);
   requireOneChoice(body, nvext);
@@ -34,7 +43,7 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
     body,
     nvext,
     envelope: decodeEnvelope(context),
-    endpoint: 'chat_completions',
+    endpoint,
     prompt: decodePrompt(body, nvext),
     options: {
       stop: decodeStop(body, nvext, body.max_completion_tokens ?? body.max_tokens),
@@ -45,7 +54,7 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
   });
   if (body.reasoning_effort != null) request.reasoning = { effort: body.reasoning_effort };
   if (body.mm_processor_kwargs != null) request.mmProcessorKwargs = body.mm_processor_kwargs;
-  return { request, ...decodeUsageReporting(body, context.settings.forcesUsage) };
+  return request;
 }
 
 /** Generated ids are one list in the answer, which only one choice can fill. */

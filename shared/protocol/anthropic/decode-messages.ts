@@ -1,0 +1,129 @@
+import type { ChatMessage, GenerationRequest } from '../generation/index.ts';
+import type { ChatBody } from '../openai/chat-schema.ts';
+import { decodeChatRequest } from '../openai/decode-chat.ts';
+import type { DecodeContext } from '../openai/decode-context.ts';
+import { checkModel, checkSharedBounds, invalidValue } from '../openai/field-checks.ts';
+import type { JsonBody } from '../openai/json-body.ts';
+import { requireShape } from '../openai/schema-errors.ts';
+import { chatMessages } from './chat-messages.ts';
+import { chatToolChoice, chatTools } from './chat-tools.ts';
+import { type CountTokensBody, countTokensSchema, type MessagesBody, messagesSchema } from './messages-schema.ts';
+import { systemText } from './system-text.ts';
+
+/** What the decoder must know of the deployment and of the model that is asked. */
+export interface MessagesDecodeOptions {
+  /** Leave a client's billing preamble out of the system prompt (`--strip-anthropic-preamble`). */
+  readonly stripsPreamble: boolean;
+  /** The model's reasoning is told apart from its answer: `thinking` means something to it. */
+  readonly hasReasoningParser: boolean;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** Checks the types of a Messages body. @throws ServeError 400; see `requireShape`. */
+export function parseMessagesBody(body: JsonBody): MessagesBody {
+  return requireShape(messagesSchema, body);
+}
+
+/** Checks the types of a `count_tokens` body. @throws ServeError 400; see `requireShape`. */
+export function parseCountTokensBody(body: JsonBody): CountTokensBody {
+  return requireShape(countTokensSchema, body);
+}
+
+/**
+ * Turns a Messages body whose types are right into a request (http-api.md, section 7.1), by way of the chat body that says
+ * the same: workers that take bodies untouched get that one.
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `unsupported_parameter`, `headers_too_large`.
+ */
+export function decodeMessages(
+  body: MessagesBody,
+  context: DecodeContext,
+  options: MessagesDecodeOptions,
+): GenerationRequest {
+  if (body.max_tokens === 0) throw invalidValue('max_tokens: must be greater than 0', 'max_tokens');
+  const chat = chatBody(body, options);
+  chat.max_tokens = body.max_tokens;
+  if (body.stream === true) chat.stream = true;
+  if (body.temperature != null) chat.temperature = body.temperature;
+  if (body.top_p != null) chat.top_p = body.top_p;
+  if (body.top_k != null) chat.top_k = body.top_k;
+  if (body.stop_sequences != null && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
+  if (body.nvext != null) chat.nvext = body.nvext;
+  checkModel(body.model);
+  checkSharedBounds(chat);
+  return decodeChatRequest(chat, context, 'anthropic_messages');
+}
+
+/** The request whose prompt `count_tokens` asks about. @throws ServeError as `decodeMessages` */
+export function decodeCountTokens(
+  body: CountTokensBody,
+  context: DecodeContext,
+  options: MessagesDecodeOptions,
+): GenerationRequest {
+  return decodeChatRequest(chatBody(body, options), context, 'anthropic_messages');
+}
+
+function chatBody(body: CountTokensBody, options: MessagesDecodeOptions): Mutable<ChatBody> {
+  if (body.messages.length === 0) throw invalidValue('messages: field required', 'messages');
+  const messages = chatMessages(body.messages);
+  const system = systemText(body.system, options.stripsPreamble);
+  const chat: Mutable<ChatBody> = {
+    model: body.model,
+    // Made of ChatMessages, which the schema of chat bodies describes role by role.
+    messages: (system === '' ? messages : [{ role: 'system', content: system }, ...messages]) as ChatBody['messages'],
+  };
+  addTools(body, chat);
+  addOutputFormat(body, chat);
+  if (options.hasReasoningParser) addThinking(body, chat);
+  if (isPrefill(messages.at(-1))) {
+    chat.add_generation_prompt = false;
+    chat.continue_final_message = true;
+  }
+  return chat;
+}
+
+function addTools(body: CountTokensBody, chat: Mutable<ChatBody>): void {
+  const tools = chatTools(body.tools);
+  if (tools !== undefined) chat.tools = [...tools] as NonNullable<ChatBody['tools']>; // the schema only adds unknown keys
+  const choice = chatToolChoice(body.tool_choice, tools);
+  if (typeof choice === 'object') chat.tool_choice = { type: 'function', function: { name: choice.name } };
+  else if (choice !== undefined) chat.tool_choice = choice;
+  if (body.tool_choice?.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
+}
+
+function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutable<ChatBody>): void {
+  const format = config?.format;
+  if (format?.type !== 'json_schema') return;
+  const { schema } = format;
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
+    const param = 'output_config.format.schema';
+    throw invalidValue(`${param}: must be a JSON schema object`, param);
+  }
+  chat.response_format = { type: 'json_schema', json_schema: { name: 'output', schema } };
+}
+
+const EFFORTS: ReadonlySet<string> = new Set(['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max']);
+
+/**
+ * What `thinking` asks of the template: on unless it is switched off. Only for models whose reasoning is parsed; others
+ * would answer with their thoughts as text.
+ */
+function addThinking({ thinking, output_config: config }: CountTokensBody, chat: Mutable<ChatBody>): void {
+  const isOff = thinking?.type === 'disabled';
+  const mode = isOff || thinking?.type === 'enabled' || thinking?.type === 'adaptive' ? thinking.type : undefined;
+  chat.chat_template_kwargs = {
+    ...(isOff
+      ? { thinking: false, enable_thinking: false }
+      : { thinking: true, enable_thinking: true, truncate_history_thinking: false }),
+    ...(mode === undefined ? {} : { thinking_mode: mode }),
+  };
+  if (!isOff && thinking?.budget_tokens != null) chat.thinking_token_budget = thinking.budget_tokens;
+  if (config?.effort != null && EFFORTS.has(config.effort)) {
+    chat.reasoning_effort = config.effort as NonNullable<ChatBody['reasoning_effort']>; // just looked up
+  }
+}
+
+/** A conversation that ends in the assistant's own text is continued from there (published contract). */
+function isPrefill(last: ChatMessage | undefined): boolean {
+  return last?.role === 'assistant' && last.tool_calls === undefined && last.content !== '';
+}

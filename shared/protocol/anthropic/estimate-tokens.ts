@@ -1,0 +1,51 @@
+import { type AnyBlock, blockContent, type CountTokensBody } from './messages-schema.ts';
+
+const BYTES_PER_TOKEN = 3;
+const IMAGE_BYTES = 256;
+
+/**
+ * A guess at the prompt's length where no tokenizer can tell it: bytes of its text over three (http-api.md, section 7.6).
+ */
+export function estimateTokens(body: Pick<CountTokensBody, 'messages' | 'system' | 'tools'>): number {
+  const { system } = body;
+  let bytes = 0;
+  if (typeof system === 'string') bytes += lengthOf(system);
+  else for (const block of system ?? []) bytes += lengthOf(block.text);
+  for (const { role, content } of body.messages) bytes += lengthOf(role) + contentBytes(content);
+  for (const tool of body.tools ?? []) {
+    bytes += lengthOf(tool.name ?? '') + lengthOf(tool.description ?? '') + jsonBytes(tool.input_schema);
+  }
+  return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / BYTES_PER_TOKEN));
+}
+
+function contentBytes(content: unknown): number {
+  const parsed = blockContent.safeParse(content);
+  if (!parsed.success) return jsonBytes(content);
+  if (typeof parsed.data === 'string') return lengthOf(parsed.data);
+  return parsed.data.reduce((sum, block) => sum + blockBytes(block), 0);
+}
+
+function blockBytes(block: AnyBlock): number {
+  switch (block.type) {
+    case 'text':
+      return lengthOf(block.text);
+    case 'thinking':
+      return lengthOf(block.thinking);
+    case 'image':
+      return IMAGE_BYTES;
+    case 'tool_use':
+      return lengthOf(block.name) + jsonBytes(block.input);
+    case 'tool_result':
+      return contentBytes(block.content);
+    default:
+      return jsonBytes(block);
+  }
+}
+
+function lengthOf(text: unknown): number {
+  return typeof text === 'string' ? Buffer.byteLength(text) : 0;
+}
+
+function jsonBytes(value: unknown): number {
+  return value === undefined ? 0 : lengthOf(JSON.stringify(value));
+}

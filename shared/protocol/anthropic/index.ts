@@ -1,0 +1,14 @@
+/**
+ * @module protocol/anthropic
+ * The Messages bodies as Anthropic publishes them: types (zod), checks, and the way to `GenerationRequest`, which leads
+ * over the chat body that says the same.
+ */
+export {
+  decodeCountTokens,
+  decodeMessages,
+  type MessagesDecodeOptions,
+  parseCountTokensBody,
+  parseMessagesBody,
+} from './decode-messages.ts';
+export { estimateTokens } from './estimate-tokens.ts';
+export type { CountTokensBody, MessagesBody } from './messages-schema.ts';

@@ -1,0 +1,59 @@
+import * as z from 'zod';
+import { nvextSchema } from '../openai/nvext-schema.ts';
+import { i32, u32 } from '../openai/shared-fields.ts';
+
+/** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
+const anyBlock = z.looseObject({ type: z.string() });
+export type AnyBlock = z.infer<typeof anyBlock>;
+
+/** Text, or content blocks. */
+export const blockContent = z.union([z.string(), z.array(anyBlock)]);
+export type BlockContent = z.infer<typeof blockContent>;
+
+const messageSchema = z.looseObject({ role: z.enum(['user', 'assistant', 'system']), content: blockContent });
+export type MessageParam = z.infer<typeof messageSchema>;
+
+const toolSchema = z.looseObject({
+  name: z.string().nullish(),
+  type: z.string().nullish(),
+  description: z.string().nullish(),
+  input_schema: z.unknown().optional(),
+  strict: z.boolean().nullish(),
+});
+export type ToolParam = z.infer<typeof toolSchema>;
+
+const outputFormat = z.looseObject({ type: z.string(), schema: z.unknown().optional() });
+
+/** What a prompt is made from: also the body of `count_tokens`. */
+const promptFields = {
+  messages: z.array(messageSchema),
+  system: z.union([z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() }))]).nullish(),
+  tools: z.array(toolSchema).nullish(),
+  tool_choice: z
+    .looseObject({
+      type: z.enum(['auto', 'any', 'none', 'tool']),
+      name: z.string().nullish(),
+      disable_parallel_tool_use: z.boolean().nullish(),
+    })
+    .nullish(),
+  thinking: z.looseObject({ type: z.string(), budget_tokens: u32.nullish() }).nullish(),
+  output_config: z.looseObject({ format: outputFormat.nullish(), effort: z.string().nullish() }).nullish(),
+};
+
+/** Body of `POST /v1/messages/count_tokens` (http-api.md, section 7.6). */
+export const countTokensSchema = z.looseObject({ model: z.string(), ...promptFields });
+export type CountTokensBody = z.infer<typeof countTokensSchema>;
+
+/** Body of `POST /v1/messages` (http-api.md, section 7.1): types only. Other root keys are accepted and ignored. */
+export const messagesSchema = z.looseObject({
+  model: z.string(),
+  max_tokens: u32,
+  ...promptFields,
+  stream: z.boolean().nullish(),
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  top_k: i32.nullish(),
+  stop_sequences: z.array(z.string()).nullish(),
+  nvext: nvextSchema.nullish(),
+});
+export type MessagesBody = z.infer<typeof messagesSchema>;
