@@ -40,20 +40,7 @@ export const WORKLOADS: readonly Workload[] = [
     name: 'unary',
     about: '64 chats at once, 64 words in, 8 tokens out, not streamed',
     pace: FULL_SPEED,
-    flags: [
-      '--concurrency',
-      '64',
-      '--isl',
-      '64',
-      '--osl',
-      '8',
-      '--ignore-eos',
-      '--unique-prompts',
-      '--duration',
-      '8s',
-      '--warmup',
-      '2000',
-    ],
+    flags: words('--concurrency 64 --isl 64 --osl 8 --ignore-eos --unique-prompts --duration 8s --warmup 2000'),
     figures: [
       {
         name: 'CPU a request',
@@ -68,60 +55,21 @@ export const WORKLOADS: readonly Workload[] = [
     name: 'burst',
     about: '32 streams of 256 tokens, tokens as fast as they come',
     pace: FULL_SPEED,
-    flags: [
-      '--stream',
-      '--concurrency',
-      '32',
-      '--isl',
-      '64',
-      '--osl',
-      '256',
-      '--ignore-eos',
-      '--duration',
-      '8s',
-      '--warmup',
-      '200',
-    ],
+    flags: words('--stream --concurrency 32 --isl 64 --osl 256 --ignore-eos --duration 8s --warmup 200'),
     figures: [usPerToken(0.45), errors],
   },
   {
     name: 'paced',
     about: '32 streams of 256 tokens at 5.8 ms a token',
     pace: REAL_PACE,
-    flags: [
-      '--stream',
-      '--concurrency',
-      '32',
-      '--isl',
-      '64',
-      '--osl',
-      '256',
-      '--ignore-eos',
-      '--duration',
-      '8s',
-      '--warmup',
-      '32',
-    ],
+    flags: words('--stream --concurrency 32 --isl 64 --osl 256 --ignore-eos --duration 8s --warmup 256'),
     figures: [usPerToken(0.45), itlP99, errors],
   },
   {
     name: 'slow',
     about: '1,000 streams at about 75 ms a token',
     pace: SLOW_PACE,
-    flags: [
-      '--stream',
-      '--concurrency',
-      '1000',
-      '--isl',
-      '64',
-      '--osl',
-      '128',
-      '--ignore-eos',
-      '--duration',
-      '12s',
-      '--ramp',
-      '3s',
-    ],
+    flags: words('--stream --concurrency 1000 --isl 64 --osl 128 --ignore-eos --duration 20s --ramp 3s'),
     figures: [
       usPerToken(0.5),
       { name: 'memory a stream', unit: 'KiB', of: (report) => memoryPerStreamKiB(report, 1000), max: 60 },
@@ -133,20 +81,7 @@ export const WORKLOADS: readonly Workload[] = [
     name: 'first-token',
     about: 'one client: time to the first token that the server adds',
     pace: FULL_SPEED,
-    flags: [
-      '--stream',
-      '--concurrency',
-      '1',
-      '--isl',
-      '64',
-      '--osl',
-      '4',
-      '--ignore-eos',
-      '--requests',
-      '2000',
-      '--warmup',
-      '300',
-    ],
+    flags: words('--stream --concurrency 1 --isl 64 --osl 4 --ignore-eos --requests 2000 --warmup 300'),
     figures: [
       { name: 'TTFT p50', unit: 'ms', of: (report) => report.ttft_ms.p50, max: 1 },
       { name: 'TTFT p99', unit: 'ms', of: (report) => report.ttft_ms.p99, max: 5 },
@@ -154,6 +89,10 @@ export const WORKLOADS: readonly Workload[] = [
     ],
   },
 ];
+
+function words(text: string): readonly string[] {
+  return text.split(' ');
+}
 
 function memoryPerStreamKiB(report: LoadReport, streams: number): number {
   const process = frontend(report);
