@@ -48,8 +48,13 @@ export class WorkerProcesses {
     for (let at = 0; at < this.#options.count; at++) this.#spawn('first');
   }
 
-  async stop(): Promise<void> {
+  /** Replaces no worker any more: one that ends was told to. */
+  retire(): void {
     this.#isStopping = true;
+  }
+
+  async stop(): Promise<void> {
+    this.retire();
     await Promise.all([...this.#children].map(endProcess));
   }
 

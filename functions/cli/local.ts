@@ -1,7 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock } from '../../shared/clock/index.ts';
 import { forwardSettings } from '../../shared/config/index.ts';
 import { composeFrontend, type Frontend } from '../compose/frontend.ts';
 import { openLogger } from '../compose/logger.ts';
@@ -12,7 +11,6 @@ import { WorkerProcesses } from './local-workers.ts';
 
 /** How long the workers may take to register before the banner says that they are still starting. */
 const WORKERS_READY_MS = 20_000;
-const WORKERS_POLL_MS = 10;
 
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run({ settings, config, env }: CommandContext<'local'>): Promise<number> {
@@ -38,6 +36,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
     const isUp = await Promise.race([workersRegistered(frontend, workers.count), failure.then(() => false)]);
     if (isUp) process.stdout.write(banner(frontend, server.url, workers.count, settings.engine));
     const reason = await failure;
+    workers.retire();
     await server.drain();
     if (reason === undefined) return 0;
     process.stderr.write(`stator: ${reason}\n`);
@@ -53,10 +52,11 @@ const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0
 
 /** Resolves with true when every worker serves, or when waiting any longer would tell the user nothing. */
 async function workersRegistered(frontend: Frontend, count: number): Promise<boolean> {
-  const deadlineMs = systemClock.nowMs() + WORKERS_READY_MS;
-  while (systemClock.nowMs() < deadlineMs) {
-    if (frontend.models.list().some((model) => model.workers.length >= count)) break;
-    await systemClock.sleep(WORKERS_POLL_MS);
+  const deadline = AbortSignal.timeout(WORKERS_READY_MS);
+  try {
+    await frontend.models.until((models) => models.some(({ workers }) => workers.length >= count), deadline);
+  } catch (error) {
+    if (!deadline.aborted) throw error; // else the banner tells what there is
   }
   return true;
 }

@@ -14,10 +14,12 @@ export function stopSignal(): Promise<string> {
     };
     process.on('SIGTERM', onSignal);
     process.on('SIGINT', onSignal);
-    process.once('disconnect', () => {
+    const onParentGone = (): void => {
       isStopping = true;
       resolve('end of the parent channel');
-    });
+    };
+    process.once('disconnect', onParentGone);
+    if (process.connected === false) onParentGone(); // while this program was being loaded; undefined = never had one
     // Listening keeps the channel open, and an open channel the process alive: one that has drained must be free to end.
     process.channel?.unref();
   });

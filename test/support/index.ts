@@ -3,8 +3,11 @@
  * What suites share: servers, ports, processes, faults and waiting for real I/O. Tools come from the global set-up.
  */
 export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from './dynamodb-server.ts';
+export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
+export { type ChatAnswer, type ChatStream, openChat, postJson, readChat, sseData } from './openai-http.ts';
+export { childPids, isRunning } from './process-table.ts';
 export { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
 export { spawnTypeScript } from './spawn-typescript.ts';
 export { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { waitUntil } from './wait-until.ts';
 
 export interface SpawnOptions {
-  readonly env?: Readonly<Record<string, string>>;
+  /** Added to the environment of the test run; undefined removes a name. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
 }
 
