@@ -10,7 +10,7 @@ import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
-import { type PreprocessTimes, preprocess } from './preprocess.ts';
+import { type PreprocessTimes, preprocess, promptTokens } from './preprocess.ts';
 import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
 import type { GenerateOptions, Pipeline, PipelineObserver } from './types.ts';
@@ -38,6 +38,7 @@ const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
   completions: 'Completions',
   embeddings: 'Embedding',
   responses: 'Chat',
+  anthropic_messages: 'Chat',
   images: 'Images',
   videos: 'Videos',
 };
@@ -89,6 +90,12 @@ class DiscoveredPipeline implements Pipeline {
     } catch (thrown) {
       failUnlessAborted(thrown, sink, options);
     }
+  }
+
+  async countTokens(request: GenerationRequest): Promise<number | undefined> {
+    const model = this.models.find(request.model);
+    if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
+    return promptTokens(request, await this.#store.get(model), this.#clock, this.#times);
   }
 
   #resolve(request: GenerationRequest): RoutableModel {

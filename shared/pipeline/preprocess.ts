@@ -54,6 +54,16 @@ export function preprocess(
   };
 }
 
+/** Length of the prompt, for those who only want to know. @throws ServeError `invalid_value` */
+export function promptTokens(
+  request: GenerationRequest,
+  loaded: LoadedModel,
+  clock: Clock,
+  times: PreprocessTimes,
+): number {
+  return tokenize(request, loaded, clock, times).tokenIds.length;
+}
+
 function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
   const { prompt } = request;
   const input: EngineInput =

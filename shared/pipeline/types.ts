@@ -55,6 +55,12 @@ export interface Pipeline {
    * aborts first: then the sink is left alone. Never throws.
    */
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void;
+  /**
+   * Length of the request's prompt in tokens, from the model's own tokenizer and template, whether it can be served now or
+   * not. Undefined where only a worker could tell: unknown models, and models that take text.
+   * Rejects with a ServeError when the prompt cannot be made or the model cannot be loaded.
+   */
+  countTokens(request: GenerationRequest): Promise<number | undefined>;
 }
 
 /** What operators are told of the steps inside the pipeline. Durations in milliseconds. */

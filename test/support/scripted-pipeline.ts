@@ -20,6 +20,8 @@ export class ScriptedPipeline implements Pipeline {
   readonly calls: ScriptedCall[] = [];
   readonly models: ModelDirectory;
   readonly thresholds = new BusyThresholds();
+  /** What `countTokens` answers; undefined as for a model whose tokenizer nobody here knows. */
+  promptTokens: number | undefined;
   #play: (call: ScriptedCall) => void = () => {};
   #waiters: (() => void)[] = [];
 
@@ -34,6 +36,10 @@ export class ScriptedPipeline implements Pipeline {
   onGenerate(play: (call: ScriptedCall) => void): this {
     this.#play = play;
     return this;
+  }
+
+  async countTokens(): Promise<number | undefined> {
+    return this.promptTokens;
   }
 
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
