@@ -37,6 +37,7 @@ await Promise.all([
 await chmod('dist/stator.js', 0o755);
 await cp('shared/artifacts/builtin-model', 'dist/builtin-model', { recursive: true });
 // The page at /docs, with the licences of what it is made of.
-for (const file of ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE']) {
+const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
+for (const file of SWAGGER_UI) {
   await cp(`node_modules/swagger-ui-dist/${file}`, `dist/swagger-ui/${file}`);
 }
