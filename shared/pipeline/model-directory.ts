@@ -49,6 +49,7 @@ export class LiveModelDirectory implements ModelDirectory {
   #listed: readonly RoutableModel[] = [];
   #watches: Watch[] = [];
   #isDirty = false;
+  readonly #waiters = new Set<() => void>(); // one for each `until` under way
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
@@ -85,9 +86,23 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#models.get(name);
   }
 
-  /** Live endpoint instances in scope, in key order, for the health report. */
-  endpoints(): readonly EndpointRecord[] {
-    return [...this.#endpoints].sort(byKey).map(([, record]) => record);
+  /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
+  until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        this.#waiters.delete(look);
+        signal.removeEventListener('abort', giveUp);
+        settle();
+      };
+      const look = (): void => {
+        if (holds(this.#listed)) end(resolve);
+      };
+      const giveUp = (): void => end(() => reject(signal.reason));
+      if (signal.aborted) return giveUp();
+      signal.addEventListener('abort', giveUp, { once: true });
+      this.#waiters.add(look);
+      look();
+    });
   }
 
   #listener(apply: (event: DiscoveryEvent) => void): WatchListener {
@@ -134,59 +149,67 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #rebuild(): void {
     this.#isDirty = false;
-    const byName = new Map<string, ModelRecord[]>();
-    for (const [, record] of [...this.#cards].sort(byKey)) {
-      const records = byName.get(record.card.display_name);
-      if (records === undefined) byName.set(record.card.display_name, [record]);
-      else records.push(record);
+    const byName = new Map<string, JoinedCard[]>();
+    for (const [key, record] of [...this.#cards].sort(byKey)) {
+      const card: JoinedCard = { record, endpoint: this.#endpoints.get(endpointKeyOf(key, record)) };
+      const cards = byName.get(record.card.display_name);
+      if (cards === undefined) byName.set(record.card.display_name, [card]);
+      else cards.push(card);
     }
     const models = new Map<string, RoutableModel>();
-    for (const [name, records] of byName) {
-      const model = this.#modelOf(name, records);
+    for (const [name, cards] of byName) {
+      const model = modelOf(name, cards);
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
     this.#models = models;
     this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
+    for (const look of this.#waiters) look();
   }
+}
 
-  #modelOf(name: string, records: readonly ModelRecord[]): RoutableModel {
-    const live = records.filter((record) => this.#endpointOf(record) !== undefined);
-    const readiness = readinessOf(live);
-    const ready = live.filter((record) => isServing(record) && readiness.namespaces[record.namespace]?.isReady);
-    // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
-    const chosen = ready[0] ?? records.find(isServing) ?? records[0];
-    if (chosen === undefined) throw new Error(`model ${name} has no card`);
-    const mdcSum = cardChecksum(chosen.card);
-    const workers = ready
-      .filter((record) => cardChecksum(record.card) === mdcSum)
-      .flatMap((record) => this.#workerOf(record));
-    const { card } = chosen;
-    const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
-    return { name, primaryName: name, card, contextLength, readiness, mdcSum, workers };
-  }
+/** A card with the endpoint instance that serves it, while that lives. */
+interface JoinedCard {
+  readonly record: ModelRecord;
+  readonly endpoint: EndpointRecord | undefined;
+}
 
-  #workerOf(record: ModelRecord): Worker[] {
-    const endpoint = this.#endpointOf(record);
-    if (endpoint === undefined) return [];
-    const { runtime_config: runtime } = record.card;
-    return [
-      {
-        id: record.instance_id,
-        transport: endpoint.transport,
-        endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
-        dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
-        dataParallelSize: runtime.data_parallel_size ?? 1,
-        deviceType: endpoint.device_type,
-        taints: runtime.taints ?? [],
-      },
-    ];
-  }
+/** Key of the instance that a card belongs to: the card's own, without the adapter at its end. */
+function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {
+  return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
+}
 
-  #endpointOf({ namespace, component, endpoint, instance_id }: ModelRecord): EndpointRecord | undefined {
-    return this.#endpoints.get(`${namespace}/${component}/${endpoint}/${instance_id}`);
-  }
+function modelOf(name: string, cards: readonly JoinedCard[]): RoutableModel {
+  const live = cards.filter(({ endpoint }) => endpoint !== undefined);
+  const readiness = readinessOf(live.map(({ record }) => record));
+  const ready = live.filter(
+    ({ record }) => isServing(record) && readiness.namespaces[record.namespace]?.isReady === true,
+  );
+  // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
+  const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
+  if (chosen === undefined) throw new Error(`model ${name} has no card`);
+  const { card } = chosen.record;
+  const mdcSum = cardChecksum(card);
+  const workers = ready.filter(({ record }) => cardChecksum(record.card) === mdcSum).flatMap(workerOf);
+  const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
+  return { name, primaryName: name, card, contextLength, readiness, mdcSum, workers };
+}
+
+function workerOf({ record, endpoint }: JoinedCard): Worker[] {
+  if (endpoint === undefined) return [];
+  const { runtime_config: runtime } = record.card;
+  return [
+    {
+      id: record.instance_id,
+      transport: endpoint.transport,
+      endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
+      dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
+      dataParallelSize: runtime.data_parallel_size ?? 1,
+      deviceType: endpoint.device_type,
+      taints: runtime.taints ?? [],
+    },
+  ];
 }
 
 /** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */

@@ -35,15 +35,19 @@ export class ModelStore {
   /** The loaded model, at once when it is there. Throws or rejects with `service_unavailable` when it cannot be opened. */
   get(model: RoutableModel): LoadedModel | Promise<LoadedModel> {
     const slot = this.#slots.get(model.mdcSum);
-    if (slot?.kind === 'loaded') return slot.model;
+    if (slot?.kind === 'loaded') {
+      this.#put(model.mdcSum, slot); // used last
+      return slot.model;
+    }
     if (slot?.kind === 'loading') return slot.promise;
     if (slot?.kind === 'failed' && slot.retryAtMs > this.#options.clock.nowMs()) throw slot.error;
     return this.#load(model);
   }
 
-  /** Starts loading what is not loaded yet, so that the first request does not wait for it. */
+  /** Starts loading what is not loaded yet, so that the first request does not wait for it. Pushes nothing out. */
   prefetch(models: readonly RoutableModel[]): void {
     for (const model of models) {
+      if (this.#slots.size >= this.#options.modelsMax) return;
       if (model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;
       this.#load(model).catch(() => undefined); // reported by onFailure; the next request reads the slot
     }
