@@ -1,0 +1,112 @@
+import type { CallWriter } from './call-writer.ts';
+import { createEntityDecoder } from './entities.ts';
+
+/** Writes the arguments of one call member by member. The call is committed with the first of them (ruling 10). */
+export class ArgumentsWriter {
+  readonly #calls: CallWriter;
+  readonly #name: string;
+  readonly #id: string | undefined;
+  readonly #written = new Set<string>();
+
+  constructor(calls: CallWriter, name: string, id?: string) {
+    this.#calls = calls;
+    this.#name = name;
+    this.#id = id;
+  }
+
+  has(key: string): boolean {
+    return this.#written.has(key);
+  }
+
+  /** A member whose value is known as JSON. */
+  member(key: string, json: string): void {
+    this.begin(key);
+    this.#calls.arguments(json);
+  }
+
+  /** The key of a member; its value follows through `raw`. */
+  begin(key: string): void {
+    if (this.#written.size === 0) this.#calls.start(this.#name, this.#id);
+    this.#calls.arguments(`${this.#written.size === 0 ? '{' : ','}${JSON.stringify(key)}:`);
+    this.#written.add(key);
+  }
+
+  raw(json: string): void {
+    this.#calls.arguments(json);
+  }
+
+  close(): void {
+    if (this.#written.size === 0) this.#calls.whole(this.#name, '{}', this.#id);
+    else this.#calls.arguments('}');
+  }
+}
+
+/** What a format does to the text of a string before it is a value. */
+export interface StringRules {
+  readonly trims?: boolean;
+  readonly decodesEntities?: boolean;
+  /** The bare word `null`, in any case, is no string. */
+  readonly knowsNull?: boolean;
+}
+
+/**
+ * One string value, written as it comes. Held back: white space that may be at its end, a beginning of `null`, a part of
+ * an entity, half a surrogate pair.
+ */
+export class StringMember {
+  readonly #arguments: ArgumentsWriter;
+  readonly #key: string;
+  readonly #rules: StringRules;
+  readonly #decode: (text: string, isLast: boolean) => string;
+  #held = '';
+  #isOpen = false;
+
+  constructor(writer: ArgumentsWriter, key: string, rules: StringRules) {
+    this.#arguments = writer;
+    this.#key = key;
+    this.#rules = rules;
+    this.#decode = rules.decodesEntities ? createEntityDecoder() : (text) => text;
+  }
+
+  push(piece: string): void {
+    let text = this.#held + piece;
+    if (!this.#isOpen && this.#rules.trims) text = text.trimStart();
+    if (!this.#isOpen && this.#rules.knowsNull && 'null'.startsWith(text.trim().toLowerCase())) {
+      this.#held = text;
+      return;
+    }
+    let end = this.#rules.trims ? text.trimEnd().length : text.length;
+    if (end > 0 && isHighSurrogate(text.charCodeAt(end - 1))) end--;
+    this.#held = text.slice(end);
+    if (end > 0) this.#write(this.#decode(text.slice(0, end), false));
+  }
+
+  /** The value is complete. */
+  end(): void {
+    const text = this.#rules.trims ? this.#held.trimEnd() : this.#held;
+    if (!this.#isOpen && this.#rules.knowsNull && text.trim().toLowerCase() === 'null') {
+      this.#arguments.member(this.#key, 'null');
+      return;
+    }
+    this.#write(this.#decode(text, true));
+    this.#open();
+    this.#arguments.raw('"');
+  }
+
+  #write(text: string): void {
+    if (text === '') return;
+    this.#open();
+    this.#arguments.raw(JSON.stringify(text).slice(1, -1));
+  }
+
+  #open(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#arguments.begin(this.#key);
+    this.#arguments.raw('"');
+  }
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
+}

@@ -1,0 +1,102 @@
+import type { Random } from '../../clock/index.ts';
+import type { ToolCallSink } from './types.ts';
+
+/** Makes the id of a call from the call's place in the message and its name. */
+export type NewCallId = (random: Random, index: number, name: string) => string;
+
+interface HeldCall {
+  readonly name: string;
+  readonly id: string | undefined;
+  arguments: string;
+}
+
+/**
+ * Numbers the calls of one message and hands them on. It drops the calls that the request does not want, so that formats
+ * need not know of `parallel_tool_calls` and named choices, and can hold calls back until their markup is closed.
+ */
+export class CallWriter {
+  out: ToolCallSink;
+  readonly #random: Random;
+  readonly #newId: NewCallId;
+  readonly #onlyFirst: boolean;
+  readonly #onlyName: string | undefined;
+  #count = 0;
+  #isShown = false;
+  #held: HeldCall[] | undefined;
+
+  constructor(
+    out: ToolCallSink,
+    random: Random,
+    newId: NewCallId,
+    limits: { readonly onlyFirst: boolean; readonly onlyName: string | undefined },
+  ) {
+    this.out = out;
+    this.#random = random;
+    this.#newId = newId;
+    this.#onlyFirst = limits.onlyFirst;
+    this.#onlyName = limits.onlyName;
+  }
+
+  /** Calls that the client sees. */
+  get count(): number {
+    return this.#count;
+  }
+
+  content(text: string): void {
+    if (text !== '') this.out.content(text);
+  }
+
+  /** Commits a call (ruling 10): from here on it is the client's. `id` when the model gave one. */
+  start(name: string, id?: string): void {
+    if (this.#held !== undefined) this.#held.push({ name, id, arguments: '' });
+    else this.#show(name, id);
+  }
+
+  /** A piece of the arguments of the call begun last. */
+  arguments(fragment: string): void {
+    if (fragment === '') return;
+    const held = this.#held?.at(-1);
+    if (held !== undefined) held.arguments += fragment;
+    else if (this.#isShown) this.out.callArguments(this.#count - 1, fragment);
+  }
+
+  /** A call that is known whole. */
+  whole(name: string, argumentsText: string, id?: string): void {
+    this.start(name, id);
+    this.arguments(argumentsText);
+  }
+
+  /** Calls are kept back until `release` or `drop`. */
+  hold(): void {
+    this.#held = [];
+  }
+
+  release(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const call of held) this.whole(call.name, call.arguments, call.id);
+  }
+
+  drop(): void {
+    this.#held = undefined;
+  }
+
+  #show(name: string, id: string | undefined): void {
+    this.#isShown = !(this.#onlyFirst && this.#count > 0) && (this.#onlyName ?? name) === name;
+    if (!this.#isShown) return;
+    const index = this.#count++;
+    this.out.callStart(index, id ?? this.#newId(this.#random, index, name), name);
+  }
+}
+
+/** `call-` and a UUID: the id of most formats. */
+export const prefixedUuid: NewCallId = (random) => `call-${random.uuid()}`;
+
+/** `call-1`, `call-2`, ... */
+export const countedId: NewCallId = (_random, index) => `call-${index + 1}`;
+
+/** A bare UUID. */
+export const bareUuid: NewCallId = (random) => random.uuid();
+
+/** `call_` and 24 hex digits. */
+export const hexId: NewCallId = (random) => `call_${random.uuid().replaceAll('-', '').slice(0, 24)}`;

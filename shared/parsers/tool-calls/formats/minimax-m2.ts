@@ -1,0 +1,55 @@
+import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { convertByType } from '../convert-value.ts';
+import { decodeEntities } from '../entities.ts';
+import type { ToolCallFormat } from '../format.ts';
+import { writeJsonObject } from '../json-scan.ts';
+import { Markers } from '../markers.ts';
+import { collectUntil, readOneOfBehindSpace, readUntil } from '../scan.ts';
+import type { Parsing, TextSource } from '../text-source.ts';
+import type { ToolSchemas } from '../tool-schemas.ts';
+import { readTagName, unquote } from './tag-name.ts';
+
+const BLOCK = '<minimax:tool_call>';
+const BLOCK_END = '</minimax:tool_call>';
+const INVOKE = '<invoke name=';
+const INVOKE_END = '</invoke>';
+const PROSE = new Markers([BLOCK, INVOKE]);
+const IN_BLOCK = new Markers([INVOKE, BLOCK_END]);
+const IN_INVOKE = new Markers([INVOKE_END, BLOCK_END]);
+const PARAMETER = /<parameter name=([^>]*)>([\s\S]*?)<\/parameter>/g;
+
+/**
+ * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`
+ * (parsers.md, section 1.5). Strict: what lacks its closing tag is dropped, so a call is shown when it is whole.
+ */
+export const minimaxM2: ToolCallFormat = {
+  newId: prefixedUuid,
+  finder: () => PROSE,
+  *read(marker, source, calls, tools) {
+    const isBare = marker === INVOKE;
+    let stop = isBare ? INVOKE : yield* readUntil(source, IN_BLOCK);
+    while (stop === INVOKE) {
+      stop = yield* readInvoke(source, calls, tools);
+      if (stop !== INVOKE_END) break;
+      stop = isBare ? yield* readOneOfBehindSpace(source, [INVOKE, BLOCK_END]) : yield* readUntil(source, IN_BLOCK);
+    }
+    return 'markup';
+  },
+};
+
+/** Reads from behind `<invoke name=` and returns the closing tag it stopped at. */
+function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<string | undefined> {
+  const name = yield* readTagName(source);
+  const { text, marker } = yield* collectUntil(source, IN_INVOKE);
+  if (name !== undefined && marker === INVOKE_END) calls.whole(name, readArguments(text, name, tools));
+  return marker;
+}
+
+function readArguments(body: string, tool: string, tools: ToolSchemas): string {
+  const members = new Map<string, string>();
+  for (const [, rawKey = '', rawValue = ''] of body.matchAll(PARAMETER)) {
+    const key = unquote(rawKey.trim());
+    members.set(key, convertByType(decodeEntities(rawValue.trim()), tools.parameter(tool, key)));
+  }
+  return writeJsonObject(members);
+}

@@ -1,0 +1,155 @@
+import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
+import { type CallWriter, prefixedUuid } from '../call-writer.ts';
+import { convertByType, isStringParameter } from '../convert-value.ts';
+import { decodeEntities } from '../entities.ts';
+import type { ToolCallFormat } from '../format.ts';
+import { writeJsonObject } from '../json-scan.ts';
+import { Markers } from '../markers.ts';
+import { collectUntil, readUntil } from '../scan.ts';
+import type { Parsing, TextSource } from '../text-source.ts';
+import { childSchema, type ParameterSchema, schemaType, type ToolSchemas } from '../tool-schemas.ts';
+import { unquote } from './tag-name.ts';
+
+const SPACE = ']<]minimax[>[';
+const BLOCK = `${SPACE}<tool_call>`;
+const BLOCK_END = `${SPACE}</tool_call>`;
+const INVOKE = `${SPACE}<invoke name=`;
+const PROSE = new Markers([BLOCK, BLOCK_END, INVOKE]);
+const TAG = new Markers([SPACE]);
+const TAG_END = new Markers(['>']);
+const DEPTH_MAX = 64;
+
+/**
+ * Namespaced XML with a tag for each parameter (parsers.md, section 1.11). A declared string goes out as it comes, any
+ * other parameter once the next one shows that it is not repeated: neighbours of one name make an array.
+ */
+export const minimaxM3: ToolCallFormat = {
+  newId: prefixedUuid,
+  finder: () => PROSE,
+  *read(marker, source, calls, tools) {
+    if (marker === BLOCK_END) return 'markup';
+    if (marker === INVOKE) {
+      yield* readInvoke(`invoke name=${yield* readTagRest(source)}`, source, calls, tools);
+      return 'markup';
+    }
+    for (;;) {
+      const tag = yield* readTag(source);
+      if (tag === undefined || tag.name === '/tool_call') return 'markup';
+      if (tag.name.startsWith('invoke') && (yield* readInvoke(tag.name, source, calls, tools)) === '/tool_call') {
+        return 'markup';
+      }
+    }
+  },
+};
+
+interface Tag {
+  /** Text in front of the tag. */
+  readonly text: string;
+  /** Inside of the angle brackets. */
+  readonly name: string;
+}
+
+function* readTag(source: TextSource, take?: (piece: string) => void): Parsing<Tag | undefined> {
+  let text = '';
+  const marker = yield* readUntil(
+    source,
+    TAG,
+    take ??
+      ((piece) => {
+        text += piece;
+      }),
+  );
+  if (marker === undefined) return undefined;
+  const inside = yield* readTagRest(source);
+  return inside === undefined ? undefined : { text, name: inside.replace(/^</, '').trim() };
+}
+
+function* readTagRest(source: TextSource): Parsing<string | undefined> {
+  const { text, marker } = yield* collectUntil(source, TAG_END);
+  return marker === undefined ? undefined : text;
+}
+
+/** Returns the closing tag it stopped at. */
+function* readInvoke(head: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<string> {
+  const name = unquote(/name\s*=\s*(.*)$/s.exec(head)?.[1]?.trim() ?? '');
+  const writer = new ArgumentsWriter(calls, name);
+  let repeated: { readonly key: string; readonly values: string[] } | undefined;
+  const flush = (): void => {
+    if (repeated !== undefined) writer.member(repeated.key, mergeRepeated(repeated.values));
+    repeated = undefined;
+  };
+  for (;;) {
+    const tag = yield* readTag(source);
+    if (tag === undefined) return '';
+    if (tag.name === '/invoke' || tag.name === '/tool_call') {
+      flush();
+      if (name !== '' && tag.name === '/invoke') writer.close();
+      return tag.name;
+    }
+    if (tag.name.startsWith('/') || name === '') continue;
+    if (repeated?.key !== tag.name) flush();
+    const schema = tools.parameter(name, tag.name);
+    if (schema !== undefined && isStringParameter(schema)) {
+      if (!(yield* streamString(source, new StringMember(writer, tag.name, STRING_RULES)))) return '';
+      continue;
+    }
+    const value = yield* readNode(source, schema, 0);
+    if (value === undefined) return '';
+    repeated ??= { key: tag.name, values: [] };
+    repeated.values.push(value);
+  }
+}
+
+const STRING_RULES = { trims: true, decodesEntities: true, knowsNull: true };
+
+/** Tags inside of a declared string have no meaning and are left out. False when the text ends first. */
+function* streamString(source: TextSource, member: StringMember): Parsing<boolean> {
+  for (let depth = 0; depth >= 0; ) {
+    const tag = yield* readTag(source, (piece) => member.push(piece));
+    if (tag === undefined) return false;
+    depth += tag.name.startsWith('/') ? -1 : 1;
+  }
+  member.end();
+  return true;
+}
+
+/** The inside of a tag up to its closing tag, as JSON; `undefined` when the text ends first. */
+function* readNode(
+  source: TextSource,
+  schema: ParameterSchema | undefined,
+  depth: number,
+): Parsing<string | undefined> {
+  const children: [string, string][] = [];
+  let text = '';
+  for (;;) {
+    const tag = yield* readTag(source);
+    if (tag === undefined) return undefined;
+    text += tag.text;
+    if (tag.name.startsWith('/')) return writeNode(decodeEntities(text.trim()), children, schema);
+    if (depth === DEPTH_MAX) continue;
+    const child = yield* readNode(source, schemaOfChild(schema, tag.name), depth + 1);
+    if (child === undefined) return undefined;
+    children.push([tag.name, child]);
+  }
+}
+
+function schemaOfChild(schema: ParameterSchema | undefined, name: string): ParameterSchema | undefined {
+  if (schema === undefined) return undefined;
+  if (name === 'item' && schemaType(schema) === 'array')
+    return childSchema({ properties: { item: schema.items } }, 'item');
+  return childSchema(schema, name);
+}
+
+function writeNode(text: string, children: readonly [string, string][], schema: ParameterSchema | undefined): string {
+  if (children.length === 0) return convertByType(text, schema);
+  const isList = schema !== undefined && schemaType(schema) === 'array' && children.every(([name]) => name === 'item');
+  if (isList) return `[${children.map(([, json]) => json).join(',')}]`;
+  const members = new Map<string, string[]>();
+  for (const [name, json] of children) members.set(name, [...(members.get(name) ?? []), json]);
+  if (text !== '') members.set('$text', [JSON.stringify(text)]);
+  return writeJsonObject(Array.from(members, ([name, values]) => [name, mergeRepeated(values)] as const));
+}
+
+function mergeRepeated(values: readonly string[]): string {
+  return values.length === 1 ? (values[0] as string) : `[${values.join(',')}]`;
+}

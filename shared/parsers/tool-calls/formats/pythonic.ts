@@ -1,0 +1,152 @@
+import { countedId } from '../call-writer.ts';
+import type { ToolCallFormat } from '../format.ts';
+import { writeJsonObject } from '../json-scan.ts';
+import type { Finder } from '../markers.ts';
+import { endOfPythonString, parsePythonLiteral, skipSpaces } from '../python-literal.ts';
+import type { Parsing, TextSource } from '../text-source.ts';
+
+const START = '<|python_start|>';
+const END = '<|python_end|>';
+const LIST = /\[\s*[A-Za-z]\w*\s*\(/y;
+const LIST_BEGUN = /\[\s*(?:[A-Za-z]\w*\s*)?$/y;
+const CALLEE = /\s*([A-Za-z]\w*)\s*\(/y;
+const KEYWORD = /\s*([A-Za-z_]\w*)\s*=(?!=)/y;
+
+/** The marker is `[name(` anywhere (ruling 24), or one of the two special tokens. */
+const FINDER: Finder = {
+  find(text, from, isComplete) {
+    for (let at = from; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      if (code !== 91 && code !== 60) continue; // [ <
+      if (FINDER.match(text, at) !== undefined) return at;
+      if (!isComplete && (code === 91 ? matchesAt(LIST_BEGUN, text, at) : mayBeToken(text, at))) return at;
+    }
+    return text.length;
+  },
+  match(text, at) {
+    if (text.startsWith(START, at)) return START;
+    if (text.startsWith(END, at)) return END;
+    LIST.lastIndex = at;
+    return LIST.exec(text)?.[0];
+  },
+};
+
+/** `[name(key=value), ...]` (parsers.md, section 1.10), shown whole. What is no list of calls is the text it seems to be. */
+export const pythonic: ToolCallFormat = {
+  newId: countedId,
+  finder: () => FINDER,
+  *read(marker, source, calls) {
+    if (marker === START || marker === END) return 'markup';
+    source.record(marker);
+    const isWhole = yield* readBalanced(source);
+    const text = source.takeRecord();
+    const parsed = isWhole ? parseCalls(text) : undefined;
+    if (parsed === undefined) {
+      calls.content(text);
+      return 'text';
+    }
+    for (const call of parsed) calls.whole(call.name, call.arguments);
+    return 'markup';
+  },
+};
+
+interface PythonCall {
+  readonly name: string;
+  readonly arguments: string;
+}
+
+/** Reads up to the bracket that closes the list; false when the text ends or cannot be a list of calls. */
+function* readBalanced(source: TextSource): Parsing<boolean> {
+  const brackets = ['[', '('];
+  let isFirst = true;
+  let quote = '';
+  let isEscaped = false;
+  for (;;) {
+    for (; source.at < source.text.length; source.at++) {
+      const character = source.text[source.at] as string; // inside the text
+      if (quote !== '') {
+        if (isEscaped) isEscaped = false;
+        else if (character === '\\') isEscaped = true;
+        else if (character === quote) quote = '';
+        continue;
+      }
+      if (isFirst && !/[\s)*A-Za-z_]/.test(character)) return false; // a positional argument: prose
+      isFirst &&= /\s/.test(character);
+      if (character === "'" || character === '"') quote = character;
+      else if ('[({'.includes(character)) brackets.push(character);
+      else if ('])}'.includes(character)) {
+        if (brackets.pop() !== '[({'['])}'.indexOf(character)]) return false;
+        if (brackets.length === 0) {
+          source.at++;
+          return true;
+        }
+      }
+    }
+    if (source.isEnded) return false;
+    yield;
+  }
+}
+
+function parseCalls(text: string): readonly PythonCall[] | undefined {
+  const parsed: PythonCall[] = [];
+  let at = 1;
+  for (;;) {
+    CALLEE.lastIndex = at;
+    const callee = CALLEE.exec(text);
+    if (callee === null) return undefined;
+    const call = parseArguments(text, CALLEE.lastIndex);
+    if (call === undefined) return undefined;
+    parsed.push({ name: callee[1] as string, arguments: call.json });
+    at = skipSpaces(text, call.end);
+    if (text[at] === ',') at = skipSpaces(text, at + 1);
+    if (text[at] === ']') return parsed;
+  }
+}
+
+/** Values that are no constants are left out, as is `**name`. */
+function parseArguments(text: string, from: number): { readonly json: string; readonly end: number } | undefined {
+  const members = new Map<string, string>();
+  let at = skipSpaces(text, from);
+  while (text[at] !== ')') {
+    if (text.startsWith('**', at)) at = endOfExpression(text, at);
+    else {
+      KEYWORD.lastIndex = at;
+      const keyword = KEYWORD.exec(text);
+      if (keyword === null) return undefined;
+      const value = parsePythonLiteral(text, KEYWORD.lastIndex);
+      at = value === undefined ? KEYWORD.lastIndex : skipSpaces(text, value.end);
+      if (value !== undefined && /[,)]/.test(text[at] ?? '')) members.set(keyword[1] as string, value.json);
+      else at = endOfExpression(text, at);
+    }
+    if (at < 0) return undefined;
+    if (text[at] === ',') at = skipSpaces(text, at + 1);
+    else if (text[at] !== ')') return undefined;
+  }
+  return { json: writeJsonObject(members), end: at + 1 };
+}
+
+/** The comma or bracket behind an expression that is read over; -1 when it has no end. */
+function endOfExpression(text: string, from: number): number {
+  let depth = 0;
+  for (let at = from; at < text.length; at++) {
+    const character = text[at] as string; // inside the text
+    if (character === "'" || character === '"') {
+      const end = endOfPythonString(text, at);
+      if (end < 0) return -1;
+      at = end - 1;
+    } else if ('[({'.includes(character)) depth++;
+    else if (depth === 0 && (character === ',' || character === ')')) return at;
+    else if ('])}'.includes(character)) depth--;
+  }
+  return -1;
+}
+
+function matchesAt(pattern: RegExp, text: string, at: number): boolean {
+  pattern.lastIndex = at;
+  return pattern.test(text);
+}
+
+function mayBeToken(text: string, at: number): boolean {
+  const tail = text.slice(at, at + START.length);
+  return at + tail.length === text.length && (START.startsWith(tail) || END.startsWith(tail));
+}
