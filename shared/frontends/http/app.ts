@@ -11,6 +11,8 @@ import { serveModel, serveModelList } from './models.ts';
 import { serveChat } from './openai/chat.ts';
 import { serveCompletions } from './openai/completions.ts';
 import { serveEmbeddings } from './openai/embeddings.ts';
+import { serveImageEdits, serveImages } from './openai/images.ts';
+import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { WebExchange } from './web-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
@@ -35,6 +37,12 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   post(paths.chat, serveChat);
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
+  post('/v1/images/generations', serveImages);
+  post('/v1/images/edits', serveImageEdits);
+  for (const path of ['/v1/videos/generations', '/v1/videos']) {
+    post(path, serveVideos);
+    post(`${path}/stream`, serveMotionJpeg);
+  }
   post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
   if (deps.settings.hasAdminRoutes) addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
   get(paths.models, serveModelList);

@@ -14,6 +14,15 @@ export {
   type RequestHeaders,
 } from './decode-context.ts';
 export { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from './decode-embeddings.ts';
+export {
+  decodeImages,
+  decodeVideos,
+  type NamedImagesBody,
+  parseImagesBody,
+  parseVideosBody,
+} from './decode-media.ts';
 export type { UsageReporting } from './decode-request.ts';
 export type { EmbeddingsBody } from './embeddings-schema.ts';
+export type { ImagesBody } from './images-schema.ts';
 export { type JsonBody, parseJsonBody } from './json-body.ts';
+export type { VideosBody } from './videos-schema.ts';

@@ -1,0 +1,88 @@
+import { ServeError } from '../../errors/index.ts';
+import type { GenerationRequest } from '../generation/index.ts';
+import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import { decodeRouting } from './decode-routing.ts';
+import { checkRange } from './field-checks.ts';
+import { type ImagesBody, imagesSchema } from './images-schema.ts';
+import type { JsonBody } from './json-body.ts';
+import { requireShape } from './schema-errors.ts';
+import { type VideosBody, videosSchema } from './videos-schema.ts';
+
+/** Model of an images request that names none (http-api.md, section 8.1). */
+const DEFAULT_IMAGE_MODEL = 'diffusion';
+const IMAGES_MAX = 10;
+const NONE: readonly string[] = Object.freeze([]);
+
+/** An images body whose model is known. */
+export type NamedImagesBody = ImagesBody & { readonly model: string };
+
+/** Checks the types of an images body. @throws ServeError 400; see `requireShape`. */
+export function parseImagesBody(body: JsonBody): NamedImagesBody {
+  const images = requireShape(imagesSchema, body);
+  return { ...images, model: images.model ?? DEFAULT_IMAGE_MODEL };
+}
+
+/** Checks the types of a videos body. @throws ServeError 400; see `requireShape`. */
+export function parseVideosBody(body: JsonBody): VideosBody {
+  return requireShape(videosSchema, body);
+}
+
+/**
+ * Turns an images body whose types are right into a request (http-api.md, section 8.1).
+ * @param route `edits` starts from a picture, which is then required
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
+ */
+export function decodeImages(
+  body: NamedImagesBody,
+  route: 'generations' | 'edits',
+  context: DecodeContext,
+): GenerationRequest {
+  checkRange(body.n, 1, IMAGES_MAX, 'n', 'n');
+  if (route === 'edits' && body.input_reference == null) {
+    const message = 'input_reference is required for /v1/images/edits';
+    throw new ServeError('missing_required_parameter', message, { param: 'input_reference' });
+  }
+  return mediaRequest('images', body, imagesSchema.shape, context);
+}
+
+/** Turns a videos body whose types are right into a request (http-api.md, section 8.2). @throws ServeError `headers_too_large`. */
+export function decodeVideos(body: VideosBody, context: DecodeContext): GenerationRequest {
+  return mediaRequest('videos', body, videosSchema.shape, context);
+}
+
+function mediaRequest(
+  endpoint: 'images' | 'videos',
+  body: NamedImagesBody | VideosBody,
+  known: Readonly<Record<string, unknown>>,
+  context: DecodeContext,
+): GenerationRequest {
+  return {
+    ...decodeEnvelope(context),
+    model: body.model,
+    endpoint,
+    stream: endpoint === 'videos' && body.stream === true,
+    prompt: { kind: 'body' },
+    stop: {},
+    sampling: {},
+    output: {},
+    routing: decodeRouting({}, undefined, context),
+    annotations: body.nvext?.annotations ?? NONE,
+    extraFields: NONE,
+    body: forWorker(body, known),
+  };
+}
+
+/** The body as media workers read it: what nobody here knows is theirs to judge and stands apart (section 8). */
+function forWorker(
+  body: Readonly<Record<string, unknown>>,
+  known: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const named: Record<string, unknown> = {};
+  const unknown: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(body)) {
+    if (value === null) continue;
+    if (Object.hasOwn(known, key)) named[key] = value;
+    else unknown[key] = value;
+  }
+  return Object.keys(unknown).length === 0 ? named : { ...named, extra_args: { media_passthrough: unknown } };
+}

@@ -1,0 +1,18 @@
+import * as z from 'zod';
+import { i32 } from './shared-fields.ts';
+
+/** Body of `POST /v1/videos/generations` and its stream (http-api.md, section 8.2): types only. */
+export const videosSchema = z.looseObject({
+  prompt: z.string(),
+  model: z.string(),
+  input_reference: z.string().nullish(),
+  seconds: i32.nullish(),
+  size: z.string().nullish(),
+  response_format: z.enum(['url', 'b64_json']).nullish(),
+  output_format: z.string().nullish(),
+  stream: z.boolean().nullish(),
+  user: z.string().nullish(),
+  nvext: z.looseObject({ annotations: z.array(z.string()).nullish() }).nullish(),
+});
+
+export type VideosBody = z.infer<typeof videosSchema>;

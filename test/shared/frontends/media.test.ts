@@ -1,0 +1,159 @@
+import { describe, expect, it } from 'vitest';
+import { workerError } from '../../../shared/errors/index.ts';
+import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+import { createTestApp } from '../../support/http-app.ts';
+import { type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
+
+const { card } = servedModel('x');
+const MODELS = [
+  servedModel('diffusion', { card: { ...card, model_type: ['Images'], model_input: 'Text' } }),
+  servedModel('vid', { card: { ...card, model_type: ['Videos'], model_input: 'Text' } }),
+];
+const NO_TOKENS = { promptTokens: 0, completionTokens: 0 };
+
+async function ask(path: string, body: object, play: (call: ScriptedCall) => void) {
+  const pipeline = new ScriptedPipeline(MODELS).onGenerate(play);
+  const test = createTestApp({ pipeline });
+  const request = new Request(`http://localhost${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-request-id': 'r' },
+    body: JSON.stringify(body),
+  });
+  const response = await test.app.fetch(request);
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const isJson = response.headers.get('content-type') === 'application/json';
+  return { ...test, pipeline, response, bytes, body: isJson ? JSON.parse(bytes.toString()) : undefined };
+}
+
+/** Sends each of `bodies` as one output of the worker. */
+const sends =
+  (...bodies: readonly unknown[]) =>
+  ({ sink }: ScriptedCall): void => {
+    for (const body of bodies) sink.event({ kind: 'body', body });
+    sink.end(NO_TOKENS, false);
+  };
+
+const picture = (text: string) => ({ data: [{ b64_json: Buffer.from(text).toString('base64') }] });
+
+describe('POST /v1/images/generations', () => {
+  it('takes the default model, passes on what it does not know apart from the rest, and joins the parts', async () => {
+    const fields = { prompt: 'a cat', n: 2, user: null, steps: 4, extra_args: { a: 1 } };
+    const parts = [
+      { data: [{ url: 'u' }] },
+      { created: 9, size: '1x1', data: [{ b64_json: 'AA==', revised_prompt: 'c' }] },
+    ];
+    const { pipeline, body } = await ask('/v1/images/generations', fields, sends(...parts));
+    expect(pipeline.calls[0]?.request).toMatchObject({ model: 'diffusion', endpoint: 'images', stream: false });
+    expect(pipeline.calls[0]?.request.body).toEqual({
+      model: 'diffusion',
+      prompt: 'a cat',
+      n: 2,
+      extra_args: { media_passthrough: { steps: 4, extra_args: { a: 1 } } },
+    });
+    expect(body).toEqual({
+      created: 9,
+      data: [
+        { url: 'u', revised_prompt: null },
+        { b64_json: 'AA==', revised_prompt: 'c' },
+      ],
+      background: null,
+      output_format: null,
+      size: '1x1',
+      quality: null,
+      usage: null,
+    });
+  });
+
+  it.each([0, 11])('refuses %i pictures', async (n) => {
+    const { response, body } = await ask('/v1/images/generations', { prompt: 'x', n }, sends({}));
+    expect(response.status).toBe(400);
+    expect(body.error.param).toBe('n');
+  });
+
+  it('is an internal error when the worker sends nothing', async () => {
+    const { response } = await ask('/v1/images/generations', { prompt: 'x' }, sends());
+    expect(response.status).toBe(500);
+  });
+
+  it('edits only with a picture to start from', async () => {
+    const { body } = await ask('/v1/images/edits', { prompt: 'x' }, sends({}));
+    expect(body.error).toMatchObject({ param: 'input_reference', code: 'missing_required_parameter' });
+  });
+});
+
+describe('POST /v1/videos/generations', () => {
+  it.each(['/v1/videos/generations', '/v1/videos'])('answers %s with one complete object', async (path) => {
+    const parts = [picture('a'), { ...picture('b'), error: null, inference_time_s: 2 }];
+    const { body } = await ask(path, { model: 'vid', prompt: 'x' }, sends(...parts));
+    expect(body).toEqual({
+      id: expect.stringMatching(/^video_/),
+      object: 'video',
+      model: 'vid',
+      status: 'completed',
+      progress: 100,
+      created: expect.any(Number),
+      data: [{ b64_json: 'YQ==' }, { b64_json: 'Yg==' }],
+      inference_time_s: 2,
+    });
+  });
+
+  it('streams an event for each object', async () => {
+    const { response, bytes } = await ask(
+      '/v1/videos',
+      { model: 'vid', prompt: 'x', stream: true },
+      sends(picture('a'), picture('b')),
+    );
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    expect(parseFrames(bytes.toString())).toMatchObject([
+      { data: { object: 'video', data: [{ b64_json: 'YQ==' }] } },
+      { data: { object: 'video', data: [{ b64_json: 'Yg==' }] } },
+      { data: '[DONE]' },
+    ]);
+  });
+
+  it('ends a stream that fails in the middle with an error event', async () => {
+    const { bytes } = await ask('/v1/videos', { model: 'vid', prompt: 'x', stream: true }, ({ sink }) => {
+      sink.event({ kind: 'body', body: picture('a') });
+      sink.fail(workerError('Unavailable'));
+    });
+    expect(parseFrames(bytes.toString()).slice(1)).toMatchObject([
+      { data: { error: { code: 'service_unavailable' } } },
+      { data: '[DONE]' },
+    ]);
+  });
+});
+
+describe('POST /v1/videos/generations/stream', () => {
+  const path = '/v1/videos/generations/stream';
+  const part = (text: string) =>
+    `--frame\r\nContent-Type: image/jpeg\r\nContent-Length: ${text.length}\r\n\r\n${text}\r\n`;
+
+  it('writes each picture as a part and skips what is none', async () => {
+    const bodies = [picture('one'), { data: [{ b64_json: '%' }] }, { data: [] }, picture('two')];
+    const { response, bytes } = await ask(path, { model: 'vid', prompt: 'x' }, sends(...bodies));
+    expect(response.headers.get('content-type')).toBe('multipart/x-mixed-replace; boundary=frame');
+    expect(response.headers.get('x-request-id')).toBe('r');
+    expect(bytes.toString()).toBe(part('one') + part('two'));
+  });
+
+  it('fails with a status before the first picture and just ends after it', async () => {
+    const early = await ask(path, { model: 'vid', prompt: 'x' }, ({ sink }) => sink.fail(workerError('Unavailable')));
+    expect(early.response.status).toBe(503);
+    const late = await ask(path, { model: 'vid', prompt: 'x' }, ({ sink }) => {
+      sink.event({ kind: 'body', body: picture('one') });
+      sink.fail(workerError('Unavailable'));
+    });
+    expect(late.bytes.toString()).toBe(part('one'));
+    expect(late.lines.at(-1)?.fields).toMatchObject({ status: 200, endpoint: 'videos', error_type: 'unavailable' });
+  });
+});
+
+describe('media routes', () => {
+  it('do not exist without a model of their kind', async () => {
+    const test = createTestApp();
+    for (const path of ['/v1/images/generations', '/v1/videos', '/v1/videos/stream']) {
+      const response = await test.app.fetch(new Request(`http://localhost${path}`, { method: 'POST', body: '{' }));
+      expect(response.status).toBe(404);
+    }
+  });
+});
