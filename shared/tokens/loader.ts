@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
+import type { ScannedTokenizer } from './bpe/build-tables.ts';
+import { scanTokenizerFile } from './scan-file.ts';
 
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
@@ -11,13 +12,13 @@ export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly s
 const LOAD_TIMEOUT_MS = 60_000;
 
 /**
- * Reads and tabulates a tokenizer.json in a thread of its own, so that neither its parsing stops the process nor its
+ * Reads and tabulates a tokenizer file in a thread of its own, so that neither its parsing stops the process nor its
  * garbage stays in it. Runs in this thread where the thread's bundle is missing (tests run from sources).
  * @throws SyntaxError when the file is broken, or the error of reading it
  */
 export async function loadTokenizerTables(path: string, signal?: AbortSignal): Promise<ScannedTokenizer> {
   const entry = findThreadEntry();
-  if (entry === undefined) return scanTokenizerJson(await readFile(path, { signal }));
+  if (entry === undefined) return scanTokenizerFile(path, await readFile(path, { signal }));
   const answer = await askThread(entry, path, signal);
   if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
   return answer.scanned;

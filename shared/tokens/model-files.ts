@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { asRecord, type JsonRecord } from './json.ts';
 import { ModelFolderError } from './model-folder-error.ts';
+import { findTokenizerFile } from './tokenizer-file.ts';
 import type { ModelFile } from './types.ts';
 
-/** Files of a model folder that matter for serving, by role. */
-export const MODEL_FILES = [
-  'config.json',
-  'tokenizer.json',
+/** Files of a model folder that matter for serving besides config.json and its tokenizer, by role. */
+const OTHER_FILES = [
   'tokenizer_config.json',
   'generation_config.json',
   'chat_template.jinja',
@@ -69,7 +68,8 @@ export function brokenJson(path: string, error: unknown): ModelFolderError {
 /** Size and checksum of every file that the folder has. */
 export async function readModelFiles(folder: string): Promise<Readonly<Record<string, ModelFile>>> {
   const files: Record<string, ModelFile> = {};
-  for (const name of MODEL_FILES) {
+  const tokenizer = await findTokenizerFile(folder);
+  for (const name of ['config.json', ...(tokenizer === undefined ? [] : [tokenizer]), ...OTHER_FILES]) {
     const file = await describeModelFile(join(folder, name));
     if (file !== undefined) files[name] = file;
   }

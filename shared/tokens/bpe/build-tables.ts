@@ -1,16 +1,15 @@
+import { TOKEN_ID_MAX, tabulatePairs, tabulateVocabulary, type VocabularyEntries } from './fill-tables.ts';
 import { JsonScanner } from './json-scanner.ts';
-import { type BpeTables, findPair, findToken, hashBytes, pairSlot, TOKEN_PLAIN, TOKEN_PRESENT } from './tables.ts';
+import { type BpeTables, findToken } from './tables.ts';
 
-/** A tokenizer.json taken apart: the two big tables as typed arrays, the rest as ordinary JSON. */
+/** A tokenizer file taken apart: the two big tables as typed arrays, the rest as ordinary JSON. */
 export interface ScannedTokenizer {
-  /** The file without `model.vocab` and `model.merges`, which are `null` in it. */
+  /** A tokenizer.json without `model.vocab` and `model.merges`, which are `null` in it. */
   readonly rest: unknown;
   /** Undefined when the file holds no byte-level BPE vocabulary. */
   readonly tables: BpeTables | undefined;
 }
 
-/** Ids beyond this are refused: tables are sized by the largest id. */
-const TOKEN_ID_MAX = 4_000_000;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
@@ -50,7 +49,7 @@ interface ModelParts {
 function scanModelPart(scanner: JsonScanner, part: string, parts: ModelParts): void {
   const opening = scanner.peek();
   const start = scanner.at;
-  if (part === 'vocab' && opening === OPEN_BRACE) parts.tables = scanVocabulary(scanner);
+  if (part === 'vocab' && opening === OPEN_BRACE) parts.tables = tabulateVocabulary(readEntries(scanner));
   else if (part === 'merges' && opening === OPEN_BRACKET && parts.tables !== undefined) {
     parts.tables = { ...parts.tables, pairSlots: scanMerges(scanner, parts.tables) };
   } else scanner.skipValue();
@@ -81,51 +80,6 @@ function withoutParts(json: Uint8Array, parts: ModelParts): string {
     from = cut.end;
   }
   return text + decoder.decode(json.subarray(from));
-}
-
-/** Undefined when a single byte is missing from the vocabulary: then it is not a byte-level one. */
-function scanVocabulary(scanner: JsonScanner): BpeTables | undefined {
-  const entries = readEntries(scanner);
-  const size = entries.idMax + 1;
-  const starts = new Uint32Array(size);
-  const lengths = new Uint16Array(size);
-  const flags = new Uint8Array(size);
-  const tokenSlots = new Int32Array(slotsFor(entries.count)).fill(-1);
-  const tables = {
-    blob: entries.blob.slice(0, entries.blobLength),
-    starts,
-    lengths,
-    flags,
-    tokenSlots,
-    pairSlots: new Int32Array(0),
-    byteIds: new Int32Array(256),
-  };
-  let from = 0;
-  for (let at = 0; at < entries.count; at++) {
-    const id = entries.ids[at]!;
-    const end = entries.ends[at]!;
-    starts[id] = from;
-    lengths[id] = end - from;
-    flags[id] = TOKEN_PRESENT | (entries.isPlain[at]! ? TOKEN_PLAIN : 0);
-    if (!entries.isPlain[at]) insertToken(tables, id, from, end);
-    from = end;
-  }
-  for (let byte = 0; byte < 256; byte++) {
-    const id = findToken(tables, Uint8Array.of(byte), 0, 1);
-    if (id < 0) return undefined;
-    tables.byteIds[byte] = id;
-  }
-  return tables;
-}
-
-interface VocabularyEntries {
-  readonly count: number;
-  readonly idMax: number;
-  readonly ids: Uint32Array;
-  readonly ends: Uint32Array;
-  readonly isPlain: Uint8Array;
-  readonly blob: Uint8Array<ArrayBuffer>;
-  readonly blobLength: number;
 }
 
 function readEntries(scanner: JsonScanner): VocabularyEntries {
@@ -160,13 +114,6 @@ function readEntries(scanner: JsonScanner): VocabularyEntries {
   return { count, idMax, ids, ends, isPlain, blob, blobLength };
 }
 
-function insertToken(tables: BpeTables, id: number, start: number, end: number): void {
-  const mask = tables.tokenSlots.length - 1;
-  let slot = hashBytes(tables.blob, start, end) & mask;
-  while (tables.tokenSlots[slot]! >= 0) slot = (slot + 1) & mask;
-  tables.tokenSlots[slot] = id;
-}
-
 function scanMerges(scanner: JsonScanner, tables: BpeTables): Int32Array<ArrayBuffer> {
   const pairs = new MergeReader(scanner, tables);
   let ids = new Int32Array(3 * 0x10000);
@@ -187,33 +134,6 @@ function grown(ids: Int32Array): Int32Array<ArrayBuffer> {
   const larger = new Int32Array(ids.length * 2);
   larger.set(ids);
   return larger;
-}
-
-function tabulatePairs(ids: Int32Array, count: number): Int32Array<ArrayBuffer> {
-  const pairSlots = new Int32Array(4 * slotsFor(count)).fill(-1);
-  const mask = (pairSlots.length >> 2) - 1;
-  for (let rank = 0; rank < count; rank++) {
-    const left = ids[3 * rank]!;
-    const right = ids[3 * rank + 1]!;
-    let at = findPair(pairSlots, left, right); // a merge listed twice counts where it is listed last
-    if (at < 0) {
-      let slot = pairSlot(left, right, mask);
-      while (pairSlots[slot << 2]! >= 0) slot = (slot + 1) & mask;
-      at = slot << 2;
-    }
-    pairSlots[at] = left;
-    pairSlots[at + 1] = right;
-    pairSlots[at + 2] = rank;
-    pairSlots[at + 3] = ids[3 * rank + 2]!;
-  }
-  return pairSlots;
-}
-
-/** Slots of an open-addressing table that is at most 60 % full. */
-function slotsFor(count: number): number {
-  let slots = 16;
-  while (slots * 0.6 < count) slots *= 2;
-  return slots;
 }
 
 /** Reads one merge, written as `"a b"` or as `["a", "b"]`. */

@@ -55,6 +55,18 @@ describe('loadModelFolder', () => {
     expect([...tokenizer.encode('Hello worlds!')]).toEqual([3, 4, 5, 9]);
   });
 
+  it.each(['tiktoken.model', 'kimi.tiktoken'])('loads %s where there is no tokenizer.json', async (name) => {
+    await remove('tokenizer.json');
+    const lines = Array.from({ length: 256 }, (_, byte) => `${Buffer.of(byte).toString('base64')} ${byte}`);
+    await write(name, [...lines, `${Buffer.from('hi').toString('base64')} 256`].join('\n'));
+    await write('config.json', { model_type: 'kimi_k2' });
+    await write('tokenizer_config.json', { added_tokens_decoder: { 257: { content: '[EOS]', special: true } } });
+    const { tokenizer, info } = await loadModelFolder(folder, { checksums: true });
+    expect([...tokenizer.encode('hi!')]).toEqual([256, 33]);
+    expect(tokenizer.tokenToId('[EOS]')).toBe(257);
+    expect(Object.keys(info.files)).toContain(name);
+  });
+
   it('prefers a given template, then chat_template.jinja, then chat_template.json, then the config', async () => {
     const rendered = async (chatTemplate?: string): Promise<string> =>
       (await loadModelFolder(folder, { chatTemplate })).chatTemplate!.render({ messages: user, nowMs: 0 });
@@ -114,8 +126,21 @@ describe('loadModelFolder says in one line what is wrong and what to do', () => 
 
   it('with a tokenizer of a kind that is not read', async () => {
     await remove('tokenizer.json');
+    await write('tokenizer.gguf', 'x');
+    expect(await failure()).toMatch(/tokenizer\.gguf: Unsupported tokenizer file type: \.gguf; convert it/);
+  });
+
+  it('with a tiktoken file whose words are not known', async () => {
+    await remove('tokenizer.json');
     await write('tiktoken.model', 'AA== 0');
-    expect(await failure()).toMatch(/tiktoken\.model: unsupported tokenizer file; convert/);
+    expect(await failure()).toMatch(/tiktoken\.model: unsupported tokenizer: .*"llama".*kimi_k2.*convert it/);
+  });
+
+  it('with a broken tiktoken file', async () => {
+    await remove('tokenizer.json');
+    await write('config.json', { model_type: 'kimi_k2' });
+    await write('own.tiktoken', 'AA== zero');
+    expect(await failure()).toMatch(/own\.tiktoken: broken tiktoken file \(line 1: no rank\); download it again/);
   });
 
   it.each([
