@@ -8,6 +8,8 @@ const common = {
   bundle: true,
   platform: 'node',
   target: 'node20',
+  // ES modules where a package has both: a CommonJS one that is imported lazily would lose its names to `default`.
+  mainFields: ['module', 'main'],
   format: 'esm',
   sourcemap: true,
   legalComments: 'none',

@@ -25,7 +25,7 @@ export interface WorkerSettings {
   readonly loadLookIntervalMs: number;
   /** Default 2000. */
   readonly healthIntervalMs: number;
-  /** Longest write of one record to discovery. Default 5000. */
+  /** Longest write of one record to discovery once the worker has started. Default 5000. */
   readonly discoveryTimeoutMs: number;
 }
 

@@ -10,10 +10,12 @@ export interface RegistrationOptions {
   readonly records: readonly DiscoveryRecord[];
   readonly clock: Clock;
   readonly logger: Logger;
-  /** For each record. */
+  /** For each record that is written again or removed. */
   readonly writeTimeoutMs: number;
 }
 
+/** Longer than any store tries by itself, so that a start that fails tells the store's own reason. */
+const FIRST_WRITE_TIMEOUT_MS = 15_000;
 /** Pause before writing again what could not be written. */
 const RETRY_MS = 1000;
 
@@ -36,7 +38,16 @@ export class Registration {
   async register(signal: AbortSignal): Promise<void> {
     this.#isWanted = true;
     this.#isWritten = undefined;
-    for (const record of this.#options.records) await this.#write('put', record, signal);
+    let written = 0;
+    try {
+      for (const record of this.#options.records) {
+        await this.#write('put', record, FIRST_WRITE_TIMEOUT_MS, signal);
+        written++;
+      }
+    } catch (thrown) {
+      if (written === 0) this.#isWritten = false; // nothing to take back: what arrives late ends with the lease
+      throw thrown;
+    }
     this.#isWritten = true;
   }
 
@@ -60,11 +71,11 @@ export class Registration {
   async #reconcile(): Promise<void> {
     const isWanted = this.#isWanted;
     if (isWanted === this.#isWritten) return;
-    const { records, logger, clock } = this.#options;
+    const { records, logger, clock, writeTimeoutMs } = this.#options;
     this.#isWritten = undefined;
     try {
-      if (isWanted) for (const record of records) await this.#write('put', record);
-      else for (const record of records.toReversed()) await this.#write('remove', record);
+      if (isWanted) for (const record of records) await this.#write('put', record, writeTimeoutMs);
+      else for (const record of records.toReversed()) await this.#write('remove', record, writeTimeoutMs);
       this.#isWritten = isWanted;
     } catch (thrown) {
       logger.warn(`records could not be ${isWanted ? 'written' : 'removed'}`, { reason: reasonOf(thrown) });
@@ -72,9 +83,9 @@ export class Registration {
     }
   }
 
-  #write(verb: 'put' | 'remove', record: DiscoveryRecord, outer?: AbortSignal): Promise<void> {
-    const { discovery, clock, writeTimeoutMs } = this.#options;
+  #write(verb: 'put' | 'remove', record: DiscoveryRecord, limitMs: number, outer?: AbortSignal): Promise<void> {
+    const { discovery, clock } = this.#options;
     const work = (signal: AbortSignal): Promise<void> => discovery[verb](record, signal);
-    return withDeadline(clock, writeTimeoutMs, `writing to discovery (${discovery.backend})`, work, outer);
+    return withDeadline(clock, limitMs, `writing to discovery (${discovery.backend})`, work, outer);
   }
 }

@@ -75,12 +75,20 @@ export function load(usedKvBlocks: number, activePrefillTokens: number): EngineL
 /** Memory discovery whose lease and writes the test breaks. */
 export class BreakableDiscovery extends MemoryDiscovery {
   putError: Error | undefined;
+  /** Writes that were asked for, in order. */
+  readonly asked: ('put' | 'remove')[] = [];
   loseLease: () => void = () => {};
   regainLease: () => void = () => {};
 
   override async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    this.asked.push('put');
     if (this.putError !== undefined) throw this.putError;
     await super.put(record, signal);
+  }
+
+  override remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
+    this.asked.push('remove');
+    return super.remove(record, signal);
   }
 
   override onLeaseLost(callback: () => void): void {

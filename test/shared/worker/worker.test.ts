@@ -62,6 +62,14 @@ describe('starting a worker', () => {
     expect(bed.health.status).toBe('notready');
   });
 
+  it('takes nothing back and logs nothing when the first write already failed: the store says it all', async () => {
+    const bed = workerBed(new ScriptedEngine());
+    bed.discovery.putError = new Error('no table');
+    await expect(bed.start()).rejects.toThrow('no table');
+    expect(bed.discovery.asked).toEqual(['put']);
+    expect(bed.lines).toEqual([]);
+  });
+
   it('closes the engine again when nothing names the model', async () => {
     const engine = new ScriptedEngine();
     await expect(workerBed(engine).start({ names: {} })).rejects.toThrow('give --model-name');
