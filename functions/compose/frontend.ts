@@ -16,6 +16,7 @@ import { createRouter } from '../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
+import { openResponseStore } from './responses.ts';
 import { callingPlane } from './planes.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -26,7 +27,16 @@ export type FrontendSettings = Pick<
 
 /** Settings that only some hosts read: folders need a machine, tables need a cloud. */
 type HostSettings = Partial<
-  Pick<Settings<'frontend'>, 'fileKv' | 'modelPath' | 'discoveryTable' | 'dynamodbEndpoint' | 'awsRegion'>
+  Pick<
+    Settings<'frontend'>,
+    | 'fileKv'
+    | 'modelPath'
+    | 'discoveryTable'
+    | 'dynamodbEndpoint'
+    | 'awsRegion'
+    | 'responsesTable'
+    | 'responseStoreMaxMb'
+  >
 >;
 
 export interface FrontendOptions {
@@ -53,6 +63,7 @@ export interface Frontend {
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
   { logger, plane: planeOptions, discovery: host }: FrontendOptions,
+    const responseStore = await openResponseStore(settings, logger.for('responses'));
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -60,6 +71,7 @@ export async function composeFrontend(
     logger: logger.for('metrics'),
   });
   const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
+      responseStore,
   const lifecycle = new ServiceLifecycle();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
@@ -70,6 +82,7 @@ export async function composeFrontend(
       metrics,
       logger: logger.for('http'),
       clock: systemClock,
+        responseStore?.close();
       random: systemRandom,
       settings: httpSettings(settings),
       discovery,
@@ -169,6 +182,7 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
 
 /** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
 function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
+      responses: settings.httpSvcResponsesPath,
   if (settings.admissionControl === 'none') return {};
   return {
     decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
@@ -180,6 +194,7 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
 function httpSettings(settings: FrontendSettings): HttpSettings {
   return {
     paths: {
+    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
       chat: settings.httpSvcChatPath,
       completions: settings.httpSvcCmpPath,
       embeddings: settings.httpSvcEmbPath,

@@ -148,6 +148,7 @@ export class LambdaSink implements FrameSink {
    * cuts the connection and no client takes the answer for whole. Destroying the stream would take the process down.
    */
   breakOff(reason: Error): void {
+    if (this.#state === 'ended') return;
     this.#lose(reason);
     this.#breakOff(reason);
   }

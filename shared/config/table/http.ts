@@ -77,7 +77,7 @@ export const httpRows = {
     default: '/v1/responses',
     usedBy: HTTP_SERVERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Path of responses; sub-paths move with it.',
   }),
   httpSvcModelsPath: route({
@@ -337,7 +337,7 @@ export const httpRows = {
     default: 'on',
     usedBy: HTTP_SERVERS,
     source: 'product+; ruling 8',
-    built: false,
+    built: true,
     about: 'When responses are stored; on-request needs store: true.',
   }),
   responseStoreTtlSecs: int({
@@ -348,7 +348,7 @@ export const httpRows = {
     default: 86400,
     usedBy: HTTP_SERVERS,
     source: 'product+; ruling 8',
-    built: false,
+    built: true,
     about: 'Life of a stored response.',
   }),
   responseStoreMaxMb: int({
@@ -358,7 +358,7 @@ export const httpRows = {
     default: 256,
     usedBy: ['frontend', 'local'],
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Memory bound of the local response store; oldest leaves first.',
   }),
   frontendFdLimitTarget: int({

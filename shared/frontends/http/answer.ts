@@ -44,13 +44,20 @@ export function statusOf(error: ServeError, overloadStatus: number): number {
   return error.code === 'server_overloaded' ? overloadStatus : error.status;
 }
 
-/** Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). */
+/**
+ * Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). An answer that has begun is cut off instead: who knows its
+ * dialect ends it in its own words before coming here, and then nothing is left to do.
+ */
 export function answerError(
   exchange: HttpExchange,
   error: ServeError,
   overloadStatus: number,
   headers?: Readonly<Record<string, string>>,
 ): void {
+  if (!exchange.sink.isNew) {
+    exchange.sink.breakOff(error);
+    return;
+  }
   const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
   answerJson(exchange, statusOf(error, overloadStatus), openAiErrorBody(error), {
     ...headers,

@@ -11,6 +11,7 @@ import { serveModel, serveModelList } from './models.ts';
 import { serveChat } from './openai/chat.ts';
 import { serveCompletions } from './openai/completions.ts';
 import { serveEmbeddings } from './openai/embeddings.ts';
+import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveImageEdits, serveImages } from './openai/images.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { WebExchange } from './web-exchange.ts';
@@ -35,6 +36,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const post = (path: string, serve: Serve): void => addRoute(app, deps, path, 'POST', serve);
   const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
   post(paths.chat, serveChat);
+  for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
   post('/v1/images/generations', serveImages);

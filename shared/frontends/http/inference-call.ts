@@ -32,6 +32,8 @@ export class InferenceCall {
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
+  /** Ends work and answer with a failure; known once there is an answer. */
+  #breakOff: ((error: ServeError) => void) | undefined;
   #isOver = false;
 
   constructor(deps: HttpAppDeps, exchange: HttpExchange, endpoint: Endpoint) {
@@ -83,6 +85,7 @@ export class InferenceCall {
       work.abort();
       answer.fail(error);
     };
+    this.#breakOff = breakOff;
     deadline?.addEventListener(
       'abort',
       () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
@@ -92,8 +95,9 @@ export class InferenceCall {
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
-  /** The request failed before any answer was begun. */
+  /** The handler failed: before there was an answer, or through a mistake of ours in the middle of one. */
   refuse(error: ServeError): void {
+    this.#breakOff?.(error);
     answerError(this.exchange, error, this.deps.settings.overloadStatus);
     this.fail(error, statusOf(error, this.deps.settings.overloadStatus));
   }

@@ -34,6 +34,10 @@ export class NodeFrameSink implements FrameSink, Flushable {
     this.#outgoing = outgoing;
   }
 
+  get isNew(): boolean {
+    return !this.#outgoing.headersSent;
+  }
+
   head(status: number, headers: Readonly<Record<string, string>>): void {
     const outgoing = this.#outgoing;
     if (this.#isEnded || outgoing.destroyed) return;
@@ -85,6 +89,12 @@ export class NodeFrameSink implements FrameSink, Flushable {
     this.#isEnded = true;
     if (!this.#outgoing.destroyed) this.#end(text);
     this.#releaseWaiters();
+  }
+
+  breakOff(): void {
+    if (this.#isEnded) return;
+    this.#pending = '';
+    this.#outgoing.destroy(); // 'close' follows, and does the rest
   }
 
   isBlocked(): boolean {

@@ -4,6 +4,7 @@ import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol
 export interface HttpPaths {
   readonly chat: string;
   readonly completions: string;
+  readonly responses: string;
   readonly embeddings: string;
   readonly models: string;
   readonly health: string;
@@ -28,11 +29,14 @@ export interface HttpSettings {
   readonly maxOutputTokens: number | undefined;
   /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
   readonly reasoningField: 'reasoning_content' | 'reasoning';
+  /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
+  readonly responseStore: 'on' | 'on-request';
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
   readonly decode: OpenAiDecodeSettings;
 }
 
+  responses: '/v1/responses',
 export const defaultHttpPaths: HttpPaths = Object.freeze({
   chat: '/v1/chat/completions',
   completions: '/v1/completions',
@@ -48,6 +52,7 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   bodyLimitBytes: 192 * 1024 * 1024,
   overloadStatus: 503,
   peekMs: 2000,
+  responseStore: 'on',
   keepAliveMs: 0,
   contextWindow: undefined,
   maxOutputTokens: undefined,

@@ -15,7 +15,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   readonly #hasBody: boolean;
   #controller!: ReadableStreamDefaultController<Uint8Array>; // set by the stream's start, which runs in the constructor
   #respond!: (response: Response) => void; // set by the promise's executor, which runs in the constructor
-  #status = 200;
+  #status: number | undefined;
   #headers: Readonly<Record<string, string>> = {};
   #pending = '';
   #isListed = false;
@@ -44,6 +44,10 @@ export class WebFrameSink implements FrameSink, Flushable {
 
   get closed(): AbortSignal {
     return this.#closed.signal;
+  }
+
+  get isNew(): boolean {
+    return this.#status === undefined;
   }
 
   head(status: number, headers: Readonly<Record<string, string>>): void {
@@ -84,6 +88,12 @@ export class WebFrameSink implements FrameSink, Flushable {
     this.#releaseWaiters();
   }
 
+  breakOff(reason: Error): void {
+    if (this.#isEnded) return;
+    this.#controller.error(reason);
+    this.#clientLeft(); // as far as the app is concerned
+  }
+
   isBlocked(): boolean {
     return !this.#isEnded && (this.#controller.desiredSize ?? 0) - this.#pending.length <= 0;
   }
@@ -96,8 +106,9 @@ export class WebFrameSink implements FrameSink, Flushable {
   #sendHead(): void {
     if (this.#isHeadSent) return;
     this.#isHeadSent = true;
-    const init = { status: this.#status, headers: { ...this.#headers } };
-    const isBodyless = !this.#hasBody || BODYLESS.has(this.#status);
+    const status = this.#status ?? 200; // of a client that left before there was any
+    const init = { status, headers: { ...this.#headers } };
+    const isBodyless = !this.#hasBody || BODYLESS.has(status);
     this.#respond(new Response(isBodyless ? null : this.#body, init));
   }
 

@@ -140,6 +140,43 @@ export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
     expect(sink.closed.aborted).toBe(false);
   });
 
+  it('is new until its head is set', async () => {
+    const { sink, client } = await host().open();
+    expect(sink.isNew).toBe(true);
+    sink.head(200, HEADERS);
+    expect(sink.isNew).toBe(false);
+    sink.end();
+    await waitUntil(() => client.isComplete());
+    expect(sink.isNew).toBe(false);
+  });
+
+  it('cuts an open answer off, so that it does not look whole', async () => {
+    const { sink, client } = await openHead();
+    const { closed } = sink;
+    sink.write('half of ');
+    sink.flush();
+    await waitUntil(() => received(client) === 'half of ');
+    sink.write('it');
+    sink.breakOff(new Error('no words for it'));
+    await waitUntil(() => closed.aborted);
+    sink.write('never');
+    sink.flush();
+    sink.end();
+    sink.breakOff(new Error('again'));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([received(client), client.isComplete()]).toEqual(['half of ', false]);
+  });
+
+  it('leaves an answer alone that has ended', async () => {
+    const { sink, client } = await openHead();
+    sink.write('whole');
+    sink.end();
+    sink.breakOff(new Error('too late'));
+    await waitUntil(() => client.isComplete());
+    expect(received(client)).toBe('whole');
+    expect(sink.closed.aborted).toBe(false);
+  });
+
   it('is blocked by a slow reader and says when it has caught up', async () => {
     const { sink, client } = await openHead();
     client.setReading(false);

@@ -16,6 +16,7 @@ import {
   type IncomingCall,
   type RequestPlane,
 } from '../../../shared/planes/request/index.ts';
+import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
@@ -26,6 +27,7 @@ import { playMedia } from './media.ts';
 /** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
 const PREFIXED = (prefix: string) => ({
   chat: `${prefix}/chat`,
+  responses: `${prefix}/rsp`,
   completions: `${prefix}/cmp`,
   embeddings: `${prefix}/emb`,
   models: `${prefix}/models`,
@@ -109,6 +111,7 @@ export async function startDeployment(
     pipeline,
     metrics,
     logger: silentLogger,
+    responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     clock: systemClock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
