@@ -8,6 +8,7 @@ import {
   type ServiceStage,
 } from '../../shared/frontends/http/index.ts';
 import type { Pipeline } from '../../shared/pipeline/index.ts';
+import { MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
 import { type CapturedLine, captureLogger, createFrontendMetrics } from '../../shared/telemetry/index.ts';
 import { ScriptedPipeline } from './scripted-pipeline.ts';
 
@@ -16,6 +17,8 @@ export interface TestAppOptions {
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
   readonly discovery?: HttpAppDeps['discovery'];
+  /** @default in memory; null = none */
+  readonly responseStore?: ResponseStore | null;
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -41,6 +44,10 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },
+    responseStore:
+      options.responseStore === undefined
+        ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })
+        : (options.responseStore ?? undefined),
     discovery: options.discovery ?? { list: async () => [] },
     lifecycle,
   };

@@ -21,7 +21,7 @@ export const cloudRows = {
     env: ['STATOR_RESPONSES_TABLE'],
     usedBy: ['frontend', 'function'],
     source: 'product+; ruling 8',
-    built: false,
+    built: true,
     about: 'Table of stored responses.',
   }),
   responsesBucket: text({

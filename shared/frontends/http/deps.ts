@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
+import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
@@ -19,6 +20,8 @@ export interface HttpAppDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly settings: HttpSettings;
+  /** Where responses are kept; undefined = nowhere. */
+  readonly responseStore: ResponseStore | undefined;
   /** Listed by `/health`. */
   readonly discovery: Pick<Discovery, 'list'>;
   readonly lifecycle: ServiceLifecycle;

@@ -25,4 +25,20 @@ export type { UsageReporting } from './decode-request.ts';
 export type { EmbeddingsBody } from './embeddings-schema.ts';
 export type { ImagesBody } from './images-schema.ts';
 export { type JsonBody, parseJsonBody } from './json-body.ts';
+export {
+  checkResponsesBody,
+  type DecodedResponses,
+  decodeResponses,
+  estimateInputTokens,
+  type InputItem,
+  itemIdOf,
+  type OutputKind,
+  type ParsedResponses,
+  parseResponsesBody,
+  type ResponseEcho,
+  type ResponsesBody,
+  responseIdOf,
+  responseIdOfItem,
+  toListedItems,
+} from './responses/index.ts';
 export type { VideosBody } from './videos-schema.ts';

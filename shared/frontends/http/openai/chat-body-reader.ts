@@ -1,0 +1,61 @@
+import type { FinishReason, GenerationSink } from '../../../protocol/generation/index.ts';
+
+type Body = Readonly<Record<string, unknown>>;
+
+const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'length', 'content_filter', 'tool_calls']);
+
+/**
+ * Turns the chat chunks, or the whole chat object, of a worker that takes bodies untouched into events, for dialects whose
+ * answers have another shape. One for each request: it remembers which calls were told.
+ */
+export class ChatBodyReader {
+  readonly #sink: Pick<GenerationSink, 'text' | 'event'>;
+  readonly #calls = new Set<string>();
+
+  constructor(sink: Pick<GenerationSink, 'text' | 'event'>) {
+    this.#sink = sink;
+  }
+
+  /** Anything that is not a chat body says nothing. */
+  read(body: unknown): void {
+    if (!isBody(body) || !Array.isArray(body.choices)) return;
+    for (const [at, choice] of body.choices.entries()) {
+      if (isBody(choice)) this.#readChoice(choice, typeof choice.index === 'number' ? choice.index : at);
+    }
+  }
+
+  #readChoice(choice: Body, index: number): void {
+    const said = isBody(choice.delta) ? choice.delta : choice.message;
+    if (isBody(said)) this.#readMessage(said, index);
+    const reason = choice.finish_reason;
+    if (!FINISH_REASONS.has(reason)) return;
+    this.#sink.event({ kind: 'finish', choice: index, text: '', tokenIds: [], reason: reason as FinishReason });
+  }
+
+  #readMessage(said: Body, choice: number): void {
+    const reasoning = said.reasoning_content ?? said.reasoning;
+    if (typeof reasoning === 'string' && reasoning !== '') {
+      this.#sink.event({ kind: 'reasoning', choice, text: reasoning });
+    }
+    if (typeof said.content === 'string' && said.content !== '') this.#sink.text(choice, said.content, 0);
+    if (!Array.isArray(said.tool_calls)) return;
+    for (const [at, call] of said.tool_calls.entries()) if (isBody(call)) this.#readCall(call, choice, at);
+  }
+
+  #readCall(call: Body, choice: number, at: number): void {
+    const index = typeof call.index === 'number' ? call.index : at;
+    const called = isBody(call.function) ? call.function : {};
+    const key = `${choice}/${index}`;
+    if (!this.#calls.has(key) && typeof called.name === 'string' && called.name !== '') {
+      this.#calls.add(key); // some servers say id and name again with every piece
+      const id = typeof call.id === 'string' ? call.id : `call_${index}`;
+      this.#sink.event({ kind: 'tool-call', choice, index, id, name: called.name });
+    }
+    const text = called.arguments;
+    if (typeof text === 'string' && text !== '') this.#sink.event({ kind: 'tool-arguments', choice, index, text });
+  }
+}
+
+function isBody(value: unknown): value is Body {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,125 @@
+import { assertNever } from '../../../../errors/index.ts';
+import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
+import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './item-body.ts';
+import type { ItemObserver, OutputItem } from './output-items.ts';
+
+/** Names of the events that carry an item's growth and its end. */
+const GROWTH = {
+  message: 'response.output_text',
+  reasoning: 'response.reasoning_text',
+  function_call: 'response.function_call_arguments',
+  custom_tool_call: 'response.custom_tool_call_input',
+} as const satisfies Record<OutputItem['kind'], string>;
+const SUMMARY = 'response.reasoning_summary_text';
+
+const END = '}\n\n';
+const NO_LOGPROBS = ',"logprobs":[]}\n\n';
+
+/** A delta frame in two constant pieces, around its number and its text. */
+interface DeltaPieces {
+  readonly head: string;
+  readonly middle: string;
+}
+
+/**
+ * The events of one stream as text, numbered from 0 (http-api.md, section 6.4). What does not change from delta to delta is
+ * built once an item; a delta is then five strings put together (style-anchors.md, section 4).
+ */
+export class ItemFrames implements ItemObserver {
+  readonly #write: (frame: string) => void;
+  readonly #showsSummary: boolean;
+  #sequence = 0;
+  #delta: DeltaPieces = { head: '', middle: '' };
+  #tail = END;
+  #summaryDelta: DeltaPieces | undefined;
+
+  /** @param showsSummary reasoning is told a second time, as a summary (rulings.md, 7) */
+  constructor(write: (frame: string) => void, showsSummary: boolean) {
+    this.#write = write;
+    this.#showsSummary = showsSummary;
+  }
+
+  /** An event that carries the response; `body` is JSON text. */
+  response(type: string, body: string): string {
+    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${body}}\n\n`;
+  }
+
+  opened(item: OutputItem): void {
+    const { id: item_id, index: output_index } = item;
+    this.#emit('response.output_item.added', { output_index, item: openedBody(item) });
+    const isPart = item.kind === 'message' || item.kind === 'reasoning';
+    if (isPart) {
+      const part = item.kind === 'message' ? textPart(item) : { type: 'reasoning_text', text: '' };
+      this.#emit('response.content_part.added', { item_id, output_index, content_index: 0, part });
+    }
+    this.#delta = deltaPieces(GROWTH[item.kind], item, isPart ? '"content_index":0,' : '');
+    this.#tail = item.kind === 'message' ? NO_LOGPROBS : END;
+    this.#summaryDelta = undefined;
+    if (item.kind !== 'reasoning' || !this.#showsSummary) return;
+    const part = { type: 'summary_text', text: '' };
+    this.#emit('response.reasoning_summary_part.added', { item_id, output_index, summary_index: 0, part });
+    this.#summaryDelta = deltaPieces(SUMMARY, item, '"summary_index":0,');
+  }
+
+  /** The hot path. */
+  grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
+    const { head, middle } = this.#delta;
+    const quoted = JSON.stringify(text);
+    const tail =
+      logprobs === undefined ? this.#tail : `,"logprobs":${JSON.stringify(logprobs.map(deltaLogprob))}${END}`;
+    this.#write(head + this.#sequence++ + middle + quoted + tail);
+    const summary = this.#summaryDelta;
+    if (summary !== undefined) this.#write(summary.head + this.#sequence++ + summary.middle + quoted + END);
+  }
+
+  closed(item: OutputItem): void {
+    const { kind, id: item_id, index: output_index, name, text } = item;
+    const place = { item_id, output_index };
+    const done = `${GROWTH[kind]}.done`;
+    switch (kind) {
+      case 'message': {
+        const logprobs = item.logprobs.map(wholeLogprob);
+        this.#emit(done, { ...place, content_index: 0, text, logprobs });
+        this.#emit('response.content_part.done', { ...place, content_index: 0, part: textPart(item) });
+        break;
+      }
+      case 'reasoning':
+        this.#emit(done, { ...place, content_index: 0, text });
+        this.#emit('response.content_part.done', {
+          ...place,
+          content_index: 0,
+          part: { type: 'reasoning_text', text },
+        });
+        if (this.#showsSummary) this.#closeSummary(place, text);
+        break;
+      case 'function_call':
+        this.#emit(done, { name, ...place, arguments: text });
+        break;
+      case 'custom_tool_call':
+        this.#emit(done, { ...place, input: text });
+        break;
+      default:
+        assertNever(kind);
+    }
+    this.#emit('response.output_item.done', { output_index, item: itemBody(item, this.#showsSummary) });
+  }
+
+  #closeSummary(place: { readonly item_id: string; readonly output_index: number }, text: string): void {
+    this.#emit(`${SUMMARY}.done`, { ...place, summary_index: 0, text });
+    const part = { type: 'summary_text', text };
+    this.#emit('response.reasoning_summary_part.done', { ...place, summary_index: 0, part });
+  }
+
+  #emit(type: string, fields: object): void {
+    const data = JSON.stringify({ type, sequence_number: this.#sequence++, ...fields });
+    this.#write(`event: ${type}\ndata: ${data}\n\n`);
+  }
+}
+
+function deltaPieces(growth: string, { id, index }: OutputItem, place: string): DeltaPieces {
+  const type = `${growth}.delta`;
+  return {
+    head: `event: ${type}\ndata: {"type":"${type}","sequence_number":`,
+    middle: `,"item_id":"${id}","output_index":${index},${place}"delta":`,
+  };
+}

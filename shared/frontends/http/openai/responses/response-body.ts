@@ -1,0 +1,82 @@
+import type { ServeError } from '../../../../errors/index.ts';
+import type { FinishReason, Usage } from '../../../../protocol/generation/index.ts';
+import type { ResponseEcho } from '../../../../protocol/openai/index.ts';
+import type { WireNames } from '../wire-names.ts';
+
+/** Where a response stands. */
+export interface ResponseState {
+  readonly status: 'in_progress' | 'completed' | 'incomplete' | 'cancelled' | 'failed';
+  readonly output: readonly unknown[];
+  /** Absent until the end, and when nobody counted. */
+  readonly usage?: Usage;
+  /** Unix seconds; of completed responses only. */
+  readonly completedAt?: number;
+  readonly incompleteReason?: 'max_output_tokens' | 'content_filter';
+  readonly error?: ServeError;
+}
+
+/** A response object with every published key (http-api.md, section 6.3, and its order of keys in 6.4). */
+export function responseBody(names: WireNames, echo: ResponseEcho, state: ResponseState): Record<string, unknown> {
+  const { status, output, usage, completedAt, incompleteReason, error } = state;
+  return {
+    background: false,
+    billing: null,
+    conversation: null,
+    created_at: names.created,
+    completed_at: completedAt ?? null,
+    error: error === undefined ? null : { code: failureCode(error), message: error.message },
+    id: names.id,
+    incomplete_details: incompleteReason === undefined ? null : { reason: incompleteReason },
+    instructions: echo.instructions,
+    max_output_tokens: echo.max_output_tokens,
+    max_tool_calls: null,
+    metadata: echo.metadata,
+    model: names.model,
+    object: 'response',
+    output,
+    parallel_tool_calls: echo.parallel_tool_calls,
+    previous_response_id: echo.previous_response_id,
+    prompt: null,
+    prompt_cache_key: echo.prompt_cache_key,
+    prompt_cache_retention: echo.prompt_cache_retention,
+    reasoning: echo.reasoning,
+    safety_identifier: echo.safety_identifier,
+    service_tier: echo.service_tier,
+    status,
+    temperature: echo.temperature,
+    text: echo.text,
+    tool_choice: echo.tool_choice,
+    tools: echo.tools,
+    top_logprobs: echo.top_logprobs,
+    top_p: echo.top_p,
+    truncation: echo.truncation,
+    usage: usage === undefined ? null : responseUsage(usage),
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    store: echo.store,
+  };
+}
+
+/** Why a response is not complete, of the two reasons that are published. */
+export function incompleteReasonOf(
+  reason: FinishReason | null | undefined,
+): 'max_output_tokens' | 'content_filter' | undefined {
+  if (reason === 'length') return 'max_output_tokens';
+  return reason === 'content_filter' ? reason : undefined;
+}
+
+/** The published codes say little: the caller's limit, the caller's mistake, ours. */
+function failureCode({ status }: ServeError): string {
+  if (status === 429) return 'rate_limit_exceeded';
+  return status >= 400 && status < 500 ? 'invalid_prompt' : 'server_error';
+}
+
+function responseUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens ?? 0 },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: reasoningTokens ?? 0 },
+    total_tokens: promptTokens + completionTokens,
+  };
+}

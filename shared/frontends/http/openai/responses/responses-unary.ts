@@ -1,0 +1,41 @@
+import type { ServeError } from '../../../../errors/index.ts';
+import { answerError, answerText } from '../../answer.ts';
+import type { InferenceCall } from '../../inference-call.ts';
+import type { ItemObserver } from './output-items.ts';
+import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
+
+const NOBODY: ItemObserver = Object.freeze({ opened: () => {}, grew: () => {}, closed: () => {} });
+
+/** An answer as one object (http-api.md, section 6.3). */
+export class ResponsesUnary implements ResponsesOutlet {
+  readonly observer = NOBODY;
+  readonly isBegun = false;
+  readonly needsItem = true;
+  readonly #call: InferenceCall;
+  readonly #headers: Readonly<Record<string, string>>;
+
+  constructor(call: InferenceCall, headers: Readonly<Record<string, string>>) {
+    this.#call = call;
+    this.#headers = headers;
+  }
+
+  begin(): void {
+    // a unary answer begins when it is complete
+  }
+
+  annotate(): void {
+    // unary answers have no place for annotations
+  }
+
+  finish(_event: FinalEvent, body: string): void {
+    answerText(this.#call.exchange, 200, 'application/json', body, this.#headers);
+  }
+
+  refuse(error: ServeError): void {
+    answerError(this.#call.exchange, error, this.#call.deps.settings.overloadStatus);
+  }
+
+  abandon(): void {
+    // nothing is armed
+  }
+}

@@ -1,0 +1,115 @@
+import { toServeError } from '../../../../errors/index.ts';
+import {
+  checkResponsesBody,
+  type DecodedResponses,
+  decodeResponses,
+  estimateInputTokens,
+  type InputItem,
+  type ParsedResponses,
+  parseResponsesBody,
+  responseIdOf,
+} from '../../../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../../../telemetry/index.ts';
+import { answerError, answerJson } from '../../answer.ts';
+import type { HttpAppDeps } from '../../deps.ts';
+import type { HttpExchange } from '../../exchange.ts';
+import { InferenceCall } from '../../inference-call.ts';
+import { readJson } from '../../read-json.ts';
+import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';
+import { ANYBODY, earlierItems, isStored, resolveReferences } from './response-keeper.ts';
+import { ResponsesAnswer } from './responses-answer.ts';
+import { ResponsesStream } from './responses-stream.ts';
+import { ResponsesUnary } from './responses-unary.ts';
+import type { RunningResponse, RunningResponses } from './running-responses.ts';
+
+/** `POST /v1/responses` (http-api.md, section 6). Answers through the exchange's sink; never rejects. */
+export async function serveResponses(
+  deps: HttpAppDeps,
+  exchange: HttpExchange,
+  running: RunningResponses,
+): Promise<void> {
+  const call = new InferenceCall(deps, exchange, 'responses');
+  try {
+    requireService(deps);
+    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const parsed = parseResponsesBody(json);
+    const model = parsed.body.model ?? '';
+    const { meter, primaryName } = openForModel(call, model, parsed.body.stream === true);
+    checkResponsesBody(parsed.body, decodeContext(call));
+    requireServed(deps, model, 'Chat');
+    const items = await gatherItems(deps, exchange, parsed);
+    const stores = isStored(deps, parsed.body);
+    const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(call));
+    call.identify(decoded.request);
+    const kept = stores ? [...items.earlier, ...items.own] : undefined;
+    start({ call, decoded, model: primaryName, meter, kept, running });
+  } catch (thrown) {
+    call.refuse(toServeError(thrown));
+  }
+}
+
+/** `POST /v1/responses/input_tokens` (http-api.md, section 11.1): an estimate, without a look at the model. */
+export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  try {
+    requireService(deps);
+    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    answerJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
+  } catch (thrown) {
+    answerError(exchange, toServeError(thrown), deps.settings.overloadStatus);
+  }
+}
+
+interface GatheredItems {
+  readonly earlier: readonly InputItem[];
+  readonly own: readonly InputItem[];
+}
+
+async function gatherItems(
+  deps: HttpAppDeps,
+  { sink }: HttpExchange,
+  { body, items }: ParsedResponses,
+): Promise<GatheredItems> {
+  const [earlier, own] = await Promise.all([
+    earlierItems(deps, body, sink.closed),
+    resolveReferences(deps, items, sink.closed),
+  ]);
+  return { earlier, own };
+}
+
+interface Start {
+  readonly call: InferenceCall;
+  readonly decoded: DecodedResponses;
+  readonly model: string;
+  readonly meter: RequestMeter;
+  readonly kept: readonly InputItem[] | undefined;
+  readonly running: RunningResponses;
+}
+
+/** Opens the answer, makes it cancellable by its id, and hands the request to the pipeline. */
+function start({ call, decoded, model, meter, kept, running }: Start): void {
+  const { request } = decoded;
+  const id = responseIdOf(request.id);
+  const headers = warningHeader(decoded.droppedTools);
+  const outlet = request.stream
+    ? new ResponsesStream(call, headers, decoded.showsSummary)
+    : new ResponsesUnary(call, headers);
+  const answer = new ResponsesAnswer({
+    call,
+    decoded,
+    names: { id, created: Math.floor(call.receivedMs / 1000), model },
+    outlet,
+    kept: kept === undefined ? undefined : { id, items: kept },
+    onOver: () => running.remove(id, entry),
+  });
+  const entry: RunningResponse = { owner: ANYBODY, snapshot: () => answer.snapshot() };
+  running.add(id, entry);
+  const { signal } = call.watch(answer);
+  call.deps.pipeline.generate(request, answer, { signal, meter });
+}
+
+/** Tells which tools the model was not told of (rulings.md, 11). */
+function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
+  if (dropped.length === 0) return {};
+  const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');
+  return { warning: `299 - "hosted tools are not supported and were dropped: ${names}"` };
+}

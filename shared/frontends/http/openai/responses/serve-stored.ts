@@ -1,0 +1,104 @@
+import { reasonOf, ServeError, toServeError } from '../../../../errors/index.ts';
+import type { JsonObject } from '../../../../responses/index.ts';
+import { answerError, answerJson } from '../../answer.ts';
+import type { HttpAppDeps } from '../../deps.ts';
+import type { HttpExchange } from '../../exchange.ts';
+import { ANYBODY, findStored } from './response-keeper.ts';
+import type { RunningResponses } from './running-responses.ts';
+
+const LIMIT_DEFAULT = 20;
+const LIMIT_MAX = 100;
+
+/** `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. */
+export async function serveStoredResponse(
+  deps: HttpAppDeps,
+  exchange: HttpExchange,
+  id: string,
+  running: RunningResponses,
+): Promise<void> {
+  await answering(deps, exchange, async () => {
+    if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
+    return running.find(id, ANYBODY)?.snapshot() ?? (await findStored(deps, id, exchange.sink.closed)).response;
+  });
+}
+
+/**
+ * `POST /v1/responses/{id}/cancel`: ends a response that is being made in this process. One that is complete is given back as it
+ * is.
+ */
+export async function serveResponseCancel(
+  deps: HttpAppDeps,
+  exchange: HttpExchange,
+  id: string,
+  running: RunningResponses,
+): Promise<void> {
+  await answering(deps, exchange, async () => {
+    const found = running.find(id, ANYBODY);
+    if (found === undefined) return (await findStored(deps, id, exchange.sink.closed)).response;
+    deps.lifecycle.running.cancel(id);
+    return found.snapshot();
+  });
+}
+
+/** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
+export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
+  await answering(deps, exchange, async () => {
+    const query = new URLSearchParams(exchange.query);
+    const limit = readLimit(query.get('limit'));
+    const order = readOrder(query.get('order'));
+    const { input } = await findStored(deps, id, exchange.sink.closed);
+    const ordered = order === 'asc' ? input : input.toReversed();
+    const from = afterIndex(ordered, query.get('after'));
+    const data = ordered.slice(from, from + limit);
+    return {
+      object: 'list',
+      data,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: from + limit < ordered.length,
+    };
+  });
+}
+
+async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: string): Promise<JsonObject> {
+  await findStored(deps, id, sink.closed);
+  try {
+    await deps.responseStore?.delete(id, ANYBODY, sink.closed);
+  } catch (cause) {
+    sink.closed.throwIfAborted();
+    deps.logger.warn('response could not be deleted', { response_id: id, reason: reasonOf(cause) });
+    throw new ServeError('service_unavailable', 'The response store cannot be reached', { cause, retryAfterMs: 1000 });
+  }
+  return { id, object: 'response', deleted: true };
+}
+
+async function answering(
+  { settings }: HttpAppDeps,
+  exchange: HttpExchange,
+  make: () => Promise<JsonObject>,
+): Promise<void> {
+  try {
+    answerJson(exchange, 200, await make());
+  } catch (thrown) {
+    answerError(exchange, toServeError(thrown), settings.overloadStatus);
+  }
+}
+
+function readLimit(text: string | null): number {
+  if (text === null) return LIMIT_DEFAULT;
+  const limit = Number(text);
+  if (Number.isInteger(limit) && limit >= 1 && limit <= LIMIT_MAX) return limit;
+  throw new ServeError('invalid_value', `limit must be between 1 and ${LIMIT_MAX}, got ${text}`, { param: 'limit' });
+}
+
+function readOrder(text: string | null): 'asc' | 'desc' {
+  if (text === null || text === 'desc' || text === 'asc') return text ?? 'desc';
+  throw new ServeError('invalid_value', `order must be asc or desc, got ${text}`, { param: 'order' });
+}
+
+function afterIndex(items: readonly JsonObject[], after: string | null): number {
+  if (after === null) return 0;
+  const at = items.findIndex((item) => item.id === after);
+  if (at >= 0) return at + 1;
+  throw new ServeError('invalid_value', `no item with id '${after}'`, { param: 'after' });
+}
