@@ -96,7 +96,7 @@ export class HarmonyParser extends BlockReader {
       this.block = 'reasoning';
       this.#joinsReasoning = this.#hasReasoning;
     } else if (channel === 'commentary' && recipient !== undefined) {
-      this.beginCall(callHeader(header, recipient), out);
+      this.beginCall(wholeHeader(header) + MESSAGE, out);
     } else this.block = 'content';
   }
 
@@ -121,10 +121,8 @@ export class HarmonyParser extends BlockReader {
   }
 }
 
-/** The header as written, or, where the recipient stands before the channel, in the order that tool-call parsers expect. */
-function callHeader(header: string, recipient: string): string {
-  const isInOrder = header.indexOf(CHANNEL) < header.indexOf(`to=${recipient}`);
-  return isInOrder
-    ? header + MESSAGE
-    : `${START}assistant${CHANNEL}commentary to=${recipient} ${CONSTRAIN}json${MESSAGE}`;
+/** The header with the part of it that the prompt has, without which a tool-call parser does not know it for one. */
+function wholeHeader(header: string): string {
+  const isWhole = header.startsWith(START) || header.startsWith(CHANNEL);
+  return isWhole ? header : `${START}assistant ${header.trimStart()}`;
 }
