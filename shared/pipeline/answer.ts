@@ -13,6 +13,7 @@ import type { LoadedModel } from '../tokens/index.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
 import type { Preprocessed } from './preprocess.ts';
+import { type SplitPlan, TextSplit } from './text-split.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -33,6 +34,11 @@ export class Answer {
   readonly #logprobs: LogprobStyle | undefined;
   readonly #showsIds: boolean;
   readonly #choices: ChoiceText[] = [];
+  readonly #plan: SplitPlan | undefined;
+  /** By choice; empty when all text is content. */
+  readonly #splits: TextSplit[] = [];
+  readonly #skipsSpecialTokens: boolean;
+  #reasoningTokens = 0;
   readonly #choiceCount: number;
   #finished = 0;
   #hasLocalEnd = false;
@@ -44,6 +50,7 @@ export class Answer {
     loaded: LoadedModel | undefined,
     sink: GenerationSink,
     meter: RequestMeter,
+    plan?: SplitPlan,
   ) {
     this.#request = request;
     this.#prompt = prompt;
@@ -51,8 +58,10 @@ export class Answer {
     this.#sink = sink;
     this.#meter = meter;
     this.#choiceCount = request.sampling.n ?? 1;
-    this.#rules = rulesOf(request, prompt);
-    this.#logprobs = logprobStyle(request, loaded);
+    this.#plan = plan;
+    this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
+    this.#rules = rulesOf(request, prompt, plan);
+    this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
     this.#showsIds = request.extraFields.includes('completion_token_ids');
   }
 
@@ -75,8 +84,9 @@ export class Answer {
       this.#finish(choiceIndex, choice, '', 'stop', []);
       return;
     }
-    const text = choice.push(ids, start, count);
+    const pushed = choice.push(ids, start, count);
     this.#meter.outputTokens(choice.counted);
+    const text = this.#plan === undefined ? pushed : this.#split(choiceIndex, pushed, choice.counted);
     if (choice.matchedStop !== undefined) {
       this.#hasLocalEnd = true;
       this.#finish(choiceIndex, choice, text, 'stop', this.#showsIds ? slice(ids, start, choice.counted) : []);
@@ -102,7 +112,7 @@ export class Answer {
   finishAtLength(): void {
     for (let index = 0; index < this.#choiceCount; index++) {
       const choice = this.#choice(index);
-      if (!choice.isFinished) this.#finish(index, choice, choice.flush(), 'length', []);
+      if (!choice.isFinished) this.#finish(index, choice, this.#split(index, choice.flush(), 0), 'length', []);
     }
   }
 
@@ -125,6 +135,7 @@ export class Answer {
       promptTokens,
       completionTokens: isCountedHere ? counted : (worker?.completion_tokens ?? counted),
       ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
+      ...(this.#plan?.reasoning === undefined ? {} : { reasoningTokens: this.#reasoningTokens }),
     };
   }
 
@@ -150,8 +161,9 @@ export class Answer {
     if (choice.isFinished) return;
     const ids = output.token_ids ?? [];
     const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
-    const text = output.text == null ? choice.push(ids, 0, ids.length) : choice.pushText(output.text, ids.length);
+    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : choice.pushText(output.text, ids.length);
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
+    const text = this.#split(index, pushed, choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
     const shownLogprobs = logprobs?.slice(0, choice.counted);
     if (choice.matchedStop !== undefined) {
@@ -178,7 +190,8 @@ export class Answer {
     logprobs: readonly TokenLogprob[] | undefined,
   ): void {
     const reason = choice.endedByToken ? 'stop' : clientReason(output.finish_reason);
-    this.#finish(index, choice, text + choice.flush(), reason, ids, logprobs, output.stop_reason ?? undefined);
+    const rest = this.#split(index, choice.flush(), 0);
+    this.#finish(index, choice, text + rest, reason, ids, logprobs, output.stop_reason ?? undefined);
   }
 
   #finish(
@@ -192,16 +205,39 @@ export class Answer {
   ): void {
     choice.isFinished = true;
     this.#finished++;
+    const last = this.#endSplit(index, text, reason);
     const stopReason = choice.stopReason ?? engineStopReason;
     this.#sink.event({
       kind: 'finish',
       choice: index,
-      text,
+      text: last.text,
       tokenIds,
-      reason,
+      reason: last.reason,
       ...(logprobs === undefined || logprobs.length === 0 ? {} : { logprobs }),
       ...(stopReason === undefined ? {} : { stopReason }),
     });
+  }
+
+  /** The content of `text`; reasoning and tool calls in it have gone to the sink. */
+  #split(index: number, text: string, tokenCount: number): string {
+    const split = this.#splits[index];
+    if (split === undefined) return text;
+    const content = split.push(text);
+    // Whole outputs are counted, so one that closes the reasoning counts as reasoning (http-api.md, section 14.4).
+    if (split.isReasoning) this.#reasoningTokens += tokenCount;
+    return content;
+  }
+
+  /** `text` is content already, apart from what the flush of the detokenizer released. */
+  #endSplit(
+    index: number,
+    text: string,
+    reason: FinishReason,
+  ): { readonly text: string; readonly reason: FinishReason | null } {
+    const split = this.#splits[index];
+    if (split === undefined) return { text, reason };
+    const end = split.end(reason);
+    return { text: text + end.text, reason: end.reason };
   }
 
   #choice(index: number): ChoiceText {
@@ -211,14 +247,17 @@ export class Answer {
       throw workerError('BackendProtocol', `output for choice ${index} of a request for ${this.#choiceCount}`);
     }
     // Choices open in order: those before this one exist even if the worker has not spoken of them yet.
-    for (let open = this.#choices.length; open <= index; open++) this.#choices.push(this.#openChoice());
+    for (let open = this.#choices.length; open <= index; open++) {
+      this.#choices.push(this.#openChoice());
+      if (this.#plan !== undefined) this.#splits.push(new TextSplit(open, this.#plan, this.#sink));
+    }
     return this.#choices[index] as ChoiceText;
   }
 
   #openChoice(): ChoiceText {
     const { input } = this.#prompt.request;
     const tail = input.kind === 'tokens' ? input.tokenIds.subarray(-PROMPT_TAIL) : [];
-    const skipSpecialTokens = this.#request.output.skip_special_tokens ?? true;
+    const skipSpecialTokens = this.#skipsSpecialTokens;
     return new ChoiceText(
       this.#rules,
       this.#loaded?.tokenizer.createDetokenizer(tail, { skipSpecialTokens }) ?? NO_DETOKENIZER,
@@ -226,24 +265,31 @@ export class Answer {
   }
 }
 
-function rulesOf(request: GenerationRequest, prompt: Preprocessed): ChoiceRules {
+function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {
   const { stop } = prompt.request;
+  const hidden = new Set(stop.stop_token_ids_hidden);
+  const visible = new Set(stop.stop_token_ids_visible);
+  for (const id of plan?.visibleEndIds ?? []) if (hidden.delete(id)) visible.add(id);
   return {
     minTokens: stop.min_tokens ?? 0,
     stopStrings: stop.stop ?? [],
     showsStopString: request.sampling.include_stop_str_in_output ?? false,
-    hiddenIds: new Set(stop.stop_token_ids_hidden),
+    hiddenIds: hidden,
     stopIds: new Set(stop.stop_token_ids),
-    visibleIds: new Set(stop.stop_token_ids_visible),
+    visibleIds: visible,
   };
 }
 
-function logprobStyle(request: GenerationRequest, loaded: LoadedModel | undefined): LogprobStyle | undefined {
+function logprobStyle(
+  request: GenerationRequest,
+  loaded: LoadedModel | undefined,
+  skipSpecialTokens: boolean,
+): LogprobStyle | undefined {
   if (loaded === undefined || request.output.logprobs === undefined) return undefined;
   return {
     tokenizer: loaded.tokenizer,
     asIds: request.output.return_tokens_as_token_ids ?? false,
-    skipSpecialTokens: request.output.skip_special_tokens ?? true,
+    skipSpecialTokens,
     alternatives: request.output.logprobs === 0 ? 0 : undefined,
   };
 }

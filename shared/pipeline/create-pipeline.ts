@@ -1,4 +1,4 @@
-import type { Clock } from '../clock/index.ts';
+import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
 import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
@@ -13,6 +13,7 @@ import type { ModelStore } from './model-store.ts';
 import { type PreprocessTimes, preprocess, promptTokens } from './preprocess.ts';
 import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
+import { planSplit } from './text-split.ts';
 import type { GenerateOptions, Pipeline, PipelineObserver } from './types.ts';
 
 export interface PipelineOptions {
@@ -21,6 +22,8 @@ export interface PipelineOptions {
   readonly router: Router;
   readonly plane: RequestPlane;
   readonly clock: Clock;
+  /** Ids of tool calls. @default systemRandom */
+  readonly random?: Random;
   readonly observer: PipelineObserver;
   /** Times that one request may move to another worker. @default 3 */
   readonly migrationLimit?: number;
@@ -52,6 +55,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly thresholds: BusyThresholds;
   readonly #store: ModelStore;
   readonly #clock: Clock;
+  readonly #random: Random;
   readonly #observer: PipelineObserver;
   readonly #times: PreprocessTimes;
   readonly #context: RunContext;
@@ -62,6 +66,7 @@ class DiscoveredPipeline implements Pipeline {
     this.thresholds = new BusyThresholds(options.thresholds);
     this.#store = store;
     this.#clock = clock;
+    this.#random = options.random ?? systemRandom;
     this.#observer = observer;
     this.#times = { template: (ms) => observer.template(ms), tokenize: (ms) => observer.tokenize(ms) };
     this.#context = {
@@ -120,7 +125,14 @@ class DiscoveredPipeline implements Pipeline {
     this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
     options.meter.promptTokens(prompt.promptTokens);
     annotate(request, prompt.formattedPrompt, prompt.request.input, sink);
-    const answer = new Answer(request, prompt, loaded, sink, options.meter);
+    const plan = planSplit({
+      request,
+      card: model.card,
+      tokenizer: loaded?.tokenizer,
+      formattedPrompt: prompt.formattedPrompt,
+      random: this.#random,
+    });
+    const answer = new Answer(request, prompt, loaded, sink, options.meter, plan);
     new RequestRun(this.#context, request, model, prompt, answer, sink, options.signal).start();
   }
 }
