@@ -64,7 +64,8 @@ async function workersRegistered(frontend: Frontend, count: number): Promise<boo
 function banner(frontend: Frontend, url: string, workers: number, engine: string): string {
   const model = frontend.models.list()[0]?.name;
   const served = model === undefined ? 'workers are still starting' : `model ${model}`;
-  const what = engine === 'mocker' ? `${workers} mock workers` : 'one worker in front of your server';
+  const mocks = workers === 1 ? 'one mock worker' : `${workers} mock workers`;
+  const what = engine === 'mocker' ? mocks : 'one worker in front of your server';
   return `
   Stator is up: ${what}, ${served}
   OpenAI-compatible endpoint: ${url}/v1

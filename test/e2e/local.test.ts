@@ -180,7 +180,7 @@ describe('stator local --model-path', () => {
     const folder = join(fleet.temporary, 'my-model');
     cpSync(builtinModelPath(), folder, { recursive: true });
     const local = await fleet.local(['--model-path', folder, '--num-workers=1']);
-    expect(local.stdout()).toContain('model my-model');
+    expect(local.stdout()).toContain('Stator is up: one mock worker, model my-model');
     const answer = await readChat(local.url, { ...QUESTION, model: 'my-model' });
     expect(answer).toMatchObject({ finishReason: 'length', isDone: true });
     await local.kill();

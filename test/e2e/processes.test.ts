@@ -1,0 +1,178 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  openChat,
+  postJson,
+  readChat,
+  type StatorProcess,
+  startDynamoDb,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
+
+const MODEL = 'stator-mini';
+const QUESTION = { model: MODEL, messages: [{ role: 'user', content: 'How do parts meet?' }] };
+const SHORT = { ...QUESTION, max_tokens: 8 };
+/** About a second at the mock engine's own pace. */
+const LONG = { ...QUESTION, max_tokens: 180, stream_options: { include_usage: true } };
+
+/** Dead workers leave discovery within this. */
+const LEASE = { STATOR_LEASE_TTL_SECS: '2' };
+
+/** The one of `workers` that has requests under way. */
+function busyOne(workers: readonly StatorProcess[]): Promise<StatorProcess> {
+  return waitUntil(
+    async () => {
+      for (const worker of workers) if ((await worker.metric('dynamo_component_inflight_requests')) > 0) return worker;
+      return undefined;
+    },
+    { what: 'a worker with a request' },
+  );
+}
+
+async function drain(worker: StatorProcess): Promise<void> {
+  worker.signal('SIGTERM');
+  expect(await worker.exited).toBe(0);
+}
+
+describe('stator frontend and stator worker in terminals of their own', () => {
+  const fleet = useFleet(LEASE);
+  let frontend: StatorProcess;
+  const workers: StatorProcess[] = [];
+
+  beforeAll(async () => {
+    [frontend, workers[0]!] = await Promise.all([fleet.frontend(), fleet.worker()]);
+    await fleet.untilWorkers(frontend, 1);
+  });
+
+  it('serve through one worker', async () => {
+    expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
+  });
+
+  it('share the work with a worker that joins', async () => {
+    workers[1] = await fleet.worker();
+    await fleet.untilWorkers(frontend, 2);
+    await Promise.all([readChat(frontend.url, SHORT), readChat(frontend.url, SHORT)]);
+    for (const worker of workers) {
+      expect(await worker.metric('dynamo_component_requests_total')).toBeGreaterThan(0);
+    }
+  });
+
+  it('let a stream end on a worker that drains, and give it no other', async () => {
+    const expected = await readChat(frontend.url, LONG);
+    const stream = await openChat(frontend.url, LONG);
+    await stream.untilDeltas(3);
+    const draining = await busyOne(workers);
+    draining.signal('SIGTERM');
+    await fleet.untilWorkers(frontend, 1);
+    await Promise.all([readChat(frontend.url, SHORT), readChat(frontend.url, SHORT)]);
+    expect(await stream.answer).toEqual({ ...expected, ids: (await stream.answer).ids });
+    expect(await draining.exited).toBe(0);
+    expect(draining.stderr()).toMatch(/worker has drained.*finished=1 moved=0 failed=0/);
+    workers.splice(workers.indexOf(draining), 1);
+  });
+
+  it('move a stream that outlasts the grace period to another worker, unbroken', async () => {
+    const expected = await readChat(frontend.url, LONG);
+    const hasty = await fleet.worker([], { DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '0' });
+    workers.push(hasty);
+    await fleet.untilWorkers(frontend, 2);
+    const streams = await Promise.all([openChat(frontend.url, LONG), openChat(frontend.url, LONG)]);
+    await Promise.all(streams.map((stream) => stream.untilDeltas(3)));
+    await drain(hasty); // each worker has one of the two streams
+    expect(hasty.stderr()).toMatch(/worker has drained.*finished=0 moved=1 failed=0/);
+    for (const stream of streams) {
+      const answer = await stream.answer;
+      expect(answer).toEqual({ ...expected, ids: answer.ids });
+      expect(answer.ids).toHaveLength(1);
+    }
+    expect(await frontend.metric('dynamo_frontend_model_migration_total')).toBe(1);
+    workers.pop();
+  });
+
+  it('answer 404 when the last worker has left, and stay healthy', async () => {
+    await Promise.all(workers.splice(0).map(drain));
+    await fleet.untilWorkers(frontend, 0);
+    const response = await postJson(`${frontend.url}/v1/chat/completions`, SHORT);
+    expect(response.status).toBe(404);
+    expect(await response.json()).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
+    expect(await (await fetch(`${frontend.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
+    const health = await fetch(`${frontend.url}/health`);
+    expect(health.status).toBe(200);
+    expect(await health.json()).toEqual({ status: 'healthy', endpoints: [], instances: [] });
+  });
+
+  it('answer 503 while dead workers are still on record, then 404', async () => {
+    const worker = await fleet.worker();
+    await fleet.untilWorkers(frontend, 1);
+    await worker.kill();
+    const response = await postJson(`${frontend.url}/v1/chat/completions`, SHORT);
+    expect(response.status).toBe(503);
+    expect(await response.json()).toMatchObject({ error: { type: 'server_error', message: expect.any(String) } });
+    await waitUntil(async () => (await postJson(`${frontend.url}/v1/chat/completions`, SHORT)).status === 404);
+  });
+
+  it('serve again when a worker comes back', async () => {
+    const worker = await fleet.worker();
+    await fleet.untilWorkers(frontend, 1);
+    expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
+    await drain(worker);
+  });
+
+  it('end with code 0 when told to', async () => {
+    frontend.signal('SIGINT');
+    expect(await frontend.exited).toBe(0);
+  });
+});
+
+describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', () => {
+  const fleet = useFleet(LEASE);
+  let server: DynamoDbServer;
+  let table: TestTable;
+  let env: Record<string, string>;
+
+  beforeAll(async () => {
+    server = await startDynamoDb();
+    table = await createTestTable(server.url);
+    env = tableEnvironment(table.endpoint, table.tableName);
+    return async () => {
+      await table.drop();
+      await server.stop();
+    };
+  });
+
+  it('meet through the table, outlast its absence, and see what changed meanwhile', async () => {
+    const [frontend, first] = await Promise.all([fleet.frontend([], env), fleet.worker([], env)]);
+    await fleet.untilWorkers(frontend, 1);
+    expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
+
+    table.proxy.cut();
+    await frontend.waitForOutput(/discovery cannot be read; serving what is known/);
+    expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
+    expect((await fetch(`${frontend.url}/health`)).status).toBe(200);
+
+    table.proxy.restore();
+    await frontend.waitForOutput(/discovery can be read again/);
+    const second = await fleet.worker([], env);
+    await fleet.untilWorkers(frontend, 2);
+    await drain(first);
+    await fleet.untilWorkers(frontend, 1);
+    expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
+    expect(await second.metric('dynamo_component_requests_total')).toBeGreaterThan(0);
+    await Promise.all([drain(second), drain(frontend)]);
+  });
+});
+
+function tableEnvironment(endpoint: string, tableName: string): Record<string, string> {
+  return {
+    DYN_DISCOVERY_BACKEND: 'dynamodb',
+    STATOR_DISCOVERY_TABLE: tableName,
+    STATOR_DYNAMODB_ENDPOINT: endpoint,
+    DYN_EVENT_PLANE: 'zmq',
+    AWS_REGION: 'us-east-1',
+    AWS_ACCESS_KEY_ID: 'local',
+    AWS_SECRET_ACCESS_KEY: 'local',
+  };
+}
