@@ -6,6 +6,7 @@ import { CANCEL_PATH, serveCancel } from './cancel.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
 import { serveHealth, serveLive } from './health.ts';
+import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from './media-paths.ts';
 import { serveMetrics } from './metrics.ts';
 import { serveModel, serveModelList } from './models.ts';
 import { serveChat } from './openai/chat.ts';
@@ -14,6 +15,8 @@ import { serveEmbeddings } from './openai/embeddings.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveImageEdits, serveImages } from './openai/images.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
+import { DOCS_PATH, redirectToDocs, serveDocs } from './openapi/serve-docs.ts';
+import { OPENAPI_PATH, serveOpenApi } from './openapi/serve-openapi.ts';
 import { WebExchange } from './web-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
@@ -39,9 +42,9 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
-  post('/v1/images/generations', serveImages);
-  post('/v1/images/edits', serveImageEdits);
-  for (const path of ['/v1/videos/generations', '/v1/videos']) {
+  post(IMAGES_PATH, serveImages);
+  post(IMAGE_EDITS_PATH, serveImageEdits);
+  for (const path of VIDEO_PATHS) {
     post(path, serveVideos);
     post(`${path}/stream`, serveMotionJpeg);
   }
@@ -52,6 +55,10 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   get(paths.health, serveHealth);
   get(paths.live, serveLive);
   get(paths.metrics, serveMetrics);
+  get(OPENAPI_PATH, serveOpenApi);
+  get(DOCS_PATH, redirectToDocs);
+  get(`${DOCS_PATH}/`, serveDocs);
+  get(`${DOCS_PATH}/:file`, serveDocs);
   app.notFound((context) => answerThrough(context, deps, serveNotFound));
   app.onError((error, context) =>
     answerThrough(context, deps, (_deps, exchange) =>

@@ -12,7 +12,6 @@ const id = (pattern: RegExp) => (row: RecordedRow) => pattern.test(row.id);
 export const LEFT_OUT: readonly LeftOut[] = [
   { reason: 'responses have no route yet', matches: path(/\/(v1\/responses|b\/rsp)/) },
   { reason: 'messages have no route yet', matches: path(/\/(v1\/messages|b\/msg)/) },
-  { reason: 'the OpenAPI document and its page have no routes yet', matches: path(/^\/(openapi\.json|docs)/) },
   { reason: 'realtime, audio, classify, rerank and pooling have no routes', matches: id(/^route\.(37|39|56|57|58)\./) },
   { reason: 'the Anthropic variant of the model list comes with messages', matches: id(/\.anth$|models\.limit$/) },
   { reason: 'tool-call and reasoning parsing', matches: id(/^e2\.dispatch/) },

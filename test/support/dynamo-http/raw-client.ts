@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import type { Answer, Frame, Json, RecordedRow } from './records.ts';
 
 /** Headers of a recorded row that are compared. */
-const COMPARED = ['content-type', 'cache-control', 'allow', 'retry-after', 'x-request-id'] as const;
+const COMPARED = ['content-type', 'cache-control', 'allow', 'location', 'retry-after', 'x-request-id'] as const;
 
 export interface RawRequest {
   readonly method: string;

@@ -1,0 +1,83 @@
+import { BUSY_THRESHOLD_PATH } from '../busy-threshold.ts';
+import { CANCEL_PATH } from '../cancel.ts';
+import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
+import type { HttpSettings } from '../settings.ts';
+
+/** One method of one path, as the document shows it. */
+export interface DescribedRoute {
+  /** With `{name}` for what varies. */
+  readonly path: string;
+  readonly method: 'get' | 'post' | 'delete';
+  /** `operationId`: unique, and the name that generated clients give it. */
+  readonly id: string;
+  readonly tag: 'Generation' | 'Models' | 'Operations';
+  readonly summary: string;
+  /** Name of the body's schema among the components. */
+  readonly body?: string;
+  /** Content types of a good answer, the usual one first. @default JSON */
+  readonly answers?: readonly string[];
+}
+
+const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
+
+/** The routes that an app with these settings serves, in the order of the page. */
+export function describedRoutes({ paths, hasAdminRoutes }: HttpSettings): readonly DescribedRoute[] {
+  return [...generationRoutes(paths), ...modelRoutes(paths), ...operationRoutes(paths, hasAdminRoutes)];
+}
+
+function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute[] {
+  const route = (path: string, id: string, summary: string, body: string, answers?: readonly string[]) =>
+    ({ path, method: 'post', id, tag: 'Generation', summary, body, ...(answers && { answers }) }) as const;
+  const [videos, shortVideos] = VIDEO_PATHS;
+  return [
+    route(paths.chat, 'createChatCompletion', 'Answers a conversation.', 'ChatCompletionRequest', JSON_OR_EVENTS),
+    route(paths.completions, 'createCompletion', 'Continues prompts.', 'CompletionRequest', JSON_OR_EVENTS),
+    route(paths.embeddings, 'createEmbedding', 'Turns texts into vectors.', 'EmbeddingRequest'),
+    route(IMAGES_PATH, 'createImage', 'Makes pictures.', 'ImageRequest'),
+    route(IMAGE_EDITS_PATH, 'createImageEdit', 'Makes pictures from a picture.', 'ImageRequest'),
+    route(videos, 'createVideo', 'Makes a video.', 'VideoRequest', JSON_OR_EVENTS),
+    route(shortVideos, 'createVideoShort', 'The same under a shorter path.', 'VideoRequest', JSON_OR_EVENTS),
+    route(`${videos}/stream`, 'streamVideo', 'Sends a video as motion JPEG.', 'VideoRequest', MOTION_JPEG),
+    route(`${shortVideos}/stream`, 'streamVideoShort', 'The same under a shorter path.', 'VideoRequest', MOTION_JPEG),
+    {
+      path: `${CANCEL_PATH}/{id}`,
+      method: 'post',
+      id: 'cancelRequest',
+      tag: 'Generation',
+      summary: 'Ends a running request, by response id, request id or the x-request-id that it came with.',
+    },
+  ];
+}
+
+const MOTION_JPEG = ['multipart/x-mixed-replace'];
+
+function modelRoutes({ models }: HttpSettings['paths']): readonly DescribedRoute[] {
+  const route = (path: string, id: string, summary: string) =>
+    ({ path, method: 'get', id, tag: 'Models', summary }) as const;
+  return [
+    route(models, 'listModels', 'Models that can be served now.'),
+    route(`${models}/{id}`, 'getModel', 'One model.'),
+    route(`${models}/{id}/ready`, 'getModelReadiness', 'Whether a model can be served, and what it lacks.'),
+  ];
+}
+
+function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean): readonly DescribedRoute[] {
+  const get = (path: string, id: string, summary: string, answers?: readonly string[]) =>
+    ({ path, method: 'get', id, tag: 'Operations', summary, ...(answers && { answers }) }) as const;
+  const thresholds = {
+    path: BUSY_THRESHOLD_PATH,
+    method: 'post',
+    id: 'setBusyThreshold',
+    tag: 'Operations',
+    summary: 'Reads or sets the loads above which the workers of a model are busy.',
+    body: 'BusyThresholdRequest',
+  } as const;
+  return [
+    get(paths.health, 'getHealth', 'State of the service, with its endpoints.'),
+    get(paths.live, 'getLive', 'Whether the process lives.'),
+    get(paths.metrics, 'getMetrics', 'Metrics for Prometheus.', ['text/plain']),
+    ...(hasAdminRoutes
+      ? [get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'), thresholds]
+      : []),
+  ];
+}

@@ -1,0 +1,101 @@
+import * as z from 'zod';
+import packageJson from '../../../../package.json' with { type: 'json' };
+import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
+import type { HttpSettings } from '../settings.ts';
+import { type DescribedRoute, describedRoutes } from './described-routes.ts';
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Every failure, whatever its status (rulings.md, 1). */
+const ERROR_SCHEMA: Json = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type', 'param', 'code'],
+      properties: {
+        message: { type: 'string' },
+        type: { type: 'string' },
+        param: { type: ['string', 'null'], description: 'JSON path of the field that is wrong.' },
+        code: { type: ['string', 'null'], description: 'Stable name of the failure.' },
+      },
+    },
+  },
+};
+
+/**
+ * The OpenAPI 3.1 document of an app with these settings (http-api.md, section 10.4). The bodies are described by the very
+ * schemas that check them.
+ */
+export function openApiDocument(settings: HttpSettings): Json {
+  const routes = describedRoutes(settings);
+  const paths: Record<string, Record<string, Json>> = {};
+  for (const route of routes) {
+    paths[route.path] ??= {};
+    paths[route.path]![route.method] = operationOf(route); // was just made
+  }
+  const used = new Set(routes.map(({ body }) => body));
+  const schemas = Object.entries(bodySchemas).filter(([name]) => used.has(name));
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Stator',
+      version: packageJson.version,
+      description: packageJson.description,
+      license: { name: packageJson.license, identifier: packageJson.license },
+    },
+    servers: [{ url: '/' }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: {
+        ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
+        Error: ERROR_SCHEMA,
+      },
+      responses: {
+        Failure: {
+          description: 'The request failed.',
+          content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+        },
+      },
+    },
+  };
+}
+
+function operationOf({ path, method, id, tag, summary, body, answers }: DescribedRoute): Json {
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(names.length === 0 ? {} : { parameters: names.map(pathParameter) }),
+    ...(body === undefined ? {} : { requestBody: bodyOf(body) }),
+    responses: {
+      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
+      default: { $ref: '#/components/responses/Failure' },
+    },
+  };
+}
+
+function pathParameter(name: string | undefined): Json {
+  return { name, in: 'path', required: true, schema: { type: 'string' } };
+}
+
+function bodyOf(name: string): Json {
+  return { required: true, content: { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } } };
+}
+
+function contentOf(types: readonly string[] = ['application/json']): Json {
+  return Object.fromEntries(
+    types.map((type) => [type, { schema: type === 'application/json' ? { type: 'object' } : { type: 'string' } }]),
+  );
+}
+
+/** A schema as JSON Schema; a route that refuses unknown keys says so, and names those that have no type of their own. */
+function schemaOf({ schema, keys }: BodySchema, { decode }: HttpSettings): Json {
+  const { $schema: _dialect, ...described } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  if (keys === undefined || decode.ignoresUnknownKeys) return described;
+  const untyped = Object.fromEntries(keys.map((key) => [key, {}]));
+  return { ...described, properties: { ...untyped, ...described.properties }, additionalProperties: false };
+}

@@ -1,0 +1,71 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ServeError } from '../../../errors/index.ts';
+import { answerError, answerText, echoRequestId } from '../answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../exchange.ts';
+
+export const DOCS_PATH = '/docs';
+
+/** What the page loads; the page itself is ours, so that nothing comes from another host. */
+const ASSETS: ReadonlyMap<string, string> = new Map([
+  ['swagger-ui.css', 'text/css; charset=utf-8'],
+  ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
+]);
+const CACHED = { 'cache-control': 'public, max-age=86400' };
+
+const NO_PAGE = 'This deployment has no documentation page; the API is described at /openapi.json';
+
+/** The document's address is relative: the page may stand behind a prefix of the host. */
+const PAGE = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Stator API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="swagger-ui-bundle.js"></script>
+<script>SwaggerUIBundle({ url: '../openapi.json', dom_id: '#swagger-ui', deepLinking: true });</script>
+</body>
+</html>
+`;
+
+/** `GET /docs`: the page has a folder of its own (http-api.md, section 10.4). */
+export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void {
+  const head: Record<string, string> = { location: `${DOCS_PATH}/`, 'content-length': '0' };
+  echoRequestId(exchange, head);
+  exchange.sink.head(303, head);
+  exchange.sink.end();
+}
+
+/** `GET /docs/` and what the page loads. */
+export async function serveDocs({ settings }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const name = exchange.path.slice(DOCS_PATH.length + 1);
+  const type = ASSETS.get(name);
+  const folder = assetFolder();
+  if (folder === undefined || (name !== '' && type === undefined)) {
+    const message = folder === undefined ? NO_PAGE : `Route not found: ${exchange.method} ${exchange.path}`;
+    answerError(exchange, new ServeError('not_found', message), settings.overloadStatus);
+  } else if (type === undefined) {
+    answerText(exchange, 200, 'text/html; charset=utf-8', PAGE);
+  } else {
+    answerText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);
+  }
+}
+
+/** Beside the bundles, or the package itself when run from sources; a function has neither. */
+function assetFolder(): string | undefined {
+  const here = dirname(fileURLToPath(import.meta.url));
+  const places = [
+    join(here, 'swagger-ui'),
+    join(here, '..', 'swagger-ui'),
+    join(here, '../../../../node_modules/swagger-ui-dist'),
+  ];
+  return places.find((place) => existsSync(place));
+}

@@ -1,0 +1,25 @@
+import type * as z from 'zod';
+import { busyThresholdSchema } from './busy-threshold.ts';
+import { chatSchema } from './chat-schema.ts';
+import { completionsSchema } from './completions-schema.ts';
+import { embeddingsSchema } from './embeddings-schema.ts';
+import { imagesSchema } from './images-schema.ts';
+import { CHAT_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
+import { videosSchema } from './videos-schema.ts';
+
+/** A body as it is checked, for those who describe it. */
+export interface BodySchema {
+  readonly schema: z.ZodType;
+  /** All root keys there are, on routes that refuse others (ruling 11); undefined where others are ignored or passed on. */
+  readonly keys: readonly string[] | undefined;
+}
+
+/** The bodies of the OpenAI routes by the names that the OpenAPI document gives them. */
+export const bodySchemas = {
+  ChatCompletionRequest: { schema: chatSchema, keys: [...CHAT_KEYS.honoured, ...CHAT_KEYS.ignored] },
+  CompletionRequest: { schema: completionsSchema, keys: [...COMPLETIONS_KEYS.honoured, ...COMPLETIONS_KEYS.ignored] },
+  EmbeddingRequest: { schema: embeddingsSchema, keys: undefined },
+  ImageRequest: { schema: imagesSchema, keys: undefined },
+  VideoRequest: { schema: videosSchema, keys: undefined },
+  BusyThresholdRequest: { schema: busyThresholdSchema, keys: undefined },
+} as const satisfies Readonly<Record<string, BodySchema>>;

@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest';
+import { defaultHttpPaths, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import { createTestApp } from '../../support/http-app.ts';
+
+type Json = Record<string, unknown>;
+interface Document {
+  readonly openapi: string;
+  readonly info: { readonly version: string };
+  readonly paths: Record<string, Record<string, Json & { operationId: string }>>;
+  readonly components: { readonly schemas: Record<string, Json & { properties: Json }> };
+}
+
+async function get(path: string, settings: Partial<HttpSettings> = {}) {
+  const response = await createTestApp({ settings }).app.fetch(new Request(`http://localhost${path}`));
+  return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+async function readDocument(settings: Partial<HttpSettings> = {}): Promise<Document> {
+  return JSON.parse((await get('/openapi.json', settings)).text);
+}
+
+function* refsIn(value: unknown): Generator<string> {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [key, nested] of Object.entries(value)) {
+    if (key === '$ref' && typeof nested === 'string') yield nested;
+    else yield* refsIn(nested);
+  }
+}
+
+describe('GET /openapi.json', () => {
+  it('is a document whose references all lead somewhere and whose operations have names of their own', async () => {
+    const document = await readDocument();
+    expect(document.openapi).toBe('3.1.0');
+    for (const ref of refsIn(document)) {
+      const found = ref
+        .slice(2)
+        .split('/')
+        .reduce<unknown>((at, step) => (at as Json)?.[step], document);
+      expect(found, ref).toBeDefined();
+    }
+    const ids = Object.values(document.paths).flatMap((methods) =>
+      Object.values(methods).map((one) => one.operationId),
+    );
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it('names only routes that are there, with the methods that they take', async () => {
+    const { paths } = await readDocument();
+    const { app } = createTestApp();
+    for (const [path, methods] of Object.entries(paths)) {
+      const url = `http://localhost${path.replaceAll(/\{\w+\}/g, 'x')}`;
+      const refused = await app.fetch(new Request(url, { method: 'PATCH' }));
+      expect(refused.status, path).toBe(405);
+      const allowed = (refused.headers.get('allow') ?? '').toLowerCase().split(',');
+      expect(allowed, path).toEqual(expect.arrayContaining(Object.keys(methods)));
+    }
+  });
+
+  it('follows the paths and switches of the deployment', async () => {
+    const { paths } = await readDocument({
+      paths: { ...defaultHttpPaths, chat: '/b/chat', models: '/b/m' },
+      hasAdminRoutes: false,
+    });
+    expect(Object.keys(paths)).toEqual(expect.arrayContaining(['/b/chat', '/b/m', '/b/m/{id}']));
+    expect(paths).not.toHaveProperty(['/v1/chat/completions']);
+    expect(paths).not.toHaveProperty(['/busy_threshold']);
+  });
+
+  it('says of each body what its check says', async () => {
+    const { schemas } = (await readDocument()).components;
+    expect(schemas.ChatCompletionRequest).toMatchObject({
+      required: ['messages', 'model'],
+      properties: {
+        max_tokens: { anyOf: [{ type: 'integer', minimum: 0, maximum: 4_294_967_295 }, { type: 'null' }] },
+        verbosity: {},
+      },
+      additionalProperties: false,
+    });
+    expect(schemas.EmbeddingRequest).not.toHaveProperty('additionalProperties', false);
+    const lenient = await readDocument({
+      decode: { ignoresUnknownKeys: true, isNvextDisabled: false, forcesUsage: false, metadataHeaderPrefix: 'x-' },
+    });
+    expect(lenient.components.schemas.ChatCompletionRequest).not.toHaveProperty('additionalProperties', false);
+  });
+});
+
+describe('GET /docs', () => {
+  it('leads to a page that loads everything from this host', async () => {
+    const redirect = await get('/docs');
+    expect(redirect.status).toBe(303);
+    expect(redirect.headers.get('location')).toBe('/docs/');
+    const page = await get('/docs/');
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(page.text).not.toMatch(/https?:\/\//);
+    const assets = [...page.text.matchAll(/(?:src|href)="(swagger[^"]+)"/g)].map(([, name]) => name);
+    expect(assets).toHaveLength(2);
+    for (const name of assets) {
+      const asset = await get(`/docs/${name}`);
+      expect(asset.status).toBe(200);
+      expect(asset.text.length).toBeGreaterThan(100_000);
+    }
+  });
+
+  it.each(['/docs/package.json', '/docs/../package.json', '/docs/%2e%2e%2fpackage.json'])('has no %s', async (path) => {
+    expect((await get(path)).status).toBe(404);
+  });
+});
