@@ -211,6 +211,7 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     maxOutputTokens: settings.maxOutputTokens,
     reasoningField: settings.reasoningFieldName,
     hasAdminRoutes: !settings.disableFrontendAdminApi,
+    corsOrigins: settings.corsOrigin ?? [],
     decode: {
       ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
       isNvextDisabled: settings.disableFrontendNvext,

@@ -327,7 +327,7 @@ export const httpRows = {
     defaultText: 'unset = off',
     usedBy: HTTP_SERVERS,
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Answers CORS preflight for these origins.',
   }),
   responseStore: choice({

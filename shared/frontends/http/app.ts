@@ -3,6 +3,7 @@ import { ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answer.ts';
 import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './cancel.ts';
+import { answerPreflight, withCors } from './cors.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
 import { serveHealth, serveLive } from './health.ts';
@@ -90,7 +91,10 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
   return exchange.response;
 }
 
-function run(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
+function run(deps: HttpAppDeps, given: HttpExchange, serve: Serve): void {
+  const { corsOrigins } = deps.settings;
+  const exchange = corsOrigins.length === 0 ? given : withCors(given, corsOrigins);
+  if (answerPreflight(exchange)) return;
   if (exchange.headerLines > HEADER_LINES_MAX) {
     const error = new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`);
     answerError(exchange, error, deps.settings.overloadStatus);

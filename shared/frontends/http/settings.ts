@@ -33,6 +33,8 @@ export interface HttpSettings {
   readonly responseStore: 'on' | 'on-request';
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
+  /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */
+  readonly corsOrigins: readonly string[];
   readonly decode: OpenAiDecodeSettings;
 }
 
@@ -58,5 +60,6 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   maxOutputTokens: undefined,
   reasoningField: 'reasoning_content',
   hasAdminRoutes: true,
+  corsOrigins: [],
   decode: defaultDecodeSettings,
 });
