@@ -199,6 +199,7 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
       completions: settings.httpSvcCmpPath,
       embeddings: settings.httpSvcEmbPath,
       models: settings.httpSvcModelsPath,
+      messages: settings.httpSvcAnthropicPath,
       health: settings.httpSvcHealthPath,
       live: settings.httpSvcLivePath,
       metrics: settings.httpSvcMetricsPath,
@@ -211,6 +212,7 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     maxOutputTokens: settings.maxOutputTokens,
     reasoningField: settings.reasoningFieldName,
     hasAdminRoutes: !settings.disableFrontendAdminApi,
+    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
     corsOrigins: settings.corsOrigin ?? [],
     decode: {
       ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,

@@ -95,7 +95,7 @@ export const httpRows = {
     default: '/v1/messages',
     usedBy: HTTP_SERVERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Path of Anthropic messages; count_tokens moves with it.',
   }),
   httpSvcHealthPath: route({
@@ -270,7 +270,7 @@ export const httpRows = {
     default: false,
     usedBy: HTTP_SERVERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Serves the Anthropic Messages API; model list negotiates its shape.',
   }),
   stripAnthropicPreamble: bool({
@@ -279,7 +279,7 @@ export const httpRows = {
     default: true,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Removes a client's billing preamble from the system prompt.",
   }),
   enableStreamingToolDispatch: bool({

@@ -44,23 +44,35 @@ export function statusOf(error: ServeError, overloadStatus: number): number {
   return error.code === 'server_overloaded' ? overloadStatus : error.status;
 }
 
-/**
- * Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). An answer that has begun is cut off instead: who knows its
- * dialect ends it in its own words before coming here, and then nothing is left to do.
- */
+/** Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). */
 export function answerError(
   exchange: HttpExchange,
   error: ServeError,
   overloadStatus: number,
   headers?: Readonly<Record<string, string>>,
 ): void {
+  answerFailure(exchange, error, { status: statusOf(error, overloadStatus), body: openAiErrorBody(error), headers });
+}
+
+/** How a dialect words a failure. */
+export interface FailureAnswer {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Answers a failure, and says when to try again where time may mend it (rulings.md, 2). An answer that has begun is cut off
+ * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
+ */
+export function answerFailure(exchange: HttpExchange, error: ServeError, answer: FailureAnswer): void {
   if (!exchange.sink.isNew) {
     exchange.sink.breakOff(error);
     return;
   }
   const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
-  answerJson(exchange, statusOf(error, overloadStatus), openAiErrorBody(error), {
-    ...headers,
+  answerJson(exchange, answer.status, answer.body, {
+    ...answer.headers,
     ...(retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / MS_PER_SECOND)) }),
   });
 }

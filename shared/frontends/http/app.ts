@@ -1,6 +1,8 @@
 import { type Context, Hono } from 'hono';
 import { ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answer.ts';
+import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
+import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
 import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './cancel.ts';
 import { answerPreflight, withCors } from './cors.ts';
@@ -49,6 +51,10 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
     post(path, serveVideos);
     post(`${path}/stream`, serveMotionJpeg);
   }
+  if (deps.settings.anthropic.isEnabled) {
+    post(paths.messages, serveMessages);
+    post(`${paths.messages}/count_tokens`, serveCountTokens);
+  }
   post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
   if (deps.settings.hasAdminRoutes) addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
   get(paths.models, serveModelList);
@@ -62,9 +68,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   get(`${DOCS_PATH}/:file`, serveDocs);
   app.notFound((context) => answerThrough(context, deps, serveNotFound));
   app.onError((error, context) =>
-    answerThrough(context, deps, (_deps, exchange) =>
-      answerError(exchange, toServeError(error), deps.settings.overloadStatus),
-    ),
+    answerThrough(context, deps, (_deps, exchange) => refuse(deps, exchange, toServeError(error))),
   );
   return app;
 }
@@ -72,10 +76,10 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
 /** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */
 function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: string, serve: Serve): void {
   const methods = allow.split(',');
-  const refuse: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
+  const refuseMethod: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
   app.all(path, (context) => {
     const { method } = context.req.raw;
-    return answerThrough(context, deps, methods.includes(method) ? serve : refuse);
+    return answerThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
   });
 }
 
@@ -96,28 +100,40 @@ function run(deps: HttpAppDeps, given: HttpExchange, serve: Serve): void {
   const exchange = corsOrigins.length === 0 ? given : withCors(given, corsOrigins);
   if (answerPreflight(exchange)) return;
   if (exchange.headerLines > HEADER_LINES_MAX) {
-    const error = new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`);
-    answerError(exchange, error, deps.settings.overloadStatus);
+    refuse(deps, exchange, new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`));
     return;
   }
-  const refuse = (thrown: unknown): void => {
+  const refuseThrown = (thrown: unknown): void => {
     const error = toServeError(thrown);
     deps.logger.error('request handler failed', { path: exchange.path, reason: String(error.cause ?? error.message) });
-    answerError(exchange, error, deps.settings.overloadStatus);
+    refuse(deps, exchange, error);
   };
   try {
-    serve(deps, exchange)?.catch(refuse);
+    serve(deps, exchange)?.catch(refuseThrown);
   } catch (thrown) {
-    refuse(thrown);
+    refuseThrown(thrown);
   }
 }
 
 function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
-  const error = new ServeError('not_found', `Route not found: ${exchange.method} ${exchange.path}`);
-  answerError(exchange, error, deps.settings.overloadStatus);
+  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${exchange.path}`));
 }
 
 function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
   const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${exchange.path}`);
-  answerError(exchange, error, deps.settings.overloadStatus, { allow });
+  refuse(deps, exchange, error, { allow });
+}
+
+/** A failure that no handler told: in the envelope of the dialect whose path it is. */
+function refuse(
+  deps: HttpAppDeps,
+  exchange: HttpExchange,
+  error: ServeError,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  const { anthropic, paths, overloadStatus } = deps.settings;
+  const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
+  if (anthropic.isEnabled && isMessages) {
+    answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+  } else answerError(exchange, error, overloadStatus, headers);
 }

@@ -1,12 +1,15 @@
-import { errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
+import { detailOf, errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
 import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
-import type { RequestMeter } from '../../telemetry/index.ts';
+import { continueTrace, parseTraceparent, type RequestMeter, type TraceContext } from '../../telemetry/index.ts';
 import { answerError, statusOf } from './answer.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './exchange.ts';
 
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';
+
+/** Answers a failure in a dialect's own words and returns the status. */
+export type Refusal = (call: InferenceCall, error: ServeError) => number;
 
 /** What the client of a dialect reads; the call tells it when nobody does any more. */
 export interface Abandonable {
@@ -96,10 +99,9 @@ export class InferenceCall {
   }
 
   /** The handler failed: before there was an answer, or through a mistake of ours in the middle of one. */
-  refuse(error: ServeError): void {
+  refuse(error: ServeError, answer: Refusal = answerInOpenAi): void {
     this.#breakOff?.(error);
-    answerError(this.exchange, error, this.deps.settings.overloadStatus);
-    this.fail(error, statusOf(error, this.deps.settings.overloadStatus));
+    this.fail(error, answer(this, error));
   }
 
   /** @param usage undefined when the worker told none. */
@@ -151,12 +153,12 @@ export class InferenceCall {
 
   /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
-    const traceparent = this.#request?.trace.traceparent;
+    const span = this.#span();
     this.deps.logger.info('request completed', {
       request_id: this.#request?.id,
       x_request_id: this.exchange.header('x-request-id'),
-      trace_id: traceparent?.slice(3, 35),
-      span_id: traceparent?.slice(36, 52),
+      trace_id: span.traceId,
+      span_id: span.spanId,
       model: this.#model,
       endpoint: this.#endpoint,
       request_type: this.#requestType,
@@ -166,9 +168,23 @@ export class InferenceCall {
       input_tokens: usage?.promptTokens,
       output_tokens: usage?.completionTokens,
       error_type: error === undefined ? undefined : errorTypeLabel(error.code),
-      error_detail: error?.message,
+      error_detail: error === undefined ? undefined : detailOf(error), // of what clients are not told, too
+      error_cause: error?.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
     });
   }
+
+  /** What the worker continues; a request that was refused before it was decoded has its own place in the caller's trace. */
+  #span(): Pick<TraceContext, 'traceId' | 'spanId'> {
+    const { exchange, deps } = this;
+    const decoded = parseTraceparent(this.#request?.trace.traceparent);
+    return decoded ?? continueTrace({ traceparent: exchange.header('traceparent') }, deps.random);
+  }
+}
+
+function answerInOpenAi({ exchange, deps }: InferenceCall, error: ServeError): number {
+  const { overloadStatus } = deps.settings;
+  answerError(exchange, error, overloadStatus);
+  return statusOf(error, overloadStatus);
 }
 
 function round(ms: number): number {

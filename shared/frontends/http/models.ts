@@ -7,6 +7,7 @@ import {
   type ServedModel,
 } from '../../pipeline/index.ts';
 import { answerError, answerJson } from './answer.ts';
+import { anthropicModel, anthropicModelList, wantsAnthropicModels } from './anthropic/models.ts';
 import { decodePath } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './exchange.ts';
@@ -19,11 +20,9 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
     answerError(exchange, new ServeError('service_unavailable', 'Service is not ready'), deps.settings.overloadStatus);
     return;
   }
-  const data = deps.pipeline.models
-    .list()
-    .filter((model) => model.readiness.isReady)
-    .map((model) => modelBody(model, deps));
-  answerJson(exchange, 200, { object: 'list', data });
+  const models = deps.pipeline.models.list().filter((model) => model.readiness.isReady);
+  if (wantsAnthropicModels(deps, exchange)) answerJson(exchange, 200, anthropicModelList(models, deps));
+  else answerJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps)) });
 }
 
 /**
@@ -35,7 +34,8 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const { models } = deps.pipeline;
   const model = models.find(id);
   if (model !== undefined) {
-    if (model.readiness.isReady) answerJson(exchange, 200, modelBody(model, deps));
+    const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
+    if (model.readiness.isReady) answerJson(exchange, 200, body(model, deps));
     else answerError(exchange, modelNotReady(id), deps.settings.overloadStatus);
     return;
   }

@@ -7,6 +7,8 @@ export interface HttpPaths {
   readonly responses: string;
   readonly embeddings: string;
   readonly models: string;
+  /** Anthropic's; `count_tokens` stands below it. */
+  readonly messages: string;
   readonly health: string;
   readonly live: string;
   readonly metrics: string;
@@ -35,7 +37,16 @@ export interface HttpSettings {
   readonly hasAdminRoutes: boolean;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */
   readonly corsOrigins: readonly string[];
+  readonly anthropic: AnthropicSettings;
   readonly decode: OpenAiDecodeSettings;
+}
+
+/** How Anthropic's dialect is served (http-api.md, section 7). */
+export interface AnthropicSettings {
+  /** Its routes exist, and the model list speaks it when asked (`--enable-anthropic-api`). @default false */
+  readonly isEnabled: boolean;
+  /** Leave a client's billing preamble out of system prompts (`--strip-anthropic-preamble`). @default true */
+  readonly stripsPreamble: boolean;
 }
 
   responses: '/v1/responses',
@@ -44,6 +55,7 @@ export const defaultHttpPaths: HttpPaths = Object.freeze({
   completions: '/v1/completions',
   embeddings: '/v1/embeddings',
   models: '/v1/models',
+  messages: '/v1/messages',
   health: '/health',
   live: '/live',
   metrics: '/metrics',
@@ -60,6 +72,7 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   maxOutputTokens: undefined,
   reasoningField: 'reasoning_content',
   hasAdminRoutes: true,
+  anthropic: Object.freeze({ isEnabled: false, stripsPreamble: true }),
   corsOrigins: [],
   decode: defaultDecodeSettings,
 });

@@ -5,7 +5,7 @@ import type { FrameSink } from './frame-sink.ts';
 import type { InferenceCall } from './inference-call.ts';
 
 /** A comment frame: tells proxies and clients that the stream lives. */
-const KEEP_ALIVE_FRAME = ':\n\n';
+export const COMMENT_FRAME = ':\n\n';
 const DONE_FRAME = 'data: [DONE]\n\n';
 /** Keep-alive of a stream that was committed without an event and has none configured. */
 const WAITING_KEEP_ALIVE_MS = 15_000;
@@ -24,6 +24,7 @@ export class SseStream {
   readonly #call: InferenceCall;
   readonly #sink: FrameSink;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #keepAliveFrame: () => string;
   #isCommitted = false;
   #isClosed = false;
   #held: string[] = [];
@@ -32,11 +33,19 @@ export class SseStream {
   /** No frame has left since the last keep-alive tick. */
   #isIdle = true;
 
-  /** @param headers sent beside the usual ones */
-  constructor(call: InferenceCall, headers: Readonly<Record<string, string>> = {}) {
+  /**
+   * @param headers sent beside the usual ones
+   * @param keepAliveFrame what an idle stream says; a comment when the dialect has nothing of its own
+   */
+  constructor(
+    call: InferenceCall,
+    headers: Readonly<Record<string, string>> = {},
+    keepAliveFrame: () => string = () => COMMENT_FRAME,
+  ) {
     this.#call = call;
     this.#sink = call.exchange.sink;
     this.#headers = headers;
+    this.#keepAliveFrame = keepAliveFrame;
     const { peekMs } = call.deps.settings;
     if (peekMs > 0) this.#peek = call.deps.clock.after(peekMs, () => this.#commitWaiting());
     else this.#commitWaiting();
@@ -118,7 +127,7 @@ export class SseStream {
   #commitWaiting(): void {
     if (this.#isCommitted || this.#isClosed) return;
     this.#commit();
-    this.#sink.write(KEEP_ALIVE_FRAME);
+    this.#sink.write(COMMENT_FRAME);
     this.#sink.flush();
     if (this.#keepAlive === undefined) this.#armKeepAlive(WAITING_KEEP_ALIVE_MS);
   }
@@ -126,7 +135,7 @@ export class SseStream {
   #armKeepAlive(periodMs: number): void {
     if (periodMs <= 0) return;
     this.#keepAlive = this.#call.deps.clock.every(periodMs, () => {
-      if (this.#isIdle) this.#sink.write(KEEP_ALIVE_FRAME);
+      if (this.#isIdle) this.#sink.write(this.#keepAliveFrame());
       this.#isIdle = true;
     });
   }

@@ -43,9 +43,8 @@ function userTurn(blocks: readonly ContentBlock[], path: Path): ChatMessage[] {
     else if (block.kind === 'image') parts.push(imagePart(block.url));
   }
   if (parts.length === 0) return results;
-  const [only] = parts;
-  const isText = parts.length === 1 && only?.type === 'text';
-  return [...results, { role: 'user', content: isText ? (only.text as string) : parts }];
+  const content = parts.every((part) => part.type === 'text') ? textOf(blocks, '') : parts;
+  return [...results, { role: 'user', content }];
 }
 
 function toolMessage({ toolUseId, content }: ToolResult, path: Path, images: Part[]): ChatMessage {

@@ -358,11 +358,11 @@ describe('defaults', () => {
 
 describe('features that are not built', () => {
   it('are accepted with one warning, by flag and by variable', () => {
-    const { settings, warnings } = frontend(['--cors-origin', '*'], { DYN_ENABLE_ANTHROPIC_API: '1' });
+    const { settings, warnings } = frontend(['--cors-origin', '*'], { DYN_HTTP_SVC_POOLING_PATH: '/p' });
     expect(settings.corsOrigin).toEqual(['*']);
-    expect(settings.enableAnthropicApi).toBe(true);
+    expect(settings.httpSvcPoolingPath).toBe('/p');
     expect(warnings).toEqual([
-      'DYN_ENABLE_ANTHROPIC_API is set, but what it controls is not built yet: it has no effect',
+      'DYN_HTTP_SVC_POOLING_PATH is set, but what it controls is not built yet: it has no effect',
       '--cors-origin is set, but what it controls is not built yet: it has no effect',
     ]);
   });

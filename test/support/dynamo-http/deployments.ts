@@ -31,6 +31,7 @@ const PREFIXED = (prefix: string) => ({
   completions: `${prefix}/cmp`,
   embeddings: `${prefix}/emb`,
   models: `${prefix}/models`,
+  messages: `${prefix}/msg`,
   health: `${prefix}/health`,
   live: `${prefix}/live`,
   metrics: `${prefix}/metrics`,
@@ -42,8 +43,9 @@ const ENV1: Partial<HttpSettings> = {
   peekMs: 1000,
   decode: { ...defaultHttpSettings.decode, ignoresUnknownKeys: true, forcesUsage: true },
 };
+const ANTHROPIC = { isEnabled: true, stripsPreamble: true };
 const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
-  default: {},
+  default: { anthropic: ANTHROPIC },
   empty: {},
   'limit-45': { bodyLimitBytes: 45 * 1024 * 1024 },
   env1: ENV1,
@@ -55,6 +57,7 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
     paths: PREFIXED('/b'),
     keepAliveMs: 100,
     reasoningField: 'reasoning',
+    anthropic: ANTHROPIC,
     hasAdminRoutes: false,
     decode: { ...defaultHttpSettings.decode, isNvextDisabled: true },
   },

@@ -39,7 +39,7 @@ export function openForModel(
   return { meter, primaryName: served?.primaryName ?? name };
 }
 
-export function decodeContext(call: InferenceCall): DecodeContext {
+export function decodeContext(call: Pick<InferenceCall, 'deps' | 'exchange'>): DecodeContext {
   const { settings, random, logger } = call.deps;
   return {
     headers: call.exchange,

@@ -1,0 +1,48 @@
+import type { Random } from '../../../clock/index.ts';
+import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
+import { answerFailure, statusOf } from '../answer.ts';
+import type { HttpExchange } from '../exchange.ts';
+import type { InferenceCall } from '../inference-call.ts';
+
+/** What Anthropic's clients know as overload; no setting moves it (rulings.md, 2). */
+const OVERLOAD_STATUS = 529;
+
+/** The id by which clients name an answer in a report; Anthropic's header and error body carry it. */
+export function anthropicRequestId(uuid: string): string {
+  return `req_${uuid.replaceAll('-', '')}`;
+}
+
+export function newRequestId(random: Random): string {
+  return anthropicRequestId(random.uuid());
+}
+
+/** The header that tells a client the answer's id. */
+export function requestIdHeader(requestId: string): { readonly 'request-id': string } {
+  return { 'request-id': requestId };
+}
+
+function messagesStatusOf(error: ServeError): number {
+  return statusOf(error, OVERLOAD_STATUS);
+}
+
+/** Answers a failure in Anthropic's envelope (rulings.md, error table). */
+export function answerMessagesError(
+  exchange: HttpExchange,
+  error: ServeError,
+  requestId: string,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  answerFailure(exchange, error, {
+    status: messagesStatusOf(error),
+    body: anthropicErrorBody(error, requestId),
+    headers: { ...headers, ...requestIdHeader(requestId) },
+  });
+}
+
+/** An inference request failed; see `InferenceCall.refuse`. */
+export function refuseMessages(call: InferenceCall, error: ServeError, requestId: string): void {
+  call.refuse(error, ({ exchange }) => {
+    answerMessagesError(exchange, error, requestId);
+    return messagesStatusOf(error);
+  });
+}

@@ -1,0 +1,77 @@
+import type { FinishReason, GenerationEvent, Usage } from '../../../protocol/generation/index.ts';
+
+/** What every answer to one Messages request says of itself. */
+export interface MessageNames {
+  /** `msg_` and the request id. */
+  readonly id: string;
+  /** `req_` and the request id. */
+  readonly requestId: string;
+  /** Primary name of the model, also when an alias was asked for. */
+  readonly model: string;
+}
+
+/** Why a message ended, in Anthropic's terms. */
+export interface MessageStop {
+  readonly stop_reason: 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal';
+  /** The client's stop sequence that was found. */
+  readonly stop_sequence: string | null;
+}
+
+/** How a message ends of which nobody said why. */
+export const END_OF_TURN: MessageStop = Object.freeze({ stop_reason: 'end_turn', stop_sequence: null });
+
+const STOP_REASONS = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  tool_calls: 'tool_use',
+  content_filter: 'refusal',
+} as const satisfies Record<FinishReason, MessageStop['stop_reason']>;
+
+type Finish = Extract<GenerationEvent, { readonly kind: 'finish' }>;
+
+/** @param stopSequences those the client asked for: an engine may name other things that stopped it */
+export function messageStop({ reason, stopReason }: Finish, stopSequences: readonly string[]): MessageStop {
+  if (reason === null) return END_OF_TURN;
+  if (reason === 'stop' && typeof stopReason === 'string' && stopSequences.includes(stopReason)) {
+    return { stop_reason: 'stop_sequence', stop_sequence: stopReason };
+  }
+  return { stop_reason: STOP_REASONS[reason], stop_sequence: null };
+}
+
+/**
+ * `usage` of a message (http-api.md, section 7.3; rulings.md, 9). `estimate` stands in for a prompt that nobody counted:
+ * that of a worker which takes text and reports no usage.
+ */
+export function messageUsage(usage: Usage, estimate: () => number): object {
+  const cached = usage.cachedTokens ?? 0;
+  return {
+    input_tokens: usage.promptTokens > 0 ? usage.promptTokens - cached : estimate(),
+    output_tokens: usage.completionTokens,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cached,
+  };
+}
+
+/** The message object; in a stream's first event it is empty and has not stopped. */
+export function messageBody(
+  { id, model }: MessageNames,
+  content: readonly object[],
+  stop: MessageStop | undefined,
+  usage: object,
+): object {
+  return {
+    id,
+    type: 'message',
+    role: 'assistant',
+    content,
+    model,
+    stop_reason: stop?.stop_reason ?? null,
+    stop_sequence: stop?.stop_sequence ?? null,
+    usage,
+  };
+}
+
+/** A tool use has an id of our own: what workers call it stays between them and us (http-api.md, section 7.3). */
+export function toolUseId(uuid: string): string {
+  return `toolu_${uuid.replaceAll('-', '')}`;
+}

@@ -1,0 +1,72 @@
+import { ServeError, toServeError } from '../../../errors/index.ts';
+import {
+  decodeCountTokens,
+  decodeMessages,
+  estimateTokens,
+  type MessagesDecodeOptions,
+  parseCountTokensBody,
+  parseMessagesBody,
+} from '../../../protocol/anthropic/index.ts';
+import { answerJson } from '../answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../exchange.ts';
+import { InferenceCall } from '../inference-call.ts';
+import { decodeContext, openForModel, requireService } from '../openai/gates.ts';
+import { RunningUsage } from '../openai/running-usage.ts';
+import { readJson } from '../read-json.ts';
+import { answerMessagesError, anthropicRequestId, newRequestId, refuseMessages, requestIdHeader } from './errors.ts';
+import { MessageStream } from './message-stream.ts';
+import { MessageUnary } from './message-unary.ts';
+
+/** `POST /v1/messages` (http-api.md, section 7). Answers through the exchange's sink; never rejects. */
+export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const call = new InferenceCall(deps, exchange, 'anthropic_messages');
+  let requestId: string | undefined;
+  try {
+    requireService(deps);
+    const body = parseMessagesBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
+    const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
+    call.identify(request);
+    requestId = anthropicRequestId(request.id);
+    requireChatModel(deps, body.model);
+    const names = { id: `msg_${request.id.replaceAll('-', '')}`, requestId, model: primaryName };
+    const running = new RunningUsage(meter);
+    const estimate = (): number => estimateTokens(body);
+    const answer = request.stream
+      ? new MessageStream(call, request, names, { running, estimate })
+      : new MessageUnary(call, request, names, estimate);
+    const { signal } = call.watch(answer);
+    deps.pipeline.generate(request, answer, { signal, meter: running });
+  } catch (thrown) {
+    refuseMessages(call, toServeError(thrown), requestId ?? newRequestId(deps.random));
+  }
+}
+
+/**
+ * `POST /v1/messages/count_tokens` (http-api.md, section 7.6; rulings.md, 9): the prompt's true length where a tokenizer
+ * is known, a guess elsewhere. Never rejects.
+ */
+export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const requestId = newRequestId(deps.random);
+  try {
+    requireService(deps);
+    const body = parseCountTokensBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
+    const counted = await deps.pipeline.countTokens(request);
+    answerJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));
+  } catch (thrown) {
+    answerMessagesError(exchange, toServeError(thrown), requestId);
+  }
+}
+
+function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
+  const parser = pipeline.models.find(model)?.card.runtime_config.reasoning_parser;
+  return { stripsPreamble: settings.anthropic.stripsPreamble, hasReasoningParser: parser !== undefined };
+}
+
+/** The name is registered for chat; checked after the body. @throws ServeError 404 */
+function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
+  if (pipeline.models.find(name)?.card.model_type.includes('Chat') === true) return;
+  throw new ServeError('model_not_found', `Model '${name}' not found`, { param: 'model' });
+}
