@@ -15,7 +15,7 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
-export { reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
+export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,
   isInhibiting,

@@ -55,3 +55,16 @@ export function reasonOf(thrown: unknown): string {
     return 'unknown failure'; // an object that cannot be made into text says nothing either
   }
 }
+
+const CAUSES_MAX = 4;
+
+/** `reasonOf` of a failure and of the causes behind it, at most four in all, for operators alone: `cannot load: no such file`. */
+export function detailOf(thrown: unknown): string {
+  const reasons: string[] = [];
+  for (let at = 0, current = thrown; current !== undefined && at < CAUSES_MAX; at++) {
+    const reason = reasonOf(current);
+    if (reason !== reasons.at(-1)) reasons.push(reason); // a failure often passes its cause's words on
+    current = current instanceof Error ? current.cause : undefined;
+  }
+  return reasons.join(': ');
+}

@@ -13,7 +13,6 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
-export { createRequestLogger } from './log/request-logger.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
 export { MetricRegistry } from './metrics/registry.ts';

@@ -1,5 +1,6 @@
 import type { Random } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
+import { continueTrace } from '../../telemetry/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
 
 /** The header lines of a request, by lower-case name. */
@@ -45,14 +46,13 @@ export interface RequestEnvelope {
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/;
 
 /**
  * Request id, trace context and metadata (http-api.md, sections 2.6 and 17.4).
  * @throws ServeError `headers_too_large`.
  */
 export function decodeEnvelope(context: DecodeContext): RequestEnvelope {
-  return { id: requestId(context), metadata: decodeMetadata(context), trace: decodeTrace(context.headers) };
+  return { id: requestId(context), metadata: decodeMetadata(context), trace: decodeTrace(context) };
 }
 
 function requestId(context: DecodeContext): string {
@@ -63,12 +63,13 @@ function requestId(context: DecodeContext): string {
   return context.random.uuid();
 }
 
-function decodeTrace(headers: RequestHeaders): GenerationRequest['trace'] {
+/** Our own span in the caller's trace, or in a new one: what the worker continues and what our log lines name. */
+function decodeTrace({ headers, random }: DecodeContext): GenerationRequest['trace'] {
   const requestId = headers.header('x-request-id');
-  const traceparent = headers.header('traceparent');
-  if (traceparent === undefined || !TRACEPARENT.test(traceparent))
-    return requestId === undefined ? NO_TRACE : { requestId };
-  const tracestate = headers.header('tracestate');
+  const { traceparent, tracestate } = continueTrace(
+    { traceparent: headers.header('traceparent'), tracestate: headers.header('tracestate') },
+    random,
+  );
   return {
     traceparent,
     ...(tracestate === undefined ? {} : { tracestate }),
@@ -76,7 +77,6 @@ function decodeTrace(headers: RequestHeaders): GenerationRequest['trace'] {
   };
 }
 
-const NO_TRACE: GenerationRequest['trace'] = Object.freeze({});
 const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
 const METADATA_ENTRIES_MAX = 64;
 const METADATA_BYTES_MAX = 65_536;

@@ -1,3 +1,5 @@
+import { detailOf } from '../../errors/index.ts';
+
 /** What a line says beside its message. Any value; secrets are hidden and long ones cut before they are written. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -12,7 +14,6 @@ const SECRET_TEXT = /\b(Bearer\s+)[\w.~+/=-]+|\b((?:sk|st|pk)-)[\w-]{12,}|(:\/\/
 const TEXT_LENGTH_MAX = 4096;
 const ENTRIES_MAX = 32;
 const DEPTH_MAX = 4;
-const CAUSES_MAX = 4;
 const KNOWN_NAMES_MAX = 1000;
 const STACK_FRAMES_MAX = 6;
 
@@ -96,16 +97,10 @@ function loggableObject(value: object, depth: number): unknown {
 /** An error with its causes in one text. The stack is kept only where the failure was not foreseen: without a `code`. */
 function loggableError(error: Error): Record<string, unknown> {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-  const texts: string[] = [];
-  let current: unknown = error;
-  while (current !== undefined && texts.length < CAUSES_MAX) {
-    texts.push(current instanceof Error ? current.message : String(current));
-    current = current instanceof Error ? current.cause : undefined;
-  }
   return {
     type: error.name,
     ...(code === undefined ? {} : { code }),
-    message: hideSecretText(texts.join(': ')),
+    message: hideSecretText(detailOf(error)),
     ...(code === undefined ? { stack: stackFrames(error) } : {}),
   };
 }

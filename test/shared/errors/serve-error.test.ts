@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { assertNever, reasonOf, ServeError, toServeError } from '../../../shared/errors/index.ts';
+import { assertNever, detailOf, reasonOf, ServeError, toServeError } from '../../../shared/errors/index.ts';
 
 describe('ServeError', () => {
   it('asks to retry an overload after a second, and other failures when told to', () => {
@@ -43,6 +43,18 @@ describe('what is thrown', () => {
       'undefined',
       'unknown failure',
     ]);
+  });
+
+  it('has a text for operators with every cause, up to four, each told once', () => {
+    const caused = (...texts: readonly string[]): Error | undefined =>
+      texts.length === 0 ? undefined : new Error(texts[0], { cause: caused(...texts.slice(1)) });
+    expect(detailOf(caused('cannot load', 'no such file'))).toBe('cannot load: no such file');
+    expect(detailOf(caused('wrong', 'wrong', 'really'))).toBe('wrong: really');
+    expect(detailOf(caused('a', 'b', 'c', 'd', 'e'))).toBe('a: b: c: d');
+    expect(detailOf(new ServeError('internal_error', 'Internal server error', { cause: 'text' }))).toBe(
+      'Internal server error: text',
+    );
+    expect(detailOf('text')).toBe('text');
   });
 
   it('names a case that slipped through', () => {

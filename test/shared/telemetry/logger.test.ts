@@ -1,14 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
-import {
-  captureLogger,
-  continueTrace,
-  createLogger,
-  createRequestLogger,
-  type LoggerOptions,
-  silentLogger,
-} from '../../../shared/telemetry/index.ts';
+import { captureLogger, createLogger, type LoggerOptions, silentLogger } from '../../../shared/telemetry/index.ts';
 
 function written(options: LoggerOptions = {}) {
   const lines: string[] = [];
@@ -107,29 +100,17 @@ describe('the filter', () => {
   });
 });
 
-describe('a request logger', () => {
-  it('names the request and its trace on every line', () => {
+describe('a logger with fields', () => {
+  it('says them on every line, those of the line last, and none that is unknown', () => {
     const { logger, records } = writtenJson();
-    const trace = continueTrace({ traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' });
-    const log = createRequestLogger(logger.for('http'), { requestId: 'r-1', clientRequestId: 'mine', trace });
+    const log = logger.for('http').with({ request_id: 'r-1', trace_id: undefined });
     log.info('first');
-    log.with({ model: 'm' }).info('second', { status: 'success' });
-    const identity = {
-      request_id: 'r-1',
-      x_request_id: 'mine',
-      trace_id: '0af7651916cd43dd8448eb211c80319c',
-      span_id: trace.spanId,
-    };
+    log.with({ model: 'm' }).info('second', { status: 'success', request_id: 'r-2' });
     expect(records()).toMatchObject([
-      { message: 'first', ...identity },
-      { message: 'second', model: 'm', status: 'success', ...identity },
+      { message: 'first', request_id: 'r-1' },
+      { message: 'second', model: 'm', status: 'success', request_id: 'r-2' },
     ]);
-  });
-
-  it('leaves out what it does not know', () => {
-    const { lines, logger } = written();
-    createRequestLogger(logger, { requestId: 'r-1' }).info('line');
-    expect(lines[0]).toMatch(/ line request_id=r-1\n$/);
+    expect(records()[0]).not.toHaveProperty('trace_id');
   });
 });
 

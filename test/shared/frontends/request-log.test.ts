@@ -1,0 +1,94 @@
+import { describe, expect, it } from 'vitest';
+import { type ServeError, workerError } from '../../../shared/errors/index.ts';
+import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
+import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+
+const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
+const CALLER_SPAN_ID = 'b7ad6b7169203331';
+const CALLER = `00-${TRACE_ID}-${CALLER_SPAN_ID}-01`;
+
+/** One chat, what the worker was passed on, and the lines of the log. */
+async function chat(
+  headers: Readonly<Record<string, string>>,
+  play: (call: ScriptedCall) => void = ({ sink }) => playTexts(sink, ['Hi']),
+  body: string = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }] }),
+  options: TestAppOptions = {},
+) {
+  const pipeline = new ScriptedPipeline().onGenerate(play);
+  const { app, lines } = createTestApp({ pipeline, ...options });
+  const response = await app.fetch(
+    new Request('http://localhost/v1/chat/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body,
+    }),
+  );
+  const text = await response.text();
+  const completed = lines.filter(({ message }) => message === 'request completed');
+  expect(completed).toHaveLength(1);
+  return { text, status: response.status, line: completed[0], trace: pipeline.calls[0]?.request.trace };
+}
+
+describe('the trace of a request', () => {
+  it('is the caller’s, with a span of our own that worker and log line name', async () => {
+    const { trace, line } = await chat({ traceparent: CALLER, tracestate: 'vendor=1', 'x-request-id': 'mine' });
+    const spanId = line?.fields.span_id;
+    expect(spanId).toMatch(/^[0-9a-f]{16}$/);
+    expect(spanId).not.toBe(CALLER_SPAN_ID);
+    expect(trace).toEqual({
+      traceparent: `00-${TRACE_ID}-${spanId}-01`,
+      tracestate: 'vendor=1',
+      requestId: 'mine',
+    });
+    expect(line?.fields).toMatchObject({ trace_id: TRACE_ID, x_request_id: 'mine', request_id: expect.any(String) });
+  });
+
+  it.each([
+    ['absent', undefined],
+    ['not legal', '00-zz'],
+  ])('is a new one where the caller’s is %s', async (_name, traceparent) => {
+    const { trace, line } = await chat({
+      tracestate: 'vendor=1',
+      ...(traceparent === undefined ? {} : { traceparent }),
+    });
+    const { trace_id: traceId, span_id: spanId } = line?.fields ?? {};
+    expect(trace).toEqual({ traceparent: `00-${traceId}-${spanId}-01` });
+    expect(traceId).toMatch(/^[0-9a-f]{32}$/);
+  });
+
+  it('is named also by the line of a request that was never understood', async () => {
+    const { line, status } = await chat({ traceparent: CALLER }, undefined, '{');
+    expect(status).toBe(400);
+    expect(line?.fields).toMatchObject({ trace_id: TRACE_ID, span_id: expect.stringMatching(/^[0-9a-f]{16}$/) });
+    expect(line?.fields.span_id).not.toBe(CALLER_SPAN_ID);
+  });
+});
+
+describe('the line of a request that failed', () => {
+  const failing = (error: ServeError) => (call: ScriptedCall) => playFailure(call.sink, error);
+
+  it('says what the worker said, which the client is not told', async () => {
+    const { text, line } = await chat({}, failing(workerError('Internal', 'CUDA out of memory on 10.0.0.3')));
+    expect(text).not.toContain('CUDA');
+    expect(line?.fields).toMatchObject({ error_type: 'internal', status: 500 });
+    expect(line?.fields.error_detail).toMatch(/: CUDA out of memory on 10\.0\.0\.3$/);
+  });
+
+  it('shows where a mistake of ours was made', async () => {
+    const mistake = new TypeError('x is not a function');
+    const { text, line } = await chat({}, () => {
+      throw mistake;
+    });
+    expect(text).not.toContain('x is not');
+    expect(line?.fields).toMatchObject({
+      error_detail: 'Internal server error: x is not a function',
+      error_cause: mistake,
+    });
+  });
+
+  it('says no more than the client reads where that is all there is', async () => {
+    const { line } = await chat({}, undefined, JSON.stringify({ model: 'm', messages: [] }));
+    expect(line?.fields).toMatchObject({ status: 400, error_type: 'validation' });
+    expect(line?.fields.error_cause).toBeUndefined();
+  });
+});
