@@ -5,7 +5,7 @@ import {
   type Chunk,
   CLASSES,
   chunksOf,
-  type Expectation,
+  type Difference,
   envelope,
   errorFrame,
   failWith,
@@ -24,17 +24,8 @@ import {
   tokensOf,
 } from './dynamo-http/expectation.ts';
 import { anything, Matcher, textWith } from './dynamo-http/match.ts';
-import type { RecordedRow } from './dynamo-http/records.ts';
+import { MESSAGES_DIFFERENCES } from './dynamo-http/messages-differences.ts';
 import { serveVideoPath } from './dynamo-http/video-path.ts';
-
-/** A place where this product answers otherwise than the record. Nothing else may differ. */
-interface Difference {
-  /** A ruling of rulings.md, a (seed) line or a Product rule of http-api.md. */
-  readonly authority: string;
-  readonly what: string;
-  applies(row: RecordedRow, expected: Expectation): boolean;
-  rewrite(expected: Expectation, row: RecordedRow): void;
-}
 
 /** Rows whose worker is silent for longer than a comment or the head may wait. */
 export const IDLE_ROWS = /^(e2\.(keepalive|timeout)|e1\.peek\.slow)$/;
@@ -392,4 +383,5 @@ export const DIFFERENCES: readonly Difference[] = [
     applies: byId(/^e2\.timeout\.u$/),
     rewrite: (expected) => failWith(expected, 504, 'Request deadline exceeded'),
   },
+  ...MESSAGES_DIFFERENCES,
 ];

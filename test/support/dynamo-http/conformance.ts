@@ -111,8 +111,12 @@ function workerSaw(deployment: Deployment, from: number): Record<string, unknown
 }
 
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+/** Ids that are a prefix and a UUID without its dashes; those of items go on with their place in a response. */
+const PREFIXED_IDS = /\b(resp|msg|rs|fc|ctc|toolu)_[0-9a-f]{32,}\b/g;
 const MASKED_NUMBERS = new Set([
   'created',
+  'created_at',
+  'completed_at',
   'instance_id',
   'prefill_worker_id',
   'decode_worker_id',
@@ -126,11 +130,14 @@ const MASKED_NUMBERS = new Set([
 
 /** Ids, times and worker ids as the record masks them. */
 function maskIds(value: unknown): unknown {
-  if (typeof value === 'string') return value.replaceAll(UUID, 'UUID');
+  if (typeof value === 'string') return value.replaceAll(UUID, 'UUID').replaceAll(PREFIXED_IDS, '$1_ID');
   if (Array.isArray(value)) return value.map(maskIds);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, nested]) => [key, MASKED_NUMBERS.has(key) ? 0 : maskIds(nested)]),
+    Object.entries(value).map(([key, nested]) => [
+      key,
+      MASKED_NUMBERS.has(key) && nested !== null ? 0 : maskIds(nested),
+    ]),
   );
 }
 

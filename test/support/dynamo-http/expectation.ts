@@ -12,6 +12,15 @@ export interface Expectation {
   worker?: Record<string, unknown>[] | undefined;
 }
 
+/** A place where this product answers otherwise than the record. Nothing else may differ. */
+export interface Difference {
+  /** A ruling of rulings.md, a (seed) line or a Product rule of http-api.md. */
+  readonly authority: string;
+  readonly what: string;
+  applies(row: RecordedRow, expected: Expectation): boolean;
+  rewrite(expected: Expectation, row: RecordedRow): void;
+}
+
 export type Body = Record<string, unknown>;
 export type Chunk = { choices?: Body[]; usage?: unknown; [key: string]: unknown };
 
@@ -109,6 +118,7 @@ export const CLASSES: Readonly<Record<string, { readonly status: number; readonl
   Cancelled: { status: 499, message: 'Request cancelled' },
   401: { status: 401, message: 'Authentication required' },
   404: { status: 404, message: 'Resource not found' },
+  413: { status: 413, message: 'Payload too large' },
   415: { status: 415, message: 'Unsupported media type' },
   429: { status: 429, message: 'Rate limit exceeded' },
   502: { status: 502, message: 'Bad gateway' },
