@@ -69,6 +69,10 @@ export class StringMember {
   }
 
   push(piece: string): void {
+    if (this.#rules.trims && piece.trim() === '') {
+      if (this.#isOpen || this.#held !== '') this.#held += piece; // joined, not looked through again
+      return;
+    }
     let text = this.#held + piece;
     if (!this.#isOpen && this.#rules.trims) text = text.trimStart();
     if (!this.#isOpen && this.#rules.knowsNull && 'null'.startsWith(text.trim().toLowerCase())) {

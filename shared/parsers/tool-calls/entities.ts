@@ -11,22 +11,23 @@ const ENTITIES: readonly (readonly [string, string])[] = [
   ['&#39;', "'"],
 ];
 
-/** The longest text that decodes to one character. */
-const LENGTH_MAX = '&amp;#x27;'.length;
+/** Every text that decodes to one character. */
+const FORMS = [...ENTITIES.map(([entity]) => entity), '&amp;quot;', '&amp;#x27;', '&amp;#39;'];
 
 export function decodeEntities(text: string): string {
   if (!text.includes('&')) return text;
   return ENTITIES.reduce((decoded, [entity, character]) => decoded.replaceAll(entity, character), text);
 }
 
-/** `decodeEntities` for text that comes in pieces: an `&` near the end is held back until what follows it is known. */
+/** `decodeEntities` for text that comes in pieces: what may become an entity is held back until that is known. */
 export function createEntityDecoder(): (text: string, isLast: boolean) => string {
   let held = '';
   return (piece, isLast) => {
     const text = held + piece;
-    const tail = isLast ? -1 : text.indexOf('&', Math.max(0, text.length - LENGTH_MAX));
-    const end = tail < 0 ? text.length : tail;
-    held = text.slice(end);
-    return decodeEntities(text.slice(0, end));
+    const at = isLast ? -1 : text.lastIndexOf('&');
+    const tail = at < 0 ? '' : text.slice(at);
+    const isOpen = tail !== '' && FORMS.some((form) => form.length > tail.length && form.startsWith(tail));
+    held = isOpen ? tail : '';
+    return decodeEntities(isOpen ? text.slice(0, at) : text);
   };
 }

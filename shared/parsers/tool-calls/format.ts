@@ -15,8 +15,8 @@ export interface ToolCallFormat {
   read(marker: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region>;
   /** Reads from the first character of the message, for formats that need no marker there. */
   readOpening?(source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region>;
-  /** White space with an empty line in front of markup belongs to the markup. */
-  readonly dropsParagraphBreak?: boolean;
+  /** A marker that takes white space in front of it along where that holds an empty line. */
+  readonly paragraphMarker?: string;
   /** Markers are special tokens of the tokenizer: the request needs `skip_special_tokens: false`. */
   readonly keepsSpecialTokens?: boolean;
   /** Markers that end a turn: where they are end tokens of the model too, their text must be shown to the parser. */

@@ -104,7 +104,7 @@ export function* readJsonString(source: TextSource): Parsing<string | undefined>
 /** The same JSON without white space between tokens, numbers and escapes untouched; `undefined` when it is not JSON. */
 export function compactJson(text: string): string | undefined {
   if (parseJson(text) === undefined) return undefined;
-  return text.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (token) => (token.startsWith('"') ? token : ''));
+  return createSqueezer()(text);
 }
 
 /** The value, or `undefined` when the text is not JSON (JSON has no `undefined` of its own). */

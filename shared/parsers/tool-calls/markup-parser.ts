@@ -23,6 +23,7 @@ export class MarkupParser implements ToolCallParser {
   readonly #finder: Finder;
   readonly #source = new TextSource();
   readonly #calls: CallWriter;
+  readonly #holdsSpace: boolean;
   #region: Parsing<Region> | undefined;
   #isBehindMarkup = false;
   #space = '';
@@ -30,6 +31,7 @@ export class MarkupParser implements ToolCallParser {
   constructor(format: ToolCallFormat, options: ToolCallOptions) {
     const { toolChoice } = options;
     this.#format = format;
+    this.#holdsSpace = format.paragraphMarker !== undefined;
     this.#tools = new ToolSchemas(options.tools);
     this.#finder = format.finder(this.#tools);
     this.#calls = new CallWriter(NO_SINK, options.random, format.newId, {
@@ -65,7 +67,7 @@ export class MarkupParser implements ToolCallParser {
   /** Nothing is held, and nothing of the text needs to be. */
   #isPlain(text: string): boolean {
     if (this.#region !== undefined || this.#isBehindMarkup || this.#space !== '' || !this.#source.isEmpty) return false;
-    if (this.#format.dropsParagraphBreak && text.trimEnd().length !== text.length) return false;
+    if (this.#holdsSpace && text.trimEnd().length !== text.length) return false;
     return this.#finder.find(text, 0, false) === text.length;
   }
 
@@ -90,7 +92,7 @@ export class MarkupParser implements ToolCallParser {
     const marker = found < source.text.length ? this.#finder.match(source.text, found) : undefined;
     if (marker === undefined) return false;
     source.at += marker.length;
-    const isDropped = this.#isBehindMarkup || /\n\s*\n/.test(this.#space);
+    const isDropped = this.#isBehindMarkup || (marker === this.#format.paragraphMarker && /\n\s*\n/.test(this.#space));
     if (!isDropped) this.#calls.content(this.#space);
     this.#space = '';
     this.#region = this.#format.read(marker, source, this.#calls, this.#tools);
@@ -98,13 +100,13 @@ export class MarkupParser implements ToolCallParser {
   }
 
   #prose(piece: string): void {
-    const text = this.#space + piece;
-    if (this.#isBehindMarkup && text.trim() === '') {
-      this.#space = text;
+    if ((this.#isBehindMarkup || this.#holdsSpace) && piece.trim() === '') {
+      this.#space += piece;
       return;
     }
+    const text = this.#space + piece;
     this.#isBehindMarkup = false;
-    const kept = this.#format.dropsParagraphBreak ? text.trimEnd() : text;
+    const kept = this.#holdsSpace ? text.trimEnd() : text;
     this.#space = text.slice(kept.length);
     this.#calls.content(kept);
   }

@@ -13,9 +13,8 @@ export function* peek(source: TextSource): Parsing<string> {
 /** Reads white space and returns the character after it, unread; empty at the end of the text. */
 export function* skipSpace(source: TextSource): Parsing<string> {
   for (;;) {
-    const { text } = source;
-    while (source.at < text.length && isSpace(text.charCodeAt(source.at))) source.at++;
-    if (source.at < text.length) return text[source.at] as string;
+    passOverSpace(source);
+    if (!source.isEmpty) return source.text[source.at] as string;
     if (source.isEnded) return '';
     yield;
   }
@@ -40,38 +39,39 @@ export function* readOneOf(source: TextSource, options: readonly string[]): Pars
 
 /** As `readOneOf`, behind white space; reads nothing at all when none of them follows. */
 export function* readOneOfBehindSpace(source: TextSource, options: readonly string[]): Parsing<string | undefined> {
+  let space = '';
   for (;;) {
-    const { text } = source;
-    let at = source.at;
-    while (at < text.length && isSpace(text.charCodeAt(at))) at++;
-    let isOpen = at === text.length;
-    for (const option of options) {
-      if (text.startsWith(option, at)) {
-        source.at = at + option.length;
-        return option;
-      }
-      if (text.length - at < option.length && option.startsWith(text.slice(at))) isOpen = true;
-    }
-    if (!isOpen || source.isEnded) return undefined;
+    const from = source.at;
+    passOverSpace(source);
+    space += source.text.slice(from, source.at);
+    if (!source.isEmpty || source.isEnded) break;
     yield;
   }
+  const option = yield* readOneOf(source, options);
+  if (option === undefined) source.unread(space);
+  return option;
 }
 
-/** Reads up to a marker and the marker itself, which it returns, and hands on what stands before; `undefined` at the end. */
+/**
+ * Reads up to a marker and the marker itself, which it returns, and hands on what stands before; `undefined` at the end.
+ * Where the text ends in what may have become a marker, that tail is dropped as markup, unless `isProse`.
+ */
 export function* readUntil(
   source: TextSource,
   markers: Finder,
   take?: (piece: string) => void,
+  isProse = false,
 ): Parsing<string | undefined> {
   for (;;) {
-    const found = markers.find(source.text, source.at, source.isEnded);
-    if (found > source.at) take?.(source.text.slice(source.at, found));
-    source.at = found;
-    const marker = found < source.text.length ? markers.match(source.text, found) : undefined;
+    const { text, at } = source;
+    const found = markers.find(text, at, source.isEnded && isProse);
+    if (found > at) take?.(text.slice(at, found));
+    const marker = found < text.length ? markers.match(text, found) : undefined;
     if (marker !== undefined) {
-      source.at += marker.length;
+      source.at = found + marker.length;
       return marker;
     }
+    source.at = source.isEnded ? text.length : found;
     if (source.isEnded) return undefined;
     yield;
   }
@@ -96,6 +96,11 @@ export function* ignoreRest(source: TextSource): Parsing {
     if (source.isEnded) return;
     yield;
   }
+}
+
+function passOverSpace(source: TextSource): void {
+  const { text } = source;
+  while (source.at < text.length && isSpace(text.charCodeAt(source.at))) source.at++;
 }
 
 export function isSpace(code: number): boolean {

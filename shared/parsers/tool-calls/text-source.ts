@@ -24,6 +24,12 @@ export class TextSource {
     this.at = 0;
   }
 
+  /** Puts back text that was read last. Not while recording. */
+  unread(text: string): void {
+    this.text = text + this.text.slice(this.at);
+    this.at = 0;
+  }
+
   /** Keeps all that is read from here on, `before` in front of it, in case it turns out to be plain text. */
   record(before = ''): void {
     this.#recorded = before;

@@ -26,7 +26,7 @@ function dsml(block: string): ToolCallFormat {
   return {
     newId: hexId,
     keepsSpecialTokens: true,
-    dropsParagraphBreak: true,
+    paragraphMarker: start,
     finder: () => prose,
     *read(marker, source, calls) {
       let opener: string | undefined = marker;

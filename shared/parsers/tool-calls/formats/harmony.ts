@@ -37,7 +37,7 @@ function* readMessage(first: string, source: TextSource, calls: CallWriter): Par
   if (marker !== MESSAGE) return marker;
   const header = first + text;
   const recipient = /\bto=([^\s<]+)/.exec(header)?.[1];
-  if (recipient === undefined) return yield* readUntil(source, IN_BODY, (piece) => calls.content(piece));
+  if (recipient === undefined) return yield* readUntil(source, IN_BODY, (piece) => calls.content(piece), true);
   const isCall = recipient.startsWith('functions.') && header.includes(`${CHANNEL}commentary`);
   const name = recipient.split('.')[1] ?? '';
   let body = '';

@@ -48,7 +48,7 @@ export const kimiK3: ToolCallFormat = {
 };
 
 function* readTag(source: TextSource, take?: (piece: string) => void): Parsing<Tag | undefined> {
-  const marker = yield* readUntil(source, PROSE, take);
+  const marker = yield* readUntil(source, PROSE, take, true);
   return marker === undefined ? undefined : yield* readTagText(marker, source);
 }
 

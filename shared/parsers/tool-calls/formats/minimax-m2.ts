@@ -16,7 +16,8 @@ const INVOKE_END = '</invoke>';
 const PROSE = new Markers([BLOCK, INVOKE]);
 const IN_BLOCK = new Markers([INVOKE, BLOCK_END]);
 const IN_INVOKE = new Markers([INVOKE_END, BLOCK_END]);
-const PARAMETER = /<parameter name=([^>]*)>([\s\S]*?)<\/parameter>/g;
+const PARAMETER = '<parameter name=';
+const PARAMETER_END = '</parameter>';
 
 /**
  * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`
@@ -47,9 +48,15 @@ function* readInvoke(source: TextSource, calls: CallWriter, tools: ToolSchemas):
 
 function readArguments(body: string, tool: string, tools: ToolSchemas): string {
   const members = new Map<string, string>();
-  for (const [, rawKey = '', rawValue = ''] of body.matchAll(PARAMETER)) {
-    const key = unquote(rawKey.trim());
-    members.set(key, convertByType(decodeEntities(rawValue.trim()), tools.parameter(tool, key)));
+  let at = body.indexOf(PARAMETER);
+  while (at >= 0) {
+    const nameEnd = body.indexOf('>', at);
+    const end = nameEnd < 0 ? -1 : body.indexOf(PARAMETER_END, nameEnd);
+    if (end < 0) break;
+    const key = unquote(body.slice(at + PARAMETER.length, nameEnd).trim());
+    const value = decodeEntities(body.slice(nameEnd + 1, end).trim());
+    members.set(key, convertByType(value, tools.parameter(tool, key)));
+    at = body.indexOf(PARAMETER, end);
   }
   return writeJsonObject(members);
 }

@@ -1,0 +1,87 @@
+// What reading tool calls and reasoning costs a token. `node bench/parsers.mjs [--json]`. Target: 1.5 us a token for both
+// stages together (issue of the HTTP front). A token is a piece of about four characters, as tokenizers cut prose.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+
+const TOKENS = 2_000;
+const ROUNDS = 30;
+const TARGET_US = 1.5;
+const TOOLS = [
+  {
+    type: 'function',
+    function: { name: 'write_file', parameters: { type: 'object', properties: { body: { type: 'string' } } } },
+  },
+];
+const WORDS = 'The quick brown fox: 3 < 4, "quoted" text, and (more) of it; '.repeat(400);
+const BODY = WORDS.replaceAll('"', '\\"').replaceAll('<', 'lt');
+
+const folder = await mkdtemp(join(process.cwd(), 'node_modules', '.bench-parsers-'));
+try {
+  const outfile = join(folder, 'parsers.mjs');
+  const contents = `export * from './shared/parsers/tool-calls/index.ts'; export * from './shared/parsers/reasoning/index.ts';
+    export { systemRandom } from './shared/clock/index.ts';`;
+  const stdin = { contents, resolveDir: process.cwd(), loader: 'ts' };
+  await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', target: 'node20', logLevel: 'error' });
+  const parsers = await import(outfile);
+  const rows = cases().map((each) => ({ ...each, us: measure(parsers, each) }));
+  if (process.argv.includes('--json')) console.log(JSON.stringify(rows.map(({ text: _text, ...row }) => row)));
+  else console.table(rows.map(({ what, tool, us }) => ({ what, tool, 'us/token': us, 'in target': us <= TARGET_US })));
+} finally {
+  await rm(folder, { recursive: true, force: true });
+}
+
+function cases() {
+  const json = `<tool_call>\n{"name": "write_file", "arguments": {"body": "${BODY}"}}\n</tool_call>`;
+  const xml = `<tool_call>\n<function=write_file>\n<parameter=body>\n${BODY}\n</parameter>\n</function>\n</tool_call>`;
+  const glm = `<tool_call>write_file<arg_key>body</arg_key><arg_value>${BODY}</arg_value></tool_call>`;
+  return [
+    { what: 'prose', tool: 'hermes', text: WORDS },
+    { what: 'prose behind reasoning', tool: 'hermes', reasoning: 'qwen3', text: `<think>hm</think>${WORDS}` },
+    { what: 'all reasoning', tool: 'hermes', reasoning: 'qwen3', text: `<think>${WORDS}` },
+    { what: 'prose', tool: 'deepseek_v4', reasoning: 'deepseek_v4', text: WORDS },
+    { what: 'prose', tool: 'glm47', reasoning: 'glm45', text: WORDS },
+    { what: 'prose', tool: 'pythonic', text: WORDS },
+    { what: 'streamed call', tool: 'hermes', reasoning: 'qwen3', text: json },
+    { what: 'streamed call', tool: 'qwen3_coder', reasoning: 'qwen3', text: xml },
+    { what: 'held call', tool: 'glm47', reasoning: 'glm45', text: glm },
+    { what: 'held call', tool: 'qwen25', reasoning: 'qwen3', text: json },
+  ];
+}
+
+/** The fastest round, in microseconds a token. */
+function measure(parsers, { tool, reasoning, text }) {
+  const pieces = Array.from({ length: TOKENS }, (_, at) => text.slice(at * 4, at * 4 + 4)).filter(
+    (piece) => piece !== '',
+  );
+  let units = 0;
+  const sink = {
+    content: (piece) => {
+      units += piece.length;
+    },
+    callStart: () => {},
+    callArguments: (_index, fragment) => {
+      units += fragment.length;
+    },
+  };
+  let best = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < ROUNDS; round++) {
+    const calls = parsers.createToolCallParser(tool, { tools: TOOLS, random: parsers.systemRandom });
+    const out = {
+      reasoning: (piece) => {
+        units += piece.length;
+      },
+      content: (piece) => calls.push(piece, sink),
+    };
+    const plan = reasoning && parsers.planReasoning(parsers.findReasoningFormat(reasoning).format, { promptText: '' });
+    const thoughts = plan && parsers.createReasoningParser(plan);
+    const started = performance.now();
+    for (const piece of pieces) {
+      if (thoughts === undefined) calls.push(piece, sink);
+      else thoughts.push(piece, out);
+    }
+    best = Math.min(best, performance.now() - started);
+  }
+  if (units === 0 && tool !== 'glm47' && tool !== 'qwen25') throw new Error('nothing came out');
+  return Math.round((best * 1e6) / pieces.length) / 1e3;
+}

@@ -1,0 +1,55 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import {
+  compareResult,
+  type ParserRow,
+  playParserRow,
+  readParserRows,
+  readPieces,
+} from '../../../support/parsers-conformance.ts';
+import { applyParserDifferences } from '../../../support/parsers-differences.ts';
+
+const FILES = ['tool.jsonl', 'tool-choice.jsonl', 'tool-cases.jsonl', 'tool-choice-cases.jsonl'];
+const rows = FILES.flatMap((file) =>
+  readParserRows(fileURLToPath(new URL(`../../../fixtures/parsers/${file}`, import.meta.url))),
+);
+/** The only rows that may differ from the record, and by which ruling. */
+const DIFFERING: Readonly<Record<string, RegExp>> = { T20: /^ruling 10:/, T29: /^ruling 10:/, T44: /^ruling 10:/ };
+
+describe.each(rows.map((row) => [row.id, row.parser ?? '', row] as const))('%s %s', (_id, _name, row) => {
+  it('is read as recorded, or as a ruling says, in the usual cuts', () => {
+    const { failures, applied } = playParserRow(row);
+    expect(failures).toEqual([]);
+    const ruling = DIFFERING[row.id];
+    expect(applied).toHaveLength(ruling === undefined ? 0 : 1);
+    if (ruling !== undefined) expect(applied[0]).toMatch(ruling);
+  });
+
+  it('is read the same when cut at any one or two places', () => {
+    const whole = readPieces(row, [row.text]);
+    expect(compareResult(applyParserDifferences(row, row.expect, whole).expected, whole)).toEqual([]);
+    const step = Math.max(1, Math.floor(row.text.length / 40));
+    for (let first = 0; first <= row.text.length; first++) {
+      for (let second = first; second <= row.text.length; second += step) {
+        expect(readPieces(row, cutAt(row, first, second))).toEqual(whole);
+      }
+    }
+  });
+
+  it('shows, wherever the text ends, nothing that the whole text takes back', () => {
+    const whole = readPieces(row, [row.text]);
+    for (let end = 0; end < row.text.length; end++) {
+      const cut = readPieces({ ...row, engine_finish: 'length' }, [row.text.slice(0, end)]);
+      expect(cut.finish_reason).toBe('length');
+      expect(cut.calls.length).toBeLessThanOrEqual(whole.calls.length);
+      for (const [index, call] of cut.calls.entries()) {
+        expect(call.name).toBe(whole.calls[index]!.name);
+        expect(whole.calls[index]!.arguments.startsWith(call.arguments)).toBe(true);
+      }
+    }
+  });
+});
+
+function cutAt(row: ParserRow, first: number, second: number): readonly string[] {
+  return [row.text.slice(0, first), row.text.slice(first, second), row.text.slice(second)];
+}

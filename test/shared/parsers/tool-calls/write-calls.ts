@@ -1,0 +1,157 @@
+/** A call as a test wants it made; `args` holds strings, whole numbers and lists of them. */
+export interface WantedCall {
+  readonly name: string;
+  readonly args: Readonly<Record<string, WantedValue>>;
+}
+
+export type WantedValue = string | number | readonly (string | number)[];
+
+/** Writes calls as a model of the family does. Naive on purpose: templates, with no thought for what reads them. */
+export type CallText = (calls: readonly WantedCall[]) => string;
+
+const json = JSON.stringify;
+const escapeXml = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+const plain = (value: WantedValue): string => (typeof value === 'string' ? value : json(value));
+const xml = (value: WantedValue): string => escapeXml(plain(value));
+const members = (call: WantedCall, write: (key: string, value: WantedValue) => string): string =>
+  Object.entries(call.args)
+    .map(([key, value]) => write(key, value))
+    .join('');
+const each = (calls: readonly WantedCall[], write: (call: WantedCall, index: number) => string, between = ''): string =>
+  calls.map(write).join(between);
+const object = (call: WantedCall, key = 'arguments', indent = 0): string =>
+  json({ name: call.name, [key]: call.args }, null, indent);
+const list = (calls: readonly WantedCall[]): string => `[${each(calls, (call) => object(call), ', ')}]`;
+
+const dsml =
+  (block: string): CallText =>
+  (calls) => {
+    const tag = '<｜DSML｜';
+    const end = '</｜DSML｜';
+    const parameter = (key: string, value: WantedValue): string =>
+      `${tag}parameter name="${key}" string="${typeof value === 'string'}">${plain(value)}${end}parameter>\n`;
+    const invoke = (call: WantedCall): string =>
+      `${tag}invoke name="${call.name}">\n${members(call, parameter)}${end}invoke>\n`;
+    return `${tag}${block}>\n${each(calls, invoke)}${end}${block}>`;
+  };
+
+const qwen3Coder: CallText = (calls) =>
+  each(
+    calls,
+    (call) =>
+      `<tool_call>\n<function=${call.name}>\n${members(call, (key, value) => `<parameter=${key}>\n${xml(value)}\n</parameter>\n`)}</function>\n</tool_call>`,
+    '\n',
+  );
+
+const glm: CallText = (calls) =>
+  each(
+    calls,
+    (call) =>
+      `<tool_call>${call.name}\n${members(call, (key, value) => `<arg_key>${key}</arg_key>\n<arg_value>${xml(value)}</arg_value>\n`)}</tool_call>`,
+    '\n',
+  );
+
+const poolside: CallText = (calls) =>
+  each(
+    calls,
+    (call) =>
+      `<tool_call>${call.name}\n${members(call, (key, value) => `<arg_key>${key}</arg_key><arg_value>${plain(value)}</arg_value>`)}</tool_call>`,
+    '\n',
+  );
+
+const minimaxM2: CallText = (calls) => {
+  const parameter = (key: string, value: WantedValue): string => `<parameter name="${key}">${xml(value)}</parameter>\n`;
+  return `<minimax:tool_call>\n${each(calls, (call) => `<invoke name="${call.name}">\n${members(call, parameter)}</invoke>\n`)}</minimax:tool_call>`;
+};
+
+const minimaxM3: CallText = (calls) => {
+  const n = ']<]minimax[>[';
+  const items = (value: WantedValue): string =>
+    typeof value === 'object' ? value.map((item) => `${n}<item>${xml(item)}${n}</item>`).join('') : xml(value);
+  const parameter = (key: string, value: WantedValue): string => `${n}<${key}>${items(value)}${n}</${key}>`;
+  const invoke = (call: WantedCall): string =>
+    `${n}<invoke name="${call.name}">${members(call, parameter)}${n}</invoke>\n`;
+  return `${n}<tool_call>\n${each(calls, invoke)}${n}</tool_call>`;
+};
+
+const kimiK3: CallText = (calls) => {
+  const argument = (key: string, value: WantedValue): string =>
+    `<|open|>argument key="${key}" type="${typeof value}"<|sep|>${plain(value)}<|close|>argument<|sep|>`;
+  const write = (call: WantedCall, index: number): string =>
+    `<|open|>call tool="${call.name}" index="${index + 1}"<|sep|>${members(call, argument)}<|close|>call<|sep|>`;
+  return `<|open|>tools<|sep|>${each(calls, write)}<|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>`;
+};
+
+const gemma: CallText = (calls) => {
+  const value = (wanted: WantedValue): string => {
+    if (typeof wanted === 'object') return `[${wanted.map(value).join(',')}]`;
+    return typeof wanted === 'string' ? `<|"|>${wanted}<|"|>` : json(wanted);
+  };
+  const body = (call: WantedCall): string =>
+    Object.entries(call.args)
+      .map(([key, one]) => `${key}:${value(one)}`)
+      .join(',');
+  return each(calls, (call) => `<|tool_call>call:${call.name}{${body(call)}}<tool_call|>`);
+};
+
+const pythonic: CallText = (calls) => {
+  const body = (call: WantedCall): string =>
+    Object.entries(call.args)
+      .map(([key, one]) => `${key}=${json(one)}`)
+      .join(', ');
+  return `[${each(calls, (call) => `${call.name}(${body(call)})`, ', ')}]`;
+};
+
+const deepseekCalls = (body: string): string => `<｜tool▁calls▁begin｜>${body}<｜tool▁calls▁end｜>`;
+
+export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
+  hermes: (calls) => each(calls, (call) => `<tool_call>\n${object(call, 'arguments', 2)}\n</tool_call>`, '\n'),
+  qwen25: (calls) => each(calls, (call) => `<tool_call>\n${object(call)}\n</tool_call>`, '\n'),
+  nemotron_deci: (calls) => `<TOOLCALL>${list(calls)}</TOOLCALL>`,
+  llama3_json: (calls) => `<|python_tag|>${each(calls, (call) => object(call, 'parameters'), '; ')}`,
+  mistral: (calls) => `[TOOL_CALLS]${list(calls)}`,
+  phi4: (calls) => `functools${list(calls)}`,
+  jamba: (calls) => `<tool_calls>${list(calls)}</tool_calls>`,
+  default: (calls) => `<TOOLCALL>${list(calls)}</TOOLCALL>`,
+  deepseek_v3: (calls) =>
+    deepseekCalls(
+      each(
+        calls,
+        (call) =>
+          `<｜tool▁call▁begin｜>function<｜tool▁sep｜>${call.name}\n\`\`\`json\n${json(call.args)}\n\`\`\`<｜tool▁call▁end｜>`,
+        '\n',
+      ),
+    ),
+  deepseek_v3_1: (calls) =>
+    deepseekCalls(
+      each(calls, (call) => `<｜tool▁call▁begin｜>${call.name}<｜tool▁sep｜>${json(call.args)}<｜tool▁call▁end｜>`),
+    ),
+  deepseek_v3_2: dsml('function_calls'),
+  deepseek_v4: dsml('tool_calls'),
+  qwen3_coder: qwen3Coder,
+  minimax_m2: minimaxM2,
+  minimax_m3: minimaxM3,
+  glm47: glm,
+  poolside_v1: poolside,
+  kimi_k2: (calls) =>
+    `<|tool_calls_section_begin|>${each(
+      calls,
+      (call, index) =>
+        `<|tool_call_begin|>functions.${call.name}:${index}<|tool_call_argument_begin|>${json(call.args, null, 1)}<|tool_call_end|>`,
+    )}<|tool_calls_section_end|>`,
+  kimi_k3: kimiK3,
+  gemma4: gemma,
+  harmony: (calls) =>
+    each(
+      calls,
+      (call) =>
+        `<|start|>assistant<|channel|>commentary to=functions.${call.name} <|constrain|>json<|message|>${json(call.args)}<|call|>`,
+    ),
+  pythonic,
+  inkling: (calls) =>
+    each(
+      calls,
+      (call) => `<|message_model|>${call.name}<|content_invoke_tool_json|>${object(call, 'args')}<|end_message|>`,
+    ),
+};
