@@ -1,10 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { type Clock, systemClock } from '../../shared/clock/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../../shared/frontends/http/index.ts';
+import type { TlsMaterial } from '../../shared/frontends/tls/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { answerUnparsable } from './unparsable.ts';
 
@@ -19,8 +20,8 @@ export interface HttpServerOptions {
   readonly port: number;
   readonly lifecycle: ServiceLifecycle;
   readonly logger: Logger;
-  /** PEM texts; both or neither. @default plain HTTP */
-  readonly tls?: { readonly cert: string; readonly key: string };
+  /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
+  readonly tls?: TlsMaterial | undefined;
   /** @default systemClock */
   readonly clock?: Clock;
 }
@@ -30,6 +31,8 @@ export interface HttpServer {
   /** Without a trailing slash. */
   readonly url: string;
   readonly port: number;
+  /** Shows another certificate from the next connection on; only where the server was started with one. */
+  useCertificate(tls: TlsMaterial): void;
   /**
    * Drains (http-api.md, section 17.2): new inference requests get 503, responses under way have `graceMs` to end, then
    * every connection is closed. Resolves with the responses that were cut. Later calls change nothing.
@@ -58,6 +61,9 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
   return {
     url: `${scheme}://${host}:${port}`,
     port,
+    useCertificate: (tls) => {
+      if (server instanceof TlsServer) server.setSecureContext(tls);
+    },
     close: (graceMs) => {
       closing ??= drain(server, options, graceMs);
       return closing;
@@ -82,7 +88,10 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     });
   };
   const { tls } = options;
-  const server = tls === undefined ? createServer(limits, listener) : createTlsServer({ ...limits, ...tls }, listener);
+  const server =
+    tls === undefined
+      ? createServer(limits, listener)
+      : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     answerUnparsable(app, error, socket).catch(() => socket.destroy()); // the connection is lost either way
   });

@@ -9,7 +9,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Server certificate; needs --tls-key-path. Reloaded on change.',
   }),
   tlsKeyPath: file({
@@ -18,7 +18,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Server private key; needs --tls-cert-path.',
   }),
   tlsClientCaCertPath: file({
@@ -27,7 +27,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'CA for client certificates; set = mutual TLS.',
   }),
   tcpTlsCertPath: file({
