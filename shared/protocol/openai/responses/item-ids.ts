@@ -14,19 +14,21 @@ const PREFIXES = {
 } as const satisfies Record<InputItem['type'], string>;
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
-const ITEM_ID = /^[a-z]+_([0-9a-f]{32})[io][0-9a-f]+$/;
+const ITEM_ID = /^[a-z]+_([0-9a-f]{32})[01][0-9a-f]{4,}$/;
+const INDEX_DIGITS = 4;
 
 /** `resp_<32 hex>` of a request id (UUID). */
 export function responseIdOf(requestId: string): string {
   return `resp_${requestId.replaceAll('-', '')}`;
 }
 
-/**
- * Id of an item. It names the response that the item belongs to, so that a reference is resolved by one look into the store.
- * @param place `i` = number `index` of the response's input, `o` = of its output
- */
-export function itemIdOf(kind: InputItem['type'], responseId: string, place: 'i' | 'o', index: number): string {
-  return `${PREFIXES[kind]}_${RESPONSE_ID.exec(responseId)?.[1]}${place}${index.toString(16)}`;
+/** Where an item stands: among what went into a response, or among what came out. */
+type ItemPlace = 'input' | 'output';
+
+/** Id of an item. It names the response that the item belongs to, so that a reference is resolved by one look into the store. */
+export function itemIdOf(kind: InputItem['type'], responseId: string, place: ItemPlace, index: number): string {
+  const digits = `${place === 'input' ? 0 : 1}${index.toString(16).padStart(INDEX_DIGITS, '0')}`;
+  return `${PREFIXES[kind]}_${RESPONSE_ID.exec(responseId)?.[1]}${digits}`;
 }
 
 /** The response that an item belongs to; undefined for ids that were not made here. */

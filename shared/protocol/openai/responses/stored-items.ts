@@ -5,7 +5,7 @@ import type { InputItem, MessageItem } from './items-schema.ts';
 export function toListedItems(items: readonly InputItem[], responseId: string): readonly InputItem[] {
   return items.map((item, index) => {
     if (item.type === 'item_reference') return item;
-    const named = { ...item, id: item.id ?? itemIdOf(item.type, responseId, 'i', index) };
+    const named = { ...item, id: item.id ?? itemIdOf(item.type, responseId, 'input', index) };
     if (named.type === 'message') return { status: 'completed', ...named, content: toParts(named) };
     return named.type === 'reasoning' ? named : { status: 'completed', ...named };
   });

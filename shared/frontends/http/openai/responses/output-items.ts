@@ -114,7 +114,7 @@ export class OutputItems {
   #begin(kind: OutputKind, callId = '', name = ''): OutputItem {
     this.close('completed');
     const index = this.#items.length;
-    const id = itemIdOf(kind, this.#responseId, 'o', index);
+    const id = itemIdOf(kind, this.#responseId, 'output', index);
     const item: OutputItem = { kind, id, index, callId, name, text: '', logprobs: [], status: 'in_progress' };
     this.#items.push(item);
     this.#open = item;

@@ -166,8 +166,11 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     this.#items.close('incomplete');
     this.#over();
     const body = this.#body({ status: 'failed', output: this.#output(), error });
+    this.#final = body;
     this.#outlet.finish('response.failed', this.#text(body));
-    this.#parts.call.fail(error, 200);
+    const { call, kept } = this.#parts;
+    call.fail(error, 200);
+    if (kept !== undefined) void keep(call.deps, kept, body); // tells of its own failure; nobody waits for a failed answer
   }
 
   #cancelled(error: ServeError): void {

@@ -1,0 +1,88 @@
+import type { GenerationEvent, GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import { parseFrames } from '../../../support/dynamo-http/raw-client.ts';
+import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
+import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
+import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
+
+export const USAGE = { promptTokens: 3, completionTokens: 2 };
+
+/** The app with a pipeline that plays what `play` says. */
+export function openBed(play: (call: ScriptedCall) => void, options: TestAppOptions = {}): Bed {
+  const pipeline = new ScriptedPipeline().onGenerate(play);
+  return new Bed(createTestApp({ pipeline, ...options }), pipeline);
+}
+
+export class Bed {
+  readonly test: TestApp;
+  readonly pipeline: ScriptedPipeline;
+
+  constructor(test: TestApp, pipeline: ScriptedPipeline) {
+    this.test = test;
+    this.pipeline = pipeline;
+  }
+
+  async send(method: string, path: string, body?: object): Promise<Response> {
+    return this.test.app.fetch(
+      new Request(`http://localhost${path}`, {
+        method,
+        ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+      }),
+    );
+  }
+
+  create(fields: object = {}): Promise<Response> {
+    return this.send('POST', '/v1/responses', { model: 'm', input: 'hi', ...fields });
+  }
+
+  /** A unary response object. */
+  async object(fields: object = {}): Promise<JsonObject> {
+    return (await (await this.create(fields)).json()) as JsonObject;
+  }
+
+  /** The data of every event of a stream; checks that names and numbers agree with them. */
+  async events(fields: object = {}): Promise<readonly JsonObject[]> {
+    const response = await this.create({ stream: true, ...fields });
+    return eventsOf(await response.text());
+  }
+}
+
+/** The data of a stream's events, which must be numbered from 0 and named by their type. */
+export function eventsOf(text: string): readonly JsonObject[] {
+  return parseFrames(text)
+    .filter((frame) => frame.data !== undefined)
+    .map((frame: Frame, at) => {
+      const data = frame.data as JsonObject;
+      if (data.type !== frame.event || data.sequence_number !== at) {
+        throw new Error(`event ${at} is ${frame.event} with ${JSON.stringify(data).slice(0, 100)}`);
+      }
+      return data;
+    });
+}
+
+/** An event in short: its type, and what it says. */
+export function brief(event: JsonObject): string {
+  const said = event.delta ?? event.text ?? event.arguments ?? event.input;
+  return said === undefined ? String(event.type) : `${String(event.type)} ${JSON.stringify(said)}`;
+}
+
+export const finish = (more: Partial<Extract<GenerationEvent, { kind: 'finish' }>> = {}): GenerationEvent => ({
+  kind: 'finish',
+  choice: 0,
+  text: '',
+  tokenIds: [],
+  reason: 'stop',
+  ...more,
+});
+
+/** Ends an answer as a worker does. */
+export function stop(sink: GenerationSink, reason: 'stop' | 'length' | 'tool_calls' | 'content_filter' = 'stop'): void {
+  sink.event(finish({ reason }));
+  sink.end(USAGE, true);
+}
+
+export const say = (sink: GenerationSink, text: string): void => sink.text(0, text, 1);
+export const think = (sink: GenerationSink, text: string): void => sink.event({ kind: 'reasoning', choice: 0, text });
+export const call = (sink: GenerationSink, index: number, name: string): void =>
+  sink.event({ kind: 'tool-call', choice: 0, index, id: `call_${index}`, name });
+export const args = (sink: GenerationSink, index: number, text: string): void =>
+  sink.event({ kind: 'tool-arguments', choice: 0, index, text });
