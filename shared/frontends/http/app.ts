@@ -1,5 +1,5 @@
 import { type Context, Hono } from 'hono';
-import { ServeError, toServeError } from '../../errors/index.ts';
+import { logLevelOf, ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answer.ts';
 import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
@@ -68,7 +68,9 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   get(`${DOCS_PATH}/:file`, serveDocs);
   app.notFound((context) => answerThrough(context, deps, serveNotFound));
   app.onError((error, context) =>
-    answerThrough(context, deps, (_deps, exchange) => refuse(deps, exchange, toServeError(error))),
+    answerThrough(context, deps, () => {
+      throw error;
+    }),
   );
   return app;
 }
@@ -105,7 +107,11 @@ function run(deps: HttpAppDeps, given: HttpExchange, serve: Serve): void {
   }
   const refuseThrown = (thrown: unknown): void => {
     const error = toServeError(thrown);
-    deps.logger.error('request handler failed', { path: exchange.path, reason: String(error.cause ?? error.message) });
+    deps.logger[logLevelOf(error.code)]('request handler failed', {
+      x_request_id: exchange.header('x-request-id'),
+      path: exchange.path,
+      error: error.cause ?? error,
+    });
     refuse(deps, exchange, error);
   };
   try {

@@ -86,3 +86,35 @@ describe('a mistake of ours', () => {
     await expect(response.text()).rejects.toThrow();
   });
 });
+
+describe('a handler without books of its own that fails', () => {
+  const failing = () => {
+    const test = createTestApp();
+    test.deps.pipeline.models.list = bug;
+    return test;
+  };
+
+  it('is told to operators with its stack and the client’s id, and to the client without either', async () => {
+    const { app, lines } = failing();
+    const response = await app.fetch(
+      new Request('http://localhost/v1/models', { headers: { 'x-request-id': 'mine' } }),
+    );
+    expect([response.status, response.headers.get('x-request-id')]).toEqual([500, 'mine']);
+    expect(await response.json()).toEqual(INTERNAL);
+    expect(lines).toMatchObject([
+      {
+        level: 'error',
+        message: 'request handler failed',
+        fields: { path: '/v1/models', x_request_id: 'mine', error: new TypeError('x is not a function') },
+      },
+    ]);
+  });
+
+  it('is told also where the router failed before any handler', async () => {
+    const { app, lines } = createTestApp();
+    app.get('/broken', bug);
+    const response = await app.fetch(new Request('http://localhost/broken'));
+    expect([response.status, await response.json()]).toEqual([500, INTERNAL]);
+    expect(lines).toMatchObject([{ level: 'error', fields: { error: new TypeError('x is not a function') } }]);
+  });
+});
