@@ -25,6 +25,8 @@ import {
 } from './dynamo-http/expectation.ts';
 import { anything, Matcher, textWith } from './dynamo-http/match.ts';
 import { MESSAGES_DIFFERENCES } from './dynamo-http/messages-differences.ts';
+import { RESPONSES_DIFFERENCES } from './dynamo-http/responses-differences.ts';
+import { TOOLS_DIFFERENCES } from './dynamo-http/tools-differences.ts';
 import { serveVideoPath } from './dynamo-http/video-path.ts';
 
 /** Rows whose worker is silent for longer than a comment or the head may wait. */
@@ -383,5 +385,7 @@ export const DIFFERENCES: readonly Difference[] = [
     applies: byId(/^e2\.timeout\.u$/),
     rewrite: (expected) => failWith(expected, 504, 'Request deadline exceeded'),
   },
+  ...TOOLS_DIFFERENCES,
   ...MESSAGES_DIFFERENCES,
+  ...RESPONSES_DIFFERENCES,
 ];
