@@ -16,8 +16,8 @@ import { createRouter } from '../../shared/router/index.ts';
 import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
-import { openResponseStore } from './responses.ts';
 import { callingPlane } from './planes.ts';
+import { openResponseStore } from './responses.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
 export type FrontendSettings = Pick<
@@ -63,7 +63,6 @@ export interface Frontend {
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
   { logger, plane: planeOptions, discovery: host }: FrontendOptions,
-    const responseStore = await openResponseStore(settings, logger.for('responses'));
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -71,20 +70,20 @@ export async function composeFrontend(
     logger: logger.for('metrics'),
   });
   const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
-      responseStore,
   const lifecycle = new ServiceLifecycle();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
     const models = await followModels(settings, { discovery, plane, metrics, logger });
+    const responseStore = await openResponseStore(settings, logger.for('responses'));
     lifecycle.discovered();
     const app = createHttpApp({
       pipeline: models.pipeline,
       metrics,
       logger: logger.for('http'),
       clock: systemClock,
-        responseStore?.close();
       random: systemRandom,
       settings: httpSettings(settings),
+      responseStore,
       discovery,
       lifecycle,
     });
@@ -96,6 +95,7 @@ export async function composeFrontend(
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       close: async () => {
         models.directory.close();
+        responseStore?.close();
         await Promise.all([plane.close(), discovery.close()]);
       },
     };
@@ -182,7 +182,6 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
 
 /** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
 function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
-      responses: settings.httpSvcResponsesPath,
   if (settings.admissionControl === 'none') return {};
   return {
     decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
@@ -194,10 +193,10 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
 function httpSettings(settings: FrontendSettings): HttpSettings {
   return {
     paths: {
-    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
       chat: settings.httpSvcChatPath,
       completions: settings.httpSvcCmpPath,
       embeddings: settings.httpSvcEmbPath,
+      responses: settings.httpSvcResponsesPath,
       models: settings.httpSvcModelsPath,
       messages: settings.httpSvcAnthropicPath,
       health: settings.httpSvcHealthPath,
@@ -211,9 +210,10 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     contextWindow: settings.contextWindow,
     maxOutputTokens: settings.maxOutputTokens,
     reasoningField: settings.reasoningFieldName,
+    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
     hasAdminRoutes: !settings.disableFrontendAdminApi,
-    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
     corsOrigins: settings.corsOrigin ?? [],
+    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
     decode: {
       ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
       isNvextDisabled: settings.disableFrontendNvext,

@@ -15,8 +15,8 @@ import { serveModel, serveModelList } from './models.ts';
 import { serveChat } from './openai/chat.ts';
 import { serveCompletions } from './openai/completions.ts';
 import { serveEmbeddings } from './openai/embeddings.ts';
-import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveImageEdits, serveImages } from './openai/images.ts';
+import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { DOCS_PATH, redirectToDocs, serveDocs } from './openapi/serve-docs.ts';
 import { OPENAPI_PATH, serveOpenApi } from './openapi/serve-openapi.ts';
@@ -42,9 +42,9 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const post = (path: string, serve: Serve): void => addRoute(app, deps, path, 'POST', serve);
   const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
   post(paths.chat, serveChat);
-  for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
   post(paths.completions, serveCompletions);
   post(paths.embeddings, serveEmbeddings);
+  for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
   post(IMAGES_PATH, serveImages);
   post(IMAGE_EDITS_PATH, serveImageEdits);
   for (const path of VIDEO_PATHS) {

@@ -4,8 +4,8 @@ import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol
 export interface HttpPaths {
   readonly chat: string;
   readonly completions: string;
-  readonly responses: string;
   readonly embeddings: string;
+  readonly responses: string;
   readonly models: string;
   /** Anthropic's; `count_tokens` stands below it. */
   readonly messages: string;
@@ -31,12 +31,12 @@ export interface HttpSettings {
   readonly maxOutputTokens: number | undefined;
   /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
   readonly reasoningField: 'reasoning_content' | 'reasoning';
-  /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
-  readonly responseStore: 'on' | 'on-request';
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */
   readonly corsOrigins: readonly string[];
+  /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
+  readonly responseStore: 'on' | 'on-request';
   readonly anthropic: AnthropicSettings;
   readonly decode: OpenAiDecodeSettings;
 }
@@ -49,11 +49,11 @@ export interface AnthropicSettings {
   readonly stripsPreamble: boolean;
 }
 
-  responses: '/v1/responses',
 export const defaultHttpPaths: HttpPaths = Object.freeze({
   chat: '/v1/chat/completions',
   completions: '/v1/completions',
   embeddings: '/v1/embeddings',
+  responses: '/v1/responses',
   models: '/v1/models',
   messages: '/v1/messages',
   health: '/health',
@@ -66,13 +66,13 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   bodyLimitBytes: 192 * 1024 * 1024,
   overloadStatus: 503,
   peekMs: 2000,
-  responseStore: 'on',
   keepAliveMs: 0,
   contextWindow: undefined,
   maxOutputTokens: undefined,
   reasoningField: 'reasoning_content',
   hasAdminRoutes: true,
-  anthropic: Object.freeze({ isEnabled: false, stripsPreamble: true }),
   corsOrigins: [],
+  anthropic: Object.freeze({ isEnabled: false, stripsPreamble: true }),
+  responseStore: 'on',
   decode: defaultDecodeSettings,
 });
