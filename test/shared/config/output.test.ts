@@ -53,7 +53,8 @@ describe('effective settings', () => {
     const byName = new Map(reports.map((report) => [report.setting, report]));
     expect(byName.get('httpPort')).toMatchObject({ value: 9, shown: '9', origin: 'flag --http-port', status: 'built' });
     expect(byName.get('httpHost')).toMatchObject({ value: '0.0.0.0', origin: 'default' });
-    expect(byName.get('corsOrigin')).toMatchObject({ value: ['a', 'b'], shown: 'a,b', status: 'not built yet' });
+    expect(byName.get('corsOrigin')).toMatchObject({ value: ['a', 'b'], shown: 'a,b', status: 'built' });
+    expect(byName.get('frontendJemalloc')).toMatchObject({ value: null, status: 'not built yet' });
     expect(byName.get('planeToken')).toMatchObject({ value: '***', origin: 'variable STATOR_PLANE_TOKEN' });
     expect(byName.get('modelName')).toMatchObject({ value: null, shown: 'unset' });
   });
@@ -79,7 +80,7 @@ describe('effective settings', () => {
     expect(text).toMatch(
       /\nHTTP server and routes\n {2}--http-host +0\.0\.0\.0 +default\n {2}--http-port +9 +flag --http-port\n/,
     );
-    expect(text).toMatch(/--cors-origin +unset = off +default {2}\(not built yet\)/);
+    expect(text).toMatch(/DYN_FRONTEND_JEMALLOC +unset +default {2}\(not built yet\)/);
   });
 });
 

@@ -358,12 +358,12 @@ describe('defaults', () => {
 
 describe('features that are not built', () => {
   it('are accepted with one warning, by flag and by variable', () => {
-    const { settings, warnings } = frontend(['--cors-origin', '*'], { DYN_HTTP_SVC_POOLING_PATH: '/p' });
-    expect(settings.corsOrigin).toEqual(['*']);
+    const { settings, warnings } = frontend(['--frontend-route-extension', 'a.js'], { DYN_HTTP_SVC_POOLING_PATH: '/p' });
+    expect(settings.frontendRouteExtension).toEqual(['a.js']);
     expect(settings.httpSvcPoolingPath).toBe('/p');
     expect(warnings).toEqual([
       'DYN_HTTP_SVC_POOLING_PATH is set, but what it controls is not built yet: it has no effect',
-      '--cors-origin is set, but what it controls is not built yet: it has no effect',
+      '--frontend-route-extension is set, but what it controls is not built yet: it has no effect',
     ]);
   });
 
