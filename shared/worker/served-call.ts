@@ -2,7 +2,13 @@ import type { Engine, EngineSink } from '../engines/index.ts';
 import { logLevelOf, type ServeError, toServeError, toWire, workerError } from '../errors/index.ts';
 import type { IncomingCall } from '../planes/request/index.ts';
 import { decodeEngineRequest, type EngineOutput, type EngineRequest } from '../protocol/generation/index.ts';
-import type { Logger, WorkerErrorType, WorkerMetrics, WorkerRequestMeter } from '../telemetry/index.ts';
+import {
+  type Logger,
+  parseTraceparent,
+  type WorkerErrorType,
+  type WorkerMetrics,
+  type WorkerRequestMeter,
+} from '../telemetry/index.ts';
 
 export interface ServedCallDeps {
   readonly engine: Engine;
@@ -131,7 +137,13 @@ export class ServedCall implements EngineSink {
   #fail(error: ServeError, type: WorkerErrorType): void {
     if (this.#isOver) return;
     const { logger } = this.#deps;
-    logger[logLevelOf(error.code)]('request failed', { request_id: this.#call.id, ...toWire(error) });
+    const { id, headers } = this.#call;
+    logger[logLevelOf(error.code)]('request failed', {
+      request_id: id,
+      x_request_id: headers['x-request-id'],
+      trace_id: parseTraceparent(headers.traceparent)?.traceId,
+      ...toWire(error),
+    });
     this.#call.fail(error);
     this.#close(type);
   }

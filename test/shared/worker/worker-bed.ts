@@ -18,6 +18,12 @@ import { captureLogger, createWorkerMetrics } from '../../../shared/telemetry/in
 import { EndpointHealth, startWorker, type Worker, type WorkerOptions } from '../../../shared/worker/index.ts';
 import { engineRequest } from '../engines/mocker/support.ts';
 
+/** What names a request beside its id, as a frontend passes it on. */
+const HEADERS = {
+  traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+  'x-request-id': 'mine',
+} as const;
+
 export const ADDRESS = { namespace: 'ns', component: 'backend', endpoint: 'generate' } as const;
 
 /** An engine that does what the test says. */
@@ -184,7 +190,7 @@ export function workerBed(engine: Engine) {
         transport,
         {
           id: 'r',
-          headers: {},
+          headers: HEADERS,
           body,
           ...(tokenIds && { tokenIds }),
           ...(deadlineMs === undefined ? {} : { deadlineMs }),

@@ -372,6 +372,11 @@ describe('a failure inside the worker', () => {
     engine.requests[0]?.sink.fail(workerError('Internal', 'secret path'));
     await bed.clock.advance(1);
     expect(sink.error?.message).toBe('Internal server error');
-    expect(JSON.stringify(bed.lines)).toContain('secret path');
+    expect(bed.lines.find(({ message }) => message === 'request failed')?.fields).toMatchObject({
+      request_id: 'r',
+      x_request_id: 'mine',
+      trace_id: '0af7651916cd43dd8448eb211c80319c',
+      message: 'secret path',
+    });
   });
 });
