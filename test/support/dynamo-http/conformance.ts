@@ -23,12 +23,15 @@ export class Conformance {
     );
   }
 
-  /** Plays one row; returns where the answer is neither as recorded nor as decided, nothing when it is. */
-  async play(row: RecordedRow): Promise<readonly string[]> {
+  /**
+   * Plays one row; returns where the answer is neither as recorded nor as decided, nothing when it is.
+   * @param applied gets the differences from the record that were decided
+   */
+  async play(row: RecordedRow, applied: string[] = []): Promise<readonly string[]> {
     const deployment = await this.#deploymentOf(row);
     const seenBefore = deployment.engine.seen.length;
     const answer = await send(deployment.port, requestOf(row), hangUpOf(row));
-    const expected = expectationOf(row);
+    const expected = expectationOf(row, applied);
     if (row.worker_cancelled === true) {
       await waitUntil(() => deployment.engine.seen.slice(seenBefore).some((seen) => seen.wasCancelled), {
         what: 'the worker was cancelled',
@@ -60,7 +63,7 @@ function hangUpOf(row: RecordedRow): HangUp {
 }
 
 /** What the record says, as far as it is compared, after every difference that applies. */
-function expectationOf(row: RecordedRow): Expectation {
+function expectationOf(row: RecordedRow, applied: string[]): Expectation {
   const expected: Expectation = structuredClone({
     status: row.status,
     headers: { ...row.headers },
@@ -69,7 +72,11 @@ function expectationOf(row: RecordedRow): Expectation {
     ...(row.frames === undefined ? {} : { frames: [...row.frames] }),
   });
   expected.worker = structuredClone(row.worker_request)?.map((seen) => recordedWorkerRequest(seen, row));
-  for (const difference of DIFFERENCES) if (difference.applies(row, expected)) difference.rewrite(expected, row);
+  for (const difference of DIFFERENCES) {
+    if (!difference.applies(row, expected)) continue;
+    difference.rewrite(expected, row);
+    applied.push(`${difference.authority}: ${difference.what}`);
+  }
   return expected;
 }
 
