@@ -2,7 +2,7 @@ import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
 import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
-import type { Endpoint, GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
@@ -10,7 +10,7 @@ import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
-import { type PreprocessTimes, preprocess, promptTokens } from './preprocess.ts';
+import { type Preprocessed, type PreprocessTimes, preprocess, promptTokens } from './preprocess.ts';
 import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
 import { planSplit } from './text-split.ts';
@@ -121,20 +121,27 @@ class DiscoveredPipeline implements Pipeline {
   ): void {
     if (options.signal.aborted) return;
     const startMs = this.#clock.nowMs();
-    const prompt = preprocess(request, model, loaded, this.#clock, this.#times);
+    const preprocessed = preprocess(request, model, loaded, this.#clock, this.#times);
     this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
-    options.meter.promptTokens(prompt.promptTokens);
-    annotate(request, prompt.formattedPrompt, prompt.request.input, sink);
+    options.meter.promptTokens(preprocessed.promptTokens);
+    annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,
       card: model.card,
       tokenizer: loaded?.tokenizer,
-      formattedPrompt: prompt.formattedPrompt,
+      formattedPrompt: preprocessed.formattedPrompt,
       random: this.#random,
     });
+    const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
     const answer = new Answer(request, prompt, loaded, sink, options.meter, plan);
     new RequestRun(this.#context, request, model, prompt, answer, sink, options.signal).start();
   }
+}
+
+/** Asks the worker for special tokens as well, in case it makes text itself, unless the client has said what it wants. */
+function keepSpecialTokens(prompt: Preprocessed): Preprocessed {
+  const output: OutputOptions = { skip_special_tokens: false, ...prompt.request.output };
+  return { ...prompt, request: { ...prompt.request, output } };
 }
 
 /** What the client asked to see of the preprocessing (http-api.md, section 12.4). */

@@ -83,10 +83,10 @@ export function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
   };
 }
 
-/** Template variables: what the client gave, and what `reasoning_effort` and `thinking` stand for (section 13.6). */
+/** Template variables: what the client gave, and what it, `reasoning_effort` and `thinking` stand for (section 13.6). */
 function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
-  if (body.reasoning_effort == null && body.thinking == null) return given ?? undefined;
+  if (given == null && body.reasoning_effort == null && body.thinking == null) return undefined;
   const args: Record<string, unknown> = { ...given };
   if (body.reasoning_effort != null) {
     args.reasoning_effort = body.reasoning_effort;
@@ -94,9 +94,11 @@ function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> |
   }
   const mode = thinkingMode(body.thinking);
   if (mode !== undefined) args.thinking_mode = mode;
-  if (mode === 'enabled' || mode === 'disabled') {
-    args.thinking = mode === 'enabled';
-    args.enable_thinking ??= mode === 'enabled'; // what templates of the Qwen family read (1.6.1)
+  if (mode === 'enabled' || mode === 'disabled') args.thinking = mode === 'enabled';
+  if (typeof args.thinking === 'boolean') {
+    // Template families read one of these names each; the switch must reach them all (1.6.1).
+    args.thinking_mode ??= args.thinking ? 'enabled' : 'disabled';
+    args.enable_thinking ??= args.thinking;
   }
   return args;
 }

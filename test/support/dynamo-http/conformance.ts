@@ -3,9 +3,11 @@ import type { WorkerScript } from '../scripted-engine.ts';
 import { waitUntil } from '../wait-until.ts';
 import { type Deployment, startDeployment } from './deployments.ts';
 import { byPrompt, type Expectation, isBatch } from './expectation.ts';
+import { foldChat } from './fold-chat.ts';
 import { anything, differencesOf } from './match.ts';
 import { type HangUp, requestOf, send } from './raw-client.ts';
 import { type Answer, loadRows, type RecordedRow } from './records.ts';
+import { foldsChunks } from './tools-differences.ts';
 
 /** Plays recorded exchanges against the product: the real app over a socket, with scripted workers behind. */
 export class Conformance {
@@ -155,5 +157,6 @@ function normalise(answer: Answer, row: RecordedRow): Record<string, unknown> {
   if (masked.frames !== undefined && IDLE_ROWS.test(row.id)) {
     masked.frames = masked.frames.filter((frame) => frame.comment !== '');
   }
+  if (foldsChunks(row) && masked.frames !== undefined) return { ...masked, frames: [foldChat(masked.frames)] };
   return masked;
 }

@@ -16,8 +16,8 @@ import {
   type IncomingCall,
   type RequestPlane,
 } from '../../../shared/planes/request/index.ts';
-import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
+import { MemoryResponseStore } from '../../../shared/responses/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
@@ -27,9 +27,9 @@ import { playMedia } from './media.ts';
 /** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
 const PREFIXED = (prefix: string) => ({
   chat: `${prefix}/chat`,
-  responses: `${prefix}/rsp`,
   completions: `${prefix}/cmp`,
   embeddings: `${prefix}/emb`,
+  responses: `${prefix}/rsp`,
   models: `${prefix}/models`,
   messages: `${prefix}/msg`,
   health: `${prefix}/health`,
@@ -69,6 +69,8 @@ interface RegisteredModel {
   readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
   readonly context_length?: number;
   readonly needs_prefill_peer?: boolean;
+  readonly tool_call_parser?: string;
+  readonly reasoning_parser?: string;
 }
 
 /** A frontend on a port, over scripted workers in the same process. */
@@ -114,10 +116,10 @@ export async function startDeployment(
     pipeline,
     metrics,
     logger: silentLogger,
-    responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     clock: systemClock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
+    responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     discovery,
     lifecycle,
   });
@@ -198,6 +200,12 @@ function cardOf(model: RegisteredModel): ModelCard {
     worker_type: model.needs_prefill_peer === true ? 'decode' : 'aggregated',
     needs: model.needs_prefill_peer === true ? [['prefill']] : [],
     aliases: model.aliases ?? [],
-    runtime_config: isMedia ? {} : { context_length: model.context_length ?? 4096 },
+    runtime_config: isMedia
+      ? {}
+      : {
+          context_length: model.context_length ?? 4096,
+          ...(model.tool_call_parser === undefined ? {} : { tool_call_parser: model.tool_call_parser }),
+          ...(model.reasoning_parser === undefined ? {} : { reasoning_parser: model.reasoning_parser }),
+        },
   };
 }

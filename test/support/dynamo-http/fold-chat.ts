@@ -1,0 +1,100 @@
+import type { Body, Chunk } from './expectation.ts';
+
+/** One choice of a chat stream, its chunks put together. */
+interface FoldedChoice {
+  readonly index: number;
+  content: string;
+  reasoning: string;
+  /** What the chunk that names the role says as content. */
+  roleContent: unknown;
+  readonly calls: FoldedCall[];
+  finish: unknown;
+  /** What was told in which order: `role reasoning content call-0 call-1 finish`; a repetition in a row counts once. */
+  order: string;
+}
+
+interface FoldedCall {
+  readonly index: unknown;
+  readonly id: unknown;
+  readonly type: unknown;
+  readonly name: unknown;
+  arguments: string;
+}
+
+/** A whole chat stream without its chunk borders. */
+interface FoldedChat {
+  /** Values of the keys that all chunks share; a second value shows as a second entry. */
+  readonly identities: string[];
+  readonly choices: FoldedChoice[];
+  /** Usage of chunks with choices, each value once. */
+  readonly runningUsage: string[];
+  readonly usage: unknown[];
+  /** Everything that is no chunk, in order: side events and the end. */
+  readonly others: unknown[];
+}
+
+/** Puts the frames of a chat stream together, so that streams that differ in chunk borders alone fold to the same. */
+export function foldChat(frames: readonly unknown[]): FoldedChat {
+  const folded: FoldedChat = { identities: [], choices: [], runningUsage: [], usage: [], others: [] };
+  for (const frame of frames) {
+    const { data } = frame as { data?: unknown };
+    if (typeof data !== 'object' || data === null || !('choices' in data)) folded.others.push(frame);
+    else foldChunk(folded, data as Chunk);
+  }
+  return folded;
+}
+
+function foldChunk(folded: FoldedChat, { choices = [], usage, ...identity }: Chunk): void {
+  addOnce(folded.identities, JSON.stringify(Object.entries(identity).sort()));
+  if (choices.length === 0) folded.usage.push(usage);
+  else addOnce(folded.runningUsage, String(JSON.stringify(usage)));
+  for (const choice of choices) foldChoice(choiceAt(folded, Number(choice.index)), choice);
+}
+
+function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish }: Body): void {
+  const said = delta as Body;
+  const isRole = said.role !== undefined;
+  if (isRole) {
+    choice.roleContent = said.content;
+    tell(choice, 'role');
+  }
+  const reasoning = said.reasoning_content ?? said.reasoning;
+  if (typeof reasoning === 'string' && reasoning !== '') {
+    choice.reasoning += reasoning;
+    tell(choice, 'reasoning');
+  }
+  if (typeof said.content === 'string' && said.content !== '') {
+    choice.content += said.content;
+    tell(choice, 'content');
+  }
+  for (const call of (said.tool_calls ?? []) as Body[]) foldCall(choice, call);
+  if (finish == null) return;
+  choice.finish = choice.finish === null ? finish : [choice.finish, finish];
+  tell(choice, 'finish');
+}
+
+function foldCall(choice: FoldedChoice, { index, id, type, function: called }: Body): void {
+  const { name, arguments: text } = called as Body;
+  const known = choice.calls.find((call) => call.index === index);
+  if (known === undefined || id !== undefined || name !== undefined) {
+    choice.calls.push({ index, id, type, name, arguments: String(text ?? '') });
+  } else known.arguments += String(text ?? '');
+  tell(choice, `call-${index}`);
+}
+
+function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
+  const known = folded.choices.find((choice) => choice.index === index);
+  if (known !== undefined) return known;
+  const choice = { index, content: '', reasoning: '', roleContent: undefined, calls: [], finish: null, order: '' };
+  folded.choices.push(choice);
+  return choice;
+}
+
+function tell(choice: FoldedChoice, what: string): void {
+  const told = choice.order.split(' ');
+  if (told.at(-1) !== what) choice.order = choice.order === '' ? what : `${choice.order} ${what}`;
+}
+
+function addOnce(values: string[], value: string): void {
+  if (!values.includes(value)) values.push(value);
+}
