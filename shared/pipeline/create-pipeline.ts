@@ -4,13 +4,14 @@ import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
-import type { LoadedModel } from '../tokens/index.ts';
+import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
-import { type Preprocessed, type PreprocessTimes, preprocess, promptTokens } from './preprocess.ts';
+import { type Preprocessed, preprocess, promptTokens } from './preprocess.ts';
+import type { PromptTools } from './prompt-tokens.ts';
 import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
 import { planSplit } from './text-split.ts';
@@ -22,6 +23,8 @@ export interface PipelineOptions {
   readonly router: Router;
   readonly plane: RequestPlane;
   readonly clock: Clock;
+  /** Encodes prompts. @default one without a cache and without threads */
+  readonly encoder?: PromptEncoder;
   /** Ids of tool calls. @default systemRandom */
   readonly random?: Random;
   readonly observer: PipelineObserver;
@@ -57,7 +60,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #observer: PipelineObserver;
-  readonly #times: PreprocessTimes;
+  readonly #tools: PromptTools;
   readonly #context: RunContext;
 
   constructor({ migrationLimit = 3, streamSilenceMsMax = 0, ...options }: PipelineOptions) {
@@ -68,7 +71,7 @@ class DiscoveredPipeline implements Pipeline {
     this.#clock = clock;
     this.#random = options.random ?? systemRandom;
     this.#observer = observer;
-    this.#times = { template: (ms) => observer.template(ms), tokenize: (ms) => observer.tokenize(ms) };
+    this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
     this.#context = {
       router: options.router,
       plane: options.plane,
@@ -100,7 +103,7 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.find(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
-    return promptTokens(request, await this.#store.get(model), this.#clock, this.#times);
+    return promptTokens(request, await this.#store.get(model), this.#tools);
   }
 
   #resolve(request: GenerationRequest): RoutableModel {
@@ -121,8 +124,24 @@ class DiscoveredPipeline implements Pipeline {
   ): void {
     if (options.signal.aborted) return;
     const startMs = this.#clock.nowMs();
-    const preprocessed = preprocess(request, model, loaded, this.#clock, this.#times);
-    this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
+    const preprocessed = preprocess(request, model, loaded, this.#tools, options.signal);
+    const run = (ready: Preprocessed): void => {
+      this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
+      this.#run(request, model, loaded, ready, sink, options);
+    };
+    if (!(preprocessed instanceof Promise)) run(preprocessed);
+    else preprocessed.then(run).catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+  }
+
+  #run(
+    request: GenerationRequest,
+    model: RoutableModel,
+    loaded: LoadedModel | undefined,
+    preprocessed: Preprocessed,
+    sink: GenerationSink,
+    options: GenerateOptions,
+  ): void {
+    if (options.signal.aborted) return;
     options.meter.promptTokens(preprocessed.promptTokens);
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({

@@ -1,7 +1,5 @@
-import type { Clock } from '../clock/index.ts';
 import { ServeError } from '../errors/index.ts';
 import type {
-  ChatMessage,
   EngineInput,
   EngineRequest,
   GenerationRequest,
@@ -9,7 +7,9 @@ import type {
   StopConditions,
 } from '../protocol/generation/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
+import { promptField, tokensLeft } from './context-length.ts';
 import type { RoutableModel } from './model-directory.ts';
+import { type PromptTokens, type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
 
 /** A request ready to be sent, and what was learned on the way. */
 export interface Preprocessed {
@@ -20,29 +20,34 @@ export interface Preprocessed {
   readonly formattedPrompt: string | undefined;
 }
 
-export interface PreprocessTimes {
-  template(ms: number): void;
-  tokenize(ms: number): void;
-}
-
-const NO_TOKENS = new Uint32Array(0);
-
 /**
  * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions (http-api.md,
- * section 13). `loaded` is undefined exactly for models that take text or tensors.
- * @throws ServeError `invalid_value`, `context_length_exceeded`
+ * section 13). At once unless the prompt is long. `loaded` is undefined exactly for models that take text or tensors.
+ * @throws ServeError `invalid_value`, `context_length_exceeded`; rejects with these and as `PromptEncoder.encode` does
  */
 export function preprocess(
   request: GenerationRequest,
   model: RoutableModel,
   loaded: LoadedModel | undefined,
-  clock: Clock,
-  times: PreprocessTimes,
-): Preprocessed {
+  tools: PromptTools,
+  signal?: AbortSignal,
+): Preprocessed | Promise<Preprocessed> {
   if (loaded === undefined) return passThrough(request, model);
-  const { tokenIds, formattedPrompt, promptEmbeds } = tokenize(request, loaded, clock, times);
+  const limits = { model: model.primaryName, contextLength: model.contextLength, signal };
+  const tokens = tokenizePrompt(request, loaded, tools, limits);
+  return tokens instanceof Promise
+    ? tokens.then((ready) => complete(request, model, loaded, ready))
+    : complete(request, model, loaded, tokens);
+}
+
+function complete(
+  request: GenerationRequest,
+  model: RoutableModel,
+  loaded: LoadedModel,
+  { tokenIds, isWhole, formattedPrompt, promptEmbeds }: PromptTokens,
+): Preprocessed {
   checkVocabulary(request, tokenIds, loaded);
-  const left = tokensLeft(request, tokenIds.length, model.contextLength);
+  const left = tokensLeft(request, { tokens: tokenIds.length, isWhole }, model.contextLength);
   const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
   const eosTokenIds = loaded.info.eosTokenIds;
   // An embedding has no continuation that could stop.
@@ -54,14 +59,14 @@ export function preprocess(
   };
 }
 
-/** Length of the prompt, for those who only want to know. @throws ServeError `invalid_value` */
-export function promptTokens(
+/** Length of the prompt, for those who only want to know. Rejects with a ServeError, e.g. `invalid_value`. */
+export async function promptTokens(
   request: GenerationRequest,
   loaded: LoadedModel,
-  clock: Clock,
-  times: PreprocessTimes,
-): number {
-  return tokenize(request, loaded, clock, times).tokenIds.length;
+  tools: PromptTools,
+): Promise<number> {
+  const { tokenIds } = await tokenizePrompt(request, loaded, tools, { model: request.model, contextLength: 0 });
+  return tokenIds.length;
 }
 
 function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
@@ -104,6 +109,8 @@ function engineRequest(
     ...(request.routerConfigOverride === undefined ? {} : { routerConfigOverride: request.routerConfigOverride }),
     ...(request.embedding === undefined ? {} : { embedding: request.embedding }),
     ...(request.extraArgs === undefined ? {} : { extraArgs: request.extraArgs }),
+    ...(request.mmProcessorKwargs === undefined ? {} : { mmProcessorKwargs: request.mmProcessorKwargs }),
+    ...(request.router === undefined ? {} : { router: request.router }),
     ...(request.agentContext === undefined ? {} : { agentContext: request.agentContext }),
     ...(request.requestTimestampMs === undefined ? {} : { requestTimestampMs: request.requestTimestampMs }),
   };
@@ -113,74 +120,6 @@ function withoutSingleN(sampling: SamplingOptions): SamplingOptions {
   if (sampling.n !== 1) return sampling;
   const { n: _one, ...rest } = sampling;
   return rest;
-}
-
-interface Tokenized {
-  readonly tokenIds: Uint32Array;
-  readonly formattedPrompt: string | undefined;
-  readonly promptEmbeds: string | undefined;
-}
-
-function tokenize(request: GenerationRequest, loaded: LoadedModel, clock: Clock, times: PreprocessTimes): Tokenized {
-  const { prompt } = request;
-  switch (prompt.kind) {
-    case 'tokens':
-      return { tokenIds: Uint32Array.from(prompt.tokenIds), formattedPrompt: undefined, promptEmbeds: undefined };
-    case 'embeds':
-      return { tokenIds: NO_TOKENS, formattedPrompt: undefined, promptEmbeds: prompt.data };
-    case 'raw':
-      return {
-        tokenIds: encode(prompt.text, loaded, clock, times, request.embedding !== undefined),
-        formattedPrompt: prompt.text,
-        promptEmbeds: undefined,
-      };
-    case 'chat': {
-      const text = render(request, loaded, clock, times);
-      return { tokenIds: encode(text, loaded, clock, times), formattedPrompt: text, promptEmbeds: undefined };
-    }
-    case 'body':
-    case 'tensor':
-      throw new ServeError('not_implemented', `model \`${request.model}\` takes text prompts only`);
-  }
-}
-
-/**
- * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's
- * (parsers.md, section 0). Embedding models are trained on texts with them: some read the vector off the last one.
- */
-function encode(
-  text: string,
-  loaded: LoadedModel,
-  clock: Clock,
-  times: PreprocessTimes,
-  addSpecialTokens = false,
-): Uint32Array {
-  const startMs = clock.nowMs();
-  const clean = text.includes('\0') ? text.replaceAll('\0', '') : text;
-  const tokenIds = loaded.tokenizer.encode(clean, { addSpecialTokens });
-  times.tokenize(clock.nowMs() - startMs);
-  return tokenIds;
-}
-
-function render(request: GenerationRequest, loaded: LoadedModel, clock: Clock, times: PreprocessTimes): string {
-  const { prompt } = request;
-  if (prompt.kind !== 'chat') throw new TypeError('only chats are rendered');
-  if (loaded.chatTemplate === undefined) {
-    throw new ServeError('invalid_value', `model \`${request.model}\` has no chat template: use /v1/completions`, {
-      param: 'messages',
-    });
-  }
-  const startMs = clock.nowMs();
-  const text = loaded.chatTemplate.render({
-    messages: prompt.messages as readonly (ChatMessage & Record<string, unknown>)[],
-    tools: prompt.toolChoice === 'none' ? undefined : (prompt.tools as readonly Record<string, unknown>[] | undefined),
-    addGenerationPrompt: prompt.addGenerationPrompt,
-    continueFinalMessage: prompt.continueFinalMessage,
-    args: prompt.templateArgs,
-    nowMs: clock.wallMs(),
-  });
-  times.template(clock.nowMs() - startMs);
-  return text;
 }
 
 function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, loaded: LoadedModel): void {
@@ -193,27 +132,6 @@ function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, load
     `Invalid request: token id ${outside} is outside the vocabulary of ${size} entries`,
     { param: promptField(request) },
   );
-}
-
-/** The field of the client's body that holds the prompt. */
-function promptField({ prompt, embedding }: GenerationRequest): string {
-  if (embedding !== undefined) return 'input';
-  return prompt.kind === 'chat' ? 'messages' : 'prompt';
-}
-
-/** `max_tokens` after ruling 29: what is left of the context when absent, clamped to it when larger. */
-function tokensLeft(request: GenerationRequest, promptTokens: number, contextLength: number): number | undefined {
-  const asked = request.stop.max_tokens;
-  if (contextLength === 0 || request.prompt.kind === 'embeds') return asked; // how long embeddings are, only the worker knows
-  if (promptTokens >= contextLength) {
-    throw new ServeError(
-      'context_length_exceeded',
-      `This model's maximum context length is ${contextLength} tokens, but the prompt has ${promptTokens} tokens. Shorten the prompt.`,
-      { param: promptField(request) },
-    );
-  }
-  const left = contextLength - promptTokens;
-  return asked === undefined ? left : Math.min(asked, left);
 }
 
 /** The model's own end tokens end the output unseen, unless the client asked to ignore them. */

@@ -68,6 +68,8 @@ export interface PipelineObserver {
   stage(stage: 'preprocess' | 'route', ms: number): void;
   template(ms: number): void;
   tokenize(ms: number): void;
+  /** A prompt was looked up in the cache of tokens, and so many of its tokens were there. */
+  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;

@@ -46,7 +46,8 @@ export function readAddedTokens(list: unknown): readonly AddedToken[] {
 /** Receives a text in order: stretches without added tokens, and the added tokens between them. */
 export interface SegmentVisitor {
   text(segment: string): void;
-  token(id: number): void;
+  /** @param units of the text that the token takes, stripped white space included */
+  token(id: number, units: number): void;
 }
 
 interface TrieNode {
@@ -96,7 +97,7 @@ export class AddedTokenSplitter {
       if (token.lstrip) start = Math.max(from, spaceStart(text, at));
       if (token.rstrip) end += SPACE_AT_START.exec(text.slice(end))![0].length;
       if (from < start) visitor.text(text.slice(from, start));
-      visitor.token(token.id);
+      visitor.token(token.id, end - start);
       from = end;
       at = this.#nextStart(text, next);
     }

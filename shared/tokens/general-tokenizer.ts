@@ -2,7 +2,7 @@ import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
 import { unspellBytes } from './bpe/byte-alphabet.ts';
 import { asRecord } from './json.ts';
-import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer } from './types.ts';
+import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 import { toWellFormed } from './well-formed.ts';
 
 /** Ids of the prompt's end that decide how the first new token is written (parsers.md, section 5.2). */
@@ -16,23 +16,32 @@ const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
 /**
  * A tokenizer of any other kind (Unigram, WordPiece, byte fallback, ...) on the general library, which is loaded here and
- * only here. @throws when the library does not know a part of the file either
+ * only here.
+ * @param path of the file, which a thread that encodes reads anew
+ * @throws when the library does not know a part of the file either
  */
-export async function createGeneralTokenizer(json: unknown): Promise<Tokenizer> {
+export async function createGeneralTokenizer(json: unknown, path?: string): Promise<Tokenizer> {
   const { Tokenizer: Library } = await import('@huggingface/tokenizers');
   const file = asRecord(json) ?? {};
   // An empty config: clean-up of spaces and the like is not part of tokenizer.json and servers do not do it.
-  return new GeneralTokenizer(new Library(file, {}), readAddedTokens(file.added_tokens), file);
+  return new GeneralTokenizer(new Library(file, {}), readAddedTokens(file.added_tokens), file, path);
 }
 
 class GeneralTokenizer implements Tokenizer {
   readonly vocabSize: number;
+  readonly recipe: TokenizerRecipe | undefined;
   readonly #library: LibraryTokenizer;
   readonly #specialIds: ReadonlySet<number>;
   readonly #spelling: 'bytes' | 'metaspace' | 'plain';
 
-  constructor(library: LibraryTokenizer, added: readonly AddedToken[], file: Readonly<Record<string, unknown>>) {
+  constructor(
+    library: LibraryTokenizer,
+    added: readonly AddedToken[],
+    file: Readonly<Record<string, unknown>>,
+    path: string | undefined,
+  ) {
     this.#library = library;
+    this.recipe = path === undefined ? undefined : { kind: 'general', path };
     this.vocabSize = library.get_vocab(true).size;
     this.#specialIds = new Set(added.filter((token) => token.special).map((token) => token.id));
     this.#spelling = spellingOf(JSON.stringify(file.decoder ?? null));

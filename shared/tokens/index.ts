@@ -19,6 +19,12 @@ export { describeModelFile } from './model-files.ts';
 export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
 export { ModelFolderError } from './model-folder-error.ts';
 export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
+export {
+  type EncodedPrompt,
+  type EncodePromptOptions,
+  PromptEncoder,
+  type PromptEncoderOptions,
+} from './prompts/prompt-encoder.ts';
 export type { SpecialTokens } from './special-tokens.ts';
 export { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';
 export type {

@@ -79,7 +79,7 @@ async function loadGeneral(path: string, type: unknown): Promise<Tokenizer> {
   const json: unknown = JSON.parse(await readFile(path, 'utf8'));
   try {
     if (!MODEL_TYPES.has(type)) throw new Error(`model type ${JSON.stringify(type)}`);
-    return await createGeneralTokenizer(json);
+    return await createGeneralTokenizer(json, path);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ModelFolderError(

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
-import { tableBuffers } from './bpe/tables.ts';
+import { shareTables } from './bpe/tables.ts';
 import type { LoaderAnswer } from './loader.ts';
 import { scanTokenizerFile } from './scan-file.ts';
 
@@ -9,13 +9,13 @@ function answer(path: string): void {
   const file = readFileSync(path);
   let reply: LoaderAnswer;
   try {
-    reply = { scanned: scanTokenizerFile(path, file) };
+    const { rest, tables } = scanTokenizerFile(path, file);
+    reply = { scanned: { rest, tables: tables && shareTables(tables) } };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     reply = { syntaxError: error.message };
   }
-  const tables = 'scanned' in reply ? reply.scanned.tables : undefined;
-  parentPort?.postMessage(reply, tables === undefined ? [] : tableBuffers(tables));
+  parentPort?.postMessage(reply);
 }
 
 answer((workerData as { readonly path: string }).path);

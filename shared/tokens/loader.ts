@@ -1,9 +1,8 @@
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
 import { scanTokenizerFile } from './scan-file.ts';
+import { findThreadEntry } from './thread-entry.ts';
 
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
@@ -17,18 +16,11 @@ const LOAD_TIMEOUT_MS = 60_000;
  * @throws SyntaxError when the file is broken, or the error of reading it
  */
 export async function loadTokenizerTables(path: string, signal?: AbortSignal): Promise<ScannedTokenizer> {
-  const entry = findThreadEntry();
+  const entry = findThreadEntry('tokenizer-loader.js');
   if (entry === undefined) return scanTokenizerFile(path, await readFile(path, { signal }));
   const answer = await askThread(entry, path, signal);
   if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
   return answer.scanned;
-}
-
-/** The bundle lies beside `dist/stator.js`; this code may sit in `dist/` or in `dist/chunks/`. */
-function findThreadEntry(): string | undefined {
-  if (import.meta.url.endsWith('.ts')) return undefined;
-  const places = ['./tokenizer-loader.js', '../tokenizer-loader.js'];
-  return places.map((place) => fileURLToPath(new URL(place, import.meta.url))).find((path) => existsSync(path));
 }
 
 async function askThread(entry: string, path: string, signal?: AbortSignal): Promise<LoaderAnswer> {

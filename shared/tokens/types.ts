@@ -1,8 +1,19 @@
+import type { BpeTables } from './bpe/tables.ts';
+
 /** How text becomes token ids. */
 export interface EncodeOptions {
   /** Adds what the post-processor adds (BOS, CLS, ...). @default false: chat templates write these themselves */
   readonly addSpecialTokens?: boolean;
 }
+
+/** Ids of a text. */
+export type EncodeText = (text: string, options?: EncodeOptions) => Uint32Array;
+
+/** What a thread needs to encode as this tokenizer does. Structured-clonable; the tables are in shared memory. */
+export type TokenizerRecipe =
+  | { readonly kind: 'byte-level'; readonly rest: unknown; readonly tables: BpeTables }
+  /** Any other kind: the tokenizer.json at `path` is read anew. */
+  | { readonly kind: 'general'; readonly path: string };
 
 /** How token ids become text. */
 export interface DecodeOptions {
@@ -22,7 +33,7 @@ export interface Detokenizer {
 export interface Tokenizer {
   /** Entries including added tokens; ids are below it unless the file leaves gaps. */
   readonly vocabSize: number;
-  encode(text: string, options?: EncodeOptions): Uint32Array;
+  readonly encode: EncodeText;
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
   /** `promptTail`: the last few prompt ids (5 or more where there are as many), which decide about a leading space. */
   createDetokenizer(promptTail: ArrayLike<number>, options?: DecodeOptions): Detokenizer;
@@ -33,6 +44,15 @@ export interface Tokenizer {
   tokenToId(token: string): number | undefined;
   /** The token as the vocabulary spells it (byte-level tokens in their printable form). */
   idToToken(id: number): string | undefined;
+  /**
+   * Ends of stretches of `text`, ascending up to its length, whose ids joined are the ids of the text. Texts that begin
+   * alike are cut alike up to where they differ. Undefined where no cut is known to be safe.
+   */
+  readonly cut?: ((text: string) => readonly number[]) | undefined;
+  /** Tokens that a text of so many UTF-16 units has at least. Undefined where nothing is known. */
+  readonly fewestTokens?: ((units: number) => number) | undefined;
+  /** Undefined when only this thread can encode. */
+  readonly recipe?: TokenizerRecipe | undefined;
 }
 
 /** What a chat prompt is made from. Messages and tools in OpenAI's shape. */

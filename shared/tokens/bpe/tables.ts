@@ -7,15 +7,15 @@
  *     (left, right) ──hash──> pairSlots[4 * slot]      left (-1 = empty), right, rank, id of the merged token
  */
 export interface BpeTables {
-  readonly blob: Uint8Array<ArrayBuffer>;
-  readonly starts: Uint32Array<ArrayBuffer>;
-  readonly lengths: Uint16Array<ArrayBuffer>;
+  readonly blob: Uint8Array;
+  readonly starts: Uint32Array;
+  readonly lengths: Uint16Array;
   /** Bits of `TOKEN_*` by id. */
-  readonly flags: Uint8Array<ArrayBuffer>;
-  readonly tokenSlots: Int32Array<ArrayBuffer>;
-  readonly pairSlots: Int32Array<ArrayBuffer>;
+  readonly flags: Uint8Array;
+  readonly tokenSlots: Int32Array;
+  readonly pairSlots: Int32Array;
   /** Id of each single byte. */
-  readonly byteIds: Int32Array<ArrayBuffer>;
+  readonly byteIds: Int32Array;
 }
 
 /** The id exists. */
@@ -65,7 +65,40 @@ export function findToken(tables: BpeTables, bytes: Uint8Array, start: number, e
   }
 }
 
-/** Every buffer of `tables`, for a transfer between threads. */
-export function tableBuffers(tables: BpeTables): ArrayBuffer[] {
-  return Object.values(tables).map((array: Uint8Array<ArrayBuffer>) => array.buffer);
+/** `tables` in memory that threads share. */
+export function shareTables(tables: BpeTables): BpeTables {
+  return {
+    blob: sharedBytes(tables.blob.length, tables.blob),
+    starts: sharedWords(tables.starts.length, tables.starts),
+    lengths: sharedLengths(tables.lengths.length, tables.lengths),
+    flags: sharedBytes(tables.flags.length, tables.flags),
+    tokenSlots: sharedSlots(tables.tokenSlots),
+    pairSlots: sharedSlots(tables.pairSlots),
+    byteIds: sharedSlots(tables.byteIds),
+  };
+}
+
+/** `length` bytes of shared memory that begin with `content`. */
+export function sharedBytes(length: number, content: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(new SharedArrayBuffer(length));
+  bytes.set(content);
+  return bytes;
+}
+
+export function sharedWords(length: number, content: Uint32Array): Uint32Array {
+  const words = new Uint32Array(new SharedArrayBuffer(4 * length));
+  words.set(content);
+  return words;
+}
+
+export function sharedLengths(length: number, content: Uint16Array): Uint16Array {
+  const lengths = new Uint16Array(new SharedArrayBuffer(2 * length));
+  lengths.set(content);
+  return lengths;
+}
+
+function sharedSlots(content: Int32Array): Int32Array {
+  const slots = new Int32Array(new SharedArrayBuffer(content.byteLength));
+  slots.set(content);
+  return slots;
 }

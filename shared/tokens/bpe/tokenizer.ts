@@ -1,14 +1,24 @@
 import { type AddedToken, readAddedTokens } from '../added-tokens.ts';
-import { asRecord } from '../json.ts';
+import { asRecord, type JsonRecord } from '../json.ts';
 import { readPostProcessor, type Surroundings } from '../post-processor.ts';
-import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer } from '../types.ts';
+import type { DecodeOptions, Detokenizer, EncodeText, Tokenizer, TokenizerRecipe } from '../types.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
 import { spellBytes, tokenTextToBytes, unspellBytes } from './byte-alphabet.ts';
 import { ByteDecoder, ByteDetokenizer } from './decoder.ts';
-import { BpeEncoder } from './encoder.ts';
+import { BpeEncoder, type EncoderSettings } from './encoder.ts';
 import { readNormalizer } from './normalizer.ts';
 import { readPreTokenizer } from './pre-tokenizer.ts';
-import { type BpeTables, findToken, TOKEN_PLAIN, TOKEN_PRESENT, TOKEN_SPECIAL } from './tables.ts';
+import {
+  type BpeTables,
+  findToken,
+  sharedBytes,
+  sharedLengths,
+  sharedWords,
+  TOKEN_PLAIN,
+  TOKEN_PRESENT,
+  TOKEN_SPECIAL,
+} from './tables.ts';
+import { cutterFor, fewestTokensFor } from './text-bounds.ts';
 import { utf8Text } from './utf8.ts';
 
 /** A tokenizer on our own tables, or undefined when the file uses what only the general tokenizer covers. */
@@ -16,21 +26,40 @@ export function createBpeTokenizer(scanned: ScannedTokenizer): Tokenizer | undef
   const rest = asRecord(scanned.rest);
   const model = asRecord(rest?.model);
   if (rest === undefined || model === undefined || scanned.tables === undefined || !isPlainBpe(model)) return undefined;
+  const addedTokens = readAddedTokens(rest.added_tokens);
+  const rules = readRules(rest, addedTokens);
+  if (rules === undefined || !isByteLevelDecoder(rest.decoder)) return undefined;
+  const tables = withAddedTokens(scanned.tables, addedTokens);
+  return new BpeTokenizer(tables, rules, { kind: 'byte-level', rest, tables });
+}
+
+/** The encoding half of `createBpeTokenizer`, from what an encoder in another thread was given. */
+export function createBpeEncode({ rest, tables }: ByteLevelRecipe): EncodeText {
+  const record = asRecord(rest) ?? {};
+  const rules = readRules(record, readAddedTokens(record.added_tokens));
+  if (rules === undefined) throw new TypeError('the recipe of a tokenizer that is none of these');
+  return encodeTextOf(new BpeEncoder({ ...rules, tables }), rules.surroundings);
+}
+
+type ByteLevelRecipe = Extract<TokenizerRecipe, { readonly kind: 'byte-level' }>;
+
+/** What a tokenizer.json says of encoding, apart from its tables. */
+interface EncodingRules extends Omit<EncoderSettings, 'tables'> {
+  readonly surroundings: Surroundings;
+}
+
+function readRules(rest: JsonRecord, addedTokens: readonly AddedToken[]): EncodingRules | undefined {
   const normalizer = readNormalizer(rest.normalizer);
   const preTokenizer = readPreTokenizer(rest.pre_tokenizer);
   const surroundings = readPostProcessor(rest.post_processor);
   if (normalizer === undefined || preTokenizer === undefined || surroundings === undefined) return undefined;
-  if (!isByteLevelDecoder(rest.decoder)) return undefined;
-  const addedTokens = readAddedTokens(rest.added_tokens);
-  const tables = withAddedTokens(scanned.tables, addedTokens);
-  const encoder = new BpeEncoder({
-    tables,
-    addedTokens,
-    normalize: normalizer.normalize,
-    preTokenizer,
-    ignoresMerges: model.ignore_merges === true,
-  });
-  return new BpeTokenizer(tables, addedTokens, encoder, surroundings);
+  const ignoresMerges = asRecord(rest.model)?.ignore_merges === true;
+  return { addedTokens, normalize: normalizer.normalize, preTokenizer, ignoresMerges, surroundings };
+}
+
+function encodeTextOf(encoder: BpeEncoder, { prefix, suffix }: Surroundings): EncodeText {
+  return (text, options = {}) =>
+    options.addSpecialTokens === true ? encoder.encode(text, prefix, suffix) : encoder.encode(text, [], []);
 }
 
 function isPlainBpe(model: Readonly<Record<string, unknown>>): boolean {
@@ -56,53 +85,47 @@ function isByteLevelDecoder(decoder: unknown): boolean {
 function withAddedTokens(tables: BpeTables, added: readonly AddedToken[]): BpeTables {
   const size = added.reduce((most, token) => Math.max(most, token.id + 1), tables.flags.length);
   const texts = added.map((token) => tokenTextToBytes(token.content));
-  const blob = new Uint8Array(tables.blob.length + texts.reduce((sum, text) => sum + text.length, 0));
-  blob.set(tables.blob);
+  const bytes = tables.blob.length + texts.reduce((sum, text) => sum + text.length, 0);
   const grown = {
     ...tables,
-    blob,
-    starts: new Uint32Array(size),
-    lengths: new Uint16Array(size),
-    flags: new Uint8Array(size),
+    blob: sharedBytes(bytes, tables.blob),
+    starts: sharedWords(size, tables.starts),
+    lengths: sharedLengths(size, tables.lengths),
+    flags: sharedBytes(size, tables.flags),
   };
-  grown.starts.set(tables.starts);
-  grown.lengths.set(tables.lengths);
-  grown.flags.set(tables.flags);
   let end = tables.blob.length;
   added.forEach((token, index) => {
-    const bytes = texts[index]!;
-    blob.set(bytes, end);
+    const text = texts[index]!;
+    grown.blob.set(text, end);
     grown.starts[token.id] = end;
-    grown.lengths[token.id] = bytes.length;
+    grown.lengths[token.id] = text.length;
     const isPlain = unspellBytes(token.content) === undefined;
     grown.flags[token.id] = TOKEN_PRESENT | (isPlain ? TOKEN_PLAIN : 0) | (token.special ? TOKEN_SPECIAL : 0);
-    end += bytes.length;
+    end += text.length;
   });
   return grown;
 }
 
 class BpeTokenizer implements Tokenizer {
   readonly vocabSize: number;
+  readonly encode: EncodeText;
+  readonly recipe: TokenizerRecipe;
+  readonly cut: Tokenizer['cut'];
+  readonly fewestTokens: Tokenizer['fewestTokens'];
   readonly #tables: BpeTables;
   readonly #addedIds: ReadonlyMap<string, number>;
-  readonly #encoder: BpeEncoder;
   readonly #decoder: ByteDecoder;
-  readonly #surroundings: Surroundings;
 
-  constructor(tables: BpeTables, added: readonly AddedToken[], encoder: BpeEncoder, surroundings: Surroundings) {
+  constructor(tables: BpeTables, rules: EncodingRules, recipe: TokenizerRecipe) {
     this.#tables = tables;
-    this.#addedIds = new Map(added.map((token) => [token.content, token.id]));
-    this.#encoder = encoder;
+    this.#addedIds = new Map(rules.addedTokens.map((token) => [token.content, token.id]));
     this.#decoder = new ByteDecoder(tables);
-    this.#surroundings = surroundings;
+    this.encode = encodeTextOf(new BpeEncoder({ ...rules, tables }), rules.surroundings);
+    this.recipe = recipe;
+    const cutter = cutterFor(rules);
+    this.cut = cutter && ((text) => cutter.cut(text));
+    this.fewestTokens = fewestTokensFor(rules, tables.lengths);
     this.vocabSize = tables.flags.reduce((count, flags) => count + (flags & TOKEN_PRESENT), 0);
-  }
-
-  encode(text: string, options: EncodeOptions = {}): Uint32Array {
-    const { prefix, suffix } = this.#surroundings;
-    return options.addSpecialTokens === true
-      ? this.#encoder.encode(text, prefix, suffix)
-      : this.#encoder.encode(text, [], []);
   }
 
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {

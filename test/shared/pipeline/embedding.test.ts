@@ -1,11 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { VirtualClock } from '../../../shared/clock/index.ts';
-import { preprocess } from '../../../shared/pipeline/preprocess.ts';
 import { decodeEngineRequest, encodeEngineRequest, readEmbeddings } from '../../../shared/protocol/generation/index.ts';
 import type { EncodeOptions } from '../../../shared/tokens/index.ts';
-import { letterModel, letterTokenizer, model, request } from './fixtures.ts';
-
-const TIMES = { template: () => {}, tokenize: () => {} };
+import { letterModel, letterTokenizer, model, preprocessNow, request } from './fixtures.ts';
 
 /** Letters, with an end token where special tokens are asked for. */
 const closing = {
@@ -22,7 +18,7 @@ const asking = (text: string) =>
 
 describe('the prompt of an embedding', () => {
   it('has the special tokens of its model, no stop conditions, and says what is wanted', () => {
-    const { request: sent, promptTokens } = preprocess(asking('ab'), model(), closing, new VirtualClock(), TIMES);
+    const { request: sent, promptTokens } = preprocessNow(asking('ab'), model(), closing);
     expect(promptTokens).toBe(3);
     expect(sent).toMatchObject({ input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 0) }, stop: {} });
     const { body, tokenIds } = encodeEngineRequest(sent);
@@ -30,13 +26,13 @@ describe('the prompt of an embedding', () => {
   });
 
   it('leaves special tokens to whoever wrote a prompt that is continued', () => {
-    const { promptTokens } = preprocess(request(), model(), closing, new VirtualClock(), TIMES);
+    const { promptTokens } = preprocessNow(request(), model(), closing);
     expect(promptTokens).toBe(3);
   });
 
   it('is refused when it does not fit, under the name of its field', () => {
     const prompt = asking('a'.repeat(100));
-    expect(() => preprocess(prompt, model(), closing, new VirtualClock(), TIMES)).toThrow(
+    expect(() => preprocessNow(prompt, model(), closing)).toThrow(
       expect.objectContaining({ code: 'context_length_exceeded', param: 'input' }),
     );
   });

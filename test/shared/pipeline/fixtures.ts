@@ -1,6 +1,9 @@
+import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
+import { type Preprocessed, preprocess } from '../../../shared/pipeline/preprocess.ts';
+import type { PromptTools } from '../../../shared/pipeline/prompt-tokens.ts';
 import type {
   Call,
   CallSink,
@@ -16,7 +19,7 @@ import type {
   Usage,
 } from '../../../shared/protocol/generation/index.ts';
 import type { RequestMeter } from '../../../shared/telemetry/index.ts';
-import type { LoadedModel, Tokenizer } from '../../../shared/tokens/index.ts';
+import { type LoadedModel, PromptEncoder, type Tokenizer } from '../../../shared/tokens/index.ts';
 
 /** One letter an id: 1 = a ... 26 = z; 0 is the end token. */
 export const letterTokenizer: Tokenizer = {
@@ -98,6 +101,20 @@ export function request(more: Partial<GenerationRequest> = {}): GenerationReques
     trace: {},
     ...more,
   };
+}
+
+/** Encodes in this thread; nothing is observed. */
+export function promptTools(clock = new VirtualClock()): PromptTools {
+  const ignore = () => {};
+  const observer = { template: ignore, tokenize: ignore, tokenizerCache: ignore };
+  return { encoder: new PromptEncoder({ clock }), clock, observer };
+}
+
+/** `preprocess` of a prompt that is short enough to be ready at once. */
+export function preprocessNow(asked: GenerationRequest, served: RoutableModel, loaded: LoadedModel): Preprocessed {
+  const ready = preprocess(asked, served, loaded, promptTools());
+  if (ready instanceof Promise) throw new Error('not at once');
+  return ready;
 }
 
 export const idleMeter: RequestMeter = {

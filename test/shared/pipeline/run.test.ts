@@ -2,12 +2,20 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import { workerError } from '../../../shared/errors/index.ts';
 import { Answer } from '../../../shared/pipeline/answer.ts';
-import { preprocess } from '../../../shared/pipeline/preprocess.ts';
 import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
-import { HandPlane, idleMeter, letterModel, model, RecordingSink, request, type SeenCall } from './fixtures.ts';
+import {
+  HandPlane,
+  idleMeter,
+  letterModel,
+  model,
+  preprocessNow,
+  RecordingSink,
+  request,
+  type SeenCall,
+} from './fixtures.ts';
 
 interface Setup {
   readonly limit?: number;
@@ -25,11 +33,12 @@ function start(asked: Partial<GenerationRequest> = {}, { limit = 3, tokensMax, w
   const router = createRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
   const served = model({ workers: model().workers.slice(0, workers) });
   const asking = request(asked);
-  const prompt = preprocess(asking, served, letterModel, clock, { template: () => {}, tokenize: () => {} });
+  const prompt = preprocessNow(asking, served, letterModel);
   const observer = {
     stage: () => {},
     template: () => {},
     tokenize: () => {},
+    tokenizerCache: () => {},
     migrated: (_model: string, type: string) => void moves.push(type),
     migrationTooLong: () => void moves.push('too long'),
   };

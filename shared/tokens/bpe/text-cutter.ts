@@ -1,0 +1,67 @@
+import type { AddedTokenSplitter, SegmentVisitor } from '../added-tokens.ts';
+import { toWellFormed } from '../well-formed.ts';
+
+/** Stretches that end at an added token are at least this long: below it, finding one costs as much as encoding it. */
+const TOKEN_STRETCH_UNITS_MIN = 512;
+/** Inside a text without added tokens a stretch ends at the first word that ends this far in. */
+const WORD_STRETCH_UNITS = 4096;
+/**
+ * A letter before what no word continues with: the blank may begin the next word, but never joins the one before. None of
+ * these characters composes with a letter under any Unicode form either.
+ */
+const WORD_END = /\p{L}(?=[ \n\u3001\u3002\uff0c])/gu;
+
+/**
+ * Finds where a text may be taken apart so that the ids of the parts, joined, are the ids of the whole: after added tokens,
+ * which no merge crosses, and at ends of words, since words are encoded one by one. A cut depends only on the text since
+ * the cut before it and one character more, so texts that begin alike are cut alike.
+ *
+ *     <|im_start|>user\nwords words words ...| words words<|im_end|>|\n<|im_start|>assistant ...
+ */
+export class TextCutter implements SegmentVisitor {
+  readonly #splitter: AddedTokenSplitter;
+  readonly #cutsWords: boolean;
+  #cuts: number[] = [];
+  #at = 0;
+  #last = 0;
+
+  /** @param splitter of the tokens that are matched in raw text */
+  constructor(splitter: AddedTokenSplitter, cutsWords: boolean) {
+    this.#splitter = splitter;
+    this.#cutsWords = cutsWords;
+  }
+
+  /** Ends of the stretches, ascending; the last is the length of `text`. */
+  cut(text: string): readonly number[] {
+    this.#cuts = [];
+    this.#at = 0;
+    this.#last = 0;
+    this.#splitter.split(toWellFormed(text), this);
+    if (this.#last < text.length) this.#cuts.push(text.length);
+    return this.#cuts;
+  }
+
+  text(segment: string): void {
+    if (this.#cutsWords) this.#cutWords(segment);
+    this.#at += segment.length;
+  }
+
+  token(_id: number, units: number): void {
+    this.#at += units;
+    if (this.#at - this.#last >= TOKEN_STRETCH_UNITS_MIN) this.#push(this.#at);
+  }
+
+  #cutWords(segment: string): void {
+    for (;;) {
+      WORD_END.lastIndex = Math.max(0, this.#last + WORD_STRETCH_UNITS - this.#at);
+      const match = WORD_END.exec(segment);
+      if (match === null) return;
+      this.#push(this.#at + match.index + match[0].length);
+    }
+  }
+
+  #push(cut: number): void {
+    this.#cuts.push(cut);
+    this.#last = cut;
+  }
+}

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+import { createBpeEncode } from '../bpe/tokenizer.ts';
+import { createGeneralTokenizer } from '../general-tokenizer.ts';
+import type { EncodeText, TokenizerRecipe } from '../types.ts';
+import { StretchEncoder } from './stretches.ts';
+import type { ThreadAnswer, ThreadRequest, ThreadStart } from './thread-lane.ts';
+
+/** Entry of a thread that encodes long prompts, one request at a time. */
+
+const { stop } = workerData as ThreadStart;
+const encodes = new Map<number, EncodeText>();
+
+parentPort?.on('message', (request: ThreadRequest) => {
+  answer(request).then(
+    (reply) => parentPort?.postMessage(reply, 'ids' in reply ? [reply.ids.buffer] : []),
+    (error: unknown) => parentPort?.postMessage({ error: String(error) } satisfies ThreadAnswer),
+  );
+});
+
+async function answer(request: ThreadRequest): Promise<ThreadAnswer> {
+  if (request.forgotten !== undefined) encodes.delete(request.forgotten);
+  const { tokenizer, recipe } = request;
+  if (recipe !== undefined) encodes.set(tokenizer, await openEncode(recipe));
+  const encode = encodes.get(tokenizer);
+  if (encode === undefined) throw new Error('a tokenizer that this thread was not given');
+  const encoder = new StretchEncoder(encode, request);
+  while (encoder.step()) if (Atomics.load(stop, 0) === 1) return { error: 'stopped' };
+  return encoder.take();
+}
+
+async function openEncode(recipe: TokenizerRecipe): Promise<EncodeText> {
+  if (recipe.kind === 'byte-level') return createBpeEncode(recipe);
+  const tokenizer = await createGeneralTokenizer(JSON.parse(readFileSync(recipe.path, 'utf8')));
+  return (text, options) => tokenizer.encode(text, options);
+}

@@ -1,0 +1,175 @@
+import type { Clock } from '../../clock/index.ts';
+import { findThreadEntry } from '../thread-entry.ts';
+import type { Tokenizer } from '../types.ts';
+import { EncodeQueue } from './encode-queue.ts';
+import { createLoopLane } from './loop-lane.ts';
+import { type EncodedStretches, joinIds, StretchEncoder } from './stretches.ts';
+import { ThreadLane } from './thread-lane.ts';
+import { TokenCache } from './token-cache.ts';
+
+export interface PromptEncoderOptions {
+  readonly clock: Clock;
+  /** Bound of the cache of tokens, 0 = none. @default 0 */
+  readonly cacheBytesMax?: number;
+  /** Threads for long prompts, started when needed; 0 = a slice at a time on the event loop. @default 0 */
+  readonly threadsMax?: number;
+  /** What is to be encoded of a prompt is encoded at once up to so many UTF-16 units. @default 8192, about 1 ms */
+  readonly inlineUnitsMax?: number;
+  /** Long prompts that may wait; one more is refused. @default 256 */
+  readonly waitingMax?: number;
+  /** For a long prompt, waiting included. @default 30000 */
+  readonly deadlineMs?: number;
+  /** A thread ended by itself; the prompt it had has failed. */
+  readonly onThreadLost?: (reason: Error) => void;
+}
+
+export interface EncodePromptOptions {
+  /** @default false */
+  readonly addSpecialTokens?: boolean;
+  /** The rest of a prompt need not be encoded once it has so many tokens. @default Infinity */
+  readonly enoughTokens?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface EncodedPrompt {
+  readonly ids: Uint32Array;
+  /** Tokens that came out of the cache; undefined when it was not asked. */
+  readonly cachedTokens: number | undefined;
+  /** False when `enoughTokens` were there before the end: `ids` are not the prompt's then, only as many. */
+  readonly isWhole: boolean;
+}
+
+/** A shorter text is encoded in less time than it takes to look for its parts. */
+const CACHED_UNITS_MIN = 1024;
+/** The general library takes 50 times as long. */
+const GENERAL_SLOWNESS = 16;
+
+/**
+ * Encodes prompts of any length without holding the event loop: short ones at once, long ones elsewhere or in slices, and
+ * only the parts that were not seen lately.
+ */
+export class PromptEncoder {
+  readonly #cache: TokenCache | undefined;
+  readonly #inlineUnitsMax: number;
+  readonly #queue: EncodeQueue;
+
+  constructor({ clock, cacheBytesMax = 0, inlineUnitsMax = 8192, ...options }: PromptEncoderOptions) {
+    this.#cache = cacheBytesMax > 0 ? new TokenCache(cacheBytesMax) : undefined;
+    this.#inlineUnitsMax = inlineUnitsMax;
+    const { threadsMax = 0, onThreadLost = () => undefined } = options;
+    const entry = threadsMax > 0 ? findThreadEntry('encode-thread.js') : undefined;
+    this.#queue = new EncodeQueue({
+      clock,
+      openLane:
+        entry === undefined
+          ? () => createLoopLane(clock)
+          : () => new ThreadLane({ clock, entry, onLost: onThreadLost }),
+      lanesMax: entry === undefined ? 1 : threadsMax,
+      waitingMax: options.waitingMax ?? 256,
+      deadlineMs: options.deadlineMs ?? 30_000,
+    });
+  }
+
+  /**
+   * Ids of `text`, at once where that costs little. A long prompt rejects with the signal's reason when it aborts, with
+   * `server_overloaded` when too many wait, with `deadline_exceeded` after the deadline.
+   */
+  encode(
+    tokenizer: Tokenizer,
+    text: string,
+    options: EncodePromptOptions = {},
+  ): EncodedPrompt | Promise<EncodedPrompt> {
+    const isShort = text.length < CACHED_UNITS_MIN && text.length <= this.#inlineUnitsMax;
+    if (isShort) return { ids: tokenizer.encode(text, options), cachedTokens: undefined, isWhole: true };
+    return new PromptEncoding(tokenizer, text, options, this.#cache).run(this.#inlineUnitsMax, this.#queue);
+  }
+
+  /** Ends the threads; prompts under way fail. */
+  close(): Promise<void> {
+    return this.#queue.close();
+  }
+}
+
+/** One prompt in parts: those known from the cache, and those to encode. */
+class PromptEncoding {
+  readonly #tokenizer: Tokenizer;
+  readonly #options: EncodePromptOptions;
+  readonly #cache: TokenCache | undefined;
+  /** By stretch; a hole where the stretch is to be encoded. */
+  readonly #parts: (Uint32Array | undefined)[] = [];
+  readonly #missing: string[] = [];
+  #missingUnits = 0;
+  #cachedTokens = 0;
+
+  constructor(tokenizer: Tokenizer, text: string, options: EncodePromptOptions, cache: TokenCache | undefined) {
+    this.#tokenizer = tokenizer;
+    this.#options = options;
+    const isCut = options.addSpecialTokens !== true && tokenizer.cut !== undefined; // special tokens go around the whole
+    this.#cache = isCut ? cache : undefined;
+    if (isCut) this.#cut(text, tokenizer.cut(text));
+    else this.#add(text, undefined);
+  }
+
+  run(inlineUnitsMax: number, queue: EncodeQueue): EncodedPrompt | Promise<EncodedPrompt> {
+    const { addSpecialTokens = false, enoughTokens = Number.POSITIVE_INFINITY, signal } = this.#options;
+    const job = {
+      tokenizer: this.#tokenizer,
+      texts: this.#missing,
+      addSpecialTokens,
+      enoughTokens: enoughTokens - this.#cachedTokens,
+    };
+    const slowness = this.#tokenizer.cut === undefined ? GENERAL_SLOWNESS : 1;
+    const isLong = this.#missingUnits * slowness > inlineUnitsMax;
+    if (isLong && this.#tokenizer.recipe !== undefined) {
+      return queue.encode(job, signal).then((encoded) => this.#finish(encoded));
+    }
+    const encoder = new StretchEncoder(this.#tokenizer.encode, job);
+    while (encoder.step());
+    return this.#finish(encoder.take());
+  }
+
+  #cut(text: string, cuts: readonly number[]): void {
+    let from = 0;
+    for (const cut of cuts) {
+      const stretch = text.slice(from, cut);
+      this.#add(stretch, this.#cache?.get(this.#tokenizer, stretch));
+      from = cut;
+    }
+  }
+
+  #add(stretch: string, known: Uint32Array | undefined): void {
+    this.#parts.push(known);
+    if (known !== undefined) {
+      this.#cachedTokens += known.length;
+      return;
+    }
+    this.#missing.push(stretch);
+    this.#missingUnits += stretch.length;
+  }
+
+  #finish({ ids, counts }: EncodedStretches): EncodedPrompt {
+    this.#remember(ids, counts);
+    const cachedTokens = this.#cache === undefined ? undefined : this.#cachedTokens;
+    const isWhole = counts.length === this.#missing.length;
+    if (this.#cachedTokens === 0) return { ids, cachedTokens, isWhole };
+    let at = 0;
+    let missing = 0;
+    const parts = this.#parts.map((part) => {
+      if (part !== undefined) return part;
+      const from = at;
+      at += counts[missing++] ?? 0;
+      return ids.subarray(from, at);
+    });
+    return { ids: joinIds(parts, this.#cachedTokens + ids.length), cachedTokens, isWhole };
+  }
+
+  #remember(ids: Uint32Array, counts: readonly number[]): void {
+    if (this.#cache === undefined) return;
+    let at = 0;
+    counts.forEach((count, index) => {
+      // A copy: a view would keep the ids of the whole prompt.
+      this.#cache?.set(this.#tokenizer, this.#missing[index] as string, ids.slice(at, at + count));
+      at += count;
+    });
+  }
+}
