@@ -13,8 +13,8 @@ const QUESTION: OpenAI.ChatCompletionCreateParams = {
   ],
   max_completion_tokens: 16,
 };
-/** Runs for minutes unless somebody ends it. */
-const ENDLESS = { ...QUESTION, max_completion_tokens: 8000 };
+/** Runs for most of a minute unless somebody ends it. */
+const ENDLESS = { ...QUESTION, max_completion_tokens: 8000, ignore_eos: true };
 
 const fleet = useFleet();
 let frontend: StatorProcess;

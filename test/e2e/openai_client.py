@@ -77,7 +77,8 @@ def errors():
 def abort():
     """Leaves an endless stream after five chunks, as a program that breaks out of its loop does."""
     seen = 0
-    with client.chat.completions.create(**{**QUESTION, "max_completion_tokens": 8000}, stream=True) as stream:
+    endless = {**QUESTION, "max_completion_tokens": 8000, "extra_body": {"ignore_eos": True}}
+    with client.chat.completions.create(**endless, stream=True) as stream:
         for _ in stream:
             seen += 1
             if seen == 5:

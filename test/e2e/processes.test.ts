@@ -13,7 +13,7 @@ import {
 } from '../support/index.ts';
 
 const MODEL = 'stator-mini';
-const QUESTION = { model: MODEL, messages: [{ role: 'user', content: 'How do parts meet?' }] };
+const QUESTION = { model: MODEL, messages: [{ role: 'user', content: 'How do parts meet?' }], ignore_eos: true };
 const SHORT = { ...QUESTION, max_tokens: 8 };
 /** About a second at the mock engine's own pace. */
 const LONG = { ...QUESTION, max_tokens: 180, stream_options: { include_usage: true } };

@@ -1,0 +1,107 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import packageJson from '../../package.json' with { type: 'json' };
+import { runStator, type StatorProcess, sseData, useFleet } from '../support/index.ts';
+
+const README = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+
+const fleet = useFleet();
+let local: StatorProcess;
+
+beforeAll(async () => {
+  local = await fleet.local();
+});
+
+/** Commands of the README's shell blocks, a line that ends in a backslash joined with the next. */
+function readmeCommands(): readonly string[] {
+  const blocks = [...README.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(([, block = '']) => block);
+  return blocks.flatMap((block) => block.replaceAll('\\\n', ' ').split('\n')).filter((line) => line !== '');
+}
+
+/** The words of a command as a shell reads them. */
+function shellWords(command: string): readonly string[] {
+  const print = `process.stdout.write(JSON.stringify(process.argv.slice(1)))`;
+  const quoted = `'${process.execPath}' -e '${print}' -- ${command}`;
+  return JSON.parse(execFileSync('sh', ['-c', quoted], { encoding: 'utf8' })) as string[];
+}
+
+/** Sends what `curl` would: the few options that our texts use, and no others. */
+function curl(command: string): Promise<Response> {
+  const [program, ...words] = shellWords(command);
+  expect(program).toBe('curl');
+  const headers: Record<string, string> = {};
+  let url = '';
+  let body: string | undefined;
+  for (let at = 0; at < words.length; at++) {
+    const word = words[at] ?? '';
+    if (word === '-N') continue;
+    if (word === '-H') {
+      const [name = '', value = ''] = (words[++at] ?? '').split(': ');
+      headers[name] = value;
+    } else if (word === '-d') body = words[++at];
+    else if (word.startsWith('http')) url = word;
+    else throw new Error(`this test does not know ${word}`);
+  }
+  return fetch(url, { method: body === undefined ? 'GET' : 'POST', headers, ...(body === undefined ? {} : { body }) });
+}
+
+async function expectStreamedAnswer(response: Response): Promise<void> {
+  expect(response.status).toBe(200);
+  expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
+  const data: string[] = [];
+  for await (const each of sseData(response)) data.push(each);
+  expect(data.length).toBeGreaterThan(10);
+  expect(data.at(-1)).toBe('[DONE]');
+}
+
+describe('npm start', () => {
+  it('builds and runs stator local, as this suite does', () => {
+    expect(packageJson.scripts.start).toBe('node esbuild.config.mjs && dist/stator.js local');
+    expect(packageJson.bin).toEqual({ stator: 'dist/stator.js' });
+  });
+
+  it('prints a request to try that works', async () => {
+    const [command = ''] =
+      local
+        .stdout()
+        .replaceAll('\\\n', ' ')
+        .match(/curl .*/) ?? [];
+    await expectStreamedAnswer(await curl(command));
+  });
+});
+
+describe('the README', () => {
+  it('shows a request that works, but for the port', async () => {
+    const command = readmeCommands().find((line) => line.startsWith('curl ')) ?? '';
+    expect(command).toContain('http://127.0.0.1:8000/');
+    await expectStreamedAnswer(await curl(command.replace('http://127.0.0.1:8000', local.url)));
+  });
+
+  it('shows stator commands whose flags exist and work', async () => {
+    const commands = readmeCommands().flatMap((line) => {
+      const [, process = 'local', flags = ''] = line.match(/^(?:npm start --|npx stator (\w+)) (.*)$/) ?? [];
+      return flags === '' ? [] : [{ line, args: [process, ...flags.split(/\s+/)] }];
+    });
+    expect(commands.length).toBeGreaterThanOrEqual(5);
+    const home = join(fleet.temporary, 'home');
+    mkdirSync(join(home, 'models/Qwen3-0.6B'), { recursive: true }); // the one that the examples name
+    const outcomes = await Promise.all(commands.map(({ args }) => runStator(['config', ...args], { HOME: home })));
+    for (const [at, { code, stderr }] of outcomes.entries()) {
+      expect({ command: commands[at]?.line, code, stderr }).toEqual({
+        command: commands[at]?.line,
+        code: 0,
+        stderr: '',
+      });
+    }
+  });
+
+  it('names the commands that stator --help lists as built', async () => {
+    const { stdout } = await runStator(['--help']);
+    const [list = ''] = stdout.match(/^Commands\n(?: .*\n)*/m) ?? [];
+    const built = [...list.matchAll(/^ {2}(\w+) (?!.*not built yet)/gm)].map(([, name]) => name);
+    const named = [...README.matchAll(/^\| `stator (\w+)` \|/gm)].map(([, name]) => name);
+    expect(named.sort()).toEqual(built.sort());
+  });
+});
