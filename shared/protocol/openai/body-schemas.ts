@@ -4,6 +4,8 @@ import { chatSchema } from './chat-schema.ts';
 import { completionsSchema } from './completions-schema.ts';
 import { embeddingsSchema } from './embeddings-schema.ts';
 import { imagesSchema } from './images-schema.ts';
+import { RESPONSES_KEYS } from './responses/body-keys.ts';
+import { inputTokensSchema, responsesSchema } from './responses/body-schema.ts';
 import { CHAT_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
 import { videosSchema } from './videos-schema.ts';
 
@@ -18,6 +20,8 @@ export interface BodySchema {
 export const bodySchemas = {
   ChatCompletionRequest: { schema: chatSchema, keys: [...CHAT_KEYS.honoured, ...CHAT_KEYS.ignored] },
   CompletionRequest: { schema: completionsSchema, keys: [...COMPLETIONS_KEYS.honoured, ...COMPLETIONS_KEYS.ignored] },
+  ResponseRequest: { schema: responsesSchema, keys: RESPONSES_KEYS },
+  InputTokensRequest: { schema: inputTokensSchema, keys: undefined },
   EmbeddingRequest: { schema: embeddingsSchema, keys: undefined },
   ImageRequest: { schema: imagesSchema, keys: undefined },
   VideoRequest: { schema: videosSchema, keys: undefined },

@@ -29,7 +29,7 @@ function* refsIn(value: unknown): Generator<string> {
 
 describe('GET /openapi.json', () => {
   it('is a document whose references all lead somewhere and whose operations have names of their own', async () => {
-    const document = await readDocument();
+    const document = await readDocument({ anthropic: { isEnabled: true, stripsPreamble: true } });
     expect(document.openapi).toBe('3.1.0');
     for (const ref of refsIn(document)) {
       const found = ref
@@ -45,10 +45,12 @@ describe('GET /openapi.json', () => {
   });
 
   it('names only routes that are there, with the methods that they take', async () => {
-    const { paths } = await readDocument();
-    const { app } = createTestApp();
+    const anthropic = { isEnabled: true, stripsPreamble: true };
+    const { paths } = await readDocument({ anthropic });
+    const { app } = createTestApp({ settings: { anthropic } });
+    expect(paths).toHaveProperty(['/v1/messages/count_tokens']);
     for (const [path, methods] of Object.entries(paths)) {
-      const url = `http://localhost${path.replaceAll(/\{\w+\}/g, 'x')}`;
+      const url = `http://localhost${path.replaceAll(/\{\w+\}/g, 'resp_x')}`;
       const refused = await app.fetch(new Request(url, { method: 'PATCH' }));
       expect(refused.status, path).toBe(405);
       const allowed = (refused.headers.get('allow') ?? '').toLowerCase().split(',');
@@ -64,6 +66,7 @@ describe('GET /openapi.json', () => {
     expect(Object.keys(paths)).toEqual(expect.arrayContaining(['/b/chat', '/b/m', '/b/m/{id}']));
     expect(paths).not.toHaveProperty(['/v1/chat/completions']);
     expect(paths).not.toHaveProperty(['/busy_threshold']);
+    expect(paths).not.toHaveProperty(['/v1/messages']);
   });
 
   it('says of each body what its check says', async () => {

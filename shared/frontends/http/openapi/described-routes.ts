@@ -10,19 +10,27 @@ export interface DescribedRoute {
   readonly method: 'get' | 'post' | 'delete';
   /** `operationId`: unique, and the name that generated clients give it. */
   readonly id: string;
-  readonly tag: 'Generation' | 'Models' | 'Operations';
+  readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
   readonly summary: string;
   /** Name of the body's schema among the components. */
   readonly body?: string;
   /** Content types of a good answer, the usual one first. @default JSON */
   readonly answers?: readonly string[];
+  /** Failures come in Anthropic's envelope. @default false */
+  readonly isAnthropic?: true;
 }
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
 /** The routes that an app with these settings serves, in the order of the page. */
-export function describedRoutes({ paths, hasAdminRoutes }: HttpSettings): readonly DescribedRoute[] {
-  return [...generationRoutes(paths), ...modelRoutes(paths), ...operationRoutes(paths, hasAdminRoutes)];
+export function describedRoutes({ paths, hasAdminRoutes, anthropic }: HttpSettings): readonly DescribedRoute[] {
+  return [
+    ...generationRoutes(paths),
+    ...responsesRoutes(paths),
+    ...(anthropic.isEnabled ? messagesRoutes(paths) : []),
+    ...modelRoutes(paths),
+    ...operationRoutes(paths, hasAdminRoutes),
+  ];
 }
 
 function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute[] {
@@ -50,6 +58,38 @@ function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute
 }
 
 const MOTION_JPEG = ['multipart/x-mixed-replace'];
+
+function responsesRoutes({ responses }: HttpSettings['paths']): readonly DescribedRoute[] {
+  const below = responses.endsWith('/') ? responses.slice(0, -1) : responses;
+  const route = (path: string, method: DescribedRoute['method'], id: string, summary: string) =>
+    ({ path, method, id, tag: 'Responses', summary }) as const;
+  const create = route(responses, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.');
+  const count = route(`${below}/input_tokens`, 'post', 'countInputTokens', 'Estimates the tokens of items.');
+  return [
+    { ...create, body: 'ResponseRequest', answers: JSON_OR_EVENTS },
+    { ...count, body: 'InputTokensRequest' },
+    route(`${below}/{id}`, 'get', 'getResponse', 'A kept answer.'),
+    route(`${below}/{id}`, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
+    route(`${below}/{id}/cancel`, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
+    route(`${below}/{id}/input_items`, 'get', 'listInputItems', 'What a kept answer was asked.'),
+  ];
+}
+
+function messagesRoutes({ messages }: HttpSettings['paths']): readonly DescribedRoute[] {
+  const shared = { method: 'post', tag: 'Messages', isAnthropic: true } as const;
+  const count = `${messages}/count_tokens`;
+  return [
+    {
+      ...shared,
+      path: messages,
+      id: 'createMessage',
+      summary: "Answers a conversation in Anthropic's shape.",
+      body: 'MessageRequest',
+      answers: JSON_OR_EVENTS,
+    },
+    { ...shared, path: count, id: 'countTokens', summary: 'Counts the tokens of one.', body: 'CountTokensRequest' },
+  ];
+}
 
 function modelRoutes({ models }: HttpSettings['paths']): readonly DescribedRoute[] {
   const route = (path: string, id: string, summary: string) =>

@@ -1,10 +1,17 @@
 import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
+import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
 import type { HttpSettings } from '../settings.ts';
 import { type DescribedRoute, describedRoutes } from './described-routes.ts';
 
 type Json = Readonly<Record<string, unknown>>;
+
+const BODIES: Readonly<Record<string, BodySchema>> = {
+  ...bodySchemas,
+  MessageRequest: { schema: messagesSchema, keys: undefined },
+  CountTokensRequest: { schema: countTokensSchema, keys: undefined },
+};
 
 /** Every failure, whatever its status (rulings.md, 1). */
 const ERROR_SCHEMA: Json = {
@@ -24,6 +31,21 @@ const ERROR_SCHEMA: Json = {
   },
 };
 
+/** The same on the routes of Anthropic's dialect. */
+const MESSAGES_ERROR_SCHEMA: Json = {
+  type: 'object',
+  required: ['type', 'error'],
+  properties: {
+    type: { const: 'error' },
+    error: {
+      type: 'object',
+      required: ['type', 'message'],
+      properties: { type: { type: 'string' }, message: { type: 'string' } },
+    },
+    request_id: { type: 'string' },
+  },
+};
+
 /**
  * The OpenAPI 3.1 document of an app with these settings (http-api.md, section 10.4). The bodies are described by the very
  * schemas that check them.
@@ -36,7 +58,7 @@ export function openApiDocument(settings: HttpSettings): Json {
     paths[route.path]![route.method] = operationOf(route); // was just made
   }
   const used = new Set(routes.map(({ body }) => body));
-  const schemas = Object.entries(bodySchemas).filter(([name]) => used.has(name));
+  const schemas = Object.entries(BODIES).filter(([name]) => used.has(name));
   return {
     openapi: '3.1.0',
     info: {
@@ -52,18 +74,22 @@ export function openApiDocument(settings: HttpSettings): Json {
       schemas: {
         ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
         Error: ERROR_SCHEMA,
+        ...(settings.anthropic.isEnabled ? { MessagesError: MESSAGES_ERROR_SCHEMA } : {}),
       },
       responses: {
-        Failure: {
-          description: 'The request failed.',
-          content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
-        },
+        Failure: failureOf('Error'),
+        ...(settings.anthropic.isEnabled ? { MessagesFailure: failureOf('MessagesError') } : {}),
       },
     },
   };
 }
 
-function operationOf({ path, method, id, tag, summary, body, answers }: DescribedRoute): Json {
+function failureOf(schema: string): Json {
+  const content = { 'application/json': { schema: { $ref: `#/components/schemas/${schema}` } } };
+  return { description: 'The request failed.', content };
+}
+
+function operationOf({ path, method, id, tag, summary, body, answers, isAnthropic }: DescribedRoute): Json {
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   return {
     operationId: id,
@@ -73,7 +99,7 @@ function operationOf({ path, method, id, tag, summary, body, answers }: Describe
     ...(body === undefined ? {} : { requestBody: bodyOf(body) }),
     responses: {
       200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
-      default: { $ref: '#/components/responses/Failure' },
+      default: { $ref: `#/components/responses/${isAnthropic === true ? 'MessagesFailure' : 'Failure'}` },
     },
   };
 }

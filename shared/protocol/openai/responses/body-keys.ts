@@ -42,7 +42,9 @@ const REFUSED = {
   moderation: 'unsupported_parameter',
 } as const;
 
-const KNOWN: ReadonlySet<string> = new Set([...HONOURED, ...ECHOED, ...IGNORED, ...Object.keys(REFUSED)]);
+/** Every root key there is. */
+export const RESPONSES_KEYS: readonly string[] = [...HONOURED, ...ECHOED, ...IGNORED, ...Object.keys(REFUSED)];
+const KNOWN: ReadonlySet<string> = new Set(RESPONSES_KEYS);
 
 /**
  * Refuses keys that nobody can honour, then keys that nobody knows.
