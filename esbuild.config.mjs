@@ -41,5 +41,5 @@ await cp('shared/artifacts/builtin-model', 'dist/builtin-model', { recursive: tr
 // The page at /docs, with the licences of what it is made of.
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 for (const file of SWAGGER_UI) {
-  await cp(`node_modules/swagger-ui-dist/${file}`, `dist/swagger-ui/${file}`);
+  await cp(new URL(file, import.meta.resolve('swagger-ui-dist/package.json')), `dist/swagger-ui/${file}`);
 }
