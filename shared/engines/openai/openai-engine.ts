@@ -28,6 +28,7 @@ export interface OpenAiEngineOptions {
 const PATHS: Readonly<Record<string, string>> = {
   chat_completions: '/v1/chat/completions',
   completions: '/v1/completions',
+  embeddings: '/v1/embeddings',
 };
 
 /** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */
@@ -79,7 +80,8 @@ class OpenAiEngine implements Engine {
       maxNumBatchedTokens: undefined,
       dataParallelSize: 1,
       modelInput: 'Text',
-      modelType: ['Chat', 'Completions'],
+      // Which of these the model can do, only the server knows: it says so when it is asked.
+      modelType: ['Chat', 'Completions', 'Embedding'],
       publishesKvEvents: false,
       ...(this.#modelName === undefined ? {} : { modelName: this.#modelName }),
     };

@@ -32,6 +32,7 @@ export function parseEmbeddingsBody(body: JsonBody): EmbeddingsBody {
 export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
   const prompts = isPassedOn ? [{ kind: 'body' } as const] : decodeInputs(body.input);
   const envelope = decodeEnvelope(context);
+  const { stream: _neverStreamed, ...passedOn } = body;
   const request: Omit<GenerationRequest, 'prompt'> = {
     ...envelope,
     model: body.model,
@@ -44,7 +45,7 @@ export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, cont
     annotations: body.nvext?.annotations ?? NONE,
     extraFields: NONE,
     embedding: body.dimensions == null ? {} : { dimensions: body.dimensions },
-    body,
+    body: passedOn,
   };
   return {
     id: envelope.id,

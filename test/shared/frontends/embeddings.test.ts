@@ -122,12 +122,13 @@ describe('POST /v1/embeddings', () => {
   it('passes the body on to a worker that takes text, once, and its list back', async () => {
     const input = ['a', 'b'];
     const list = { object: 'list', model: 'their-name', data: [{ index: 0 }], usage: { prompt_tokens: 1 } };
-    const { body, pipeline } = await ask({ model: 'text', input, foo: 1 }, ({ sink }) => {
+    const { body, pipeline } = await ask({ model: 'text', input, foo: 1, stream: true }, ({ sink }) => {
       sink.event({ kind: 'body', body: list });
       sink.end({ promptTokens: 1, completionTokens: 0 }, false);
     });
     expect(pipeline.calls).toHaveLength(1);
     expect(pipeline.calls[0]?.request).toMatchObject({ prompt: { kind: 'body' }, body: { input, foo: 1 } });
+    expect(pipeline.calls[0]?.request.body).not.toHaveProperty('stream');
     expect(body).toEqual({ ...list, model: 'text' });
   });
 });

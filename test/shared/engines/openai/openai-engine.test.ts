@@ -177,6 +177,19 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(sink.isEnded).toBe(true);
   });
 
+  it('gives the list of embeddings as it came', async () => {
+    const body = {
+      object: 'list',
+      data: [{ index: 0, embedding: [0.5] }],
+      usage: { prompt_tokens: 1, total_tokens: 1 },
+    };
+    server.answer = ({ response }) => sendJson(response, 200, body);
+    const sink = await ask(await started(), { input: 'x', stream: false }, 'embeddings');
+    expect(server.received[0]?.path).toBe('/v1/embeddings');
+    expect(sink.outputs).toEqual([{ body }]);
+    expect(sink.isEnded).toBe(true);
+  });
+
   it('takes a stream without [DONE] as complete once it has a finish reason', async () => {
     server.answer = ({ response }) => sendEvents(response, [chunk('a', 'stop')], '');
     expect((await ask(await started())).isEnded).toBe(true);
