@@ -1,9 +1,10 @@
-import { openModelFolder } from '../../shared/artifacts/index.ts';
+import { openChatTemplate, openModelFolder } from '../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
-import type { Discovery } from '../../shared/discovery/index.ts';
+import type { Discovery, ModelCard } from '../../shared/discovery/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../shared/frontends/http/index.ts';
+import { findReasoningFormat } from '../../shared/parsers/reasoning/index.ts';
 import {
   type BusyThresholdValues,
   createPipeline,
@@ -13,7 +14,12 @@ import {
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/request/index.ts';
 import { createRouter } from '../../shared/router/index.ts';
-import { createFrontendMetrics, type FrontendMetrics, type ProcessLogger } from '../../shared/telemetry/index.ts';
+import {
+  createFrontendMetrics,
+  type FrontendMetrics,
+  type Logger,
+  type ProcessLogger,
+} from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { callingPlane } from './planes.ts';
@@ -116,10 +122,13 @@ interface Parts {
 async function followModels(settings: FrontendSettings & HostSettings, { discovery, plane, metrics, logger }: Parts) {
   const log = logger.for('models');
   const store = new ModelStore({
-    open: async (card) =>
-      loadModelFolder(
-        await openModelFolder({ modelName: card.display_name, files: card.files, modelPath: settings.modelPath }),
-      ),
+    open: async (card) => {
+      const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
+      const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
+      const loaded = await loadModelFolder(folder, { modelName: card.display_name, chatTemplate });
+      warnOfFallback(card, log);
+      return loaded;
+    },
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
@@ -163,6 +172,13 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
     thresholds: thresholdsOf(settings),
   });
   return { directory, pipeline };
+}
+
+/** Workers of other versions may publish names that are unknown here. */
+function warnOfFallback({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
+  if (!runtime.reasoning_parser) return;
+  const found = findReasoningFormat(runtime.reasoning_parser);
+  if (found.kind === 'fallback') log.warn(found.warning, { model });
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;

@@ -1,4 +1,4 @@
-import { builtinModelPath } from '../../shared/artifacts/index.ts';
+import { builtinModelPath, describeChatTemplate } from '../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
@@ -15,6 +15,7 @@ import {
   type Worker,
   type WorkerAddress,
 } from '../../shared/worker/index.ts';
+import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
 import { mockEngineFor } from './mock-engine.ts';
 import { eventPlane, servingPlane } from './planes.ts';
@@ -79,6 +80,7 @@ async function startOne(surroundings: Surroundings, signal: AbortSignal): Promis
       ...parts,
       engine,
       model,
+      card: cardSettings(settings, logger.for('worker')),
       names: { displayName: displayName(settings) },
       clock: systemClock,
       random: systemRandom,
@@ -107,7 +109,9 @@ async function openEngine(
   }
   const folder = settings.modelPath ?? builtinModelPath();
   const { engine, info } = await mockEngineFor(folder, settings);
-  return { engine, model: { files: info.files, contextLength: info.contextLength, sourcePath: folder } };
+  const template = settings.customJinjaTemplate;
+  const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
+  return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
 }
 
 /** The name clients use; undefined where the engine's own name is best. */

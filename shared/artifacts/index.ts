@@ -3,4 +3,6 @@
  * Model folders by checksum, from a local path, and the small model and text that come with the product.
  */
 export { builtinModelPath, builtinText } from './builtin.ts';
-export { type ModelReference, openModelFolder } from './open-model-folder.ts';
+export type { ModelReference } from './model-reference.ts';
+export { describeChatTemplate, openChatTemplate } from './open-chat-template.ts';
+export { openModelFolder } from './open-model-folder.ts';

@@ -1,15 +1,6 @@
 import { basename, join, resolve } from 'node:path';
 import { describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
-
-/** Which model folder to open: the files that a card names, and optionally where this process has its own copy. */
-export interface ModelReference {
-  /** For messages. */
-  readonly modelName: string;
-  /** By role, as on the card. */
-  readonly files: Readonly<Record<string, ModelFile>>;
-  /** `--model-path` of this process: looked into when a file is not where the worker has it. */
-  readonly modelPath?: string | undefined;
-}
+import { CUSTOM_TEMPLATE_ROLE, type ModelReference } from './model-reference.ts';
 
 /**
  * Finds the local folder of a model by checksum: where the card says it is, else under `modelPath`.
@@ -35,7 +26,7 @@ export async function openModelFolder(reference: ModelReference): Promise<string
 }
 
 function candidateFolders({ files, modelPath }: ModelReference): readonly string[] {
-  const first = files['tokenizer.json'] ?? Object.values(files)[0];
+  const first = files['tokenizer.json'] ?? Object.entries(files).find(([role]) => role !== CUSTOM_TEMPLATE_ROLE)?.[1];
   const folders = first === undefined ? [] : [resolve(first.path, '..')];
   if (modelPath !== undefined) folders.push(resolve(modelPath));
   return [...new Set(folders)];
@@ -43,6 +34,7 @@ function candidateFolders({ files, modelPath }: ModelReference): readonly string
 
 async function findDifference(folder: string, files: Readonly<Record<string, ModelFile>>): Promise<string | undefined> {
   for (const [role, wanted] of Object.entries(files)) {
+    if (role === CUSTOM_TEMPLATE_ROLE) continue; // has a place of its own
     const path = join(folder, basename(wanted.path));
     const found = await describeModelFile(path);
     if (found === undefined) return `${path} (${role}) is absent`;

@@ -31,6 +31,8 @@ export interface RuntimeConfig {
   readonly max_num_batched_tokens?: number;
   readonly tool_call_parser?: string;
   readonly reasoning_parser?: string;
+  /** The template's thinking mode where a request names none. */
+  readonly default_thinking_mode?: 'enabled' | 'disabled';
   readonly tokenizer_backend?: string;
   readonly exclude_tools_when_tool_choice_none?: boolean;
   readonly data_parallel_start_rank?: number;

@@ -7,6 +7,7 @@ import type { Router } from '../router/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
+import { withDefaultThinking } from './default-thinking.ts';
 import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
@@ -103,7 +104,7 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.find(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
-    return promptTokens(request, await this.#store.get(model), this.#tools);
+    return promptTokens(withDefaultThinking(request, model.card), await this.#store.get(model), this.#tools);
   }
 
   #resolve(request: GenerationRequest): RoutableModel {
@@ -116,13 +117,14 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   #begin(
-    request: GenerationRequest,
+    asked: GenerationRequest,
     model: RoutableModel,
     loaded: LoadedModel | undefined,
     sink: GenerationSink,
     options: GenerateOptions,
   ): void {
     if (options.signal.aborted) return;
+    const request = withDefaultThinking(asked, model.card);
     const startMs = this.#clock.nowMs();
     const preprocessed = preprocess(request, model, loaded, this.#tools, options.signal);
     const run = (ready: Preprocessed): void => {

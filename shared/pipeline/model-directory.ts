@@ -235,7 +235,8 @@ function cardChecksum(card: ModelCard): string {
 const CHECKSUMS = new WeakMap<ModelCard, string>();
 
 function parsersOf({ runtime_config: runtime }: ModelCard): readonly (string | undefined)[] {
-  return [runtime.tool_call_parser, runtime.reasoning_parser, runtime.tokenizer_backend];
+  const { tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend } = runtime;
+  return [tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend];
 }
 
 function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

@@ -23,6 +23,7 @@ export type CardSettings = Pick<
   RuntimeConfig,
   | 'tool_call_parser'
   | 'reasoning_parser'
+  | 'default_thinking_mode'
   | 'exclude_tools_when_tool_choice_none'
   | 'taints'
   | 'stable_routing_id'

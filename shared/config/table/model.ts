@@ -168,7 +168,7 @@ export const modelRows = {
     default: 'reasoning_content',
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Name of the reasoning field in chat replies.',
   }),
   excludeToolsWhenToolChoiceNone: bool({
@@ -187,7 +187,7 @@ export const modelRows = {
     expandsVariables: true,
     usedBy: WORKERS,
     source: '1.6.1; second spelling product',
-    built: false,
+    built: true,
     about: "Chat template that replaces the model's.",
   }),
   toolCallParser: choice({
@@ -197,7 +197,7 @@ export const modelRows = {
     synonyms: { deepseekv4: 'deepseek_v4' },
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Tool-call parser published in the model card.',
   }),
   reasoningParser: choice({
@@ -207,7 +207,7 @@ export const modelRows = {
     synonyms: { deepseekv4: 'deepseek_v4' },
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Reasoning parser published in the model card.',
   }),
   defaultThinkingMode: choice({
@@ -216,7 +216,7 @@ export const modelRows = {
     values: ['enabled', 'disabled'],
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Template's thinking mode when the request names none.",
   }),
   parserVersion: choice({

@@ -1,0 +1,33 @@
+import type { Settings } from '../../shared/config/index.ts';
+import { findReasoningFormat } from '../../shared/parsers/reasoning/index.ts';
+import { describeToolCallParser } from '../../shared/parsers/tool-calls/index.ts';
+import type { Logger } from '../../shared/telemetry/index.ts';
+import type { CardSettings } from '../../shared/worker/index.ts';
+
+type ParserSettings = Pick<Settings<'worker'>, 'toolCallParser' | 'reasoningParser' | 'defaultThinkingMode'>;
+
+/**
+ * What the operator says on the card about how the model's text is to be read (parsers.md, sections 1 and 2).
+ * @throws Error with one line when a named parser has no published grammar: a worker that no one can read must not register
+ */
+export function cardSettings(settings: ParserSettings, logger: Logger): CardSettings {
+  const { toolCallParser, reasoningParser, defaultThinkingMode } = settings;
+  if (toolCallParser !== undefined) checkToolCallParser(toolCallParser);
+  if (reasoningParser !== undefined) checkReasoningParser(reasoningParser, logger);
+  return {
+    ...(toolCallParser === undefined ? {} : { tool_call_parser: toolCallParser }),
+    ...(reasoningParser === undefined ? {} : { reasoning_parser: reasoningParser }),
+    ...(defaultThinkingMode === undefined ? {} : { default_thinking_mode: defaultThinkingMode }),
+  };
+}
+
+function checkToolCallParser(name: string): void {
+  const description = describeToolCallParser(name);
+  if (description.kind === 'refused') throw new Error(`--dyn-tool-call-parser: ${description.message}`);
+}
+
+function checkReasoningParser(name: string, logger: Logger): void {
+  const found = findReasoningFormat(name);
+  if (found.kind === 'refused') throw new Error(`--dyn-reasoning-parser: ${found.reason}`);
+  if (found.kind === 'fallback') logger.warn(found.warning);
+}
