@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { installOnce } from './install-once.ts';
 import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
 
-const REQUIREMENTS = ['openai==3.52.0'] as const;
+const REQUIREMENTS = ['openai==3.52.0', 'anthropic==2.11.0'] as const;
 const INSTALL_MS_MAX = 5 * 60_000;
 
 /** A virtual environment with the official Python SDKs. */
