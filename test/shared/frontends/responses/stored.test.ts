@@ -199,3 +199,34 @@ describe('a response that is being made', () => {
     expect((await bed.send('POST', `${path}/cancel`)).status).toBe(404);
   });
 });
+
+describe('a request whose client leaves while the store is asked', () => {
+  it('is counted as left, and never reaches a worker', async () => {
+    let asked = (): void => {};
+    const isAsked = new Promise<void>((resolve) => {
+      asked = resolve;
+    });
+    const responseStore: ResponseStore = {
+      ...failing(),
+      get: (_id, _owner, signal) => {
+        asked();
+        return new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+      },
+    };
+    const bed = openBed(() => {}, { responseStore });
+    const leaving = new AbortController();
+    const answer = bed.test.app.fetch(
+      new Request('http://localhost/v1/responses', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ model: 'm', input: 'hi', previous_response_id: 'resp_1' }),
+        signal: leaving.signal,
+      }),
+    );
+    await isAsked;
+    leaving.abort();
+    await answer;
+    expect(bed.pipeline.calls).toHaveLength(0);
+    expect(bed.test.lines.at(-1)?.fields).toMatchObject({ status: 499, error_type: 'cancelled' });
+  });
+});

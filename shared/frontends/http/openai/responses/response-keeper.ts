@@ -100,10 +100,15 @@ async function look(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise
   try {
     return await deps.responseStore?.get(id, ANYBODY, signal);
   } catch (cause) {
-    signal.throwIfAborted();
-    deps.logger.warn('response store cannot be read', { response_id: id, reason: reasonOf(cause) });
-    throw new ServeError('service_unavailable', 'The response store cannot be reached', { cause, retryAfterMs: 1000 });
+    throw storeFailure(deps, id, cause, signal);
   }
+}
+
+/** What a failed look into the store means to the request that needed it. */
+export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown, signal: AbortSignal): ServeError {
+  if (signal.aborted) return new ServeError('client_closed_request', 'client disconnected', { cause });
+  logger.warn('response store cannot be reached', { response_id: id, reason: reasonOf(cause) });
+  return new ServeError('service_unavailable', 'The response store cannot be reached', { cause, retryAfterMs: 1000 });
 }
 
 /** Everything that a stored response knows: its input, then its answer. Both were checked when they were made. */

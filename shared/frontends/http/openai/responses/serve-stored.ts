@@ -1,9 +1,9 @@
-import { reasonOf, ServeError, toServeError } from '../../../../errors/index.ts';
+import { ServeError, toServeError } from '../../../../errors/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
 import { answerError, answerJson } from '../../answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../exchange.ts';
-import { ANYBODY, findStored } from './response-keeper.ts';
+import { ANYBODY, findStored, storeFailure } from './response-keeper.ts';
 import type { RunningResponses } from './running-responses.ts';
 
 const LIMIT_DEFAULT = 20;
@@ -65,9 +65,7 @@ async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: strin
   try {
     await deps.responseStore?.delete(id, ANYBODY, sink.closed);
   } catch (cause) {
-    sink.closed.throwIfAborted();
-    deps.logger.warn('response could not be deleted', { response_id: id, reason: reasonOf(cause) });
-    throw new ServeError('service_unavailable', 'The response store cannot be reached', { cause, retryAfterMs: 1000 });
+    throw storeFailure(deps, id, cause, sink.closed);
   }
   return { id, object: 'response', deleted: true };
 }
