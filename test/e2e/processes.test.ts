@@ -128,22 +128,17 @@ describe('stator frontend and stator worker in terminals of their own', () => {
 });
 
 describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', () => {
-  const fleet = useFleet(LEASE);
+  const fleet = useFleet();
   let server: DynamoDbServer;
-  let table: TestTable;
-  let env: Record<string, string>;
 
   beforeAll(async () => {
     server = await startDynamoDb();
-    table = await createTestTable(server.url);
-    env = tableEnvironment(table.endpoint, table.tableName);
-    return async () => {
-      await table.drop();
-      await server.stop();
-    };
+    return () => server.stop();
   });
 
-  it('meet through the table, outlast its absence, and see what changed meanwhile', async () => {
+  it.concurrent('meet through the table, outlast its absence, and see what changed meanwhile', async () => {
+    const table = await createTestTable(server.url);
+    const env = tableEnvironment(table);
     const [frontend, first] = await Promise.all([fleet.frontend([], env), fleet.worker([], env)]);
     await fleet.untilWorkers(frontend, 1);
     expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
@@ -162,10 +157,36 @@ describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery 
     expect(await readChat(frontend.url, SHORT)).toMatchObject({ finishReason: 'length', isDone: true });
     expect(await second.metric('dynamo_component_requests_total')).toBeGreaterThan(0);
     await Promise.all([drain(second), drain(frontend)]);
+    await table.drop();
+  });
+
+  it.concurrent('stay up while the table is away for longer than a lease: the worker takes no request until it is back', async () => {
+    const table = await createTestTable(server.url);
+    const env = { ...tableEnvironment(table), ...LEASE };
+    const [frontend, worker] = await Promise.all([fleet.frontend([], env), fleet.worker([], env)]);
+    await fleet.untilWorkers(frontend, 1);
+    const stream = await openChat(frontend.url, { ...LONG, max_tokens: 600 });
+    await stream.untilDeltas(1);
+    table.proxy.cut();
+    await worker.waitForOutput(/lease lost: taking no requests until it is back/);
+    const response = await postJson(`${frontend.url}/v1/chat/completions`, SHORT);
+    expect(response.status).toBe(503);
+    expect(await response.json()).toMatchObject({ error: { type: 'server_error' } });
+    expect(await stream.answer).toMatchObject({
+      finishReason: 'length',
+      isDone: true,
+      usage: { completion_tokens: 600 },
+    });
+
+    table.proxy.restore();
+    await worker.waitForOutput(/lease regained/);
+    await waitUntil(async () => (await postJson(`${frontend.url}/v1/chat/completions`, SHORT)).status === 200);
+    await Promise.all([drain(worker), drain(frontend)]);
+    await table.drop();
   });
 });
 
-function tableEnvironment(endpoint: string, tableName: string): Record<string, string> {
+function tableEnvironment({ endpoint, tableName }: TestTable): Record<string, string> {
   return {
     DYN_DISCOVERY_BACKEND: 'dynamodb',
     STATOR_DISCOVERY_TABLE: tableName,
