@@ -1,9 +1,10 @@
 // npm run bench -- [--only unary,burst,...] [--dynamo FOLDER] [--model FOLDER] [--json FILE]
 // Prints one table: CPU of the frontend process at equal load, this product beside the floor and, where given, the real Dynamo.
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { buildLoadGenerator, type LoadReport, load } from './llmload.ts';
+import { LONG_PROMPT_TOKENS, measureLoopSlices } from './long-prompts.ts';
 import { residentMiB } from './processes.ts';
 import { type SideName, startSide } from './sides.ts';
 import { soak } from './soak.ts';
@@ -78,6 +79,18 @@ function isWanted(name: string): boolean {
   return only === undefined || only.includes(name);
 }
 
+const { max_position_embeddings: contextTokens = 0 } = JSON.parse(
+  await readFile(join(modelFolder, 'config.json'), 'utf8'),
+) as { readonly max_position_embeddings?: number };
+
+function hasContext(name: string, tokensMin: number): boolean {
+  if (contextTokens >= tokensMin) return true;
+  console.log(
+    `${name.padEnd(12)} left out: the model's context is ${contextTokens} tokens (give another with --model)`,
+  );
+  return false;
+}
+
 async function measureStartAndMemory(binary: string): Promise<void> {
   const start = await measureStart(binary, model);
   note({
@@ -111,7 +124,11 @@ console.log(`model ${modelFolder}; node ${process.version}; own memory ${residen
 console.log(
   `${'workload'.padEnd(12)} ${'figure'.padEnd(20)} ${'stator'.padStart(9)} ${'dynamo'.padStart(9)} ${'floor'.padStart(9)}`,
 );
-for (const workload of WORKLOADS) if (isWanted(workload.name)) await measure(binary, workload);
+for (const workload of WORKLOADS)
+  if (isWanted(workload.name) && hasContext(workload.name, workload.contextTokensMin ?? 0))
+    await measure(binary, workload);
 if (isWanted('start')) await measureStartAndMemory(binary);
+if (isWanted('long-slices') && hasContext('long-slices', LONG_PROMPT_TOKENS))
+  for (const result of await measureLoopSlices(binary, model)) note(result);
 if (isWanted('soak')) await measureSoak(binary);
 if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(rows, null, 2)}\n`);

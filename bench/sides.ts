@@ -19,6 +19,8 @@ export interface SideOptions {
   readonly modelName: string;
   /** Folder with a Python environment that holds the real Dynamo. */
   readonly dynamoFolder: string | undefined;
+  /** Environment of our own frontend besides the usual. */
+  readonly frontendEnv?: Readonly<Record<string, string>>;
 }
 
 /** One server under measurement. */
@@ -58,7 +60,7 @@ export async function startSide(name: SideName, options: SideOptions): Promise<S
 type Start = (group: ProcessGroup, folder: string, port: number, options: SideOptions) => Promise<number>;
 
 const START: Readonly<Record<SideName, Start>> = {
-  async stator(group, folder, port, { pace, modelFolder, modelName }) {
+  async stator(group, folder, port, { pace, modelFolder, modelName, frontendEnv }) {
     const env = { DYN_FILE_KV: join(folder, 'kv'), DYN_LOG: 'warn' };
     const planes = ['--discovery-backend', 'file', '--request-plane', 'tcp', '--event-plane', 'zmq'];
     const worker = [
@@ -83,7 +85,7 @@ const START: Readonly<Record<SideName, Start>> = {
       'round-robin',
       ...planes,
     ];
-    return group.start('frontend', 'dist/stator.js', frontend, env).pid;
+    return group.start('frontend', 'dist/stator.js', frontend, { ...env, ...frontendEnv }).pid;
   },
   async dynamo(group, folder, port, { pace, modelFolder, modelName, dynamoFolder }) {
     const python = join(dynamoFolder ?? '', 'venv/bin/python');

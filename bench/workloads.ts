@@ -1,4 +1,5 @@
 import type { LoadReport } from './llmload.ts';
+import { LONG_PROMPT_TOKENS, longPromptFlags } from './long-prompts.ts';
 import type { Pace } from './sides.ts';
 
 /** One figure of a workload, lower is better. */
@@ -18,6 +19,8 @@ export interface Workload {
   readonly pace: Pace;
   readonly flags: readonly string[];
   readonly figures: readonly Figure[];
+  /** Context that the model must have. @default any */
+  readonly contextTokensMin?: number;
 }
 
 const FULL_SPEED: Pace = { speedup: 1_000_000, decodeSpeedup: 1, maxNumSeqs: 256, msPerToken: 0 };
@@ -35,21 +38,20 @@ const usPerToken = (ratioMax: number): Figure => ({
 const itlP99: Figure = { name: 'ITL p99', unit: 'ms', of: (report) => report.itl_ms.p99 };
 const errors: Figure = { name: 'errors', unit: '', of: (report) => report.errors, max: 0 };
 
+const msPerRequest = (ratioMax: number): Figure => ({
+  name: 'CPU a request',
+  unit: 'ms',
+  of: (report) => frontend(report)?.cpu_ms_per_request ?? Number.NaN,
+  ratioMax,
+});
+
 export const WORKLOADS: readonly Workload[] = [
   {
     name: 'unary',
     about: '64 chats at once, 64 words in, 8 tokens out, not streamed',
     pace: FULL_SPEED,
     flags: words('--concurrency 64 --isl 64 --osl 8 --ignore-eos --unique-prompts --duration 8s --warmup 2000'),
-    figures: [
-      {
-        name: 'CPU a request',
-        unit: 'ms',
-        of: (report) => frontend(report)?.cpu_ms_per_request ?? Number.NaN,
-        ratioMax: 0.8,
-      },
-      errors,
-    ],
+    figures: [msPerRequest(0.8), errors],
   },
   {
     name: 'burst',
@@ -87,6 +89,22 @@ export const WORKLOADS: readonly Workload[] = [
       { name: 'TTFT p99', unit: 'ms', of: (report) => report.ttft_ms.p99, max: 5 },
       errors,
     ],
+  },
+  {
+    name: 'long-unique',
+    about: 'prompts of 60,000 words, each new',
+    pace: FULL_SPEED,
+    flags: [...words('--stream --concurrency 2 --requests 80 --warmup 20'), ...longPromptFlags(0)],
+    figures: [msPerRequest(0.3), errors],
+    contextTokensMin: LONG_PROMPT_TOKENS,
+  },
+  {
+    name: 'long-shared',
+    about: 'prompts of 60,000 words, the first 54,000 always the same',
+    pace: FULL_SPEED,
+    flags: [...words('--stream --concurrency 2 --requests 80 --warmup 20'), ...longPromptFlags(0.9)],
+    figures: [msPerRequest(0.1), errors],
+    contextTokensMin: LONG_PROMPT_TOKENS,
   },
 ];
 
