@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
 import { type ResponseStore, ResponseStoreError } from '../../../../shared/responses/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
+import { waitUntil } from '../../../support/wait-until.ts';
 import { args, type Bed, call, eventsOf, openBed, say, stop } from './responses-bed.ts';
 
 function messagesOf(bed: Bed, index: number): readonly ChatMessage[] {
@@ -226,6 +227,7 @@ describe('a request whose client leaves while the store is asked', () => {
     await isAsked;
     leaving.abort();
     await answer;
+    await waitUntil(() => bed.test.lines.some(({ message }) => message === 'request completed'));
     expect(bed.pipeline.calls).toHaveLength(0);
     expect(bed.test.lines.at(-1)?.fields).toMatchObject({ status: 499, error_type: 'cancelled' });
   });
