@@ -28,8 +28,10 @@ await Promise.all([
     entryPoints: {
       stator: 'functions/cli/main.ts',
       'tokenizer-loader': 'shared/tokens/loader-thread.ts',
+      'encode-thread': 'shared/tokens/prompts/encode-thread.ts',
       bench: 'bench/main.ts',
       'bench-floor': 'bench/floor.ts',
+      'bench-loop-probe': 'bench/loop-probe.ts',
     },
     outdir: 'dist',
     splitting: true,

@@ -23,6 +23,7 @@ import {
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { callingPlane } from './planes.ts';
+import { openPromptEncoder } from './prompt-encoder.ts';
 import { openResponseStore } from './responses.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -31,10 +32,12 @@ export type FrontendSettings = Pick<
   keyof Settings<'frontend'> & keyof Settings<'function'> & keyof Settings<'local'>
 >;
 
-/** Settings that only some hosts read: folders need a machine, tables need a cloud. */
+/** Settings that only some hosts read: folders and threads need a machine, tables need a cloud. */
 type HostSettings = Partial<
   Pick<
     Settings<'frontend'>,
+    | 'encodeThreads'
+    | 'preprocessWorkers'
     | 'fileKv'
     | 'modelPath'
     | 'discoveryTable'
@@ -102,7 +105,7 @@ export async function composeFrontend(
       close: async () => {
         models.directory.close();
         responseStore?.close();
-        await Promise.all([plane.close(), discovery.close()]);
+        await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
       },
     };
   } catch (error) {
@@ -159,9 +162,11 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
       .filter((model) => model.name === model.primaryName)
       .map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
   );
+  const encoder = openPromptEncoder(settings, log);
   const pipeline = createPipeline({
     models: directory,
     store,
+    encoder,
     router,
     plane,
     clock: systemClock,
@@ -171,7 +176,7 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
     thresholds: thresholdsOf(settings),
   });
-  return { directory, pipeline };
+  return { directory, pipeline, encoder };
 }
 
 /** Workers of other versions may publish names that are unknown here. */

@@ -158,7 +158,7 @@ export const modelRows = {
     default: 0,
     usedBy: LISTENERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Workers for CPU-bound preprocessing.',
   }),
   reasoningFieldName: choice({
@@ -297,7 +297,7 @@ export const modelRows = {
     default: 64,
     usedBy: EDGES,
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Bound of the token-prefix cache.',
   }),
   encodeThreads: int({
@@ -306,7 +306,7 @@ export const modelRows = {
     defaultText: 'CPU cores - 1, at most 4',
     usedBy: LISTENERS,
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Threads that encode long prompts off the event loop.',
   }),
 };

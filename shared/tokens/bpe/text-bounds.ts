@@ -1,16 +1,16 @@
 import { type AddedToken, AddedTokenSplitter } from '../added-tokens.ts';
 import type { EncoderSettings } from './encoder.ts';
-import { TextCutter } from './text-cutter.ts';
+import { type StretchLengths, TextCutter } from './text-cutter.ts';
 
 type Rules = Pick<EncoderSettings, 'addedTokens' | 'normalize' | 'preTokenizer'>;
 
 /** Undefined when a token's neighbours decide whether it is one, so that no cut is safe. */
-export function cutterFor({ addedTokens, preTokenizer }: Rules): TextCutter | undefined {
+export function cutterFor({ addedTokens, preTokenizer }: Rules, lengths?: StretchLengths): TextCutter | undefined {
   if (addedTokens.some((token) => token.singleWord)) return undefined;
   const splitter = new AddedTokenSplitter(addedTokens.filter((token) => !token.normalized));
   // Tokens that are matched after normalization are not seen by the cutter, so none may reach over the end of a word.
   const cutsWords = preTokenizer.endsWordsAfterLetters && !addedTokens.some(reachesOverWordEnd);
-  return new TextCutter(splitter, cutsWords);
+  return new TextCutter(splitter, cutsWords, lengths);
 }
 
 function reachesOverWordEnd(token: AddedToken): boolean {

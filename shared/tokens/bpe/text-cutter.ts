@@ -1,10 +1,16 @@
 import type { AddedTokenSplitter, SegmentVisitor } from '../added-tokens.ts';
 import { toWellFormed } from '../well-formed.ts';
 
-/** Stretches that end at an added token are at least this long: below it, finding one costs as much as encoding it. */
-const TOKEN_STRETCH_UNITS_MIN = 512;
-/** Inside a text without added tokens a stretch ends at the first word that ends this far in. */
-const WORD_STRETCH_UNITS = 4096;
+/** How long stretches are, in UTF-16 units. */
+export interface StretchLengths {
+  /** Shortest that ends at an added token: below it, finding one costs as much as encoding it. */
+  readonly tokenMin: number;
+  /** Where there are no added tokens a stretch ends at the first word that ends this far in. */
+  readonly words: number;
+}
+
+const LENGTHS: StretchLengths = { tokenMin: 512, words: 4096 };
+
 /**
  * A letter before what no word continues with: the blank may begin the next word, but never joins the one before. None of
  * these characters composes with a letter under any Unicode form either.
@@ -21,12 +27,14 @@ const WORD_END = /\p{L}(?=[ \n\u3001\u3002\uff0c])/gu;
 export class TextCutter implements SegmentVisitor {
   readonly #splitter: AddedTokenSplitter;
   readonly #cutsWords: boolean;
+  readonly #lengths: StretchLengths;
   #cuts: number[] = [];
   #at = 0;
   #last = 0;
 
   /** @param splitter of the tokens that are matched in raw text */
-  constructor(splitter: AddedTokenSplitter, cutsWords: boolean) {
+  constructor(splitter: AddedTokenSplitter, cutsWords: boolean, lengths = LENGTHS) {
+    this.#lengths = lengths;
     this.#splitter = splitter;
     this.#cutsWords = cutsWords;
   }
@@ -48,12 +56,12 @@ export class TextCutter implements SegmentVisitor {
 
   token(_id: number, units: number): void {
     this.#at += units;
-    if (this.#at - this.#last >= TOKEN_STRETCH_UNITS_MIN) this.#push(this.#at);
+    if (this.#at - this.#last >= this.#lengths.tokenMin) this.#push(this.#at);
   }
 
   #cutWords(segment: string): void {
     for (;;) {
-      WORD_END.lastIndex = Math.max(0, this.#last + WORD_STRETCH_UNITS - this.#at);
+      WORD_END.lastIndex = Math.max(0, this.#last + this.#lengths.words - this.#at);
       const match = WORD_END.exec(segment);
       if (match === null) return;
       this.#push(this.#at + match.index + match[0].length);
