@@ -128,14 +128,14 @@ describe('stator', () => {
   });
 
   it('warns on stderr before it runs, as JSON lines where logs are', () => {
-    expect(stator(['local', '--cors-origin=*']).stderr).toBe(
-      'stator: warning: --cors-origin is set, but what it controls is not built yet: it has no effect\n',
+    expect(stator(['local', '--interactive']).stderr).toBe(
+      'stator: warning: --interactive is set, but what it controls is not built yet: it has no effect\n',
     );
-    const { stderr } = stator(['local', '--cors-origin=*'], { DYN_LOGGING_JSONL: '1' });
+    const { stderr } = stator(['local', '--interactive'], { DYN_LOGGING_JSONL: '1' });
     expect(JSON.parse(stderr)).toMatchObject({
       level: 'WARN',
       target: 'config',
-      message: expect.stringContaining('--cors-origin'),
+      message: expect.stringContaining('--interactive'),
     });
   });
 
