@@ -4,23 +4,23 @@ import { chatSchema } from './chat-schema.ts';
 import { completionsSchema } from './completions-schema.ts';
 import { embeddingsSchema } from './embeddings-schema.ts';
 import { imagesSchema } from './images-schema.ts';
-import { RESPONSES_KEYS } from './responses/body-keys.ts';
+import { USABLE_KEYS } from './responses/body-keys.ts';
 import { inputTokensSchema, responsesSchema } from './responses/body-schema.ts';
-import { CHAT_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
+import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
 import { videosSchema } from './videos-schema.ts';
 
 /** A body as it is checked, for those who describe it. */
 export interface BodySchema {
   readonly schema: z.ZodType;
-  /** All root keys there are, on routes that refuse others (ruling 11); undefined where others are ignored or passed on. */
+  /** Every root key that can be used, on routes that refuse others (ruling 11); undefined where others are ignored or passed on. */
   readonly keys: readonly string[] | undefined;
 }
 
 /** The bodies of the OpenAI routes by the names that the OpenAPI document gives them. */
 export const bodySchemas = {
-  ChatCompletionRequest: { schema: chatSchema, keys: [...CHAT_KEYS.honoured, ...CHAT_KEYS.ignored] },
-  CompletionRequest: { schema: completionsSchema, keys: [...COMPLETIONS_KEYS.honoured, ...COMPLETIONS_KEYS.ignored] },
-  ResponseRequest: { schema: responsesSchema, keys: RESPONSES_KEYS },
+  ChatCompletionRequest: { schema: chatSchema, keys: usableKeys(CHAT_KEYS) },
+  CompletionRequest: { schema: completionsSchema, keys: usableKeys(COMPLETIONS_KEYS) },
+  ResponseRequest: { schema: responsesSchema, keys: USABLE_KEYS },
   InputTokensRequest: { schema: inputTokensSchema, keys: undefined },
   EmbeddingRequest: { schema: embeddingsSchema, keys: undefined },
   ImageRequest: { schema: imagesSchema, keys: undefined },

@@ -50,6 +50,9 @@ const SHARED_HONOURED = [
   'nvext',
 ] as const;
 
+/** Refused with 501, before unknown keys are looked at. */
+const CHAT_REFUSED = ['function_call', 'functions'] as const;
+
 export const CHAT_KEYS: RouteKeys = {
   route: 'chat',
   honoured: new Set([
@@ -69,9 +72,7 @@ export const CHAT_KEYS: RouteKeys = {
     'thinking',
     'media_io_kwargs',
     'mm_processor_kwargs',
-    // Refused with 501, before unknown keys are looked at.
-    'function_call',
-    'functions',
+    ...CHAT_REFUSED,
   ]),
   ignored: new Set([
     'metadata',
@@ -93,6 +94,12 @@ export const COMPLETIONS_KEYS: RouteKeys = {
   honoured: new Set([...SHARED_HONOURED, 'prompt', 'prompt_embeds', 'suffix', 'best_of', 'echo']),
   ignored: new Set(['metadata']),
 };
+
+/** Root keys that a client can use on the route: what the description of the API shows. */
+export function usableKeys(keys: RouteKeys): readonly string[] {
+  const refused: readonly string[] = CHAT_REFUSED;
+  return [...keys.honoured, ...keys.ignored].filter((key) => !refused.includes(key));
+}
 
 /** Root keys of `body` that the route does not know, in the order in which they stand there. */
 export function unknownKeys(body: Readonly<Record<string, unknown>>, keys: RouteKeys): readonly string[] {

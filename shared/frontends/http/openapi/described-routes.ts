@@ -3,6 +3,9 @@ import { CANCEL_PATH } from '../cancel.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
 import type { HttpSettings } from '../settings.ts';
 
+/** The envelopes that failures come in. */
+export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
+
 /** One method of one path, as the document shows it. */
 export interface DescribedRoute {
   /** With `{name}` for what varies. */
@@ -16,8 +19,8 @@ export interface DescribedRoute {
   readonly body?: string;
   /** Content types of a good answer, the usual one first. @default JSON */
   readonly answers?: readonly string[];
-  /** Failures come in Anthropic's envelope. @default false */
-  readonly isAnthropic?: true;
+  /** Envelope of failures. @default 'Error' */
+  readonly failure?: FailureName;
 }
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
@@ -76,7 +79,7 @@ function responsesRoutes({ responses }: HttpSettings['paths']): readonly Describ
 }
 
 function messagesRoutes({ messages }: HttpSettings['paths']): readonly DescribedRoute[] {
-  const shared = { method: 'post', tag: 'Messages', isAnthropic: true } as const;
+  const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
   const count = `${messages}/count_tokens`;
   return [
     {
@@ -111,6 +114,7 @@ function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean):
     tag: 'Operations',
     summary: 'Reads or sets the loads above which the workers of a model are busy.',
     body: 'BusyThresholdRequest',
+    failure: 'ThresholdError',
   } as const;
   return [
     get(paths.health, 'getHealth', 'State of the service, with its endpoints.'),

@@ -3,7 +3,7 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
 import type { HttpSettings } from '../settings.ts';
-import { type DescribedRoute, describedRoutes } from './described-routes.ts';
+import { type DescribedRoute, describedRoutes, type FailureName } from './described-routes.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -13,38 +13,39 @@ const BODIES: Readonly<Record<string, BodySchema>> = {
   CountTokensRequest: { schema: countTokensSchema, keys: undefined },
 };
 
-/** Every failure, whatever its status (rulings.md, 1). */
-const ERROR_SCHEMA: Json = {
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      type: 'object',
-      required: ['message', 'type', 'param', 'code'],
-      properties: {
-        message: { type: 'string' },
-        type: { type: 'string' },
-        param: { type: ['string', 'null'], description: 'JSON path of the field that is wrong.' },
-        code: { type: ['string', 'null'], description: 'Stable name of the failure.' },
+/** What failures look like, whatever their status: one envelope (rulings.md, 1), apart from two routes' own. */
+const FAILURES = {
+  Error: {
+    type: 'object',
+    required: ['error'],
+    properties: {
+      error: {
+        type: 'object',
+        required: ['message', 'type', 'param', 'code'],
+        properties: {
+          message: { type: 'string' },
+          type: { type: 'string' },
+          param: { type: ['string', 'null'], description: 'JSON path of the field that is wrong.' },
+          code: { type: ['string', 'null'], description: 'Stable name of the failure.' },
+        },
       },
     },
   },
-};
-
-/** The same on the routes of Anthropic's dialect. */
-const MESSAGES_ERROR_SCHEMA: Json = {
-  type: 'object',
-  required: ['type', 'error'],
-  properties: {
-    type: { const: 'error' },
-    error: {
-      type: 'object',
-      required: ['type', 'message'],
-      properties: { type: { type: 'string' }, message: { type: 'string' } },
+  MessagesError: {
+    type: 'object',
+    required: ['type', 'error'],
+    properties: {
+      type: { const: 'error' },
+      error: {
+        type: 'object',
+        required: ['type', 'message'],
+        properties: { type: { type: 'string' }, message: { type: 'string' } },
+      },
+      request_id: { type: 'string' },
     },
-    request_id: { type: 'string' },
   },
-};
+  ThresholdError: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } },
+} as const satisfies Readonly<Record<FailureName, Json>>;
 
 /**
  * The OpenAPI 3.1 document of an app with these settings (http-api.md, section 10.4). The bodies are described by the very
@@ -73,13 +74,9 @@ export function openApiDocument(settings: HttpSettings): Json {
     components: {
       schemas: {
         ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
-        Error: ERROR_SCHEMA,
-        ...(settings.anthropic.isEnabled ? { MessagesError: MESSAGES_ERROR_SCHEMA } : {}),
+        ...FAILURES,
       },
-      responses: {
-        Failure: failureOf('Error'),
-        ...(settings.anthropic.isEnabled ? { MessagesFailure: failureOf('MessagesError') } : {}),
-      },
+      responses: Object.fromEntries(Object.keys(FAILURES).map((name) => [name, failureOf(name)])),
     },
   };
 }
@@ -89,7 +86,7 @@ function failureOf(schema: string): Json {
   return { description: 'The request failed.', content };
 }
 
-function operationOf({ path, method, id, tag, summary, body, answers, isAnthropic }: DescribedRoute): Json {
+function operationOf({ path, method, id, tag, summary, body, answers, failure = 'Error' }: DescribedRoute): Json {
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   return {
     operationId: id,
@@ -99,7 +96,7 @@ function operationOf({ path, method, id, tag, summary, body, answers, isAnthropi
     ...(body === undefined ? {} : { requestBody: bodyOf(body) }),
     responses: {
       200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
-      default: { $ref: `#/components/responses/${isAnthropic === true ? 'MessagesFailure' : 'Failure'}` },
+      default: { $ref: `#/components/responses/${failure}` },
     },
   };
 }
@@ -118,10 +115,11 @@ function contentOf(types: readonly string[] = ['application/json']): Json {
   );
 }
 
-/** A schema as JSON Schema; a route that refuses unknown keys says so, and names those that have no type of their own. */
+/** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
 function schemaOf({ schema, keys }: BodySchema, { decode }: HttpSettings): Json {
   const { $schema: _dialect, ...described } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   if (keys === undefined || decode.ignoresUnknownKeys) return described;
-  const untyped = Object.fromEntries(keys.map((key) => [key, {}]));
-  return { ...described, properties: { ...untyped, ...described.properties }, additionalProperties: false };
+  const typed: Json = described.properties ?? {};
+  const properties = Object.fromEntries(keys.map((key) => [key, typed[key] ?? {}]));
+  return { ...described, properties, additionalProperties: false };
 }

@@ -42,9 +42,9 @@ const REFUSED = {
   moderation: 'unsupported_parameter',
 } as const;
 
-/** Every root key there is. */
-export const RESPONSES_KEYS: readonly string[] = [...HONOURED, ...ECHOED, ...IGNORED, ...Object.keys(REFUSED)];
-const KNOWN: ReadonlySet<string> = new Set(RESPONSES_KEYS);
+/** Root keys that a client can use: what the description of the API shows. */
+export const USABLE_KEYS: readonly string[] = [...HONOURED, ...ECHOED, ...IGNORED];
+const KNOWN: ReadonlySet<string> = new Set([...USABLE_KEYS, ...Object.keys(REFUSED)]);
 
 /**
  * Refuses keys that nobody can honour, then keys that nobody knows.
