@@ -1,11 +1,14 @@
 /** What a worker tells the `stator local` that started it, once. */
 export type WorkerReport = { readonly kind: 'ready' } | { readonly kind: 'failed'; readonly reason: string };
 
-/** Tells the parent that holds the IPC channel; false when there is none, or it is gone. */
+/**
+ * Tells the parent that holds the IPC channel. False for a process that has none; true also when the parent has closed the
+ * channel, as it then wants to hear no more.
+ */
 export function reportToParent(report: WorkerReport): Promise<boolean> {
   return new Promise((resolve) => {
-    if (process.send === undefined || !process.connected) resolve(false);
-    else process.send(report, undefined, {}, (error) => resolve(error === null));
+    if (process.send === undefined || !process.connected) resolve(process.connected === false);
+    else process.send(report, undefined, {}, () => resolve(true)); // fails only for a channel that was closed meanwhile
   });
 }
 
