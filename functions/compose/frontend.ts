@@ -235,6 +235,10 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
     hasAdminRoutes: !settings.disableFrontendAdminApi,
     corsOrigins: settings.corsOrigin ?? [],
     anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
+    dispatch: {
+      toolCalls: settings.enableStreamingToolDispatch,
+      reasoning: settings.enableStreamingReasoningDispatch,
+    },
     decode: {
       ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
       isNvextDisabled: settings.disableFrontendNvext,

@@ -288,7 +288,7 @@ export const httpRows = {
     default: false,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Adds tool_call_dispatch events to chat streams.',
   }),
   enableStreamingReasoningDispatch: bool({
@@ -297,7 +297,7 @@ export const httpRows = {
     default: false,
     usedBy: HTTP_SERVERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Adds one reasoning_dispatch event to chat streams.',
   }),
   frontendRouteExtension: list({

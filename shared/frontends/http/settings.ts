@@ -1,4 +1,5 @@
 import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
+import type { DispatchSettings } from './openai/dispatch-events.ts';
 
 /** Where the routes are (`DYN_HTTP_SVC_*_PATH_ENV`; rulings.md, 15). */
 export interface HttpPaths {
@@ -38,6 +39,7 @@ export interface HttpSettings {
   /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
   readonly responseStore: 'on' | 'on-request';
   readonly anthropic: AnthropicSettings;
+  readonly dispatch: DispatchSettings;
   readonly decode: OpenAiDecodeSettings;
 }
 
@@ -73,6 +75,7 @@ export const defaultHttpSettings: HttpSettings = Object.freeze({
   hasAdminRoutes: true,
   corsOrigins: [],
   anthropic: Object.freeze({ isEnabled: false, stripsPreamble: true }),
+  dispatch: Object.freeze({ toolCalls: false, reasoning: false }),
   responseStore: 'on',
   decode: defaultDecodeSettings,
 });

@@ -57,6 +57,7 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
     paths: PREFIXED('/b'),
     keepAliveMs: 100,
     reasoningField: 'reasoning',
+    dispatch: { toolCalls: true, reasoning: true },
     anthropic: ANTHROPIC,
     hasAdminRoutes: false,
     decode: { ...defaultHttpSettings.decode, isNvextDisabled: true },

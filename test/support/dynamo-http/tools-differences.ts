@@ -55,10 +55,20 @@ export const TOOLS_DIFFERENCES: readonly Difference[] = [
   },
   {
     authority: 'http-api.md 14.4 (outputs that hold reasoning count as reasoning), ruling 47',
-    what: 'the end token has an output of its own, which holds none, as in the other rows of the record',
+    what: 'the end token has an output of its own, which holds none, as in the recorded rows without tools',
     applies: byId(/^(tool\.kimi|e2\.dispatch)\./),
     rewrite: (expected) => {
       for (const usage of usagesOf(expected)) countReasoning(expected, Number(usage.completion_tokens) - 1);
+    },
+  },
+  {
+    authority: 'http-api.md 3.3 (once the reasoning block ends, just before its data chunk)',
+    what: 'reasoning is told before what follows it; 1.6.1 tells it a chunk later, behind the first call',
+    applies: byId(/^e2\.dispatch$/),
+    rewrite: (expected) => {
+      const frames = expected.frames ?? [];
+      const at = frames.findIndex((frame) => (frame as { event?: string }).event === 'reasoning_dispatch');
+      frames.unshift(...frames.splice(at, 1));
     },
   },
   {

@@ -6,6 +6,7 @@ import type { Abandonable, InferenceCall } from '../inference-call.ts';
 import { SseStream } from '../sse-stream.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
 import { ChatFrames } from './chat-frames.ts';
+import { DispatchEvents } from './dispatch-events.ts';
 import { chatLogprobs } from './logprobs-json.ts';
 import { NvextAnswer, type NvextChunk } from './nvext-answer.ts';
 import type { RunningUsage } from './running-usage.ts';
@@ -22,6 +23,7 @@ export class ChatStream implements GenerationSink, Abandonable {
   readonly #frames: ChatFrames;
   readonly #names: WireNames;
   readonly #nvext: NvextAnswer | undefined;
+  readonly #dispatch: DispatchEvents | undefined;
   readonly #reporting: UsageReporting;
   /** Present with continuous usage. */
   readonly #running: RunningUsage | undefined;
@@ -44,6 +46,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     this.#names = names;
     this.#frames = new ChatFrames(names.id, names.created, names.model, reporting.includesUsage);
     this.#nvext = NvextAnswer.for(request, call);
+    this.#dispatch = DispatchEvents.for(call.deps.settings.dispatch);
     this.#reporting = reporting;
     this.#running = running;
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
@@ -55,6 +58,7 @@ export class ChatStream implements GenerationSink, Abandonable {
   text(choice: number, text: string): void {
     if (this.#isOver) return;
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
+    if (text !== '' && this.#dispatch !== undefined) this.#tell(this.#dispatch.close(choice));
     if (text === '') {
     } else if (this.#isPlain) {
       this.#out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
@@ -71,17 +75,22 @@ export class ChatStream implements GenerationSink, Abandonable {
         this.#writeText(event);
         return;
       case 'reasoning': {
+        if (this.#dispatch !== undefined) this.#tell(this.#dispatch.reasoning(event.choice, event.text));
         const field = this.#call.deps.settings.reasoningField;
         this.#openAndWrite(event.choice, `{"${field}":${JSON.stringify(event.text)}}`, false);
         return;
       }
       case 'tool-call': {
+        if (this.#dispatch !== undefined) {
+          this.#tell(this.#dispatch.callStart(event.choice, event.index, event.id, event.name));
+        }
         const call = `"type":"function","function":{"name":${JSON.stringify(event.name)},"arguments":""}`;
         const head = `{"tool_calls":[{"index":${event.index},"id":${JSON.stringify(event.id)},${call}}]}`;
         this.#openAndWrite(event.choice, head, true);
         return;
       }
       case 'tool-arguments': {
+        this.#dispatch?.callArguments(event.choice, event.text);
         const text = JSON.stringify(event.text);
         const delta = `{"tool_calls":[{"index":${event.index},"function":{"arguments":${text}}}]}`;
         this.#openAndWrite(event.choice, delta, true);
@@ -145,6 +154,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
     const logprobs = chatLogprobs(event.logprobs);
     const isFinish = event.kind === 'finish';
+    if (this.#dispatch !== undefined && (isFinish || text !== '')) this.#tell(this.#dispatch.close(choice));
     const chunk: NvextChunk = isFinish
       ? { tokenIds: event.tokenIds, finish: { stopReason: event.stopReason } }
       : { tokenIds: event.tokenIds };
@@ -159,6 +169,10 @@ export class ChatStream implements GenerationSink, Abandonable {
         ...this.#continuousUsage(),
       }),
     );
+  }
+
+  #tell(frames: string): void {
+    if (frames !== '') this.#out.write(frames);
   }
 
   #openAndWrite(choice: number, delta: string, isToolCall: boolean): void {

@@ -1,0 +1,89 @@
+/** Which side events chat streams carry (http-api.md, section 3.3). */
+export interface DispatchSettings {
+  /** One event for each complete tool call (`--enable-streaming-tool-dispatch`). @default false */
+  readonly toolCalls: boolean;
+  /** One event for the whole reasoning of a choice (`--enable-streaming-reasoning-dispatch`). @default false */
+  readonly reasoning: boolean;
+}
+
+interface OpenCall {
+  readonly index: number;
+  readonly id: string;
+  readonly name: string;
+  arguments: string;
+}
+
+/** What a choice has said and no event has told yet. */
+interface Pending {
+  reasoning: string;
+  hasToldReasoning: boolean;
+  call: OpenCall | undefined;
+}
+
+/**
+ * Side events that tell a whole tool call, or the whole reasoning, as soon as it is complete: for agents that act on them
+ * before the stream ends. Each method returns the frames that stand before the chunk of what it was told; mostly none.
+ */
+export class DispatchEvents {
+  readonly #settings: DispatchSettings;
+  readonly #choices: Pending[] = [];
+
+  private constructor(settings: DispatchSettings) {
+    this.#settings = settings;
+  }
+
+  /** Undefined when there is nothing to tell. */
+  static for(settings: DispatchSettings): DispatchEvents | undefined {
+    return settings.toolCalls || settings.reasoning ? new DispatchEvents(settings) : undefined;
+  }
+
+  reasoning(choice: number, text: string): string {
+    const pending = this.#at(choice);
+    const frame = this.#closeCall(choice, pending);
+    if (this.#settings.reasoning && !pending.hasToldReasoning) pending.reasoning += text;
+    return frame;
+  }
+
+  callStart(choice: number, index: number, id: string, name: string): string {
+    const frames = this.close(choice);
+    if (this.#settings.toolCalls) this.#at(choice).call = { index, id, name, arguments: '' };
+    return frames;
+  }
+
+  callArguments(choice: number, text: string): void {
+    const { call } = this.#at(choice);
+    if (call !== undefined) call.arguments += text;
+  }
+
+  /** Content or a finish follows: what went before is complete. */
+  close(choice: number): string {
+    const pending = this.#at(choice);
+    return this.#closeReasoning(choice, pending) + this.#closeCall(choice, pending);
+  }
+
+  #closeReasoning(choice: number, pending: Pending): string {
+    if (pending.reasoning === '') return '';
+    const text = pending.reasoning;
+    pending.reasoning = '';
+    pending.hasToldReasoning = true;
+    return frameOf('reasoning_dispatch', { index: choice, reasoning_content: text });
+  }
+
+  #closeCall(choice: number, pending: Pending): string {
+    const { call } = pending;
+    if (call === undefined) return '';
+    pending.call = undefined;
+    const { index, id, name, arguments: text } = call;
+    const told = { index, id, type: 'function', function: { name, arguments: text } };
+    return frameOf('tool_call_dispatch', { choice_index: choice, tool_call: told });
+  }
+
+  #at(choice: number): Pending {
+    this.#choices[choice] ??= { reasoning: '', hasToldReasoning: false, call: undefined };
+    return this.#choices[choice] as Pending; // just opened
+  }
+}
+
+function frameOf(name: string, data: unknown): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}
