@@ -6,7 +6,6 @@
  */
 
 export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from './create-discovery.ts';
-export { DiscoveryError, type DiscoveryErrorCode } from './discovery-error.ts';
 export { createDiscoveryTable } from './dynamodb/create-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './dynamodb/sdk.ts';
