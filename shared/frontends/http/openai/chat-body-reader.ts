@@ -27,9 +27,17 @@ export class ChatBodyReader {
   #readChoice(choice: Body, index: number): void {
     const said = isBody(choice.delta) ? choice.delta : choice.message;
     if (isBody(said)) this.#readMessage(said, index);
-    const reason = choice.finish_reason;
+    const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
-    this.#sink.event({ kind: 'finish', choice: index, text: '', tokenIds: [], reason: reason as FinishReason });
+    this.#sink.event({
+      kind: 'finish',
+      choice: index,
+      text: '',
+      tokenIds: [],
+      reason: reason as FinishReason,
+      // Not OpenAI's, but what engines say of the stop string or token that they found.
+      ...(typeof stopReason === 'string' || typeof stopReason === 'number' ? { stopReason } : {}),
+    });
   }
 
   #readMessage(said: Body, choice: number): void {

@@ -143,6 +143,15 @@ describe('a Messages stream', () => {
     expect(started.input_tokens).toBe(10); // 24 + 'user' + 'hi' = 30 bytes
     expect(dataOf(seen.at(-2)).usage).toMatchObject({ input_tokens: 9, output_tokens: 2 });
   });
+
+  it('learns the stop sequence from a worker that takes bodies untouched', async () => {
+    const seen = await frames({ stop_sequences: ['END'] }, ({ sink }) => {
+      const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop', stop_reason: 'END' };
+      sink.event({ kind: 'body', body: { choices: [choice] } });
+      sink.end(USAGE, true);
+    });
+    expect(dataOf(seen.at(-2)).delta).toEqual({ stop_reason: 'stop_sequence', stop_sequence: 'END' });
+  });
 });
 
 describe('failures of a Messages stream', () => {
