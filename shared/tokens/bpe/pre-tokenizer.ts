@@ -11,8 +11,8 @@ export interface PreTokenizer {
   readonly splitters: readonly PieceSplitter[];
   /** Finds words in a piece; undefined when each piece is one word. */
   readonly scanWord: WordScanner | undefined;
-  /** A word always ends where white space or punctuation follows a letter, whatever stands around them. */
-  readonly endsWordsAfterLetters: boolean;
+  /** A word always ends where a blank follows what is no white space, or a mark or a line end follows a letter or number. */
+  readonly endsWordsAtBlanks: boolean;
   /** Some text is in no word. */
   readonly dropsText: boolean;
 }
@@ -37,13 +37,13 @@ function joinSteps(steps: readonly (JsonRecord | undefined)[]): PreTokenizer | u
   if (last?.type !== 'ByteLevel') return undefined;
   const splitters: PieceSplitter[] = [];
   let scanWord: WordScanner | undefined;
-  let endsWordsAfterLetters = false;
+  let endsWordsAtBlanks = false;
   let dropsText = false;
   const useSplit = (pattern: string, rule: SplitRule): void => {
     // A scanner can only stand last: what follows it needs its words as pieces.
     if (scanWord !== undefined) splitters.push(piecesOf(scanWord));
     const known = rule === 'isolated' ? knownScanner(pattern) : undefined;
-    endsWordsAfterLetters = known !== undefined && splitters.length === 0; // true of every scanner that is known
+    endsWordsAtBlanks = known !== undefined && splitters.length === 0; // true of every scanner that is known
     scanWord = rule === 'isolated' ? (known ?? patternScanner(toJsPattern(pattern))) : undefined;
     if (rule === 'isolated') return;
     splitters.push(removingSplitter(toJsPattern(pattern), rule));
@@ -57,11 +57,11 @@ function joinSteps(steps: readonly (JsonRecord | undefined)[]): PreTokenizer | u
   if (last.add_prefix_space === true) {
     if (scanWord !== undefined) splitters.push(piecesOf(scanWord));
     scanWord = undefined;
-    endsWordsAfterLetters = false;
+    endsWordsAtBlanks = false;
     splitters.push((text) => [text.startsWith(' ') ? text : ` ${text}`]);
   }
   if (last.use_regex !== false) useSplit(GPT2_PATTERN, 'isolated');
-  return { splitters, scanWord, endsWordsAfterLetters, dropsText };
+  return { splitters, scanWord, endsWordsAtBlanks, dropsText };
 }
 
 /** `isolated`: matches and what is between them are pieces; otherwise only matches, or only what is between them. */

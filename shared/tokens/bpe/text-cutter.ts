@@ -12,10 +12,12 @@ export interface StretchLengths {
 const LENGTHS: StretchLengths = { tokenMin: 512, words: 4096 };
 
 /**
- * A letter before what no word continues with: the blank may begin the next word, but never joins the one before. None of
- * these characters composes with a letter under any Unicode form either.
+ * Where a word always ends. A blank never joins the word before it. A line end or a comma may join marks, but not letters
+ * and numbers: here those that are such under every Unicode form, in Latin, Japanese and Chinese (most letters of other
+ * scripts may come apart into a letter and a mark). What stands after the cut composes with nothing before it.
  */
-const WORD_END = /\p{L}(?=[ \n\u3001\u3002\uff0c])/gu;
+const WORD_END =
+  /\P{White_Space}(?= )|[0-9A-Za-z\u3041-\u304a\u3059\u305f\u306a-\u306e\u307e-\u3093\u4e00-\u9fa5](?=[\n\u3001\u3002\uff0c])/gu;
 
 /**
  * Finds where a text may be taken apart so that the ids of the parts, joined, are the ids of the whole: after added tokens,
