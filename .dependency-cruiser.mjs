@@ -27,7 +27,12 @@ const DOORS = '(index|[a-z-]+/index)\\.ts$';
 
 export default {
   forbidden: [
-    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } } },
+    {
+      name: 'no-circular',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
     ...ROOMS.map((room, at) => ({
       name: `${room}-imports-only-upward`,
       severity: 'error',

@@ -153,7 +153,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
       return;
     }
     const { socket } = outgoing;
-    if (socket !== null && socket.writable && outgoing.writableLength <= socket.writableLength) {
+    if (socket?.writable && outgoing.writableLength <= socket.writableLength) {
       this.#direct = socket;
       this.#isFull = !socket.write(data, encoding);
     } else {

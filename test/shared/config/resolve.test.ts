@@ -358,7 +358,9 @@ describe('defaults', () => {
 
 describe('features that are not built', () => {
   it('are accepted with one warning, by flag and by variable', () => {
-    const { settings, warnings } = frontend(['--frontend-route-extension', 'a.js'], { DYN_HTTP_SVC_POOLING_PATH: '/p' });
+    const { settings, warnings } = frontend(['--frontend-route-extension', 'a.js'], {
+      DYN_HTTP_SVC_POOLING_PATH: '/p',
+    });
     expect(settings.frontendRouteExtension).toEqual(['a.js']);
     expect(settings.httpSvcPoolingPath).toBe('/p');
     expect(warnings).toEqual([
