@@ -65,7 +65,7 @@ describe('a prompt that does not fit', () => {
 
 describe('a long prompt', () => {
   it('is ready later, and the same', async () => {
-    const text = 'abcde'.repeat(4000);
+    const text = 'abcde'.repeat(8000);
     const served = model({ contextLength: 100_000 });
     const asked = preprocess(raw(text), served, cutModel(), promptTools());
     expect(asked).toBeInstanceOf(Promise);
@@ -76,7 +76,7 @@ describe('a long prompt', () => {
     const client = new AbortController();
     client.abort(new Error('gone'));
     const served = model({ contextLength: 0 });
-    const asked = preprocess(raw('a'.repeat(20_000)), served, cutModel(), promptTools(), client.signal);
+    const asked = preprocess(raw('a'.repeat(40_000)), served, cutModel(), promptTools(), client.signal);
     await expect(asked).rejects.toThrow('gone');
   });
 });

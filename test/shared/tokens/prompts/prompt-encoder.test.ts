@@ -92,6 +92,7 @@ describe('a prompt encoder', () => {
     expect((await encode(encoder, qwen, 'hello')).waited).toBe(false);
     expect((await encode(encoder, qwen, words(300))).waited).toBe(false);
     expect((await encode(encoder, qwen, words(3000))).waited).toBe(true);
+    expect((await encode(encoder, qwen, '\u65e5\u672c'.repeat(600))).waited).toBe(true);
   });
 
   it('puts special tokens around the whole, not around parts', async () => {
@@ -128,7 +129,7 @@ describe('a prompt encoder', () => {
       },
     };
     const client = new AbortController();
-    const encoder = new PromptEncoder({ clock });
+    const encoder = new PromptEncoder({ clock, inlineUnitsMax: 0 });
     const asked = encode(encoder, slow, 'x'.repeat(10_000), { signal: client.signal });
     client.abort(new Error('gone'));
     await expect(asked).rejects.toThrow('gone');
