@@ -101,7 +101,7 @@ describe('the README', () => {
     const { stdout } = await runStator(['--help']);
     const [list = ''] = stdout.match(/^Commands\n(?: .*\n)*/m) ?? [];
     const built = [...list.matchAll(/^ {2}(\w+) (?!.*not built yet)/gm)].map(([, name]) => name);
-    const named = [...README.matchAll(/^\| `stator (\w+)` \|/gm)].map(([, name]) => name);
+    const named = [...README.matchAll(/^\| `stator (\w+)` *\|/gm)].map(([, name]) => name);
     expect(named.sort()).toEqual(built.sort());
   });
 });
