@@ -1,6 +1,6 @@
 // Loaded into a frontend with `node --import`: how much CPU its event loop takes at a stretch.
 // Between two ticks of a timer the loop ran at least one slice of work, so the most CPU that the loop's thread took between
-// two ticks bounds its longest slice from above, and a busy machine cannot make it longer than it was.
+// two ticks bounds its longest slice from above, to a tick of the kernel's clock (4 ms); other processes do not count.
 // SIGUSR2 writes what was seen since the last one to the file named by STATOR_BENCH_PROBE.
 import { openSync, readSync, renameSync, writeFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
