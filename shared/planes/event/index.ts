@@ -7,6 +7,11 @@ export { encodeSegment, subjectOf } from './subject.ts';
 export type {
   EventEnvelope,
   EventListener,
+  EventLog,
+  EventLogEntry,
+  EventLogFollower,
+  EventLogListener,
+  EventLogState,
   EventPlane,
   EventPublisher,
   EventScope,

@@ -53,5 +53,49 @@ export interface EventPlane {
   readonly name: 'zmq' | 'nats' | 'memory';
   publisher(scope: EventScope, topic: string): Promise<EventPublisher>;
   subscribe(scope: EventScope, topic: string, listener: EventListener): Promise<EventSubscription>;
+  /** The record of a scope and topic, made if there is none yet; undefined on planes that keep none (zmq). */
+  log?(scope: EventScope, topic: string, signal: AbortSignal): Promise<EventLog>;
+  close(): Promise<void>;
+}
+
+/** Where an `EventLog` stands. */
+export interface EventLogState {
+  /** When the log was created, as the store says it; another value means another log, whatever its sequences. */
+  readonly createdAt: string;
+  /** Sequence of the oldest message kept; `lastSequence + 1` when none is. */
+  readonly firstSequence: number;
+  /** 0 = nothing was ever written. */
+  readonly lastSequence: number;
+}
+
+export interface EventLogEntry {
+  readonly sequence: number;
+  readonly envelope: EventEnvelope;
+}
+
+/**
+ * The ordered, bounded record of everything published on one scope and topic (ruling 41; design: "Snapshots"). A plane with
+ * a broker keeps it; late readers replay it. Every call rejects with the signal's reason when it aborts.
+ */
+export interface EventLog {
+  state(signal: AbortSignal): Promise<EventLogState>;
+  /** Messages from `fromSequence` (or the first one kept, if that is later) to the last one at the time of the call. */
+  read(fromSequence: number, signal: AbortSignal): AsyncIterable<EventLogEntry>;
+  /**
+   * Follows the log from `fromSequence` on, without end, through reconnections; in order and without gaps, except that
+   * `gap` is told when messages were dropped by the bounds of the log before they could be read.
+   */
+  follow(fromSequence: number, listener: EventLogListener, signal: AbortSignal): Promise<EventLogFollower>;
+  /** Forgets messages up to and including `sequence`. Idempotent. */
+  purge(sequence: number, signal: AbortSignal): Promise<void>;
+}
+
+export interface EventLogListener {
+  entry(entry: EventLogEntry): void;
+  /** Messages from `expected` until `received` are gone, or the log was created anew (`received` = 1). */
+  gap(expected: number, received: number): void;
+}
+
+export interface EventLogFollower {
   close(): Promise<void>;
 }
