@@ -1,5 +1,3 @@
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import Anthropic, {
   APIError,
   APIUserAbortError,
@@ -9,11 +7,10 @@ import Anthropic, {
   NotFoundError,
   RateLimitError,
 } from '@anthropic-ai/sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Deployment, startDeployment } from '../support/dynamo-http/deployments.ts';
-import { FIXTURES } from '../support/dynamo-http/records.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { waitUntil } from '../support/index.ts';
-import { ANTHROPIC_SCRIPTS, type AnthropicScript } from './anthropic-scripts.ts';
+import { failureOf, OVERLOADED, promptFor, useRelay, useScriptedServer } from './client-bed.ts';
+import type { ClientScript } from './client-scripts.ts';
 
 const WEATHER: Anthropic.Tool = {
   name: 'get_weather',
@@ -21,30 +18,21 @@ const WEATHER: Anthropic.Tool = {
   input_schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 };
 
-let server: Deployment;
+const server = useScriptedServer();
 let client: Anthropic;
 
-beforeAll(async () => {
-  server = await startDeployment('default', FIXTURES, ANTHROPIC_SCRIPTS);
-  client = clientOf(`http://127.0.0.1:${server.port}`);
+beforeAll(() => {
+  client = clientOf(server.url);
 });
-afterAll(() => server.close());
 
 function clientOf(baseURL: string, maxRetries = 0): Anthropic {
   return new Anthropic({ baseURL, apiKey: 'none', maxRetries });
 }
 
 /** A request to which the engine plays `script`. */
-function question(script: AnthropicScript, model = 'plain') {
-  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: `hi [[s:${script}]]` }];
+function question(script: ClientScript, model = 'plain') {
+  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: promptFor(script) }];
   return { model, max_tokens: 200, messages };
-}
-
-async function failureOf(promise: Promise<unknown>): Promise<unknown> {
-  return promise.then(
-    () => expect.fail('the request succeeded'),
-    (error: unknown) => error,
-  );
 }
 
 describe('the official Anthropic client', () => {
@@ -114,7 +102,7 @@ describe('the official Anthropic client', () => {
       output_config: { format: { type: 'json_schema', schema } },
     });
     expect(message.content).toEqual([{ type: 'text', text: '{"n": 7}' }]);
-    expect(server.engine.seen.at(-1)?.request.sampling.guided_decoding).toEqual({ json: schema });
+    expect(server.last?.request.sampling.guided_decoding).toEqual({ json: schema });
   });
 
   it('counts the tokens that a message then costs', async () => {
@@ -164,7 +152,7 @@ describe('tools of the official Anthropic client', () => {
     );
     const second = await ask(turns);
     expect(second).toMatchObject({ stop_reason: 'end_turn', content: [{ type: 'text', text: 'It is warm.' }] });
-    expect(server.engine.seen.at(-1)?.prompt).toContain(
+    expect(server.last?.prompt).toContain(
       'Let me look. <call>get_weather {"city":"Paris"}</call><|im_end|>\n<|im_start|>tool\n21 degrees<|im_end|>\n',
     );
   });
@@ -218,7 +206,7 @@ describe('the errors of the official Anthropic client', () => {
 });
 
 describe('a request of the official Anthropic client that is aborted', () => {
-  const wasFreed = () => server.engine.seen.at(-1)?.wasCancelled === true;
+  const wasFreed = () => server.last?.wasCancelled === true;
 
   it('frees its worker in mid-stream', async () => {
     const stream = await client.messages.create({ ...question('endless'), stream: true });
@@ -227,10 +215,10 @@ describe('a request of the official Anthropic client that is aborted', () => {
   });
 
   it('frees its worker before any answer', async () => {
-    const before = server.engine.seen.length;
+    const before = server.seen.length;
     const leaving = new AbortController();
     const answer = failureOf(client.messages.create(question('endless'), { signal: leaving.signal }));
-    await waitUntil(() => server.engine.seen.length > before, { what: 'the request to reach the worker' });
+    await waitUntil(() => server.seen.length > before, { what: 'the request to reach the worker' });
     leaving.abort();
     expect(await answer).toBeInstanceOf(APIUserAbortError);
     await waitUntil(wasFreed, { what: 'a free worker' });
@@ -238,37 +226,15 @@ describe('a request of the official Anthropic client that is aborted', () => {
 });
 
 describe('the retries of the official Anthropic client', () => {
-  let relay: Server;
-  /** Answers the next requests as a frontend does whose workers are all busy, then passes requests on. */
-  let refusals = 0;
-  let attempts = 0;
-
-  beforeAll(async () => {
-    relay = createServer((request, response) => {
-      attempts++;
-      if (refusals-- > 0) {
-        const error = { type: 'overloaded_error', message: 'Service temporarily overloaded' };
-        response.writeHead(529, { 'content-type': 'application/json', 'retry-after-ms': '1' });
-        response.end(JSON.stringify({ type: 'error', error, request_id: 'req_1' }));
-        return;
-      }
-      response.writeHead(307, { location: `http://127.0.0.1:${server.port}${request.url}` }).end();
-    }).listen(0, '127.0.0.1');
-    await new Promise((resolve) => relay.once('listening', resolve));
-  });
-  afterAll(() => {
-    relay.close();
-    relay.closeAllConnections();
-  });
+  const relay = useRelay(() => server.url);
 
   it('get past an overload, and give up with InternalServerError', async () => {
-    const { port } = relay.address() as AddressInfo; // a listening TCP server has an AddressInfo
-    const patient = clientOf(`http://127.0.0.1:${port}`, 2);
-    refusals = 2;
+    const patient = clientOf(relay.url, 2);
+    relay.refuseNext(2, OVERLOADED);
     const message = await patient.messages.create(question('hello'));
     expect(message.stop_reason).toBe('end_turn');
-    expect(attempts).toBe(3);
-    refusals = 3;
+    expect(relay.attempts).toBe(3);
+    relay.refuseNext(3, OVERLOADED);
     const error = await failureOf(patient.messages.create(question('hello')));
     expect(error).toBeInstanceOf(InternalServerError);
     expect(error).toMatchObject({ status: 529, type: 'overloaded_error' });

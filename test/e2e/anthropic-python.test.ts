@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Deployment, startDeployment } from '../support/dynamo-http/deployments.ts';
 import { FIXTURES } from '../support/dynamo-http/records.ts';
 import { spawnProgram, waitUntil } from '../support/index.ts';
-import { ANTHROPIC_SCRIPTS } from './anthropic-scripts.ts';
+import { CLIENT_SCRIPTS } from './client-scripts.ts';
 
 const SCRIPT = fileURLToPath(new URL('./anthropic_client.py', import.meta.url));
 const PYTHON = process.env.STATOR_TEST_PYTHON ?? '';
@@ -34,7 +34,7 @@ describe.runIf(PYTHON !== '')('the official Anthropic client for Python', () => 
   let report: Report;
 
   beforeAll(async () => {
-    server = await startDeployment('default', FIXTURES, ANTHROPIC_SCRIPTS);
+    server = await startDeployment('default', FIXTURES, CLIENT_SCRIPTS);
     const script = spawnProgram(PYTHON, [SCRIPT, `http://127.0.0.1:${server.port}`]);
     expect(await script.exited, script.stderr()).toBe(0);
     report = JSON.parse(script.stdout()) as Report;

@@ -1,8 +1,7 @@
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import OpenAI, { APIUserAbortError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { failureOf, UNAVAILABLE, useRelay } from './client-bed.ts';
 
 const MODEL = 'stator-mini';
 const QUESTION: OpenAI.ChatCompletionCreateParams = {
@@ -161,46 +160,17 @@ describe('a request of the official Node client that is aborted', () => {
 });
 
 describe('the retries of the official Node client', () => {
-  let relay: Server;
-  /** Answers the next requests with 503 as a frontend without a ready worker does, then passes requests on. */
-  let refusals = 0;
-  let attempts = 0;
-
-  beforeAll(async () => {
-    relay = createServer((request, response) => {
-      attempts++;
-      if (refusals-- > 0) {
-        const error = { message: 'not ready', type: 'server_error', param: null, code: 'service_unavailable' };
-        response.writeHead(503, { 'content-type': 'application/json', 'retry-after-ms': '1' });
-        response.end(JSON.stringify({ error }));
-        return;
-      }
-      response.writeHead(307, { location: `${frontend.url}${request.url}` }).end();
-    }).listen(0, '127.0.0.1');
-    await new Promise((resolve) => relay.once('listening', resolve));
-  });
-  afterAll(() => {
-    relay.close();
-    relay.closeAllConnections();
-  });
+  const relay = useRelay(() => frontend.url);
 
   it('get past a server that answers 503 for a while, and give up with InternalServerError', async () => {
-    const { port } = relay.address() as AddressInfo; // a listening TCP server has an AddressInfo
-    const patient = clientOf(`http://127.0.0.1:${port}`, 2);
-    refusals = 2;
+    const patient = clientOf(relay.url, 2);
+    relay.refuseNext(2, UNAVAILABLE);
     const completion = await patient.chat.completions.create({ ...QUESTION, stream: false });
     expect(completion.choices[0]?.finish_reason).toBe('length');
-    expect(attempts).toBe(3);
-    refusals = 3;
+    expect(relay.attempts).toBe(3);
+    relay.refuseNext(3, UNAVAILABLE);
     const error = await failureOf(patient.chat.completions.create({ ...QUESTION, stream: false }));
     expect(error).toBeInstanceOf(InternalServerError);
     expect(error).toMatchObject({ status: 503, code: 'service_unavailable' });
   });
 });
-
-async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
-  return work.then(
-    () => new Error('it was answered'),
-    (error: unknown) => error,
-  );
-}

@@ -10,6 +10,11 @@ const SCRIPTS = {
   hello: { steps: [{ t: 'Hello' }, { t: ' there' }, { t: '!' }], finish: 'eos' },
   think: { steps: [{ t: '<think>plan ' }, { t: 'it</think>' }, { t: '\n\nHi' }], finish: 'eos' },
   json: { steps: [{ t: '{"n"' }, { t: ': 7}' }], finish: 'eos' },
+  json_call: { steps: [{ t: '[{"name": "json", "para' }, { t: 'meters": {"n": 7}}]' }], finish: 'eos' },
+  extract_call: {
+    steps: [{ t: '[{"name": "extract", "para' }, { t: 'meters": {"n": 7}}]' }],
+    finish: 'eos',
+  },
   call: {
     steps: [
       { t: 'Let me look. <tool_call>\n{"name": "get_weather", "argu' },
@@ -34,6 +39,6 @@ const SCRIPTS = {
 } as const satisfies Record<string, WorkerScript>;
 
 /** A script that the clients' tests ask the engine for, by a tag in the prompt. */
-export type AnthropicScript = keyof typeof SCRIPTS;
+export type ClientScript = keyof typeof SCRIPTS;
 
-export const ANTHROPIC_SCRIPTS: ReadonlyMap<string, WorkerScript> = new Map(Object.entries(SCRIPTS));
+export const CLIENT_SCRIPTS: ReadonlyMap<string, WorkerScript> = new Map(Object.entries(SCRIPTS));
