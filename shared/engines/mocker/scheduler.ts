@@ -110,7 +110,7 @@ export class Scheduler {
       }
       running[kept++] = sequence;
     }
-    running.length = kept;
+    if (kept < running.length) running.length = kept; // setting it costs as much as the rest of a small pass
     this.#inPass = false;
     if (this.#cancelledInPass) this.#dropCancelled(); // also those cancelled from within `emit`
   }
@@ -153,6 +153,7 @@ export class Scheduler {
       for (let index = 0; index < hits; index++) this.pool.pin(sequence.blocks[index]!);
       sequence.sealedCount = hits;
       if (sequence.cachedTokens < 0) sequence.cachedTokens = before;
+      sequence.reusedTokens += before;
       sequence.isPrefilling = true;
       sequence.state = 'running';
       this.#waiting.remove(sequence);

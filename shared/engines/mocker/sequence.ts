@@ -23,6 +23,8 @@ export abstract class Sequence {
   computed = 0;
   /** Prompt tokens found in the cache at the first admission; -1 before it. */
   cachedTokens = -1;
+  /** Tokens found in the cache at all admissions: a preempted sequence finds its own blocks again. */
+  reusedTokens = 0;
   preemptions = 0;
   state: 'new' | 'waiting' | 'running' | 'gone' = 'new';
   /** True from an admission until everything known is computed. */

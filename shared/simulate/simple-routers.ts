@@ -1,0 +1,74 @@
+import { type Random, seededRandom } from '../clock/index.ts';
+import { InFlight, type Pick, pickerFor, type RoutableWorker, type SimpleRouterMode } from '../router/index.ts';
+import type { Fleet } from './fleet.ts';
+import type { RouterBench } from './routers.ts';
+import type { SimulatedRequest } from './simulated-request.ts';
+
+export interface SimpleRoutersOptions {
+  readonly mode: Exclude<SimpleRouterMode, 'direct' | 'device-aware-weighted'>;
+  readonly count: number;
+  readonly workers: number;
+  readonly dataParallelSize: number;
+  readonly seed: number;
+}
+
+interface NumberedWorker extends RoutableWorker {
+  readonly number: number;
+}
+
+/** Routers that look at their own requests in flight only: each counts for itself, as separate processes do. */
+export class SimpleRouters implements RouterBench {
+  readonly count: number;
+  readonly wantsKvEvents = false;
+  readonly #fleet: Fleet;
+  readonly #dataParallelSize: number;
+  readonly #workers: readonly NumberedWorker[];
+  readonly #inFlight: readonly InFlight[];
+  readonly #picks: readonly Pick[];
+
+  constructor(fleet: Fleet, { mode, count, workers, dataParallelSize, seed }: SimpleRoutersOptions) {
+    this.#fleet = fleet;
+    this.count = count;
+    this.#dataParallelSize = dataParallelSize;
+    this.#workers = Array.from({ length: workers }, (_, number) => ({
+      number,
+      id: number.toString(16),
+      dataParallelStartRank: 0,
+      dataParallelSize,
+      deviceType: undefined,
+      taints: [],
+    }));
+    this.#inFlight = Array.from({ length: count }, () => new InFlight());
+    this.#picks = this.#inFlight.map((inFlight, router) =>
+      pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio: 1 }),
+    );
+  }
+
+  submit(request: SimulatedRequest): void {
+    const worker = this.#picks[request.router]!(this.#workers);
+    this.#inFlight[request.router]!.add(worker.id);
+    this.#fleet.dispatch(request, this.#rankOf(worker.number));
+  }
+
+  firstToken(): void {}
+
+  finished(request: SimulatedRequest): void {
+    this.#inFlight[request.router]!.remove(this.#workers[request.rank!.worker]!.id);
+  }
+
+  kvEvents(): void {}
+
+  /** The worker's own choice, as in the mock engine: its rank with the fewest requests. */
+  #rankOf(worker: number): number {
+    const first = worker * this.#dataParallelSize;
+    let chosen = first;
+    for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
+      if (this.#fleet.ranks[rank]!.load < this.#fleet.ranks[chosen]!.load) chosen = rank;
+    return chosen;
+  }
+}
+
+/** Chance of one router: its own stream for each seed. */
+export function routerRandom(seed: number, router: number): Random {
+  return seededRandom((Math.imul(seed, 0x9e37_79b1) + Math.imul(router + 1, 0x85eb_ca77)) >>> 0);
+}

@@ -1,0 +1,53 @@
+import { Sequence } from '../engines/mocker/index.ts';
+import type { WorkloadNames } from './block-names.ts';
+import type { SimulatedRank } from './simulated-rank.ts';
+
+/** A request on its way through the fleet: what its engine computes on, and when its tokens came. */
+export class SimulatedRequest extends Sequence {
+  override readonly names: WorkloadNames;
+  /** Its place in the workload. */
+  readonly index: number;
+  /** Its name in the router. */
+  readonly id: string;
+  readonly outputTokens: number;
+  /** When it reached a router. */
+  readonly arrivedMs: number;
+  /** The router that decides for it. */
+  readonly router: number;
+  rank: SimulatedRank | undefined;
+  dispatchedMs = Number.NaN;
+  firstTokenMs = Number.NaN;
+  lastTokenMs = Number.NaN;
+
+  constructor(
+    index: number,
+    inputTokens: number,
+    outputTokens: number,
+    names: WorkloadNames,
+    at: { readonly nowMs: number; readonly router: number },
+  ) {
+    super(inputTokens, names);
+    this.names = names;
+    this.index = index;
+    this.id = `r${index}`;
+    this.outputTokens = outputTokens;
+    this.arrivedMs = at.nowMs;
+    this.router = at.router;
+  }
+
+  emit(): boolean {
+    const rank = this.rank!; // it was dispatched, or it would not run
+    const nowMs = rank.passEndMs;
+    if (this.length === this.promptLength) {
+      this.firstTokenMs = nowMs;
+      rank.firstTokens.push(this);
+    } else {
+      rank.gaps.add(nowMs - this.lastTokenMs);
+    }
+    this.lastTokenMs = nowMs;
+    this.length++;
+    if (this.generated < this.outputTokens) return false;
+    rank.finished.push(this);
+    return true;
+  }
+}
