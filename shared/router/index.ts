@@ -1,6 +1,48 @@
 /**
  * @module router
- * Which worker takes a request. One `choose()` seam; the modes round-robin, random, power-of-two, least-loaded and direct.
+ * Which worker takes a request. One `choose()` seam: `createRouter` for the modes that know nothing of caches, `createKvRouter`
+ * for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
+export { type CostModelChoice, costModelOf, IS_STATOR_PROVEN } from './cost-model.ts';
+export {
+  defaultKvRouterConfig,
+  type KvRouterConfig,
+  KvRouterConfigError,
+  kvRouterConfig,
+  loadAware,
+  prefillPoolConfig,
+  type QueuePolicy,
+} from './kv-config.ts';
+export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
+export type { PrefillDurationModel } from './load/prefill-duration.ts';
+export { Overlaps } from './overlaps.ts';
+export { RankTable } from './rank-table.ts';
 export { createRouter, type RouterOptions } from './router.ts';
-export type { Reservation, RoutableWorker, RouteRequest, Router, RouterMode } from './types.ts';
+export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
+export { isOverload, type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
+export type {
+  Booking,
+  CandidateExplanation,
+  Decision,
+  DecisionReason,
+  Explanation,
+  PotentialLoad,
+  PrefixIndex,
+  RankLoad,
+  SchedulableWorker,
+  Scheduler,
+  SchedulingOutcome,
+  SchedulingRequest,
+  SchedulingTicket,
+} from './scheduler-types.ts';
+export type { SessionAffinityOptions } from './session-affinity.ts';
+export type {
+  PoolRole,
+  Reservation,
+  RoutableWorker,
+  RouteRequest,
+  Router,
+  RouterMode,
+  SimpleRouterMode,
+  WorkerPool,
+} from './types.ts';

@@ -1,13 +1,20 @@
 import type { Random } from '../clock/index.ts';
 import { ServeError } from '../errors/index.ts';
 import type { InFlight } from './in-flight.ts';
-import type { RoutableWorker, RouterMode } from './types.ts';
+import type { RoutableWorker, SimpleRouterMode } from './types.ts';
 
 /** Picks one of at least one eligible worker. */
 export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) => Worker;
 
+export interface PickOptions {
+  readonly inFlight: InFlight;
+  readonly random: Random;
+  /** Throughput of an accelerator against a CPU. */
+  readonly cudaToCpuRatio: number;
+}
+
 /** The rule of `mode` (router.md, section 1). */
-export function pickerFor(mode: RouterMode, inFlight: InFlight, random: Random): Pick {
+export function pickerFor(mode: SimpleRouterMode, { inFlight, random, cudaToCpuRatio }: PickOptions): Pick {
   switch (mode) {
     case 'round-robin':
       return roundRobin();
@@ -17,6 +24,8 @@ export function pickerFor(mode: RouterMode, inFlight: InFlight, random: Random):
       return (workers) => powerOfTwo(workers, inFlight, random);
     case 'least-loaded':
       return (workers) => leastLoaded(workers, inFlight, random);
+    case 'device-aware-weighted':
+      return (workers) => leastLoaded(deviceGroup(workers, inFlight, cudaToCpuRatio), inFlight, random);
     case 'direct':
       return () => {
         throw new ServeError(
@@ -67,6 +76,27 @@ function leastLoaded<Worker extends RoutableWorker>(
     fewest = count;
   }
   return chosen;
+}
+
+/**
+ * The CPU workers or the others, whichever is further below its share of the requests in flight (router.md, section 1.1).
+ * Workers that do not say what they run on count as accelerators.
+ */
+function deviceGroup<Worker extends RoutableWorker>(
+  workers: readonly Worker[],
+  inFlight: InFlight,
+  cudaToCpuRatio: number,
+): readonly Worker[] {
+  const cpus = workers.filter(isCpu);
+  if (cpus.length === 0 || cpus.length === workers.length) return workers;
+  const accelerators = workers.filter((worker) => !isCpu(worker));
+  const load = (group: readonly Worker[]): number => group.reduce((sum, { id }) => sum + inFlight.of(id), 0);
+  const share = Math.floor((load(accelerators) * cpus.length) / (cudaToCpuRatio * accelerators.length));
+  return load(cpus) < share ? cpus : accelerators;
+}
+
+function isCpu({ deviceType }: RoutableWorker): boolean {
+  return deviceType?.toLowerCase() === 'cpu';
 }
 
 /** `workers[index]`, which must exist. */

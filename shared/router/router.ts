@@ -3,12 +3,14 @@ import { eligibleWorkers, isUnconstrained, pinnedWorkerId } from './eligible.ts'
 import { InFlight } from './in-flight.ts';
 import { Inhibition } from './inhibition.ts';
 import { at, type Pick, pickerFor } from './modes.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, RouterMode } from './types.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode } from './types.ts';
 
 export interface RouterOptions {
-  readonly mode: RouterMode;
+  readonly mode: SimpleRouterMode;
   /** How long a worker that failed is passed over, 0 = never. @default 5000 */
   readonly inhibitedMs?: number;
+  /** Throughput of an accelerator against a CPU, for `device-aware-weighted`. @default 8 */
+  readonly cudaToCpuRatio?: number;
   readonly clock: Clock;
   readonly random: Random;
 }
@@ -19,15 +21,15 @@ export function createRouter(options: RouterOptions): Router {
 }
 
 class SimpleRouter implements Router {
-  readonly mode: RouterMode;
+  readonly mode: SimpleRouterMode;
   readonly #inFlight = new InFlight();
   readonly #inhibition: Inhibition;
   readonly #pick: Pick;
 
-  constructor({ mode, inhibitedMs = 5000, clock, random }: RouterOptions) {
+  constructor({ mode, inhibitedMs = 5000, cudaToCpuRatio = 8, clock, random }: RouterOptions) {
     this.mode = mode;
     this.#inhibition = new Inhibition(clock, inhibitedMs);
-    this.#pick = pickerFor(mode, this.#inFlight, random);
+    this.#pick = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
   }
 
   async choose<Worker extends RoutableWorker>(
@@ -57,6 +59,7 @@ class Held<Worker extends RoutableWorker> implements Reservation<Worker> {
   readonly worker: Worker;
   readonly dpRank: number | undefined;
   readonly overlapBlocks = 0;
+  readonly cachedTokens = 0;
   #inFlight: InFlight | undefined;
 
   constructor(worker: Worker, dpRank: number | undefined, inFlight: InFlight) {
@@ -66,6 +69,8 @@ class Held<Worker extends RoutableWorker> implements Reservation<Worker> {
   }
 
   prefillDone(): void {}
+
+  produced(): void {}
 
   release(): void {
     this.#inFlight?.remove(this.worker.id);

@@ -1,6 +1,23 @@
-import type { ServeError } from '../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../protocol/generation/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
+import type { Overlaps } from './overlaps.ts';
+import type { RoutingError } from './routing-error.ts';
+
+/**
+ * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's `RankTable`.
+ */
+export interface PrefixIndex {
+  /** Fills `overlaps`, which is empty and has room for every rank, with what each rank holds of the prompt. */
+  match(hashes: BlockHashes, overlaps: Overlaps): void;
+  /** The rank left the pool: forget its blocks, and `RankTable.recycle` its number once nothing refers to it. */
+  removeRank(rank: number): void;
+  /** A request was sent there. For indexes that predict (router.md, section 4.7). */
+  routed?(requestId: string, rank: number, hashes: BlockHashes): void;
+  /** That request ended. */
+  freed?(requestId: string): void;
+  /** Blocks that the rank holds in all, for the tie-break `fewest-blocks`. */
+  blocksOf?(rank: number): number;
+}
 
 /** What the scheduler knows of a worker. */
 export interface SchedulableWorker {
@@ -28,14 +45,25 @@ export interface SchedulingRequest {
   readonly strictPriority?: number | undefined;
   readonly expectedOutputTokens?: number | undefined;
   readonly policyClass?: string | undefined;
-  readonly sessionId?: string | undefined;
+  /** False: fail with `DoNotQueue` rather than wait. @default true */
+  readonly mayWait?: boolean | undefined;
+  /** Instant of the scheduler's clock after which waiting is in vain. @default none */
+  readonly deadlineMs?: number | undefined;
   /** Undefined = every worker. */
   readonly allowedWorkers?: ReadonlySet<string> | undefined;
-  /** Workers this request must not go to: they failed it, are stalled, or are busy. */
+  /** Workers this request must not go to: they failed it, or are stalled. */
   readonly excludedWorkers?: ReadonlySet<string> | undefined;
+  /** Workers above their busy thresholds; when only such are left, the request fails as overload. */
+  readonly busyWorkers?: ReadonlySet<string> | undefined;
+  /** Workers to pass over while another is left. */
+  readonly avoidedWorkers?: ReadonlySet<string> | undefined;
   /** No other worker will do. */
   readonly pinned?: { readonly workerId: string; readonly dpRank?: number | undefined } | undefined;
   readonly constraints?: RoutingConstraints | undefined;
+  /** Blocks that an outside pool holds: sorted, disjoint, `[start, end)`. @default none */
+  readonly sharedRanges?: readonly (readonly [start: number, end: number])[] | undefined;
+  /** Worker that its session went to before; kept while it may take the request. */
+  readonly preferredWorker?: { readonly workerId: string; readonly dpRank: number } | undefined;
 }
 
 /** The worker and rank that took a request, and what the choice was made on (router.md, section 2.8). */
@@ -52,9 +80,51 @@ export interface Decision {
   readonly diskBlocks: number;
   readonly effectiveOverlapBlocks: number;
   readonly cachedTokens: number;
+  /** Prompt tokens that the worker still has to compute, as far as the router knows. */
+  readonly uncachedTokens: number;
+  /** The worker's active blocks with the request's own, and one for each block of its prompt (release 1.6.1). */
   readonly potentialDecodeBlocks: number;
+  /** Why this one: it was the only candidate, the cheapest, one of several as cheap, drawn by weight, or asked for. */
+  readonly reason: DecisionReason;
   /** Time in the queue. */
   readonly waitedMs: number;
+}
+
+export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned' | 'session';
+
+/** A decision taken apart: plain values, ready for JSON. */
+export interface Explanation {
+  readonly requestId: string;
+  readonly costModel: 'dynamo' | 'stator';
+  readonly promptTokens: number;
+  readonly blocks: number;
+  readonly temperature: number;
+  readonly waitedMs: number;
+  /** Undefined when nobody could take the request; then `failure` says why. */
+  readonly chosen: { readonly workerId: string; readonly dpRank: number; readonly reason: DecisionReason } | undefined;
+  readonly failure: string | undefined;
+  /** Cheapest first. */
+  readonly candidates: readonly CandidateExplanation[];
+}
+
+/** One candidate of a decision. Blocks unless named otherwise. */
+export interface CandidateExplanation {
+  readonly workerId: string;
+  readonly dpRank: number;
+  readonly cost: number;
+  readonly deviceBlocks: number;
+  readonly hostBlocks: number;
+  readonly diskBlocks: number;
+  readonly sharedBlocks: number;
+  readonly activePrefillTokens: number;
+  readonly activeDecodeBlocks: number;
+  /** Blocks that the request would add to those. */
+  readonly addedBlocks: number;
+  readonly activeRequests: number;
+  /** Named parts of the cost; they add up to it before `factor`. */
+  readonly terms: Readonly<Record<string, number>>;
+  /** What preferred taints multiplied the cost by. */
+  readonly factor: number;
 }
 
 /** Told once, synchronously from `submit` or later from the queue. */
@@ -62,7 +132,7 @@ export interface SchedulingOutcome {
   /** The request is booked at the worker: `free` it when it ends. */
   decided(decision: Decision): void;
   /** Nothing is booked. */
-  rejected(error: ServeError): void;
+  rejected(error: RoutingError): void;
 }
 
 /** A request that was submitted. */
@@ -96,10 +166,51 @@ export interface Scheduler {
   produced(requestId: string, outputTokens: number): void;
   /** The request left its worker, however it ended. Idempotent. */
   free(requestId: string): void;
-  /** Looks at the queue and at requests that were never freed; call it about every `recheckMs`. */
+  /**
+   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside (router.md, sections 5.7, 10).
+   * False when the worker is unknown or the id is booked already; then nothing changes.
+   */
+  book(booking: Booking): boolean;
+  /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
   tick(): void;
   readonly recheckMs: number;
+  /** Instant at which the queue may open by the passing of time alone; undefined when only an event can open it. */
+  readonly nextTickMs: number | undefined;
   readonly pendingRequests: number;
   readonly pendingPromptTokens: number;
+  readonly activeRequests: number;
+  /** Load of every rank of the pool, in the order of worker id and rank. */
+  loads(): readonly RankLoad[];
+  /** What each rank's load would be with the request there (router.md, section 5.4). */
   potentialLoads(hashes: BlockHashes, promptTokens: number): readonly PotentialLoad[];
+  /** What would be decided now and why, without booking. */
+  explain(request: SchedulingRequest): Explanation;
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): Explanation | undefined;
+  /** Every waiting request is told `SubscriberShutdown`; later ones too. Idempotent. */
+  close(): void;
+}
+
+/** A request at a worker that this scheduler did not choose. */
+export interface Booking {
+  readonly requestId: string;
+  readonly workerId: string;
+  readonly dpRank: number;
+  readonly promptTokens: number;
+  /** Undefined = its blocks are not known. */
+  readonly hashes: BlockHashes | undefined;
+  /** Prompt tokens still to compute there. */
+  readonly uncachedTokens: number;
+  readonly expectedOutputTokens?: number | undefined;
+  /** Predicted length of its prefill. */
+  readonly prefillMs?: number | undefined;
+}
+
+/** Present load of a rank. */
+export interface RankLoad {
+  readonly workerId: string;
+  readonly dpRank: number;
+  readonly activePrefillTokens: number;
+  readonly activeDecodeBlocks: number;
+  readonly activeRequests: number;
 }

@@ -8,17 +8,43 @@ export interface RoutableWorker {
   readonly dataParallelSize: number;
   readonly deviceType: string | undefined;
   readonly taints: readonly string[];
+  /** KV blocks of one rank. Absent = unknown. */
+  readonly totalKvBlocks?: number | undefined;
+  /** Tokens that the engine takes in one pass. Absent = unknown. */
+  readonly maxNumBatchedTokens?: number | undefined;
+  /** Adapters that the worker has loaded. Absent = it does not say. */
+  readonly loraNames?: readonly string[] | undefined;
 }
+
+/** The worker set that a request is for; made once a model, not once a request. */
+export interface WorkerPool {
+  /** Names the worker set: the same key means the same prompt format and block size. */
+  readonly key: string;
+  /** What its workers do. One key can have a pool of prefill workers beside its pool of decode workers. */
+  readonly role: PoolRole;
+  /** Tokens in one block of the engines' KV cache; 0 = unknown, nothing is known of their caches. */
+  readonly blockSizeTokens: number;
+  /** The engines speculate: a block also covers the first token after it. @default false */
+  readonly isEagle?: boolean | undefined;
+}
+
+export type PoolRole = 'aggregated' | 'prefill' | 'decode';
 
 /** One request, as far as routing it goes. */
 export interface RouteRequest {
   readonly id: string;
+  /** Needed by mode `kv`. */
+  readonly pool?: WorkerPool | undefined;
   readonly routing: RoutingHints;
   readonly override: RouterConfigOverride | undefined;
   /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
   readonly tokenIds: Uint32Array | undefined;
   /** Workers that this request must not go to again: they failed it. */
   readonly excluded: ReadonlySet<string>;
+  /** Workers above their busy thresholds. @default none */
+  readonly busy?: ReadonlySet<string> | undefined;
+  /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
+  readonly policyClass?: string | undefined;
 }
 
 /** A decision that holds a place at the worker until it is released. */
@@ -28,20 +54,34 @@ export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
   readonly dpRank: number | undefined;
   /** Leading prompt blocks that the worker is believed to hold. */
   readonly overlapBlocks: number;
+  /** The same in prompt tokens, caches below the device counted with their weight. */
+  readonly cachedTokens: number;
   /** The first token came: the prompt is no longer load. Idempotent. */
   prefillDone(): void;
+  /** `outputTokens` so far; counts only where output blocks are tracked. */
+  produced(outputTokens: number): void;
   /** The request left the worker. Idempotent. */
   release(): void;
 }
 
-export type RouterMode = 'round-robin' | 'random' | 'power-of-two' | 'least-loaded' | 'direct';
+/** Modes that need no knowledge of what workers have cached. */
+export type SimpleRouterMode =
+  | 'round-robin'
+  | 'random'
+  | 'power-of-two'
+  | 'least-loaded'
+  | 'device-aware-weighted'
+  | 'direct';
+
+export type RouterMode = SimpleRouterMode | 'kv';
 
 /** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
 export interface Router {
   readonly mode: RouterMode;
   /**
    * Picks one of `workers` and reserves a place there. May wait in a queue until `signal` aborts.
-   * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met.
+   * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,
+   * `server_overloaded` when all that may take it are busy or the queue is full.
    */
   choose<Worker extends RoutableWorker>(
     request: RouteRequest,

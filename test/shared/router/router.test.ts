@@ -2,7 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import type { RoutingHints } from '../../../shared/protocol/generation/index.ts';
-import { createRouter, type RoutableWorker, type RouteRequest, type RouterMode } from '../../../shared/router/index.ts';
+import {
+  createRouter,
+  type RoutableWorker,
+  type RouteRequest,
+  type SimpleRouterMode,
+} from '../../../shared/router/index.ts';
 
 const never = new AbortController().signal;
 
@@ -14,13 +19,13 @@ function request(routing: RoutingHints = {}, excluded: readonly string[] = []): 
   return { id: 'r', routing, override: undefined, tokenIds: undefined, excluded: new Set(excluded) };
 }
 
-function router(mode: RouterMode, clock = new VirtualClock(), seed = 7) {
+function router(mode: SimpleRouterMode, clock = new VirtualClock(), seed = 7) {
   return createRouter({ mode, clock, random: seededRandom(seed), inhibitedMs: 5000 });
 }
 
 const three = [worker('a'), worker('b'), worker('c')];
 
-async function picks(mode: RouterMode, count: number, workers = three): Promise<string[]> {
+async function picks(mode: SimpleRouterMode, count: number, workers = three): Promise<string[]> {
   const routing = router(mode);
   const ids: string[] = [];
   for (let index = 0; index < count; index++) {

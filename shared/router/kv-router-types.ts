@@ -1,0 +1,56 @@
+import type { Clock, Random } from '../clock/index.ts';
+import type { KvRouterConfig } from './kv-config.ts';
+import type { PrefillDurationModel } from './load/prefill-duration.ts';
+import type { PolicyConfig } from './queue/policy-config.ts';
+import type { RankTable } from './rank-table.ts';
+import type { KvRouterObserver } from './router-observer.ts';
+import type { PrefixIndex, Scheduler } from './scheduler-types.ts';
+import type { SessionAffinityOptions } from './session-affinity.ts';
+import type { RoutableWorker, Router, WorkerPool } from './types.ts';
+
+export interface KvRouterOptions {
+  readonly config: KvRouterConfig;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
+  readonly inhibitedMs?: number;
+  /**
+   * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
+   * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
+   * @default no index: load alone decides
+   */
+  readonly indexFor?: (pool: WorkerPool, ranks: RankTable) => PrefixIndex | undefined;
+  /** Queue classes of a model (`readPolicyConfig`). @default one class as the configuration says */
+  readonly policies?: PolicyConfig | undefined;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
+  /** Predicts prefills, so that the load of the oldest one shrinks while it runs. @default none */
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Decisions kept for `explained`, 0 = none. @default 1000 */
+  readonly explainedMax?: number;
+  readonly observer?: KvRouterObserver | undefined;
+}
+
+/** One worker set of a KV router and what decides for it. */
+export interface KvPool {
+  readonly pool: WorkerPool;
+  readonly ranks: RankTable;
+  readonly index: PrefixIndex | undefined;
+  readonly scheduler: Scheduler;
+}
+
+/** The router of mode `kv`: one scheduler for each worker set. */
+export interface KvRouter extends Router {
+  readonly mode: 'kv';
+  /**
+   * The workers of a pool as they are now; makes the pool when it is new. `choose` does the same with the workers it is
+   * given, so that this is needed only to have the index fed before the first request. Cheap for a list seen before.
+   */
+  setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool;
+  /** Worker sets in the order they appeared. */
+  readonly pools: readonly KvPool[];
+  /** The pool is gone: waiting requests are told, its index is left to its owner. Idempotent. */
+  removePool(key: string): void;
+  /** Waiting requests fail; timers end. Idempotent. */
+  close(): void;
+}

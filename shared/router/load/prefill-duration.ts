@@ -1,0 +1,28 @@
+/** Predicts how long a worker will prefill (router.md, section 7). */
+export interface PrefillDurationModel {
+  /**
+   * Milliseconds for `uncachedTokens` tokens after `cachedTokens` that are there already; undefined when the model cannot
+   * say, and then the prefill counts in full until its first token.
+   */
+  durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
+}
+
+/**
+ * Tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least none.
+ * @param expectedMs predicted length; NaN = unknown, the prefill does not shrink
+ */
+export function anchoredRemainder(tokens: number, elapsedMs: number, expectedMs: number): number {
+  if (Number.isNaN(expectedMs)) return tokens;
+  if (expectedMs <= 0) return 0;
+  const left = 1 - elapsedMs / expectedMs;
+  return Math.ceil(tokens * Math.min(1, Math.max(0, left)));
+}
+
+/**
+ * Active prefill tokens of a rank whose prefills all have predicted lengths (newest release): what the oldest does beyond
+ * its own tokens counts against those behind it.
+ */
+export function spilledRemainder(sum: number, oldestTokens: number, elapsedMs: number, expectedMs: number): number {
+  if (expectedMs <= 0) return Math.max(0, sum - oldestTokens);
+  return Math.max(0, sum - Math.floor((oldestTokens * Math.max(0, elapsedMs)) / expectedMs));
+}
