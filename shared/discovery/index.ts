@@ -8,7 +8,6 @@
 export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from './create-discovery.ts';
 export { createDiscoveryTable } from './dynamodb/create-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
-export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './dynamodb/sdk.ts';
 export { eventChannelPrefix } from './keys.ts';
 export { MemoryDiscovery } from './memory/memory-discovery.ts';
 export { MemoryHub } from './memory/memory-hub.ts';
@@ -24,4 +23,5 @@ export type {
   RuntimeConfig,
   WorkerType,
 } from './records.ts';
+export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './table/sdk.ts';
 export type { Bucket, Discovery, DiscoveryEvent, DiscoveryQuery, Watch, WatchListener } from './types.ts';

@@ -9,14 +9,15 @@ import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { Serial } from '../serial.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import { Table, type TableOptions } from '../table/table.ts';
+import { InterruptedCall } from '../table/table-errors.ts';
+import { TableTime } from '../table/table-time.ts';
 import type { Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import { discoveryTablePlace } from './discovery-table.ts';
 import { LeaseLiveness } from './lease-liveness.ts';
 import { SnapshotPoller } from './snapshot-poller.ts';
 import { Sweeper } from './sweeper.ts';
-import { DiscoveryTable, type TableOptions } from './table.ts';
-import { InterruptedCall } from './table-errors.ts';
 import { TableReader, type TableReading } from './table-reader.ts';
-import { TableTime } from './table-time.ts';
 import { assertFits, type OwnedRecord, TableWriter } from './table-writer.ts';
 
 export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOptions {
@@ -46,7 +47,7 @@ const SWEEP_AFTER_MS = 60_000;
 
 interface Parts {
   readonly base: DiscoveryBase;
-  readonly table: DiscoveryTable;
+  readonly table: Table;
   readonly writer: TableWriter;
   readonly reader: TableReader;
   readonly sweeper: Sweeper;
@@ -88,7 +89,7 @@ export class DynamoDbDiscovery implements Discovery {
     const { clock, random, ttlMs } = base;
     const time = new TableTime(clock);
     const requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
-    const table = await DiscoveryTable.open(options, { clock, random, time, requestTimeoutMs });
+    const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
     const liveness = new LeaseLiveness(options.skewMs ?? SKEW_MS);
     return new DynamoDbDiscovery({
       base,

@@ -1,4 +1,7 @@
 import type { RecordAddress } from '../keys.ts';
+import { TABLE_SCHEMA } from '../table/create-table.ts';
+import { partitionOf } from '../table/partition.ts';
+import type { ItemKey } from '../table/table.ts';
 import type { Bucket } from '../types.ts';
 
 /**
@@ -13,12 +16,7 @@ import type { Bucket } from '../types.ts';
  * another namespace than the record. The namespaces are listed so that a reader of all of them needs no scan. `ttl` (Unix
  * seconds) only clears garbage; nothing reads liveness from it.
  */
-export const DISCOVERY_TABLE_SCHEMA = { partitionKey: 'pk', sortKey: 'sk', ttlAttribute: 'ttl' } as const;
-
-export interface ItemKey {
-  readonly pk: string;
-  readonly sk: string;
-}
+export const DISCOVERY_TABLE_SCHEMA = TABLE_SCHEMA;
 
 /** Part of the table that answers a query: one namespace or all of them. */
 export interface TableScope {
@@ -30,7 +28,6 @@ export interface TableScope {
 }
 
 export const NAMESPACES_PK = 'v1/namespaces';
-const LEASE_PARTITIONS = 16; // spreads heartbeats: no partition key is hot at 10,000 workers
 const WHOLE_SORT_KEY_SEGMENTS = 3; // component/endpoint/id and topic/{topic}/{id}
 
 /** Where a record is kept. */
@@ -49,7 +46,7 @@ export function keyOfItem(bucket: Bucket, encodedNamespace: string, sortKey: str
 }
 
 export function leaseItemKey(encodedNamespace: string, leaseId: string): ItemKey {
-  return { pk: `v1/leases#${encodedNamespace}#${fnv1a(leaseId) % LEASE_PARTITIONS}`, sk: leaseId };
+  return { pk: `v1/leases#${encodedNamespace}#${partitionOf(leaseId)}`, sk: leaseId };
 }
 
 /** What to read for an encoded query prefix, or undefined when nothing can lie under it. */
@@ -68,11 +65,4 @@ function splitKey(bucket: Bucket, key: string): { readonly namespace: string; re
   if (bucket === 'v1/event_channels') segments.shift(); // always `namespace`
   const [namespace = '', ...rest] = segments;
   return { namespace, rest: rest.join('/') };
-}
-
-/** FNV-1a, 32 bits, over ASCII. */
-function fnv1a(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
 }

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import type { DiscoveryTable } from './table.ts';
+import type { Table } from '../table/table.ts';
 import type { DeadRecord } from './table-reader.ts';
 
 /** One sweep removes at most this many records; the rest waits for the next reading. */
@@ -10,12 +10,12 @@ const SWEEP_MAX = 25;
  * and only if unchanged: a holder that comes back then finds its lease gone and registers everything again.
  */
 export class Sweeper {
-  readonly #table: DiscoveryTable;
+  readonly #table: Table;
   readonly #clock: Clock;
   readonly #afterMs: number;
   #deadSinceMs = new Map<string, number>(); // by lease and epoch; only what the last reading showed
 
-  constructor(table: DiscoveryTable, clock: Clock, afterMs: number) {
+  constructor(table: Table, clock: Clock, afterMs: number) {
     this.#table = table;
     this.#clock = clock;
     this.#afterMs = afterMs;

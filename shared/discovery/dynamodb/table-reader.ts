@@ -1,18 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../in-batches.ts';
+import type { Item, ItemKey, Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
 import type { Bucket } from '../types.ts';
 import type { LeaseLiveness, LeaseRow } from './lease-liveness.ts';
-import {
-  type ItemKey,
-  keyOfItem,
-  leaseItemKey,
-  NAMESPACES_PK,
-  recordPartition,
-  scopeOf,
-  type TableScope,
-} from './schema.ts';
-import type { DiscoveryTable, Item } from './table.ts';
-import type { TableTime } from './table-time.ts';
+import { keyOfItem, leaseItemKey, NAMESPACES_PK, recordPartition, scopeOf, type TableScope } from './schema.ts';
 
 /** What to read: a bucket's records under an encoded prefix. */
 export interface ReadScope {
@@ -45,7 +37,7 @@ interface RecordRow {
 }
 
 interface ReaderOptions {
-  readonly table: DiscoveryTable;
+  readonly table: Table;
   readonly time: TableTime;
   readonly clock: Clock;
   readonly liveness: LeaseLiveness;

@@ -4,9 +4,9 @@ import { encodeSegment } from '../../planes/event/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { inBatches } from '../in-batches.ts';
 import type { RecordAddress } from '../keys.ts';
+import type { Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
 import { leaseItemKey, NAMESPACES_PK, recordItemKey } from './schema.ts';
-import type { DiscoveryTable } from './table.ts';
-import type { TableTime } from './table-time.ts';
 
 /** A record that this process holds in the table. */
 export interface OwnedRecord {
@@ -15,7 +15,7 @@ export interface OwnedRecord {
 }
 
 export interface TableWriterOptions {
-  readonly table: DiscoveryTable;
+  readonly table: Table;
   readonly time: TableTime;
   readonly clock: Clock;
   readonly leaseId: string;

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { LeaseLiveness } from '../../../shared/discovery/dynamodb/lease-liveness.ts';
-import type { DiscoveryTable, Item } from '../../../shared/discovery/dynamodb/table.ts';
 import { TableReader } from '../../../shared/discovery/dynamodb/table-reader.ts';
-import { TableTime } from '../../../shared/discovery/dynamodb/table-time.ts';
+import type { Item, Table } from '../../../shared/discovery/table/table.ts';
+import { TableTime } from '../../../shared/discovery/table/table-time.ts';
 import { endpointAt } from '../../contract/discovery/records.ts';
 
 const TTL_MS = 10_000;
@@ -28,7 +28,7 @@ it('judges a lease as of when it was asked for, however late the answer is looke
     await clock.advance(frozenMs);
     return [{ sk: { S: '1' }, epoch: { N: '1' }, expiresAtMs: { N: `${expiresAtMs}` }, ttlMs: { N: `${TTL_MS}` } }];
   };
-  const table = { query } as unknown as DiscoveryTable; // a reader only queries
+  const table = { query } as unknown as Table; // a reader only queries
   const reader = new TableReader({ table, clock, time: new TableTime(clock), liveness: new LeaseLiveness(1000) });
   const scope = { bucket: 'v1/instances', encodedPrefix: 'ns' } as const;
   for (frozenMs of [0, 60_000, 3_600_000]) {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
-import { TableTime } from '../../../shared/discovery/dynamodb/table-time.ts';
+import { TableTime } from '../../../shared/discovery/table/table-time.ts';
 
 const EPOCH_MS = 1_700_000_000_000;
 

@@ -1,27 +1,38 @@
 import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
-import type { DiscoveryError } from '../discovery-error.ts';
-import type { ItemKey } from './schema.ts';
 import { type DynamoDbSdk, loadSdk } from './sdk.ts';
-import { InterruptedCall, isConditionFailure, type TablePlace, toTableError } from './table-errors.ts';
+import { conditionFailure, InterruptedCall, type TableError, type TablePlace, toTableError } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
 
 export type Item = Readonly<Record<string, AttributeValue>>;
+
+export interface ItemKey {
+  readonly pk: string;
+  readonly sk: string;
+}
 
 /** A write of one item: expression, its names and values, and the condition it depends on. */
 export interface ItemChange {
   readonly key: ItemKey;
   readonly condition?: string;
   readonly names?: Readonly<Record<string, string>>;
-  readonly values?: Readonly<Record<string, string | number>>;
+  readonly values?: Readonly<Record<string, string | number | Uint8Array>>;
+}
+
+/** What came of a conditional write. */
+export interface ItemOutcome {
+  /** False = the condition did not hold. */
+  readonly isApplied: boolean;
+  /** As it is after the write, or as it is because there was none; undefined = there is no such item. */
+  readonly item: Item | undefined;
 }
 
 export interface TableOptions {
   readonly tableName: string;
   /** @default the SDK's, by region */
-  readonly endpoint?: string;
+  readonly endpoint?: string | undefined;
   /** @default the SDK's (`AWS_REGION`, profile); `us-east-1` with an endpoint */
-  readonly region?: string;
+  readonly region?: string | undefined;
 }
 
 export interface TableDependencies {
@@ -37,8 +48,11 @@ const RETRY_MS_MAX = 1000;
 /** A call that fails this long after its deadline was not waited for: the process stood still meanwhile. */
 const STANDSTILL_MS = 1000;
 
-/** The calls that discovery makes on its table. Every call has a deadline; the SDK is loaded with the first table. */
-export class DiscoveryTable {
+/**
+ * The calls that rooms make on a table with string keys `pk` and `sk`. Every call has a deadline; the SDK is loaded with the
+ * first table.
+ */
+export class Table {
   readonly #sdk: DynamoDbSdk;
   readonly #client: DynamoDBClient;
   readonly #place: TablePlace;
@@ -51,22 +65,31 @@ export class DiscoveryTable {
     this.#options = options;
   }
 
-  static async open(options: TableOptions, dependencies: TableDependencies): Promise<DiscoveryTable> {
+  static async open(place: TablePlace, dependencies: TableDependencies): Promise<Table> {
     const sdk = await loadSdk();
-    const client = connect(sdk, options, dependencies.requestTimeoutMs);
+    const client = connect(sdk, place, dependencies.requestTimeoutMs);
     readTime(client, dependencies);
-    const place = { tableName: options.tableName, endpoint: options.endpoint, region: options.region };
-    return new DiscoveryTable(sdk, client, place, dependencies);
+    return new Table(sdk, client, place, dependencies);
   }
 
-  /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent. */
-  async query(pk: string, sortPrefix: string | undefined, signal: AbortSignal): Promise<Item[]> {
+  /** One item, strongly consistent unless told otherwise. */
+  async get(key: ItemKey, signal: AbortSignal, isConsistent = true): Promise<Item | undefined> {
+    const command = new this.#sdk.GetItemCommand({
+      TableName: this.#place.tableName,
+      Key: { pk: { S: key.pk }, sk: { S: key.sk } },
+      ConsistentRead: isConsistent,
+    });
+    return (await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }))).Item;
+  }
+
+  /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent unless told otherwise. */
+  async query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
     const items: Item[] = [];
     let start: Record<string, AttributeValue> | undefined;
     do {
       const command = new this.#sdk.QueryCommand({
         TableName: this.#place.tableName,
-        ConsistentRead: true,
+        ConsistentRead: isConsistent,
         KeyConditionExpression: sortPrefix === undefined ? 'pk = :pk' : 'pk = :pk AND begins_with(sk, :prefix)',
         ExpressionAttributeValues: {
           ':pk': { S: pk },
@@ -82,20 +105,33 @@ export class DiscoveryTable {
   }
 
   /** Applies an update expression. False when the condition does not hold. */
-  update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
+  async update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const command = new this.#sdk.UpdateItemCommand({ ...this.#input(change), UpdateExpression: expression });
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+    return outcome.isApplied;
+  }
+
+  /** As `update`, and tells what the item is like afterwards; costs no further request. */
+  updateAndGet(expression: string, change: ItemChange, signal: AbortSignal): Promise<ItemOutcome> {
+    const command = new this.#sdk.UpdateItemCommand({
+      ...this.#input(change),
+      UpdateExpression: expression,
+      ReturnValues: 'ALL_NEW',
+      ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
+    });
     return this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
   }
 
   /** Deletes an item. False when the condition does not hold. */
-  delete(change: ItemChange, signal: AbortSignal): Promise<boolean> {
+  async delete(change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const command = new this.#sdk.DeleteItemCommand(this.#input(change));
-    return this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+    const outcome = await this.#write(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+    return outcome.isApplied;
   }
 
   /**
-   * Repeats `work` with back-off while the table cannot be reached or throttles, for `timeoutMs` in all. Rejects with a
-   * `DiscoveryError` that says what to do, or with the signal's reason.
+   * Repeats `work` with back-off while the table cannot be reached or throttles, for `timeoutMs` in all. Rejects with an
+   * error of the room that says what to do, or with the signal's reason.
    */
   async attempt<T>(timeoutMs: number, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, random } = this.#options;
@@ -114,8 +150,8 @@ export class DiscoveryTable {
     }
   }
 
-  /** The failure of a single call as a `DiscoveryError`, for callers that repeat by themselves. */
-  explain(thrown: unknown): DiscoveryError {
+  /** The failure of a single call as an error of the room, for callers that repeat by themselves. */
+  explain(thrown: unknown): TableError {
     return toTableError(thrown, this.#place);
   }
 
@@ -135,12 +171,15 @@ export class DiscoveryTable {
     };
   }
 
-  async #write(signal: AbortSignal, send: (signal: AbortSignal) => Promise<unknown>): Promise<boolean> {
+  async #write(
+    signal: AbortSignal,
+    send: (signal: AbortSignal) => Promise<{ readonly Attributes?: Item | undefined }>,
+  ): Promise<ItemOutcome> {
     try {
-      await this.#bounded(signal, send);
-      return true;
+      return { isApplied: true, item: (await this.#bounded(signal, send)).Attributes };
     } catch (error) {
-      if (isConditionFailure(error)) return false;
+      const failure = conditionFailure(error);
+      if (failure !== undefined) return { isApplied: false, item: failure.item as Item | undefined };
       throw error;
     }
   }
@@ -171,8 +210,12 @@ export class DiscoveryTable {
   }
 }
 
-/** The SDK client. One attempt per call: this room repeats by itself, within its own deadlines. */
-export function connect(sdk: DynamoDbSdk, options: TableOptions, requestTimeoutMs: number): DynamoDBClient {
+/** The SDK client. One attempt per call: rooms repeat by themselves, within their own deadlines. */
+export function connect(
+  sdk: DynamoDbSdk,
+  options: Pick<TableOptions, 'endpoint' | 'region'>,
+  requestTimeoutMs: number,
+): DynamoDBClient {
   const region =
     options.region ?? (options.endpoint === undefined ? undefined : (process.env.AWS_REGION ?? 'us-east-1'));
   return new sdk.DynamoDBClient({
@@ -201,6 +244,7 @@ function dateHeaderOf(response: unknown): string | undefined {
   return headers?.date;
 }
 
-function marshal(value: string | number): AttributeValue {
+function marshal(value: string | number | Uint8Array): AttributeValue {
+  if (value instanceof Uint8Array) return { B: value };
   return typeof value === 'string' ? { S: value } : { N: String(value) };
 }

@@ -1,0 +1,11 @@
+/**
+ * @module discovery/table
+ * What the rooms that keep state in DynamoDB share: calls with deadlines and back-off, failures in one line, and the table's
+ * own time.
+ */
+export { ageMs, type Moment, momentOf } from '../moment.ts';
+export { createTable, TABLE_SCHEMA } from './create-table.ts';
+export { PARTITIONS, partitionOf } from './partition.ts';
+export { type Item, type ItemChange, type ItemKey, type ItemOutcome, Table, type TableOptions } from './table.ts';
+export { InterruptedCall, type TableError, type TableErrorCode, type TablePlace } from './table-errors.ts';
+export { TableTime } from './table-time.ts';

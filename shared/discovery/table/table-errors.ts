@@ -1,0 +1,80 @@
+import { reasonOf } from '../../errors/index.ts';
+
+/** What went wrong: `unavailable` may pass, `misconfigured` will not by itself. */
+export type TableErrorCode = 'unavailable' | 'misconfigured';
+
+/** Names of failures that waiting does not heal, by the service's and the SDK's own words. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  'AccessDeniedException',
+  'CredentialsProviderError',
+  'ExpiredTokenException',
+  'IncompleteSignatureException',
+  'InvalidSignatureException',
+  'MissingAuthenticationTokenException',
+  'UnrecognizedClientException',
+  'ValidationException',
+]);
+
+/** A call that failed because its process stood still (frozen, stopped, suspended): it says nothing of the table. */
+export class InterruptedCall extends Error {
+  override readonly name = 'InterruptedCall';
+
+  constructor(cause: unknown) {
+    super('the process stood still during the call', { cause });
+  }
+}
+
+/** A failure of a call on a table, in the words of the room that made it. */
+export type TableError = Error & { readonly code: string };
+
+/** Where a table is, what it is called and how its room tells of failures. */
+export interface TablePlace {
+  readonly tableName: string;
+  readonly endpoint: string | undefined;
+  readonly region: string | undefined;
+  /** What the room keeps in it, for messages: `discovery table`. */
+  readonly kind: string;
+  /** The setting that names the table. */
+  readonly setting: string;
+  /** What else can be done when the table cannot be reached; starts with a comma. @default nothing */
+  readonly alternative?: string;
+  /** Makes the room's own error. */
+  toError(code: TableErrorCode, message: string, cause: unknown): TableError;
+  /** Whether `toError` made it, or the room itself. */
+  isOwnError(thrown: unknown): thrown is TableError;
+}
+
+/** What a failed call means, in one line that names the endpoint and the table and says what to do. */
+export function toTableError(thrown: unknown, place: TablePlace): TableError {
+  if (place.isOwnError(thrown)) return thrown;
+  const { kind, tableName, setting, alternative = '' } = place;
+  const where = place.endpoint ?? `the AWS endpoint of ${place.region ?? process.env.AWS_REGION ?? 'no region'}`;
+  const name = thrown instanceof Error ? thrown.name : '';
+  if (name === 'ResourceNotFoundException') {
+    const hint = `Deploy the stack, or set ${setting} to a table that exists`;
+    return place.toError('misconfigured', `${kind} "${tableName}" does not exist at ${where}. ${hint}`, thrown);
+  }
+  if (REFUSALS.has(name)) {
+    const hint = 'Check the AWS credentials and their rights on the table';
+    const what = `DynamoDB at ${where} refused ${kind} "${tableName}"`;
+    return place.toError('misconfigured', `${what}: ${reasonText(thrown)}. ${hint}`, thrown);
+  }
+  if (/region is missing/i.test(reasonText(thrown))) {
+    return place.toError('misconfigured', `no AWS region for ${kind} "${tableName}". Set AWS_REGION`, thrown);
+  }
+  const hint = `Check the network, AWS_REGION and STATOR_DYNAMODB_ENDPOINT${alternative}`;
+  const what = `cannot reach DynamoDB at ${where} for ${kind} "${tableName}"`;
+  return place.toError('unavailable', `${what}: ${reasonText(thrown)}. ${hint}`, thrown);
+}
+
+/** The item that a condition failed on, when the call asked for it; undefined when `thrown` is another failure. */
+export function conditionFailure(thrown: unknown): { readonly item: unknown } | undefined {
+  if (!(thrown instanceof Error) || thrown.name !== 'ConditionalCheckFailedException') return undefined;
+  return { item: 'Item' in thrown ? thrown.Item : undefined };
+}
+
+/** One line. Refused connections to several addresses come as an `AggregateError` without a message. */
+function reasonText(thrown: unknown): string {
+  const first = thrown instanceof AggregateError && thrown.message === '' ? thrown.errors[0] : thrown;
+  return reasonOf(first).replaceAll(/\s+/g, ' ').replace(/\.$/, '');
+}
