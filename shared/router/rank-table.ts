@@ -55,8 +55,9 @@ export class RankTable {
     this.#workerIds[rank] = undefined;
   }
 
-  /** Nothing refers to the dropped number any more. */
+  /** Nothing refers to the dropped number any more. Idempotent, and nothing happens to the number of a living pair. */
   recycle(rank: number): void {
+    if (rank >= this.capacity || this.#workerIds[rank] !== undefined || this.#free.includes(rank)) return;
     this.#free.push(rank);
   }
 }

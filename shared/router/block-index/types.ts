@@ -7,17 +7,32 @@ export type StorageTier = 'device' | 'host_pinned' | 'disk' | 'external';
 /** What came of an event (router.md, section 4.2); everything but `ok` is counted, never fatal. */
 export type IndexStatus = 'ok' | 'parent_block_not_found' | 'block_not_found' | 'invalid_block' | 'capacity_exhausted';
 
+/** A 64-bit hash as two u32 halves (ruling 21). */
+export type HashPair = readonly [low: number, high: number];
+
+/** A run of blocks as one `stored` event tells it. */
+export interface StoredRun {
+  readonly tier: StorageTier;
+  /** The engine's hash of the block before the first one; undefined at the start of a prompt. */
+  readonly parent: HashPair | undefined;
+  readonly blockHashes: Uint32Array;
+  readonly tokensHashes: Uint32Array;
+}
+
 /**
  * Which blocks each rank holds. Hashes are pairs of u32 halves, low half first (ruling 21). `blockHashes` are the engine's
  * own, in whatever way it makes them; `tokensHashes` are ours (router.md, section 3.2; ruling 30). Ranks are numbers of a
  * `RankTable`. Applying an event twice equals applying it once.
+ *
+ * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block before
+ * it is held in that tier or a faster one. A removal that breaks this takes along what it cuts off.
  */
 export interface BlockIndex {
-  /** `parent` is the engine's hash of the block before the first one; absent at the start of a prompt. */
+  /** The parent must be held in `tier` or a faster one. */
   stored(
     rank: number,
     tier: StorageTier,
-    parent: readonly [low: number, high: number] | undefined,
+    parent: HashPair | undefined,
     blockHashes: Uint32Array,
     tokensHashes: Uint32Array,
   ): IndexStatus;
@@ -25,10 +40,37 @@ export interface BlockIndex {
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus;
   /** The rank holds nothing any more. Its blocks are invisible at once and given back in slices. */
   cleared(rank: number): void;
-  /** As `cleared`, and the rank's number is recycled when nothing refers to it. */
+  /** As `cleared`, and recycles the rank's number if its pair was dropped from the `RankTable`. */
   removeRank(rank: number): void;
   /** Fills `overlaps` (after `overlaps.reset`) with what each rank holds of the prompt, from its first block on. */
   match(hashes: BlockHashes, overlaps: Overlaps): void;
-  /** Distinct blocks held by anybody. */
+  /** Distinct blocks held by anybody, and those that wait for `housekeep`. */
   readonly blockCount: number;
+  /** Distinct blocks that `rank` holds in any tier. */
+  blocksOf(rank: number): number;
+  /**
+   * What `rank` holds, as events that build it up again in an empty index: tiers one after another, breadth first, runs
+   * merged (router.md, section 4.2).
+   */
+  dump(rank: number): readonly StoredRun[];
+  /**
+   * Gives back what cleared and removed ranks left behind, looking at no more than `blocksMax` blocks (10,000 take less
+   * than 1 ms). Call it from a timer; events do a share of it too, so it cannot fall behind.
+   * @returns whether there is more to do
+   */
+  housekeep(blocksMax?: number): boolean;
+  /**
+   * The index as of this call, in chunks to be written one after another; events may go on between the chunks. `cursors` is
+   * kept beside it, as it is. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one.
+   */
+  snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void>;
+  readonly counters: IndexCounters;
+}
+
+/** Since the index was made. */
+export interface IndexCounters {
+  /** Blocks that were stored where they were held already. */
+  readonly duplicateBlocks: number;
+  /** Blocks given up because the index was full. */
+  readonly evictedBlocks: number;
 }
