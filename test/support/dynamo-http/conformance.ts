@@ -43,6 +43,12 @@ export class Conformance {
     return differencesOf(expected, actual);
   }
 
+  /** What the product answers to a row, as it stands on the wire. */
+  async answer(row: RecordedRow): Promise<Answer> {
+    const { port } = await this.#deploymentOf(row);
+    return send(port, requestOf(row), hangUpOf(row));
+  }
+
   async close(): Promise<void> {
     for (const deployment of this.#deployments.values()) await (await deployment).close();
   }
