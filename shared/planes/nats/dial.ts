@@ -1,0 +1,64 @@
+import { readFile } from 'node:fs/promises';
+import type { Authenticator, ConnectionOptions, NatsConnection, TlsOptions } from '@nats-io/nats-core';
+import type { NatsIdentity, NatsOptions, NatsTls } from './types.ts';
+
+const CONNECT_TIMEOUT_MS = 5000;
+const PING_INTERVAL_MS = 5000;
+const UNANSWERED_PINGS_MAX = 2;
+
+/** Opens one connection to the first of `servers` that answers. Reconnecting is the caller's business. */
+export async function dialNats(options: NatsOptions, servers: readonly string[]): Promise<NatsConnection> {
+  // Loaded on first use: a process without this plane does not pay for it.
+  const core = await import('@nats-io/nats-core');
+  const common: ConnectionOptions = {
+    servers: [...servers],
+    name: options.name ?? 'stator',
+    timeout: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+    pingInterval: options.pingIntervalMs ?? PING_INTERVAL_MS,
+    maxPingOut: UNANSWERED_PINGS_MAX,
+    reconnect: false,
+    ...(options.identity === undefined ? {} : { authenticator: await authenticatorFor(options.identity, core) }),
+  };
+  if (servers.some((server) => /^wss?:/.test(server))) {
+    requireWebSocket();
+    return core.wsconnect(common);
+  }
+  const { connect } = await import('@nats-io/transport-node');
+  const tls = tlsFor(options.tls, servers);
+  return connect({ ...common, ...(tls === undefined ? {} : { tls }) });
+}
+
+/** The client library waits for ever where there is no WebSocket. */
+function requireWebSocket(): void {
+  if (typeof WebSocket !== 'undefined') return;
+  throw new Error(
+    'NATS_SERVER with ws:// or wss:// needs Node.js 22, or node --experimental-websocket; nats:// needs neither',
+  );
+}
+
+type Core = typeof import('@nats-io/nats-core');
+
+async function authenticatorFor(identity: NatsIdentity, core: Core): Promise<Authenticator> {
+  switch (identity.kind) {
+    case 'password':
+      return core.usernamePasswordAuthenticator(identity.username, identity.password);
+    case 'token':
+      return core.tokenAuthenticator(identity.token);
+    case 'nkey':
+      return core.nkeyAuthenticator(new TextEncoder().encode(identity.seed));
+    case 'credentials':
+      return core.credsAuthenticator(await readFile(identity.file)); // read at each attempt, so that it may be renewed
+  }
+}
+
+/** The library uses TLS where the server asks for it; options are for certificates and for `tls://`. */
+function tlsFor(tls: NatsTls | undefined, servers: readonly string[]): TlsOptions | undefined {
+  if (tls === undefined) return servers.some((server) => server.startsWith('tls:')) ? {} : undefined;
+  const { caFile, certFile, keyFile, isInsecure = false } = tls;
+  return {
+    ...(caFile === undefined ? {} : { caFile }),
+    ...(certFile === undefined ? {} : { certFile }),
+    ...(keyFile === undefined ? {} : { keyFile }),
+    ...{ rejectUnauthorized: !isInsecure }, // handed on to node:tls; missing from the library's types
+  };
+}

@@ -1,0 +1,296 @@
+import type { Msg, NatsConnection, Subscription } from '@nats-io/nats-core';
+import { type Clock, systemRandom } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { abortable } from './abortable.ts';
+import { dialNats } from './dial.ts';
+import { KeptMessages } from './kept-messages.ts';
+import { ReceivedMessage } from './received-message.ts';
+import {
+  type NatsMessage,
+  type NatsObserver,
+  type NatsOptions,
+  type NatsSubscription,
+  type NatsWatcher,
+  silentNatsObserver,
+} from './types.ts';
+
+const RETRY_MS = 100;
+const RETRY_GROWTH_MAX = 50;
+const KEPT_BYTES_MAX = 8 << 20;
+const CLOSE_TIMEOUT_MS = 2000;
+/** Confirmations are asked for this often while something is published, and sooner when much of the room is taken. */
+const CONFIRM_MS = 100;
+/** The server's limit where nothing else is configured. */
+const MESSAGE_BYTES_DEFAULT = 1 << 20;
+
+/** A subscription and what carries it on the connection of now. */
+interface Interest {
+  readonly subject: string;
+  readonly receive: (message: NatsMessage) => void;
+  carrier: Subscription | undefined;
+}
+
+/** Someone who waits for a connection. */
+interface Waiter {
+  readonly resolve: (connection: NatsConnection) => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+/**
+ * The life of a connection. Every connection is a fresh one of the library's, which never reconnects by itself: it would lose
+ * what is published meanwhile, uncounted.
+ *
+ * | State | needed (publish, subscribe, wait) | dialled | attempt failed | connection lost | close |
+ * |---|---|---|---|---|---|
+ * | idle | -> dialling | - | - | - | -> closed |
+ * | dialling | waits | -> connected: subscribes, sends what is kept | again after a pause, or -> idle at the limit | - | -> closed |
+ * | connected | at once | - | - | -> dialling where something is subscribed or kept, else -> idle | -> closed |
+ * | closed | refused | closed again | - | - | - |
+ */
+export class NatsLink {
+  readonly #options: NatsOptions;
+  readonly #clock: Clock;
+  readonly #observer: NatsObserver;
+  readonly #kept: KeptMessages;
+  readonly #interests = new Set<Interest>();
+  readonly #watchers = new Set<NatsWatcher>();
+  readonly #waiters = new Set<Waiter>();
+  readonly #closing = new AbortController();
+  #state: 'idle' | 'dialling' | 'connected' | 'closed' = 'idle';
+  #connection: NatsConnection | undefined;
+  #learnedServers: readonly string[] = [];
+  #messageBytesMax = MESSAGE_BYTES_DEFAULT;
+  #confirmation: 'none' | 'due' | 'asked' = 'none';
+
+  constructor(options: NatsOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#observer = options.observer ?? silentNatsObserver;
+    this.#kept = new KeptMessages(options.keptBytesMax ?? KEPT_BYTES_MAX);
+  }
+
+  get isConnected(): boolean {
+    return this.#state === 'connected';
+  }
+
+  get messageBytesMax(): number {
+    return this.#messageBytesMax;
+  }
+
+  get clock(): Clock {
+    return this.#clock;
+  }
+
+  /** The connection of now, or the next one. */
+  connection(signal: AbortSignal): Promise<NatsConnection> {
+    if (signal.aborted) return Promise.reject(signal.reason);
+    if (this.#connection !== undefined) return Promise.resolve(this.#connection);
+    if (this.#state === 'closed') return Promise.reject(new Error('the NATS client is closed'));
+    let waiter: Waiter | undefined;
+    const connection = new Promise<NatsConnection>((resolve, reject) => {
+      waiter = { resolve, reject };
+      this.#waiters.add(waiter);
+    });
+    this.#need();
+    return abortable(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
+  }
+
+  send(subject: string, data: Uint8Array, reply?: string): boolean {
+    if (this.#connection === undefined || data.length > this.#messageBytesMax) return false;
+    try {
+      this.#connection.publish(subject, data, reply === undefined ? {} : { reply });
+      return true;
+    } catch (error) {
+      this.#observer.problem(error); // a subject that is none, or a connection that is just closing
+      return false;
+    }
+  }
+
+  publish(subject: string, data: Uint8Array): boolean {
+    if (this.#state === 'closed' || data.length > this.#messageBytesMax) return false;
+    if (!this.#kept.add({ subject, data })) return false;
+    if (this.#connection === undefined) this.#need();
+    else this.#hand(this.#connection, subject, data);
+    return true;
+  }
+
+  subscribe(subject: string, receive: (message: NatsMessage) => void): NatsSubscription {
+    const interest: Interest = { subject, receive, carrier: undefined };
+    this.#interests.add(interest);
+    if (this.#connection === undefined) this.#need();
+    else this.#carry(interest, this.#connection);
+    return {
+      unsubscribe: () => {
+        if (!this.#interests.delete(interest)) return;
+        if (interest.carrier?.isClosed() === false) interest.carrier.unsubscribe();
+      },
+    };
+  }
+
+  watch(watcher: NatsWatcher): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  async flush(signal: AbortSignal): Promise<void> {
+    const connection = await this.connection(signal);
+    await abortable(confirmed(connection), signal);
+  }
+
+  /** Runs a callback of the owner; what it throws must not reach the library's reader, which would stop for good. */
+  guard(callback: () => void): void {
+    try {
+      callback();
+    } catch (problem) {
+      this.#observer.problem(problem);
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'closed') return;
+    const connection = this.#connection;
+    if (connection !== undefined) {
+      const deadline = new AbortController();
+      const timer = this.#clock.after(this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS, () => deadline.abort());
+      await abortable(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
+      timer.cancel();
+    }
+    this.#state = 'closed';
+    this.#closing.abort();
+    this.#connection = undefined;
+    this.#interests.clear();
+    const error = new Error('the NATS client is closed');
+    for (const waiter of [...this.#waiters]) waiter.reject(error);
+    await connection?.close();
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.away?.('closed'));
+    this.#watchers.clear();
+  }
+
+  #need(): void {
+    if (this.#state !== 'idle') return;
+    this.#state = 'dialling';
+    this.#dial().catch((error: unknown) => this.#observer.problem(error));
+  }
+
+  /** Attempts until one succeeds, the limit is reached or the client is closed. Each failure is observed. */
+  async #dial(): Promise<void> {
+    const { attemptsMax = Number.POSITIVE_INFINITY } = this.#options;
+    for (let attempt = 1; this.#state === 'dialling'; attempt++) {
+      try {
+        const connection = await dialNats(this.#options, [...this.#options.servers, ...this.#learnedServers]);
+        await this.#adopt(connection);
+        return;
+      } catch (error) {
+        if (this.#state !== 'dialling') return;
+        this.#observer.away(reasonOf(error), attempt);
+        if (attempt >= attemptsMax) {
+          this.#state = 'idle';
+          for (const waiter of [...this.#waiters]) waiter.reject(error);
+          return;
+        }
+      }
+      const pauseMs = this.#pauseMs(Math.min(2 ** (attempt - 1), RETRY_GROWTH_MAX));
+      await this.#clock.sleep(pauseMs, this.#closing.signal).catch(() => {}); // closed: the loop ends
+    }
+  }
+
+  async #adopt(connection: NatsConnection): Promise<void> {
+    if (this.#state === 'closed') {
+      await connection.close();
+      return;
+    }
+    this.#state = 'connected';
+    this.#connection = connection;
+    this.#messageBytesMax = connection.info?.max_payload ?? MESSAGE_BYTES_DEFAULT;
+    this.#learnServers(connection);
+    this.#observeStatus(connection);
+    connection.closed().then(
+      (error) => this.#lost(connection, error),
+      (error: unknown) => this.#lost(connection, error),
+    );
+    this.#observer.connected(connection.getServer());
+    for (const interest of this.#interests) this.#carry(interest, connection);
+    for (const { subject, data } of this.#kept) this.#hand(connection, subject, data);
+    for (const waiter of [...this.#waiters]) waiter.resolve(connection);
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.connected?.());
+  }
+
+  /** Members of the cluster that the configuration does not name. */
+  #learnServers(connection: NatsConnection): void {
+    const scheme = this.#options.servers[0]?.split('://')[0] ?? 'nats';
+    const isWebSocket = scheme.startsWith('ws'); // the members' addresses are those of the other port
+    const urls = isWebSocket ? [] : (connection.info?.connect_urls ?? []);
+    this.#learnedServers = urls.map((address) => `${scheme}://${address}`);
+  }
+
+  #observeStatus(connection: NatsConnection): void {
+    const follow = async (): Promise<void> => {
+      for await (const status of connection.status()) if (status.type === 'error') this.#observer.problem(status.error);
+    };
+    follow().catch((error: unknown) => this.#observer.problem(error));
+  }
+
+  #lost(connection: NatsConnection, error: unknown): void {
+    if (this.#connection !== connection) return;
+    this.#connection = undefined;
+    this.#state = 'idle';
+    this.#confirmation = 'none';
+    for (const interest of this.#interests) interest.carrier = undefined;
+    const reason = error === undefined ? 'the server closed the connection' : reasonOf(error);
+    this.#observer.away(reason, 0);
+    for (const watcher of [...this.#watchers]) this.guard(() => watcher.away?.(reason));
+    const isNeeded = this.#interests.size > 0 || this.#kept.count > 0 || this.#watchers.size > 0;
+    if (isNeeded) this.#clock.after(this.#pauseMs(1), () => this.#need());
+  }
+
+  /** Spread, so that a fleet does not come back in one moment. */
+  #pauseMs(growth: number): number {
+    const { retryMs = RETRY_MS, random = systemRandom } = this.#options;
+    return retryMs * growth * (0.5 + random.next());
+  }
+
+  #carry(interest: Interest, connection: NatsConnection): void {
+    const callback = (error: Error | null, message: Msg): void => {
+      if (error !== null)
+        this.#observer.problem(error); // e.g. not permitted
+      else this.guard(() => interest.receive(new ReceivedMessage(message)));
+    };
+    interest.carrier = connection.subscribe(interest.subject, { callback });
+  }
+
+  /** Hands a kept message to the connection; what fails here stays kept and goes out with the next one. */
+  #hand(connection: NatsConnection, subject: string, data: Uint8Array): void {
+    this.guard(() => connection.publish(subject, data));
+    if (this.#confirmation === 'asked') return;
+    const isPressing = this.#kept.bytes > (this.#options.keptBytesMax ?? KEPT_BYTES_MAX) / 4;
+    if (isPressing) this.#confirm(connection);
+    else if (this.#confirmation === 'none') {
+      this.#confirmation = 'due';
+      this.#clock.after(CONFIRM_MS, () => this.#confirm(connection));
+    }
+  }
+
+  /** Asks the server whether it has everything so far, and forgets that much when it says so. */
+  #confirm(connection: NatsConnection): void {
+    if (this.#connection !== connection || this.#confirmation === 'asked') return;
+    this.#confirmation = 'asked';
+    const { count } = this.#kept;
+    confirmed(connection).then(
+      () => {
+        if (this.#connection !== connection) return;
+        this.#confirmation = 'none';
+        this.#kept.confirm(count);
+        if (this.#kept.count === 0) return;
+        this.#confirmation = 'due';
+        this.#clock.after(CONFIRM_MS, () => this.#confirm(connection));
+      },
+      () => {}, // the connection is gone, and what is kept goes out with the next
+    );
+  }
+}
+
+/** Resolves at the server's answer to a ping behind everything sent; rejects when the connection goes first. */
+async function confirmed(connection: NatsConnection): Promise<void> {
+  const isAnswered = await Promise.race([connection.flush().then(() => true), connection.closed().then(() => false)]);
+  if (!isAnswered) throw new Error('the connection to NATS was lost');
+}

@@ -1,0 +1,157 @@
+import type { NatsConnection, Subscription } from '@nats-io/nats-core';
+import type { Timer } from '../../clock/index.ts';
+import type { JetStreamAccess } from './jetstream-access.ts';
+import type { NatsLink } from './link.ts';
+import { ReceivedMessage } from './received-message.ts';
+import type { NatsMessage, NatsStreamReader, NatsStreamReceiver } from './types.ts';
+
+const BATCH_MESSAGES = 4096;
+const BATCH_BYTES = 8 << 20;
+const NS_PER_MS = 1_000_000;
+/** Heartbeats of the server that may be missing. */
+const SILENT_BEATS_MAX = 3;
+/** The server removes the consumer of a reader that is gone after this many heartbeats. */
+const FORGOTTEN_BEATS = 6;
+
+export interface StreamReaderOptions {
+  readonly access: JetStreamAccess;
+  readonly link: NatsLink;
+  readonly stream: string;
+  readonly fromSequence: number;
+  readonly heartbeatMs: number;
+  readonly receiver: NatsStreamReceiver;
+}
+
+/**
+ * One JetStream consumer that lives as long as its connection, asked for batch after batch: nothing is in flight that was not
+ * asked for, so a slow reader slows nobody down and meets no limit of the server's.
+ *
+ * | Server says | Batch |
+ * |---|---|
+ * | message | goes on; over when it is the last of the batch, or when nothing is behind it and the request does not wait |
+ * | 100 heartbeat | goes on |
+ * | 404, 408, 409 size, 409 batch completed | over |
+ * | anything else, silence, connection gone | the reader is lost |
+ */
+export class StreamReader implements NatsStreamReader {
+  readonly #options: StreamReaderOptions;
+  readonly #connection: NatsConnection;
+  readonly #requestSubject: string;
+  readonly #subscription: Subscription;
+  readonly #inbox: string;
+  readonly #heartbeat: Timer;
+  #isOver = false;
+  #isWaiting = false;
+  /** Messages still due in the batch under way; 0 = none is. */
+  #due = 0;
+  #silentBeats = 0;
+
+  private constructor(options: StreamReaderOptions, consumer: string, inbox: string) {
+    this.#options = options;
+    this.#connection = options.access.connection;
+    this.#requestSubject = `$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${consumer}`;
+    this.#inbox = inbox;
+    this.#subscription = this.#connection.subscribe(inbox, {
+      callback: (error, message) => {
+        if (error !== null) this.#lose(error.message);
+        else options.link.guard(() => this.#receive(new ReceivedMessage(message)));
+      },
+    });
+    this.#heartbeat = options.link.clock.every(options.heartbeatMs, () => this.#beat());
+    const gone = (): void => this.#lose('the connection was lost');
+    this.#connection.closed().then(gone, gone);
+  }
+
+  static async open(options: StreamReaderOptions): Promise<StreamReader> {
+    const { access, stream, fromSequence, heartbeatMs } = options;
+    const { createInbox } = await import('@nats-io/nats-core');
+    const consumer = await access.manager.consumers.add(stream, {
+      deliver_policy: 'by_start_sequence',
+      opt_start_seq: Math.max(1, fromSequence),
+      ack_policy: 'none',
+      mem_storage: true,
+      num_replicas: 1,
+      inactive_threshold: FORGOTTEN_BEATS * heartbeatMs * NS_PER_MS,
+    });
+    return new StreamReader(options, consumer.name, createInbox());
+  }
+
+  next(isWaiting: boolean): void {
+    if (this.#isOver) return;
+    this.#due = BATCH_MESSAGES;
+    this.#isWaiting = isWaiting;
+    this.#silentBeats = 0;
+    const { heartbeatMs, link } = this.#options;
+    // Twice the longest message, so that one that does not fit is never the first of a batch.
+    const limits = { batch: BATCH_MESSAGES, max_bytes: Math.max(BATCH_BYTES, 2 * link.messageBytesMax) };
+    const waiting = { expires: 6 * heartbeatMs * NS_PER_MS, idle_heartbeat: heartbeatMs * NS_PER_MS };
+    const request = JSON.stringify(isWaiting ? { ...limits, ...waiting } : { ...limits, no_wait: true });
+    this.#options.link.guard(() => this.#connection.publish(this.#requestSubject, request, { reply: this.#inbox }));
+  }
+
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#heartbeat.cancel();
+    if (!this.#subscription.isClosed()) this.#subscription.unsubscribe(); // the server forgets the consumer by itself
+  }
+
+  #receive(message: NatsMessage): void {
+    if (this.#isOver) return;
+    this.#silentBeats = 0;
+    if (message.reply === '' || message.status !== undefined) {
+      this.#readStatus(message);
+      return;
+    }
+    const { sequence, pending } = readDelivery(message.reply);
+    this.#due--;
+    this.#options.receiver.message(sequence, message.data);
+    if (this.#due > 0 && (this.#isWaiting || pending > 0)) return;
+    this.#endBatch(pending === 0);
+  }
+
+  #readStatus(message: NatsMessage): void {
+    const { status, statusText } = message;
+    switch (status) {
+      case 100:
+        return;
+      case 404:
+        this.#endBatch(true);
+        return;
+      case 408:
+        this.#endBatch(false);
+        return;
+      case 409:
+        if (/MaxBytes|Batch Completed/i.test(statusText)) this.#endBatch(false);
+        else this.#lose(statusText);
+        return;
+      default:
+        this.#lose(`JetStream says ${status} ${statusText}`);
+    }
+  }
+
+  #endBatch(isLast: boolean): void {
+    if (this.#isOver || this.#due === 0) return;
+    this.#due = 0;
+    this.#options.receiver.batchEnded(isLast);
+  }
+
+  #beat(): void {
+    if (this.#due === 0) return; // it is the receiver's turn
+    this.#silentBeats++;
+    if (this.#silentBeats > SILENT_BEATS_MAX) this.#lose('JetStream has fallen silent');
+  }
+
+  #lose(reason: string): void {
+    if (this.#isOver) return;
+    this.close();
+    this.#options.link.guard(() => this.#options.receiver.lost(reason));
+  }
+}
+
+/** `$JS.ACK.{stream}.{consumer}.{delivered}.{stream sequence}.{consumer sequence}.{time}.{pending}`; some servers put a domain and an account before the stream. */
+function readDelivery(reply: string): { readonly sequence: number; readonly pending: number } {
+  const parts = reply.split('.');
+  const at = parts.length > 9 ? 4 : 2;
+  return { sequence: Number(parts[at + 3]), pending: Number(parts[at + 6]) };
+}

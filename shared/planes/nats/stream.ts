@@ -1,0 +1,82 @@
+import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
+import { abortable } from './abortable.ts';
+import { apiCodeOf, openJetStream, STREAM_NOT_FOUND } from './jetstream-access.ts';
+import type { NatsLink } from './link.ts';
+import { StreamReader } from './stream-reader.ts';
+import type { NatsStream, NatsStreamFacts, NatsStreamReader, NatsStreamReceiver, NatsStreamSettings } from './types.ts';
+
+const NS_PER_MS = 1_000_000;
+
+/** A JetStream stream that captures one subject: limits, discard old, one file store. */
+export class LinkedStream implements NatsStream {
+  readonly #link: NatsLink;
+  readonly #settings: NatsStreamSettings;
+
+  constructor(link: NatsLink, settings: NatsStreamSettings) {
+    this.#link = link;
+    this.#settings = settings;
+  }
+
+  async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
+    const { manager } = await openJetStream(this.#link, signal);
+    return factsOf(await abortable(this.#ensure(manager), signal), this.#settings);
+  }
+
+  async read(fromSequence: number, receiver: NatsStreamReceiver, signal: AbortSignal): Promise<NatsStreamReader> {
+    const access = await openJetStream(this.#link, signal);
+    const { name, heartbeatMs = 5000 } = this.#settings;
+    const options = { access, link: this.#link, stream: name, fromSequence, heartbeatMs, receiver };
+    return abortable(StreamReader.open(options), signal);
+  }
+
+  async purge(sequence: number, signal: AbortSignal): Promise<void> {
+    const { manager } = await openJetStream(this.#link, signal);
+    const { name } = this.#settings;
+    const { state } = await abortable(manager.streams.info(name), signal);
+    // A purge beyond the end would move the sequence of what comes next.
+    const throughSequence = Math.min(sequence, state.last_seq);
+    if (throughSequence < state.first_seq) return;
+    await abortable(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
+  }
+
+  async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
+    const { name, subject, replicas, bytesMax, ageMsMax } = this.#settings;
+    try {
+      return await manager.streams.info(name);
+    } catch (error) {
+      if (apiCodeOf(error) !== STREAM_NOT_FOUND) throw error;
+    }
+    // Adding one that another process has just added with the same settings answers as if this one had.
+    return manager.streams.add({
+      name,
+      subjects: [subject],
+      retention: 'limits',
+      discard: 'old',
+      storage: 'file',
+      num_replicas: replicas,
+      max_bytes: bytesMax,
+      max_age: ageMsMax * NS_PER_MS,
+    });
+  }
+}
+
+function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSettings): NatsStreamFacts {
+  if (!config.subjects.includes(settings.subject)) {
+    throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
+  }
+  const differences = [
+    difference('replicas', config.num_replicas, settings.replicas),
+    difference('max_bytes', config.max_bytes, settings.bytesMax),
+    difference('max_age', config.max_age / NS_PER_MS, settings.ageMsMax),
+  ];
+  return {
+    createdAt: created,
+    firstSequence: state.messages === 0 ? state.last_seq + 1 : state.first_seq,
+    lastSequence: state.last_seq,
+    differences: differences.filter((each) => each !== undefined),
+  };
+}
+
+function difference(name: string, found: number, wanted: number): string | undefined {
+  return found === wanted ? undefined : `${name} is ${found}, the setting says ${wanted}`;
+}

@@ -1,0 +1,73 @@
+import { constants } from 'node:fs';
+import { mkdir, readdir, rename } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { installOnce } from './install-once.ts';
+import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
+
+const VERSION = '2.15.2';
+const BUILD_MS_MAX = 8 * 60_000;
+const DOWNLOAD_MS_MAX = 2 * 60_000;
+
+/** The NATS server: the one on PATH, else built with Go, else unpacked from the distribution's package (no root needed). */
+export const natsServer: Tool = {
+  name: `nats-server ${VERSION}`,
+  variable: 'STATOR_TEST_NATS_BIN',
+  neededBy: 'suites against a NATS server',
+  findInstalled: async () => (await findOnPath()) ?? (await cachedBinary()),
+  async install() {
+    await installOnce(folder(), async () => (await cachedBinary()) !== undefined, fill);
+    return binaryIn(folder());
+  },
+};
+
+async function fill(scratchFolder: string): Promise<void> {
+  await mkdir(join(scratchFolder, 'bin'), { recursive: true });
+  try {
+    await buildWithGo(scratchFolder);
+  } catch (goFailure) {
+    try {
+      await unpackPackage(scratchFolder);
+    } catch (packageFailure) {
+      throw new Error(`${messageOf(goFailure)}; ${messageOf(packageFailure)}`);
+    }
+  }
+}
+
+async function buildWithGo(scratchFolder: string): Promise<void> {
+  await runCommand('go', ['install', `github.com/nats-io/nats-server/v2@v${VERSION}`], {
+    timeoutMs: BUILD_MS_MAX,
+    env: { ...process.env, GOBIN: join(scratchFolder, 'bin') },
+  });
+}
+
+async function unpackPackage(scratchFolder: string): Promise<void> {
+  await runCommand('apt-get', ['download', 'nats-server'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
+  const archive = (await readdir(scratchFolder)).find((name) => name.endsWith('.deb'));
+  if (archive === undefined) throw new Error('apt-get download nats-server left no package');
+  await runCommand('dpkg', ['-x', archive, 'root'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
+  await rename(join(scratchFolder, 'root', 'usr', 'sbin', 'nats-server'), binaryIn(scratchFolder));
+}
+
+async function findOnPath(): Promise<string | undefined> {
+  for (const directory of (process.env.PATH ?? '').split(delimiter)) {
+    const found = await pathIfPresent(join(directory, 'nats-server'), constants.X_OK);
+    if (directory !== '' && found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function cachedBinary(): Promise<string | undefined> {
+  return pathIfPresent(binaryIn(folder()), constants.X_OK);
+}
+
+function binaryIn(installation: string): string {
+  return join(installation, 'bin', 'nats-server');
+}
+
+function folder(): string {
+  return join(cacheRoot(), `nats-server-${VERSION}`);
+}
+
+function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
