@@ -52,7 +52,7 @@ export interface EngineSink extends OutputSink {
 
 /** Drives one inference engine. */
 export interface Engine {
-  readonly kind: 'mocker' | 'openai' | 'vllm' | 'sglang';
+  readonly kind: 'mocker' | 'openai' | 'vllm' | 'sglang' | 'handler';
   /** Resolves when the engine can serve. Rejects with a message that says what to change. */
   start(signal: AbortSignal): Promise<EngineInfo>;
   /**
@@ -66,5 +66,7 @@ export interface Engine {
   load(): readonly EngineLoad[];
   /** Reports KV cache changes, all of one engine step in one call, until `stop`. */
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
+  /** Forgets every cached block that can be forgotten and reports `cleared`. Absent = the engine cannot. */
+  clearKvBlocks?(signal: AbortSignal): Promise<void>;
   stop(): Promise<void>;
 }

@@ -1,54 +1,32 @@
 import type { EngineLoad, KvEvent } from '../engines/index.ts';
+import type { ActiveLoadRecord, RouterEventRecord } from '../router/feed/index.ts';
 
-/**
- * One event on `kv-events` (router.md, section 4.1) in this product's own form: 64-bit values as text or bytes (rulings 26
- * and 41), and the blocks of a store as two runs of bytes, 8 a block, little-endian, instead of a list of objects. A
- * message is a list of these. Needs the msgpack codec.
- */
-export interface RouterEventRecord {
-  /** u64 as decimal text. */
-  readonly worker_id: string;
-  readonly storage_tier: 'device';
-  readonly event: {
-    /** Counts the events of one rank, from 1, without a gap. */
-    readonly event_id: number;
-    readonly dp_rank: number;
-    readonly data:
-      | {
-          readonly stored: {
-            readonly parent_hash: Uint8Array | null;
-            readonly block_hashes: Uint8Array;
-            readonly tokens_hashes: Uint8Array;
-          };
-        }
-      | { readonly removed: { readonly block_hashes: Uint8Array } }
-      | 'cleared';
-  };
-}
+type EventData = RouterEventRecord['event']['data'];
 
-/** One message on `kv_metrics` (router.md, section 5.6): the worker's own view of one rank. */
-export interface ActiveLoadRecord {
-  /** u64 as decimal text. */
-  readonly worker_id: string;
-  readonly dp_rank: number;
-  readonly kv_used_blocks: number;
-  readonly active_prefill_tokens: number;
-}
+/** How events are written: in bytes where the codec carries them, else as text. */
+export type EventForm = 'compact' | 'plain';
 
-export function toRouterEvent(workerId: string, eventId: number, event: KvEvent): RouterEventRecord {
+/** `workerId` in decimal. */
+export function toRouterEvent(
+  workerId: string,
+  eventId: number,
+  event: KvEvent,
+  form: EventForm = 'compact',
+): RouterEventRecord {
   return {
     worker_id: workerId,
     storage_tier: 'device',
-    event: { event_id: eventId, dp_rank: event.dpRank, data: dataOf(event) },
+    event: { event_id: eventId, dp_rank: event.dpRank, data: form === 'compact' ? compactOf(event) : plainOf(event) },
   };
 }
 
-export function toActiveLoad(workerId: string, load: EngineLoad): ActiveLoadRecord {
+export function toActiveLoad(workerId: string, load: EngineLoad, lastEventId?: number): ActiveLoadRecord {
   return {
     worker_id: workerId,
     dp_rank: load.dpRank,
     kv_used_blocks: load.usedKvBlocks,
     active_prefill_tokens: load.activePrefillTokens,
+    ...(lastEventId === undefined ? {} : { last_event_id: lastEventId }),
   };
 }
 
@@ -57,7 +35,7 @@ export function decimalId(instanceId: string): string {
   return BigInt(`0x${instanceId}`).toString();
 }
 
-function dataOf(event: KvEvent): RouterEventRecord['event']['data'] {
+function compactOf(event: KvEvent): EventData {
   switch (event.kind) {
     case 'stored':
       return {
@@ -74,7 +52,35 @@ function dataOf(event: KvEvent): RouterEventRecord['event']['data'] {
   }
 }
 
+function plainOf(event: KvEvent): EventData {
+  switch (event.kind) {
+    case 'stored': {
+      const names = decimals(event.blockHashes);
+      const contents = decimals(event.tokensHashes);
+      return {
+        stored: {
+          parent_hash: event.parentHash === undefined ? null : decimalOf(event.parentHash[0], event.parentHash[1]),
+          start_position: null,
+          blocks: names.map((block_hash, at) => ({ block_hash, tokens_hash: contents[at]!, mm_extra_info: null })),
+        },
+      };
+    }
+    case 'removed':
+      return { removed: { block_hashes: decimals(event.blockHashes) } };
+    case 'cleared':
+      return 'cleared';
+  }
+}
+
 /** Pairs of u32 halves, low half first, are little-endian u64 in memory on every machine that Node has builds for. */
 function bytesOf(pairs: Uint32Array): Uint8Array {
   return Buffer.from(pairs.buffer, pairs.byteOffset, pairs.byteLength);
+}
+
+function decimals(pairs: Uint32Array): string[] {
+  return Array.from({ length: pairs.length / 2 }, (_, at) => decimalOf(pairs[2 * at]!, pairs[2 * at + 1]!));
+}
+
+function decimalOf(low: number, high: number): string {
+  return ((BigInt(high) << 32n) | BigInt(low)).toString();
 }

@@ -4,7 +4,7 @@
  * cache changes and load, watches its health, and drains without losing a request.
  */
 export { EndpointHealth } from './endpoint-health.ts';
-export { buildModelCard, type CardSettings, type ModelFacts } from './model-card.ts';
+export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
 export { type StatusServer, type StatusServerOptions, startStatusServer } from './status-server.ts';
 export { startWorker, type Worker } from './worker.ts';

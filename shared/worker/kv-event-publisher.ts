@@ -1,31 +1,55 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { EventPublisher } from '../planes/event/index.ts';
-import { toRouterEvent } from './event-records.ts';
+import { createBlockIndex } from '../router/block-index/index.ts';
+import { RankTable } from '../router/index.ts';
+import { decimalId, type EventForm, toRouterEvent } from './event-records.ts';
 import { KvEventFilter } from './kv-event-filter.ts';
+import { RankJournal } from './rank-journal.ts';
 
-/** Publishes the cache changes of one engine: one message an engine step, event ids counted per rank. */
+export interface KvEventPublisherOptions {
+  readonly publisher: EventPublisher;
+  /** Hex. */
+  readonly instanceId: string;
+  readonly dataParallelSize: number;
+  /** Compact events need a plane whose codec carries bytes. @default 'compact' */
+  readonly form?: EventForm;
+}
+
+/**
+ * Publishes the cache changes of one engine: one message an engine step, event ids counted per rank. What is published is
+ * in the rank's journal first, so that a router which missed it can ask.
+ */
 export class KvEventPublisher {
   readonly #publisher: EventPublisher;
   readonly #workerId: string;
+  readonly #form: EventForm;
   readonly #filter = new KvEventFilter();
-  readonly #lastIdOfRank = new Map<number, number>();
+  readonly #journals: readonly RankJournal[];
 
-  /** `workerId` in decimal. */
-  constructor(publisher: EventPublisher, workerId: string) {
+  constructor({ publisher, instanceId, dataParallelSize, form = 'compact' }: KvEventPublisherOptions) {
     this.#publisher = publisher;
-    this.#workerId = workerId;
+    this.#workerId = decimalId(instanceId);
+    this.#form = form;
+    const ranks = new RankTable();
+    const index = createBlockIndex({ ranks });
+    const { publisherId } = publisher;
+    this.#journals = Array.from({ length: dataParallelSize }, (_, dpRank) => {
+      const rank = ranks.intern(instanceId, dpRank);
+      return new RankJournal({ dpRank, index, rank, workerId: this.#workerId, publisherId });
+    });
+  }
+
+  /** One for each rank. */
+  get journals(): readonly RankJournal[] {
+    return this.#journals;
   }
 
   publish(events: readonly KvEvent[]): void {
-    const records = this.#filter
-      .apply(events)
-      .map((event) => toRouterEvent(this.#workerId, this.#nextId(event.dpRank), event));
+    const records = this.#filter.apply(events).flatMap((event) => {
+      const eventId = this.#journals[event.dpRank]?.append(event);
+      if (eventId === undefined) return []; // a rank that the engine did not speak of
+      return [toRouterEvent(this.#workerId, eventId, event, this.#form)];
+    });
     if (records.length > 0) this.#publisher.publish(records);
-  }
-
-  #nextId(dpRank: number): number {
-    const id = (this.#lastIdOfRank.get(dpRank) ?? 0) + 1;
-    this.#lastIdOfRank.set(dpRank, id);
-    return id;
   }
 }

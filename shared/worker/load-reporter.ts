@@ -18,6 +18,8 @@ export interface LoadReporterOptions {
   /** How often the load is looked at, for a large change to be reported at once. */
   readonly lookIntervalMs: number;
   read(): readonly EngineLoad[];
+  /** Id of the rank's last KV event; undefined where none are published. */
+  lastEventId(dpRank: number): number | undefined;
   /** Also told of every load that is reported. */
   onReport(load: EngineLoad): void;
 }
@@ -52,10 +54,10 @@ export class LoadReporter {
   }
 
   #report(loads: readonly EngineLoad[]): void {
-    const { publisher, workerId, onReport } = this.#options;
+    const { publisher, workerId, lastEventId, onReport } = this.#options;
     for (const load of loads) {
       this.#lastOfRank.set(load.dpRank, load);
-      publisher.publish(toActiveLoad(workerId, load));
+      publisher.publish(toActiveLoad(workerId, load, lastEventId(load.dpRank)));
       onReport(load);
     }
   }

@@ -25,6 +25,7 @@ export type CardSettings = Pick<
   | 'reasoning_parser'
   | 'default_thinking_mode'
   | 'exclude_tools_when_tool_choice_none'
+  | 'enable_local_indexer'
   | 'taints'
   | 'stable_routing_id'
   | 'runtime_data'
@@ -79,7 +80,7 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
     }),
     data_parallel_start_rank: 0,
     data_parallel_size: engine.dataParallelSize,
-    enable_local_indexer: false,
+    enable_local_indexer: engine.publishesKvEvents,
     kv_event_publishing_enabled: engine.publishesKvEvents,
   };
 }

@@ -25,6 +25,10 @@ export interface WorkerSettings {
   readonly loadLookIntervalMs: number;
   /** Default 2000. */
   readonly healthIntervalMs: number;
+  /** Whether the worker keeps an index of what it published and answers routers that missed some. Default true. */
+  readonly enableLocalIndexer: boolean;
+  /** Whether the event plane's codec carries bytes: events are published in the compact form. Default true. */
+  readonly publishesCompactEvents: boolean;
   /** Longest write of one record to discovery once the worker has started. Default 5000. */
   readonly discoveryTimeoutMs: number;
 }
@@ -35,6 +39,8 @@ export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   loadReportIntervalMs: 1000,
   loadLookIntervalMs: 100,
   healthIntervalMs: 2000,
+  enableLocalIndexer: true,
+  publishesCompactEvents: true,
   discoveryTimeoutMs: 5000,
 };
 

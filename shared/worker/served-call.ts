@@ -119,7 +119,9 @@ export class ServedCall implements EngineSink {
     if (typeof body !== 'object' || body === null || Array.isArray(body)) {
       throw workerError('InvalidArgument', 'the request is no record');
     }
-    return decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
+    const request = decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
+    const trace = traceOf(this.#call.headers);
+    return trace === undefined ? request : { ...request, trace };
   }
 
   #firstOutput(): void {
@@ -154,4 +156,14 @@ export class ServedCall implements EngineSink {
     this.#meter.end(outcome);
     this.#deps.onOver(this);
   }
+}
+
+function traceOf(headers: Readonly<Record<string, string>>): EngineRequest['trace'] {
+  const { traceparent, tracestate, 'x-request-id': requestId } = headers;
+  if (traceparent === undefined && requestId === undefined) return undefined;
+  return {
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(tracestate === undefined ? {} : { tracestate }),
+    ...(requestId === undefined ? {} : { requestId }),
+  };
 }

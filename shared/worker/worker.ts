@@ -1,9 +1,11 @@
-import type { DiscoveryRecord, EventChannelRecord, ModelCard } from '../discovery/index.ts';
+import type { DiscoveryRecord, EndpointRecord, EventChannelRecord, ModelCard } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventPublisher, EventScope } from '../planes/event/index.ts';
-import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
+import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
+import { KV_EVENTS_TOPIC, LOAD_TOPIC, recoveryEndpoint } from '../router/feed/index.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
+import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
 import { EngineMonitor } from './engine-monitor.ts';
 import { decimalId } from './event-records.ts';
@@ -11,6 +13,7 @@ import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import { buildModelCard } from './model-card.ts';
 import { DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
+import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
 import { ServedCall } from './served-call.ts';
 
@@ -40,7 +43,9 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
   try {
     const info = await engine.start(signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
-    const card = buildModelCard(options.model, info, options.names, options.card);
+    const keepsIndex = info.publishesKvEvents && (options.settings?.enableLocalIndexer ?? true);
+    const settings = { enable_local_indexer: keepsIndex, ...options.card };
+    const card = buildModelCard(options.model, info, options.names, settings);
     const worker = new ServingWorker(options, info, card);
     await worker.open(signal);
     return worker;
@@ -67,6 +72,7 @@ class ServingWorker implements Worker {
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
   readonly #publishers: EventPublisher[] = [];
+  #events: KvEventPublisher | undefined;
   #server: PlaneServer | undefined;
   #registration: Registration | undefined;
   #reporter: LoadReporter | undefined;
@@ -97,7 +103,7 @@ class ServingWorker implements Worker {
       this.#server = server;
       const transport = server.handle(this.#path, this.#serve);
       const channels = await this.#openPublishers();
-      const records = [...channels, ...this.#records(transport)];
+      const records = [...channels, ...this.#serveRouters(server), ...this.#records(transport)];
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
       discovery.onLeaseLost(() => this.#loseLease());
@@ -159,19 +165,42 @@ class ServingWorker implements Worker {
       return publisher;
     };
     if (this.engineInfo.publishesKvEvents) {
-      const events = new KvEventPublisher(await open('kv-events'), workerId);
+      const { dataParallelSize } = this.engineInfo;
+      const form = this.#settings.publishesCompactEvents ? 'compact' : 'plain';
+      const publisher = await open(KV_EVENTS_TOPIC);
+      const events = new KvEventPublisher({ publisher, instanceId: this.instanceId, dataParallelSize, form });
+      this.#events = events;
       engine.onKvEvents((step) => events.publish(step));
     }
     this.#reporter = new LoadReporter({
-      publisher: await open('kv_metrics'),
+      publisher: await open(LOAD_TOPIC),
       workerId,
       clock,
       reportIntervalMs: this.#settings.loadReportIntervalMs,
       lookIntervalMs: this.#settings.loadLookIntervalMs,
       read: () => engine.load(),
+      lastEventId: (dpRank) => this.#events?.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
     });
     return channels;
+  }
+
+  /** Endpoints beside the model's own: recovery of KV events, one a rank, and control. */
+  #serveRouters(server: PlaneServer): EndpointRecord[] {
+    const { address, engine } = this.#options;
+    const { namespace, component } = address;
+    const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
+      const instance_id = this.instanceId;
+      const transport = server.handle(`${instance_id}/${namespace}/${component}/${endpoint}`, handler);
+      return { type: 'Endpoint', namespace, component, endpoint, instance_id, transport };
+    };
+    const recovery = new RecoveryService();
+    const journals = this.#settings.enableLocalIndexer ? (this.#events?.journals ?? []) : [];
+    const records = journals.map((journal, dpRank) =>
+      serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
+    );
+    if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
+    return records;
   }
 
   #records(transport: Transport): DiscoveryRecord[] {

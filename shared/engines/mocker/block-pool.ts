@@ -6,6 +6,8 @@ export interface BlockListener {
   /** Block `index` of the sequence named by `names`; its parent is the block before it. */
   stored(names: BlockNames, index: number): void;
   removed(hashLow: number, hashHigh: number): void;
+  /** Nothing can be found by hash any more. */
+  cleared?(): void;
 }
 
 /**
@@ -132,6 +134,18 @@ export class BlockPool {
     } else {
       this.#free[this.#freeCount++] = slot;
     }
+  }
+
+  /** Forgets what every block holds: cached ones become free, those in use become free when they are let go. */
+  clear(): void {
+    for (let slot = this.#newer[this.capacity]!; slot !== this.capacity; slot = this.#newer[this.capacity]!) {
+      this.#unlink(slot);
+      this.#free[this.#freeCount++] = slot;
+    }
+    this.#cachedCount = 0;
+    this.#isShared.fill(0);
+    this.#table.fill(0);
+    this.#listener?.cleared?.();
   }
 
   #evict(): void {

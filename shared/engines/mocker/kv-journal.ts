@@ -62,6 +62,11 @@ export class KvJournal implements BlockListener {
     this.#hashes.push(hashLow, hashHigh);
   }
 
+  cleared(): void {
+    this.#close();
+    this.#events.push({ kind: 'cleared', dpRank: this.#dpRank });
+  }
+
   /** The events since the last call, in order. */
   drain(): readonly KvEvent[] {
     this.#close();

@@ -25,6 +25,7 @@ export interface MockEngineDeps {
 interface Rank {
   readonly scheduler: Scheduler;
   readonly loop: PassLoop;
+  reportEvents(): void;
 }
 
 /**
@@ -111,6 +112,14 @@ class MockEngine implements Engine {
     this.#onKvEvents = listener;
   }
 
+  async clearKvBlocks(): Promise<void> {
+    const { enablePrefixCaching } = this.#settings.scheduler;
+    for (const { scheduler, reportEvents } of enablePrefixCaching ? this.#ranks : []) {
+      scheduler.pool.clear();
+      reportEvents();
+    }
+  }
+
   async stop(): Promise<void> {
     this.#state = 'stopped';
     this.#onKvEvents = undefined;
@@ -123,12 +132,12 @@ class MockEngine implements Engine {
   #createRank(dpRank: number): Rank {
     const journal = new KvJournal(dpRank);
     const scheduler = new Scheduler(this.#settings.scheduler, journal);
-    const onPassEnd = (): void => {
+    const reportEvents = (): void => {
       const events = journal.drain();
       if (events.length > 0) this.#onKvEvents?.(events);
     };
     const defer = this.#deps.defer ?? setImmediate;
-    return { scheduler, loop: new PassLoop(scheduler, this.#deps.clock, defer, onPassEnd) };
+    return { scheduler, reportEvents, loop: new PassLoop(scheduler, this.#deps.clock, defer, reportEvents) };
   }
 
   /** The rank asked for, else the one with the fewest requests. */

@@ -43,7 +43,7 @@ describe('model card', () => {
         max_num_batched_tokens: 8192,
         data_parallel_start_rank: 0,
         data_parallel_size: 2,
-        enable_local_indexer: false,
+        enable_local_indexer: true,
         kv_event_publishing_enabled: true,
         reasoning_parser: 'qwen3',
       },

@@ -47,7 +47,7 @@ describe('a mock worker over TCP', () => {
       () => discovery.close(),
       () => worker.drain(),
     );
-    const [record] = await discovery.list({ bucket: 'v1/instances', prefix: '' });
+    const [record] = await discovery.list({ bucket: 'v1/instances', prefix: 'ns/backend/generate' });
     if (record?.type !== 'Endpoint') throw new Error('no endpoint');
     const call = (maxTokens: number, sink: CallerSink) => {
       const request = engineRequest('r', [1, 2, 3], { stop: { max_tokens: maxTokens } });

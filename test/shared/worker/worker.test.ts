@@ -5,7 +5,8 @@ import type { EngineRequest } from '../../../shared/protocol/generation/index.ts
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
-const ALL_RECORDS = ['Endpoint', 'Model', 'EventChannel', 'EventChannel'];
+/** The model's endpoint, the recovery of rank 0, the card, KV events and load. */
+const ALL_RECORDS = ['Endpoint', 'Endpoint', 'Model', 'EventChannel', 'EventChannel'];
 
 function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
   // The engine needs the bed's clock, which exists only with the bed.
@@ -29,7 +30,12 @@ describe('starting a worker', () => {
     expect(bed.health.status).toBe('notready');
     await bed.clock.advance(1);
     const { sink } = bed.call(await starting, range(10));
-    expect(seen).toEqual(['v1/event_channels', 'v1/event_channels', 'v1/instances', 'v1/mdc']);
+    expect(seen).toEqual([
+      'v1/event_channels',
+      'v1/event_channels',
+      ...['v1/instances', 'v1/instances', 'v1/instances'], // recovery, clear_kv_blocks, generate
+      'v1/mdc',
+    ]);
     await bed.clock.advance(1000);
     expect(sink.end_).toBe(true);
   });
@@ -43,7 +49,7 @@ describe('starting a worker', () => {
       uptime: { secs: 5, nanos: 0 },
       endpoints: { generate: 'ready' },
     });
-    const [endpoint] = await bed.discovery.list({ bucket: 'v1/instances', prefix: '' });
+    const [endpoint] = await bed.discovery.list({ bucket: 'v1/instances', prefix: 'ns/backend/generate' });
     const [model] = await bed.discovery.list({ bucket: 'v1/mdc', prefix: '' });
     const path = `${worker.instanceId}/ns/backend/generate`;
     expect(endpoint).toMatchObject({ type: 'Endpoint', instance_id: worker.instanceId, transport: { memory: path } });
@@ -188,7 +194,7 @@ describe('draining a worker', () => {
     await bed.clock.advance(50);
     const draining = worker.drain();
     expect(worker.drain()).toBe(draining);
-    await bed.clock.advance(0);
+    for (let record = 0; record < ALL_RECORDS.length; record++) await bed.clock.advance(0); // they leave one by one
     expect(await bed.records()).toEqual([]);
     expect(bed.health.status).toBe('notready');
     const refused = bed.call(worker, range(10));
@@ -295,6 +301,7 @@ describe('what a worker publishes', () => {
   it('is every cache change once, with 64-bit values as text and bytes and ids without a gap', async () => {
     const bed = workerBed(new ScriptedEngine());
     const engine = bed.engine as ScriptedEngine;
+    engine.info = { ...engine.info, dataParallelSize: 2 };
     const worker = await bed.start({ instanceId: '1fffffffffffff' });
     const envelopes = await bed.follow('kv-events');
     const pair = (...words: number[]) => Uint32Array.from(words);
@@ -349,6 +356,7 @@ describe('what a worker publishes', () => {
       dp_rank: 0,
       kv_used_blocks: 400,
       active_prefill_tokens: 20_000,
+      last_event_id: 0,
     });
     expect(await bed.metrics.render()).toMatch(/gpu_cache_usage_percent\{[^}]*\} 0\.4\n/);
   });

@@ -1,0 +1,53 @@
+import type { StorageTier } from '../block-index/types.ts';
+
+/** Topic of cache changes, and of load reports (router.md, section 8). */
+export const KV_EVENTS_TOPIC = 'kv-events';
+export const LOAD_TOPIC = 'kv_metrics';
+
+/** Blocks of a store in this product's own form: 8 bytes a block, little-endian. Needs the msgpack codec. */
+export interface CompactStored {
+  readonly parent_hash: Uint8Array | null;
+  readonly block_hashes: Uint8Array;
+  readonly tokens_hashes: Uint8Array;
+}
+
+/** Blocks of a store in Dynamo's form; 64-bit values as decimal text (rulings 26 and 41). Any codec. */
+export interface PlainStored {
+  readonly parent_hash: string | null;
+  readonly start_position: null;
+  readonly blocks: readonly {
+    readonly block_hash: string;
+    readonly tokens_hash: string;
+    readonly mm_extra_info: null;
+  }[];
+}
+
+/**
+ * One event on `kv-events` as this product writes it (router.md, section 4.1). A message is a list of them.
+ * `decodeRouterEvents` reads both forms, and Dynamo's own with its 64-bit numbers.
+ */
+export interface RouterEventRecord {
+  /** u64 as decimal text. */
+  readonly worker_id: string;
+  readonly storage_tier: StorageTier;
+  readonly event: {
+    /** Counts the events of one rank, from 1, without a gap. */
+    readonly event_id: number;
+    readonly dp_rank: number;
+    readonly data:
+      | { readonly stored: CompactStored | PlainStored }
+      | { readonly removed: { readonly block_hashes: Uint8Array | readonly string[] } }
+      | 'cleared';
+  };
+}
+
+/** One message on `kv_metrics` (router.md, section 5.6): the worker's own view of one rank. */
+export interface ActiveLoadRecord {
+  /** u64 as decimal text. */
+  readonly worker_id: string;
+  readonly dp_rank: number;
+  readonly kv_used_blocks: number;
+  readonly active_prefill_tokens: number;
+  /** Id of the last event that the rank published, so that a router notices the loss of the last ones. */
+  readonly last_event_id?: number;
+}

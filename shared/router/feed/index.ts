@@ -1,0 +1,35 @@
+/**
+ * @module router/feed
+ * Keeps block indexes equal to what workers hold, from their events: reads both forms of events, notices loss, asks the
+ * worker for what was missed. Also the loads that workers report.
+ */
+export {
+  type BlockChange,
+  decodeRouterEvent,
+  decodeRouterEvents,
+  type RankEvent,
+  type SkipReason,
+} from './decode-events.ts';
+export {
+  type ActiveLoadRecord,
+  KV_EVENTS_TOPIC,
+  LOAD_TOPIC,
+  type RouterEventRecord,
+} from './event-record.ts';
+export {
+  type BlockChangeSink,
+  type ComponentScope,
+  type FeedObserver,
+  type FeedSurroundings,
+  type FollowedWorker,
+  KvEventFeed,
+} from './kv-event-feed.ts';
+export { RankFollower, type RankFollowerOptions } from './rank-follower.ts';
+export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
+export {
+  type RecoveryRequest,
+  type RecoveryResponse,
+  rankOfRecoveryEndpoint,
+  recoveryEndpoint,
+} from './recovery-messages.ts';
+export { RecoverySlots } from './recovery-slots.ts';

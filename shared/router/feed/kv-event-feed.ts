@@ -1,0 +1,265 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { Discovery, Watch } from '../../discovery/index.ts';
+import { reasonOf, workerError } from '../../errors/index.ts';
+import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
+import type { Transport } from '../../planes/request/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { type BlockChange, decodeRouterEvents, type SkipReason } from './decode-events.ts';
+import { KV_EVENTS_TOPIC } from './event-record.ts';
+import { type FollowerObserver, RankFollower } from './rank-follower.ts';
+import type { RecoveryClient } from './recovery-client.ts';
+import { rankOfRecoveryEndpoint } from './recovery-messages.ts';
+import type { RecoverySlots } from './recovery-slots.ts';
+import { TopicFollower } from './topic-follower.ts';
+
+/** A worker whose blocks are to be known. */
+export interface FollowedWorker {
+  /** Hex. */
+  readonly id: string;
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+  /** Whether it answers recovery queries (`enable_local_indexer` of its card). */
+  readonly hasLocalIndexer: boolean;
+}
+
+/** Where the changes of a worker's ranks go: the index of its model. */
+export interface BlockChangeSink {
+  /** Ranks that the sink does not know are its own to ignore. */
+  apply(workerId: string, dpRank: number, change: BlockChange): void;
+}
+
+/** What a feed counts. */
+export interface FeedObserver extends FollowerObserver {
+  /** An event could not be used. */
+  skipped(reason: SkipReason): void;
+}
+
+/** What every feed of a process shares. */
+export interface FeedSurroundings {
+  readonly eventPlane: EventPlane;
+  readonly discovery: Discovery;
+  readonly recovery: RecoveryClient;
+  readonly slots: RecoverySlots;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly observer: FeedObserver;
+  /** Gives way to other work. @default the next turn of the event loop */
+  readonly defer?: () => Promise<void>;
+}
+
+/** Workers whose events go through one event plane topic. */
+export interface ComponentScope {
+  readonly namespace: string;
+  readonly component: string;
+}
+
+interface Followed {
+  readonly worker: FollowedWorker;
+  readonly sink: BlockChangeSink;
+  readonly ranks: Map<number, RankFollower>;
+}
+
+const OPEN_MS_MAX = 15_000;
+const RETRY_MS = 1000;
+
+/**
+ * The cache changes of the workers of one component, brought to the indexes of their models: one subscription, and one
+ * `RankFollower` for each rank that is followed. Everything else on the topic is passed over.
+ */
+export class KvEventFeed {
+  readonly #surroundings: FeedSurroundings;
+  readonly #scope: ComponentScope;
+  readonly #workers = new Map<string, Followed>();
+  /** Recovery endpoints by worker and rank, as discovery has them. */
+  readonly #endpoints = new Map<string, Map<number, Transport>>();
+  readonly #endpointOfKey = new Map<string, { readonly workerId: string; readonly dpRank: number }>();
+  readonly #events: TopicFollower;
+  readonly #stopping = new AbortController();
+  readonly #opened: Promise<void>;
+  #watch: Watch | undefined;
+  #isOpen = false;
+  #hasLoggedSkip = false;
+
+  constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
+    this.#scope = scope;
+    this.#surroundings = surroundings;
+    this.#events = new TopicFollower({
+      ...surroundings,
+      scope: { kind: 'component', ...scope },
+      topic: KV_EVENTS_TOPIC,
+      listener: {
+        event: (envelope) => this.#receive(envelope),
+        gap: (publisherId) => this.#suspectPublisher(publisherId),
+      },
+    });
+    this.#opened = this.#open();
+  }
+
+  /** Keeps the worker's blocks in `sink` from now on. One that is followed already goes on unless its ranks changed. */
+  follow(worker: FollowedWorker, sink: BlockChangeSink): void {
+    const known = this.#workers.get(worker.id);
+    if (known !== undefined && known.sink === sink && hasSameRanks(known.worker, worker)) return;
+    this.unfollow(worker.id);
+    const followed: Followed = { worker, sink, ranks: new Map() };
+    this.#workers.set(worker.id, followed);
+    const { dataParallelStartRank: start, dataParallelSize: size } = worker;
+    for (let dpRank = start; dpRank < start + size; dpRank++) {
+      followed.ranks.set(dpRank, this.#createFollower(followed, dpRank));
+    }
+    if (this.#isOpen) for (const rank of followed.ranks.values()) rank.start();
+  }
+
+  /** Stops at once; what the sink holds is left to its owner. */
+  unfollow(workerId: string): void {
+    const followed = this.#workers.get(workerId);
+    if (followed === undefined) return;
+    this.#workers.delete(workerId);
+    for (const rank of followed.ranks.values()) rank.close();
+  }
+
+  /** Workers followed. */
+  get size(): number {
+    return this.#workers.size;
+  }
+
+  /** The worker's own report says which event was its last. */
+  announced(workerId: string, dpRank: number, eventId: number): void {
+    this.#workers.get(workerId)?.ranks.get(dpRank)?.announced(eventId);
+  }
+
+  /** True when every followed rank has been restored and misses nothing that is known of. */
+  get isSettled(): boolean {
+    for (const { ranks } of this.#workers.values()) {
+      for (const rank of ranks.values()) if (rank.cursor === undefined || rank.isRecovering) return false;
+    }
+    return this.#isOpen;
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort(new Error('the feed is closed'));
+    for (const workerId of [...this.#workers.keys()]) this.unfollow(workerId);
+    await this.#opened;
+    this.#watch?.close();
+    await this.#events.close();
+  }
+
+  /** Restores begin once events are heard and endpoints known, so that no event falls between the two. */
+  async #open(): Promise<void> {
+    const { clock, logger } = this.#surroundings;
+    const { signal } = this.#stopping;
+    await this.#events.opened;
+    while (this.#watch === undefined && !signal.aborted) {
+      try {
+        this.#watch = await this.#watchEndpoints(signal);
+      } catch (thrown) {
+        if (signal.aborted) return;
+        logger.warn('recovery endpoints cannot be read; trying again', { ...this.#scope, reason: reasonOf(thrown) });
+        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when the feed is closed
+      }
+    }
+    if (signal.aborted) return;
+    this.#isOpen = true;
+    for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
+  }
+
+  #watchEndpoints(signal: AbortSignal): Promise<Watch> {
+    const { namespace, component } = this.#scope;
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS_MAX)]);
+    return this.#surroundings.discovery.watch(
+      { bucket: 'v1/instances', prefix: `${namespace}/${component}` },
+      {
+        event: (event) => {
+          if (event.kind === 'removed') this.#endpointRemoved(event.key);
+          else if (event.record.type === 'Endpoint') {
+            const { endpoint, instance_id: workerId, transport } = event.record;
+            const dpRank = rankOfRecoveryEndpoint(endpoint);
+            if (dpRank !== undefined) this.#endpointAdded(event.key, workerId, dpRank, transport);
+          }
+        },
+      },
+      deadline,
+    );
+  }
+
+  #endpointAdded(key: string, workerId: string, dpRank: number, transport: Transport): void {
+    this.#endpointOfKey.set(key, { workerId, dpRank });
+    const ofWorker = this.#endpoints.get(workerId) ?? new Map<number, Transport>();
+    this.#endpoints.set(workerId, ofWorker);
+    const before = ofWorker.get(dpRank);
+    ofWorker.set(dpRank, transport);
+    if (before === undefined || addressOf(before) === addressOf(transport)) return;
+    this.#workers.get(workerId)?.ranks.get(dpRank)?.replaced();
+  }
+
+  #endpointRemoved(key: string): void {
+    const endpoint = this.#endpointOfKey.get(key);
+    if (endpoint === undefined) return;
+    this.#endpointOfKey.delete(key);
+    const ofWorker = this.#endpoints.get(endpoint.workerId);
+    ofWorker?.delete(endpoint.dpRank);
+    if (ofWorker?.size === 0) this.#endpoints.delete(endpoint.workerId);
+  }
+
+  #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
+    const { clock, random, slots, observer, logger, recovery, defer = nextTurn } = this.#surroundings;
+    return new RankFollower({
+      sink: { apply: (change) => sink.apply(worker.id, dpRank, change) },
+      clock,
+      random,
+      slots,
+      observer,
+      defer,
+      canRecover: worker.hasLocalIndexer,
+      query: (startEventId, signal) => {
+        const transport = this.#endpoints.get(worker.id)?.get(dpRank);
+        if (transport === undefined) throw workerError('Unavailable', 'the worker has no recovery endpoint');
+        return recovery.query(transport, worker.id, dpRank, startEventId, signal);
+      },
+      onFailed: (reason) =>
+        logger.warn('cached blocks of a worker could not be recovered', {
+          worker_id: worker.id,
+          dp_rank: dpRank,
+          reason,
+        }),
+    });
+  }
+
+  #receive({ publisherId, payload }: EventEnvelope): void {
+    for (const event of decodeRouterEvents(payload, (reason) => this.#skipped(reason, publisherId))) {
+      this.#workers.get(event.workerId)?.ranks.get(event.dpRank)?.live({ publisherId, event });
+    }
+  }
+
+  /** One log line is enough: the metric says how many there are. */
+  #skipped(reason: SkipReason, publisherId: string): void {
+    const { observer, logger } = this.#surroundings;
+    observer.skipped(reason);
+    if (this.#hasLoggedSkip) return;
+    this.#hasLoggedSkip = true;
+    logger.warn('KV events that cannot be used are passed over', { ...this.#scope, publisher_id: publisherId, reason });
+  }
+
+  #suspectPublisher(publisherId: string): void {
+    const workerId = this.#events.workerOf(publisherId);
+    const followed = workerId === undefined ? undefined : this.#workers.get(workerId);
+    if (followed === undefined || !this.#isOpen) return;
+    for (const rank of followed.ranks.values()) rank.suspect();
+  }
+}
+
+function hasSameRanks(a: FollowedWorker, b: FollowedWorker): boolean {
+  return (
+    a.dataParallelStartRank === b.dataParallelStartRank &&
+    a.dataParallelSize === b.dataParallelSize &&
+    a.hasLocalIndexer === b.hasLocalIndexer
+  );
+}
+
+function addressOf(transport: Transport): string {
+  return Object.values(transport).join();
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

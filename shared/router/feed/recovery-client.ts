@@ -1,0 +1,177 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
+import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import type { EngineOutput } from '../../protocol/generation/index.ts';
+import { decodeRouterEvent, type RankEvent, type SkipReason } from './decode-events.ts';
+import type { RecoveryRequest } from './recovery-messages.ts';
+
+/** What a worker answered, decoded (router.md, section 4.6). */
+export type RecoveryAnswer = {
+  /** Hex; undefined when the worker does not say. */
+  readonly publisherId: string | undefined;
+} & (
+  | { readonly kind: 'events'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
+  | { readonly kind: 'dump'; readonly events: readonly RankEvent[]; readonly lastEventId: number }
+  | { readonly kind: 'too_new'; readonly newestEventId: number }
+  | { readonly kind: 'refused'; readonly reason: string }
+);
+
+export interface RecoveryClientOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Whether the plane's codec carries bytes; events then come compact. */
+  readonly carriesBytes: boolean;
+  /** An event of an answer could not be read. */
+  onSkip(reason: SkipReason): void;
+}
+
+/** Time for one whole answer. */
+const ANSWER_MS_MAX = 30_000;
+/** Blocks in one answer; what holds more than this would not fit the index either. */
+const ANSWER_BLOCKS_MAX = 1 << 26;
+
+/** Asks workers for what a router has missed. */
+export class RecoveryClient {
+  readonly #options: RecoveryClientOptions;
+
+  constructor(options: RecoveryClientOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Events from `startEventId` on, or all that the rank holds when it is undefined. Rejects with a `ServeError` when the
+   * worker cannot be reached, takes more than 30 s or answers nonsense, and with the signal's reason.
+   *
+   * @param workerId hex
+   */
+  query(
+    transport: Transport,
+    workerId: string,
+    dpRank: number,
+    startEventId: number | undefined,
+    signal: AbortSignal,
+  ): Promise<RecoveryAnswer> {
+    const { plane, random, carriesBytes, onSkip } = this.#options;
+    const body: RecoveryRequest = {
+      worker_id: BigInt(`0x${workerId}`).toString(),
+      dp_rank: dpRank,
+      ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
+      ...(carriesBytes ? { compact: true } : {}),
+    };
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) return reject(signal.reason);
+      const answer = new AnswerReader(onSkip, settle(resolve), settle(reject));
+      const call = plane.call(transport, { id: random.uuid(), headers: {}, deadlineMs: ANSWER_MS_MAX, body }, answer);
+      const timer = this.#options.clock.after(ANSWER_MS_MAX, () => {
+        call.kill();
+        answer.fail(workerError('DeadlineExceeded', `no answer within ${ANSWER_MS_MAX} ms`));
+      });
+      const onAbort = (): void => {
+        call.kill();
+        answer.fail(signal.reason);
+      };
+      signal.addEventListener('abort', onAbort, { once: true });
+      function settle<T>(finish: (value: T) => void): (value: T) => void {
+        return (value) => {
+          timer.cancel();
+          signal.removeEventListener('abort', onAbort);
+          finish(value);
+        };
+      }
+    });
+  }
+}
+
+/** Puts the parts of an answer together. */
+class AnswerReader implements CallSink {
+  readonly #onSkip: (reason: SkipReason) => void;
+  readonly #resolve: (answer: RecoveryAnswer) => void;
+  readonly #reject: (reason: unknown) => void;
+  readonly #events: RankEvent[] = [];
+  #blocks = 0;
+  #answer: RecoveryAnswer | undefined;
+  #isOver = false;
+
+  constructor(
+    onSkip: (reason: SkipReason) => void,
+    resolve: (answer: RecoveryAnswer) => void,
+    reject: (reason: unknown) => void,
+  ) {
+    this.#onSkip = onSkip;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  accepted(): void {}
+
+  tokens(): void {
+    this.fail(workerError('BackendProtocol', 'a recovery endpoint that sends tokens'));
+  }
+
+  output(output: EngineOutput): void {
+    if (this.#isOver) return;
+    try {
+      this.#take(output.body);
+    } catch (thrown) {
+      this.fail(thrown as ServeError); // `#take` throws nothing else
+    }
+  }
+
+  end(): void {
+    if (this.#answer === undefined) this.fail(workerError('BackendProtocol', 'an empty recovery answer'));
+    else this.#settle(() => this.#resolve(this.#answer as RecoveryAnswer)); // seen to be there one line above
+  }
+
+  /** @param error also the reason of an aborted signal */
+  fail(error: unknown): void {
+    this.#settle(() => this.#reject(error));
+  }
+
+  #settle(finish: () => void): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    finish();
+  }
+
+  #take(body: unknown): void {
+    const { Events, TreeDump, TooNew, InvalidRange, Error: text, TreeDumpFailed, publisher_id } = fieldsOf(body);
+    const publisherId = typeof publisher_id === 'string' ? publisher_id : undefined;
+    if (Events !== undefined) this.#add('events', Events, publisherId);
+    else if (TreeDump !== undefined) this.#add('dump', TreeDump, publisherId);
+    else if (TooNew !== undefined) {
+      const newestEventId = eventIdOf(fieldsOf(TooNew).newest_available);
+      this.#answer = { kind: 'too_new', newestEventId, publisherId };
+    } else {
+      const reason = JSON.stringify(text ?? InvalidRange ?? TreeDumpFailed ?? 'an answer of an unknown kind');
+      this.#answer = { kind: 'refused', reason: reason.slice(0, 1000), publisherId };
+    }
+  }
+
+  #add(kind: 'events' | 'dump', part: unknown, publisherId: string | undefined): void {
+    const { events, last_event_id } = fieldsOf(part);
+    if (!Array.isArray(events)) throw workerError('BackendProtocol', 'a recovery answer without a list of events');
+    for (const record of events) {
+      const event = decodeRouterEvent(record);
+      if (typeof event === 'string') {
+        this.#onSkip(event);
+        continue;
+      }
+      this.#blocks += event.change.kind === 'cleared' ? 0 : event.change.blockHashes.length / 2;
+      if (this.#blocks > ANSWER_BLOCKS_MAX) throw workerError('BackendProtocol', 'a recovery answer without an end');
+      this.#events.push(event);
+    }
+    this.#answer = { kind, events: this.#events, lastEventId: eventIdOf(last_event_id), publisherId };
+  }
+}
+
+function eventIdOf(value: unknown): number {
+  const id = typeof value === 'bigint' ? Number(value) : value;
+  if (typeof id === 'number' && Number.isSafeInteger(id) && id >= 0) return id;
+  throw workerError('BackendProtocol', 'a recovery answer without an event id');
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
+  throw workerError('BackendProtocol', 'a recovery answer that is no record');
+}

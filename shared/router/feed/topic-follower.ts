@@ -1,0 +1,92 @@
+import type { Clock } from '../../clock/index.ts';
+import { type Discovery, eventChannelPrefix, type Watch } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { EventListener, EventPlane, EventScope, EventSubscription } from '../../planes/event/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+
+export interface TopicFollowerOptions {
+  readonly eventPlane: EventPlane;
+  readonly discovery: Discovery;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly scope: EventScope;
+  readonly topic: string;
+  readonly listener: EventListener;
+}
+
+const RETRY_MS = 1000;
+const OPEN_MS_MAX = 15_000;
+
+/**
+ * One topic of one scope, from every publisher that discovery names: planes without a broker connect to each, a plane with
+ * one hears them all. Keeps trying to open while plane or discovery is away.
+ */
+export class TopicFollower {
+  readonly #options: TopicFollowerOptions;
+  readonly #stopping = new AbortController();
+  /** Worker that publishes, by publisher id. */
+  readonly #workerOf = new Map<string, string>();
+  readonly #publisherOfKey = new Map<string, string>();
+  #subscription: EventSubscription | undefined;
+  #watch: Watch | undefined;
+  /** Resolves once the topic is followed, or never will be. */
+  readonly opened: Promise<void>;
+
+  constructor(options: TopicFollowerOptions) {
+    this.#options = options;
+    this.opened = this.#open();
+  }
+
+  /** Hex; undefined for publishers that discovery does not attribute. */
+  workerOf(publisherId: string): string | undefined {
+    return this.#workerOf.get(publisherId);
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort(new Error('the topic is no longer followed'));
+    await this.opened;
+    this.#watch?.close();
+    await this.#subscription?.close();
+  }
+
+  async #open(): Promise<void> {
+    const { clock, logger, scope, topic } = this.#options;
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        await this.#tryOpen(signal);
+        return;
+      } catch (thrown) {
+        if (signal.aborted) return;
+        logger.warn('events cannot be followed; trying again', { ...scope, topic, reason: reasonOf(thrown) });
+        await clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when nobody wants the events any more
+      }
+    }
+  }
+
+  async #tryOpen(signal: AbortSignal): Promise<void> {
+    const { eventPlane, discovery, scope, topic, listener } = this.#options;
+    const subscription = this.#subscription ?? (await eventPlane.subscribe(scope, topic, listener));
+    this.#subscription = subscription;
+    this.#watch = await discovery.watch(
+      { bucket: 'v1/event_channels', prefix: eventChannelPrefix(scope, topic) },
+      {
+        event: (event) => {
+          if (event.kind === 'removed') {
+            const publisherId = this.#publisherOfKey.get(event.key);
+            if (publisherId === undefined) return;
+            this.#publisherOfKey.delete(event.key);
+            this.#workerOf.delete(publisherId);
+            subscription.disconnect(publisherId);
+          } else if (event.record.type === 'EventChannel' && event.record.topic === topic) {
+            const { instance_id: publisherId, worker_id: workerId, transport } = event.record;
+            this.#publisherOfKey.set(event.key, publisherId);
+            if (workerId !== undefined) this.#workerOf.set(publisherId, workerId);
+            subscription.connect(publisherId, transport);
+          }
+        },
+      },
+      AbortSignal.any([signal, AbortSignal.timeout(OPEN_MS_MAX)]),
+    );
+  }
+}
