@@ -1,9 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
+import { baseUrl, readModels } from '../http/listed-models.ts';
+import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
-import { Generation, type GenerationDeps } from './generation.ts';
-import { get, jsonOrText, Upstream, type UpstreamAnswer } from './upstream.ts';
+import { BodyReader } from './body-reader.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
 const PROBE_PAUSE_MS = 250;
@@ -25,14 +27,14 @@ export interface OpenAiEngineOptions {
   readonly kvBlockSizeTokens?: number;
 }
 
+/** Route of a server for each of our endpoints that take the client's body. */
 const PATHS: Readonly<Record<string, string>> = {
   chat_completions: '/v1/chat/completions',
   completions: '/v1/completions',
   embeddings: '/v1/embeddings',
+  images: '/v1/images/generations',
+  videos: '/v1/videos',
 };
-
-/** Where a server may say how long a sequence can be: vLLM and SGLang, then others. */
-const CONTEXT_FIELDS = ['max_model_len', 'context_length', 'context_window', 'max_context_length'];
 
 /**
  * Attaches any OpenAI-compatible server as an engine that takes text: the client's body goes through as it is, apart from
@@ -50,7 +52,7 @@ class OpenAiEngine implements Engine {
   readonly #clock: Clock;
   readonly #url: URL;
   readonly #upstream: Upstream;
-  readonly #open = new Set<Generation>();
+  readonly #open = new Set<EngineExchange>();
   readonly #stopping = new AbortController();
   #modelName: string | undefined;
 
@@ -63,7 +65,8 @@ class OpenAiEngine implements Engine {
   }
 
   async start(signal: AbortSignal): Promise<EngineInfo> {
-    const models = readModels(await this.#firstAnswer(signal));
+    const answer = await this.#firstAnswer(signal);
+    const models = answer.status === 200 ? readModels(answer.text) : [];
     const wanted = this.#options.modelName;
     const model = wanted === undefined ? models[0] : models.find((candidate) => candidate.id === wanted);
     if (model === undefined && (wanted === undefined || models.length > 0)) {
@@ -101,11 +104,12 @@ class OpenAiEngine implements Engine {
       return;
     }
     const body = JSON.stringify({ ...input.body, model: this.#modelName ?? input.body.model });
-    const onAbort = (): void => generation.drop();
-    const generation = new Generation(this.#generationDeps(signal, onAbort), sink, input.body.stream === true);
+    const onAbort = (): void => exchange.drop();
+    const reader = new BodyReader(sink, input.body.stream === true);
+    const exchange = new EngineExchange(this.#exchangeDeps(signal, onAbort), sink, reader);
     signal.addEventListener('abort', onAbort, { once: true });
-    this.#open.add(generation);
-    generation.send(path, body, request.id);
+    this.#open.add(exchange);
+    exchange.send({ path, body, headers: headersOf(request) });
   }
 
   async health(signal: AbortSignal): Promise<void> {
@@ -125,11 +129,11 @@ class OpenAiEngine implements Engine {
 
   async stop(): Promise<void> {
     this.#stopping.abort(new Error('the engine is stopped'));
-    for (const generation of [...this.#open]) generation.fail(workerError('EngineShutdown', 'the engine is stopped'));
+    for (const exchange of [...this.#open]) exchange.fail(workerError('EngineShutdown', 'the engine is stopped'));
     this.#upstream.close();
   }
 
-  #generationDeps(signal: AbortSignal, onAbort: () => void): GenerationDeps {
+  #exchangeDeps(signal: AbortSignal, onAbort: () => void): ExchangeDeps {
     return {
       upstream: this.#upstream,
       clock: this.#clock,
@@ -139,8 +143,8 @@ class OpenAiEngine implements Engine {
           () => true,
           () => false, // any failure of the probe is the answer
         ),
-      onClosed: (generation) => {
-        this.#open.delete(generation);
+      onClosed: (exchange) => {
+        this.#open.delete(exchange);
         signal.removeEventListener('abort', onAbort);
       },
     };
@@ -148,7 +152,7 @@ class OpenAiEngine implements Engine {
 
   #get(path: string, signal: AbortSignal): Promise<UpstreamAnswer> {
     const both = AbortSignal.any([signal, this.#stopping.signal]);
-    return get(this.#upstream, path, this.#clock, PROBE_TIMEOUT_MS, both);
+    return ask(this.#upstream, { path }, { clock: this.#clock, timeoutMs: PROBE_TIMEOUT_MS, signal: both });
   }
 
   /** The server's list of models; asks again until it is up, within the start's deadline. */
@@ -171,29 +175,9 @@ class OpenAiEngine implements Engine {
   }
 }
 
-/** `http://host:8000`, with or without `/v1` behind it. */
-function baseUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new TypeError(`the engine's URL must start with http:// or https://, got \`${text}\``);
-  }
-  url.pathname = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
-  return url;
-}
-
-interface ListedModel {
-  readonly id: string;
-  readonly contextLength: number | undefined;
-}
-
-function readModels({ status, text }: UpstreamAnswer): ListedModel[] {
-  const body = status === 200 ? (jsonOrText(text) as { data?: unknown } | null) : null;
-  const rows: unknown[] = Array.isArray(body?.data) ? body.data : [];
-  return rows.flatMap((row) => {
-    const fields = (row ?? {}) as Readonly<Record<string, unknown>>;
-    if (typeof fields.id !== 'string') return [];
-    const lengths = CONTEXT_FIELDS.map((name) => fields[name]);
-    const contextLength = lengths.find((value) => typeof value === 'number' && Number.isInteger(value) && value > 0);
-    return [{ id: fields.id, contextLength: contextLength as number | undefined }];
-  });
+/** Such a server is another party's: it is told the client's own request id where there is one. */
+function headersOf(request: EngineRequest): Readonly<Record<string, string>> {
+  const headers = tracingHeaders(request);
+  const clientId = request.trace?.requestId;
+  return clientId === undefined ? headers : { ...headers, 'x-request-id': clientId };
 }

@@ -61,4 +61,6 @@ export interface EngineRequest {
   readonly embedding?: EmbeddingOptions;
   /** A probe: served locally, without peers. */
   readonly isHealthCheck?: boolean;
+  /** W3C trace context and the client's own request id. They cross in the call's headers, not in the record. */
+  readonly trace?: { readonly traceparent?: string; readonly tracestate?: string; readonly requestId?: string };
 }

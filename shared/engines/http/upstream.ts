@@ -1,6 +1,7 @@
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import type { Clock, Timer } from '../../clock/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
 
 /** Idle connections that are kept for the next request. */
 const IDLE_CONNECTIONS_MAX = 256;
@@ -13,6 +14,15 @@ export interface UpstreamOptions {
   readonly apiKey: string | undefined;
   readonly connectTimeoutMs: number;
   readonly clock: Clock;
+}
+
+/** What is asked of the server. */
+export interface UpstreamMessage {
+  readonly path: string;
+  /** JSON text; makes the request a POST. */
+  readonly body?: string | undefined;
+  readonly method?: 'GET' | 'POST' | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** What happens to one exchange. Exactly one of `response` and `failed` is called, on a later turn. */
@@ -47,11 +57,11 @@ export class Upstream {
   }
 
   /** Sends a request; a `body` makes it a POST of JSON. */
-  send(path: string, body: string | undefined, requestId: string | undefined, listener: ExchangeListener): Exchange {
+  send(message: UpstreamMessage, listener: ExchangeListener): Exchange {
     let current: ClientRequest | undefined;
     let isSettled = false; // answered or dropped: what befalls the connection now is told by the response, or to nobody
     const attempt = (mayRetry: boolean): void => {
-      const request = this.#open(path, body, requestId);
+      const request = this.#open(message);
       current = request;
       const connectTimer = this.#limitConnecting(request);
       request.once('response', (response) => {
@@ -66,7 +76,7 @@ export class Upstream {
         if (mayRetry && request.reusedSocket && error.code === 'ECONNRESET') attempt(false);
         else listener.failed(error);
       });
-      request.end(body);
+      request.end(message.body);
     };
     attempt(true);
     return {
@@ -81,17 +91,17 @@ export class Upstream {
     this.#agent.destroy();
   }
 
-  #open(path: string, body: string | undefined, requestId: string | undefined): ClientRequest {
+  #open({ path, body, headers: own, method }: UpstreamMessage): ClientRequest {
     const { url, apiKey } = this.#options;
-    const headers: Record<string, string> = { accept: 'application/json, text/event-stream' };
+    const headers: Record<string, string> = { accept: 'application/json, text/event-stream', ...own };
     if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
-    if (requestId !== undefined) headers['x-request-id'] = requestId;
     if (body !== undefined) {
       headers['content-type'] = 'application/json';
       headers['content-length'] = `${Buffer.byteLength(body)}`;
     }
     const target = new URL(url.pathname.replace(/\/$/, '') + path, url);
-    return this.#request(target, { agent: this.#agent, method: body === undefined ? 'GET' : 'POST', headers });
+    const verb = method ?? (body === undefined ? 'GET' : 'POST');
+    return this.#request(target, { agent: this.#agent, method: verb, headers });
   }
 
   #limitConnecting(request: ClientRequest): Timer {
@@ -125,8 +135,13 @@ export async function readAll(response: IncomingMessage): Promise<UpstreamAnswer
   return { status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') };
 }
 
-/** `GET path` within a deadline. Rejects when there is no whole answer by then, or with the signal's reason. */
-export function get(upstream: Upstream, path: string, clock: Clock, timeoutMs: number, signal: AbortSignal) {
+/** A whole answer within a deadline. Rejects when there is none by then, or with the signal's reason. */
+export function ask(
+  upstream: Upstream,
+  message: UpstreamMessage,
+  limits: { readonly clock: Clock; readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<UpstreamAnswer> {
+  const { clock, timeoutMs, signal } = limits;
   return new Promise<UpstreamAnswer>((resolve, reject) => {
     if (signal.aborted) {
       reject(signal.reason);
@@ -137,7 +152,7 @@ export function get(upstream: Upstream, path: string, clock: Clock, timeoutMs: n
       signal.removeEventListener('abort', onAbort);
       settle();
     };
-    const exchange = upstream.send(path, undefined, undefined, {
+    const exchange = upstream.send(message, {
       response: (response) =>
         void readAll(response).then(
           (answer) => finish(() => resolve(answer)),
@@ -153,6 +168,20 @@ export function get(upstream: Upstream, path: string, clock: Clock, timeoutMs: n
     const timer = clock.after(timeoutMs, () => giveUp(new Error(`no answer within ${timeoutMs} ms`)));
     signal.addEventListener('abort', onAbort, { once: true });
   });
+}
+
+/** Headers that tie what the engine logs and traces to the request. The id is ours, as engines refuse one they have. */
+export function tracingHeaders({ id, trace }: EngineRequest): Readonly<Record<string, string>> {
+  return {
+    'x-request-id': id,
+    ...(trace?.traceparent === undefined ? {} : { traceparent: trace.traceparent }),
+    ...(trace?.tracestate === undefined ? {} : { tracestate: trace.tracestate }),
+  };
+}
+
+/** Whether nobody listens where the server should be: it is gone, or not up yet. */
+export function isRefused(thrown: unknown): boolean {
+  return thrown instanceof Error && (thrown as NodeJS.ErrnoException).code === 'ECONNREFUSED';
 }
 
 /** JSON text as a value, or the text itself when it is none. */

@@ -1,13 +1,27 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { CompletionUsage, EngineFinishReason, EngineOutput } from '../../protocol/generation/index.ts';
 import type { EngineSink } from '../types.ts';
 import { SseParser } from './sse-parser.ts';
-import { type Exchange, jsonOrText, readAll, type Upstream } from './upstream.ts';
+import { type Exchange as Connection, jsonOrText, readAll, type Upstream, type UpstreamMessage } from './upstream.ts';
 import { faultInStream, faultOfStatus, readFault } from './upstream-errors.ts';
 
-export interface GenerationDeps {
+/** Turns what an engine answers into output. Every method may throw a `ServeError`, which fails the request. */
+export interface AnswerReader {
+  /** Whether the answer is a stream of events; else one JSON object. */
+  readonly isStream: boolean;
+  /** The data of one event, apart from `[DONE]`. */
+  event(data: string): void;
+  /** The whole answer of a request that does not stream. */
+  whole(body: object): void;
+  /**
+   * The engine said `[DONE]` (`isSaid`), or closed its stream. Writes what is left to write.
+   * @throws ServeError `StreamIncomplete` when the answer was cut off
+   */
+  finish(isSaid: boolean): void;
+}
+
+export interface ExchangeDeps {
   readonly upstream: Upstream;
   readonly clock: Clock;
   /** Longest silence of the engine, before its answer and within it. */
@@ -15,11 +29,11 @@ export interface GenerationDeps {
   /** Looks whether the engine still serves, after an answer that suggests otherwise. */
   isAlive(): Promise<boolean>;
   /** The exchange is over, however it ended. */
-  onClosed(generation: Generation): void;
+  onClosed(exchange: EngineExchange): void;
 }
 
 /**
- * One request at the engine. Reading pauses while the reader has no room.
+ * One request at an engine's HTTP server. Reading pauses while the reader has no room.
  *
  * | State | response | data | silence, connection lost | abort |
  * |---|---|---|---|---|
@@ -27,27 +41,26 @@ export interface GenerationDeps {
  * | streaming | - | output; `[DONE]` ends | fails | drops, silent |
  * | closed | ignored | ignored | ignored | ignored |
  */
-export class Generation {
-  readonly #deps: GenerationDeps;
+export class EngineExchange {
+  readonly #deps: ExchangeDeps;
   readonly #sink: EngineSink;
-  readonly #isStream: boolean;
-  #exchange: Exchange | undefined;
+  readonly #reader: AnswerReader;
+  #connection: Connection | undefined;
   #idleTimer: Timer | undefined;
   #lastActivityMs: number;
   #isPaused = false;
   #isClosed = false;
-  #hasFinish = false;
 
-  constructor(deps: GenerationDeps, sink: EngineSink, isStream: boolean) {
+  constructor(deps: ExchangeDeps, sink: EngineSink, reader: AnswerReader) {
     this.#deps = deps;
     this.#sink = sink;
-    this.#isStream = isStream;
+    this.#reader = reader;
     this.#lastActivityMs = deps.clock.nowMs();
   }
 
-  send(path: string, body: string, requestId: string): void {
+  send(message: UpstreamMessage): void {
     this.#watchSilence(this.#deps.idleTimeoutMs);
-    this.#exchange = this.#deps.upstream.send(path, body, requestId, {
+    this.#connection = this.#deps.upstream.send(message, {
       response: (response) => this.#respond(response),
       failed: (error) => this.fail(workerError('EngineShutdown', error)),
     });
@@ -57,7 +70,7 @@ export class Generation {
   drop(): void {
     if (this.#isClosed) return;
     this.#close();
-    this.#exchange?.drop();
+    this.#connection?.drop();
   }
 
   fail(error: ServeError): void {
@@ -70,24 +83,25 @@ export class Generation {
     this.#lastActivityMs = this.#deps.clock.nowMs();
     const status = response.statusCode ?? 0;
     const isEvents = (response.headers['content-type'] ?? '').startsWith('text/event-stream');
-    if (status === 200 && this.#isStream && isEvents) this.#stream(response);
+    if (status === 200 && this.#reader.isStream && isEvents) this.#stream(response);
     else void this.#whole(response, status).catch((thrown: unknown) => this.fail(lost(thrown)));
   }
 
   async #whole(response: IncomingMessage, status: number): Promise<void> {
     const { text } = await readAll(response);
     const body = jsonOrText(text);
+    const { isStream } = this.#reader;
     if (status !== 200) {
       const error = faultOfStatus(status, readFault(body, 'no message'));
       const isGone = status >= 500 && !(await this.#deps.isAlive());
       this.fail(isGone ? workerError('EngineShutdown', error.cause) : error);
-    } else if (this.#isStream || typeof body !== 'object' || body === null) {
-      this.fail(
-        workerError('BackendProtocol', `engine answered with ${this.#isStream ? 'no event stream' : 'no JSON'}`),
-      );
+    } else if (isStream || typeof body !== 'object' || body === null) {
+      this.fail(workerError('BackendProtocol', `engine answered with ${isStream ? 'no event stream' : 'no JSON'}`));
     } else {
-      this.#write(body);
-      this.#end();
+      this.#guard(() => {
+        this.#reader.whole(body);
+        this.#end();
+      });
     }
   }
 
@@ -100,9 +114,10 @@ export class Generation {
     });
     response.once('end', () => {
       this.#guard(() => parser.end());
-      // Servers that leave out `[DONE]` have said a finish reason; a stream without either was cut off.
-      if (this.#hasFinish) this.#end();
-      else this.fail(workerError('StreamIncomplete', 'the engine ended its stream without a finish reason'));
+      this.#guard(() => {
+        this.#reader.finish(false);
+        this.#end();
+      });
     });
     response.once('error', (error) => this.fail(lost(error)));
   }
@@ -128,21 +143,12 @@ export class Generation {
 
   #event(data: string): void {
     if (this.#isClosed) return;
-    if (data === '[DONE]') {
-      this.#end();
+    if (data !== '[DONE]') {
+      this.#reader.event(data);
       return;
     }
-    const body = jsonOrText(data);
-    if (typeof body !== 'object' || body === null)
-      throw workerError('BackendProtocol', 'an event of the engine is no JSON');
-    if ('error' in body && body.error !== null) throw faultInStream(body);
-    this.#write(body);
-  }
-
-  #write(body: object): void {
-    const output = outputOf(body);
-    if (output.finish_reason !== undefined) this.#hasFinish = true;
-    this.#sink.output(output);
+    this.#reader.finish(true);
+    this.#end();
   }
 
   #end(): void {
@@ -168,36 +174,19 @@ export class Generation {
   }
 }
 
+/**
+ * The object of one event.
+ * @throws ServeError when it is none, or when it tells of a failure
+ */
+export function readEvent(data: string): Readonly<Record<string, unknown>> {
+  const body = jsonOrText(data);
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw workerError('BackendProtocol', 'an event of the engine is no JSON');
+  }
+  if ('error' in body && body.error !== null) throw faultInStream(body);
+  return body as Readonly<Record<string, unknown>>;
+}
+
 function lost(thrown: unknown): ServeError {
   return workerError('Disconnected', thrown);
-}
-
-/** A chunk or object as an engine output: the body as it is, and beside it what others need to know of it. */
-function outputOf(body: object): EngineOutput {
-  const { choices, usage } = body as { choices?: unknown; usage?: unknown };
-  const first: unknown = Array.isArray(choices)
-    ? (choices.find((choice) => finishOf(choice) !== undefined) ?? choices[0])
-    : undefined;
-  const reason = finishOf(first);
-  const index = isRecord(first) && typeof first.index === 'number' ? first.index : undefined;
-  return {
-    body,
-    ...(index === undefined ? {} : { index }),
-    ...(reason === undefined ? {} : { finish_reason: reason }),
-    ...(isUsage(usage) ? { completion_usage: usage } : {}),
-  };
-}
-
-function finishOf(choice: unknown): EngineFinishReason | undefined {
-  const reason = isRecord(choice) ? choice.finish_reason : undefined;
-  if (typeof reason !== 'string') return undefined;
-  return reason === 'length' || reason === 'content_filter' ? reason : 'stop'; // `tool_calls` and the like end by themselves
-}
-
-function isUsage(value: unknown): value is CompletionUsage {
-  return isRecord(value) && typeof value.prompt_tokens === 'number' && typeof value.completion_tokens === 'number';
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
 }
