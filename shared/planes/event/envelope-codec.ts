@@ -1,12 +1,13 @@
 import { decodeRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
 
 /*
- * One message (runtime-and-workers.md, sections 3.3 and 3.4), as multipart frames:
+ * One message (runtime-and-workers.md, sections 3.3 and 3.4) is an envelope record: topic, publisher, sequence and time, and
+ * a payload that is itself a record of the same codec: bytes in msgpack, an array of byte values in JSON. NATS carries the
+ * bare record; ZeroMQ multipart frames around it:
  *
  *   [topic] [publisher id: u64 BE] [sequence: u64 BE] [version: u8 = 1 | length: u32 BE | envelope record]
  *
- * The envelope repeats topic, publisher and sequence; the binary frames are what counts, as they are exact in every codec.
- * Its payload is a record of the same codec: bytes in msgpack, an array of byte values in JSON.
+ * There the binary frames are what counts, as they are exact in every codec.
  */
 
 const VERSION = 1;
@@ -37,7 +38,8 @@ export function u64Bytes(value: bigint): Buffer {
   return bytes;
 }
 
-export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): EnvelopeFrames {
+/** The envelope record alone. */
+export function encodeEnvelopeRecord(codec: RecordCodec, event: OutgoingEvent): Uint8Array {
   const publisherId = BigInt(`0x${event.publisherId}`);
   const payload = encodeRecord(codec, event.payload);
   // Integers beyond 32 bits would leave msgpack as floating point if they were numbers here.
@@ -57,12 +59,16 @@ export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): Envelo
           published_at: event.publishedAtMs,
           payload: [...payload],
         };
-  const envelope = encodeRecord(codec, record);
+  return encodeRecord(codec, record);
+}
+
+export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): EnvelopeFrames {
+  const envelope = encodeEnvelopeRecord(codec, event);
   const body = Buffer.allocUnsafe(HEADER_BYTES + envelope.length);
   body[0] = VERSION;
   body.writeUInt32BE(envelope.length, 1);
   body.set(envelope, HEADER_BYTES);
-  return { publisherId: u64Bytes(publisherId), sequence: u64Bytes(BigInt(event.sequence)), body };
+  return { publisherId: u64Bytes(BigInt(`0x${event.publisherId}`)), sequence: u64Bytes(BigInt(event.sequence)), body };
 }
 
 /** Reads a message in either codec. Throws when it is not one. */
@@ -73,14 +79,42 @@ export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingE
   }
   if (frames.publisherId.length !== 8 || frames.sequence.length !== 8)
     throw new RangeError('event ids of a wrong length');
-  const codec: RecordCodec = body[HEADER_BYTES] === JSON_OPENING ? 'json' : 'msgpack';
-  const record = decodeRecord(codec, body, HEADER_BYTES, body.length) as { published_at?: unknown; payload?: unknown };
-  const payload = Buffer.from(record.payload as Uint8Array | number[]); // throws for anything else
+  const { publishedAtMs, payload } = readRecord(body, HEADER_BYTES);
   return {
     topic,
     publisherId: frames.publisherId.readBigUInt64BE().toString(16),
     sequence: Number(frames.sequence.readBigUInt64BE()),
+    publishedAtMs,
+    payload,
+  };
+}
+
+/** Reads a bare envelope record in either codec. Throws when it is not one. */
+export function decodeEnvelopeRecord(topic: string, bytes: Buffer): OutgoingEvent {
+  const { publisherId, sequence, publishedAtMs, payload } = readRecord(bytes, 0);
+  if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
+  return { topic, publisherId: publisherId.toString(16), sequence: Number(sequence), publishedAtMs, payload };
+}
+
+interface RecordContents {
+  readonly publisherId: unknown;
+  readonly sequence: unknown;
+  readonly publishedAtMs: number;
+  readonly payload: unknown;
+}
+
+function readRecord(bytes: Buffer, start: number): RecordContents {
+  const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
+  const record = decodeRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
+  const payload = Buffer.from(record.payload as Uint8Array | number[]); // throws for anything else
+  return {
+    publisherId: record.publisher_id,
+    sequence: record.sequence,
     publishedAtMs: Number(record.published_at),
     payload: decodeRecord(codec, payload, 0, payload.length),
   };
+}
+
+function isId(value: unknown): value is number | bigint {
+  return typeof value === 'bigint' || (typeof value === 'number' && Number.isSafeInteger(value));
 }

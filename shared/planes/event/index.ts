@@ -2,7 +2,12 @@
  * @module planes/event
  * Moves KV events, load reports and router synchronisation from publishers to subscribers, at most once.
  */
-export { createMemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
+export { createMemoryEventPlane, type MemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
+export {
+  createNatsEventPlane,
+  type NatsEventLogSettings,
+  type NatsEventPlaneOptions,
+} from './nats/plane.ts';
 export { encodeSegment, subjectOf } from './subject.ts';
 export type {
   EventEnvelope,

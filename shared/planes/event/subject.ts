@@ -16,16 +16,19 @@ export function encodeSegment(text: string): string {
  * // 'namespace.dynamo.component.backend.kv-events'
  */
 export function subjectOf(scope: EventScope, topic: string): string {
+  return `${subjectPrefixOf(scope)}.${encodeSegment(topic)}`;
+}
+
+/** What the subjects of `scope` begin with. */
+export function subjectPrefixOf(scope: EventScope): string {
   const namespace = `namespace.${encodeSegment(scope.namespace)}`;
   switch (scope.kind) {
     case 'namespace':
-      return `${namespace}.${encodeSegment(topic)}`;
+      return namespace;
     case 'component':
-      return `${namespace}.component.${encodeSegment(scope.component)}.${encodeSegment(topic)}`;
-    case 'endpoint': {
-      const endpoint = `endpoint.${encodeSegment(scope.endpoint)}.${encodeSegment(topic)}`;
-      return `${namespace}.component.${encodeSegment(scope.component)}.${endpoint}`;
-    }
+      return `${namespace}.component.${encodeSegment(scope.component)}`;
+    case 'endpoint':
+      return `${namespace}.component.${encodeSegment(scope.component)}.endpoint.${encodeSegment(scope.endpoint)}`;
     default:
       return assertNever(scope);
   }

@@ -76,6 +76,9 @@ export interface EventLogEntry {
 /**
  * The ordered, bounded record of everything published on one scope and topic (ruling 41; design: "Snapshots"). A plane with
  * a broker keeps it; late readers replay it. Every call rejects with the signal's reason when it aborts.
+ *
+ * `state` tells which log this is; `read` and `purge` refuse another one that took its place since, and `follow` tells of it.
+ * After an outage a publisher sends again what was not confirmed, so that an event, and those behind it, may stand twice.
  */
 export interface EventLog {
   state(signal: AbortSignal): Promise<EventLogState>;
@@ -83,7 +86,8 @@ export interface EventLog {
   read(fromSequence: number, signal: AbortSignal): AsyncIterable<EventLogEntry>;
   /**
    * Follows the log from `fromSequence` on, without end, through reconnections; in order and without gaps, except that
-   * `gap` is told when messages were dropped by the bounds of the log before they could be read.
+   * `gap` is told when messages were dropped by the bounds of the log before they could be read. Resolves when the log is
+   * open; `signal` ends the waiting for that, `EventLogFollower.close` the following.
    */
   follow(fromSequence: number, listener: EventLogListener, signal: AbortSignal): Promise<EventLogFollower>;
   /** Forgets messages up to and including `sequence`. Idempotent. */
@@ -92,7 +96,10 @@ export interface EventLog {
 
 export interface EventLogListener {
   entry(entry: EventLogEntry): void;
-  /** Messages from `expected` until `received` are gone, or the log was created anew (`received` = 1). */
+  /**
+   * Messages from `expected` until `received` are gone. `received` is not above `expected` where the log was created anew
+   * (1) or has lost its end.
+   */
   gap(expected: number, received: number): void;
 }
 

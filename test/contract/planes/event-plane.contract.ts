@@ -149,8 +149,9 @@ export function describeEventPlane(name: string, start: () => Promise<EventPlane
     });
 
     it('tells a late subscriber that it needs a dump, but counts nothing as missed', async () => {
-      const publisher = await harness.sender.publisher(SCOPE, TOPIC);
+      const { publisher, hearing: witness } = await joined();
       for (let at = 0; at < 5; at++) publisher.publish('early');
+      await waitUntil(() => witness.events.length === 5);
       const { hearing, subscription } = await listen();
       await join(publisher, subscription, hearing);
       expect(hearing.gaps).toHaveLength(1);

@@ -1,0 +1,132 @@
+import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
+import type { NatsClient, NatsStream } from '../../nats/index.ts';
+import type { RecordCodec } from '../../record-codec.ts';
+import { subjectOf, subjectPrefixOf } from '../subject.ts';
+import type { EventLog, EventPlane, EventScope } from '../types.ts';
+import { NatsEventLog } from './log.ts';
+import { NatsPublisher } from './publisher.ts';
+import { NatsSubscription } from './subscription.ts';
+
+/** The bounds of a log. An existing stream is left as it is; what differs is reported. */
+export interface NatsEventLogSettings {
+  /** `STATOR_NATS_STREAM_REPLICAS`; 3 in production. @default 1 */
+  readonly replicas?: number;
+  /** `STATOR_NATS_STREAM_MAX_MB`. @default 4 GiB */
+  readonly bytesMax?: number;
+  /** `STATOR_NATS_STREAM_MAX_AGE_SECS`. @default 1 hour */
+  readonly ageMsMax?: number;
+  /** A reader that hears nothing for three of these starts again. @default 5000 */
+  readonly heartbeatMs?: number;
+}
+
+/** Settings of the NATS event plane (configuration.md, sections 12 and 13). */
+export interface NatsEventPlaneOptions {
+  /** The plane's own connection; closed with it. */
+  readonly client: NatsClient;
+  readonly clock: Clock;
+  /** @default systemRandom */
+  readonly random?: Random;
+  /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
+  readonly codec?: RecordCodec;
+  /** Topics whose log begins with their first publisher; that of any other begins when it is asked for. @default kv-events */
+  readonly loggedTopics?: readonly string[];
+  readonly log?: NatsEventLogSettings;
+  /** Told of messages that cannot be read, listeners that throw and streams that cannot be made. */
+  readonly onProblem: (problem: unknown) => void;
+}
+
+/**
+ * The event plane over NATS (runtime-and-workers.md, section 3.4; ruling 41). An event is published once, to its subject, and
+ * never waits for the server: what is not confirmed is kept, up to a bound, and sent again after an outage, so that an event
+ * may come twice. Subscribers drop duplicates. A JetStream stream captures the subject of a logged topic; there a
+ * duplicate stands twice, which is why holdings are sets. A message longer than the server takes is dropped and counted:
+ * publishers batch far below that, and a subscriber that sees the gap asks for a dump.
+ */
+export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane {
+  const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
+  const { loggedTopics = ['kv-events'] } = options;
+  const streams = new LogStreams(options);
+
+  return {
+    name: 'nats',
+    async publisher(scope, topic) {
+      if (loggedTopics.includes(topic)) streams.keep(scope, topic);
+      const subject = subjectOf(scope, topic);
+      const prefix = subjectPrefixOf(scope);
+      return new NatsPublisher({ client, subject, prefix, topic, publisherId: random.instanceId(), codec, clock });
+    },
+    subscribe: async (scope, topic, listener) =>
+      new NatsSubscription({ client, subject: subjectOf(scope, topic), topic, listener, onProblem }),
+    async log(scope, topic, signal): Promise<EventLog> {
+      const log = new NatsEventLog({ stream: streams.of(scope, topic), topic, clock, random, onProblem });
+      await log.state(signal);
+      streams.keep(scope, topic);
+      return log;
+    },
+    async close() {
+      streams.close();
+      await client.close();
+    },
+  };
+}
+
+/** The streams behind the logs: made at first use, and again when the server comes back without them. */
+class LogStreams {
+  readonly #options: NatsEventPlaneOptions;
+  readonly #kept = new Map<string, NatsStream>();
+  readonly #closing = new AbortController();
+  readonly #unwatch: () => void;
+  readonly #reported = new Set<string>();
+
+  constructor(options: NatsEventPlaneOptions) {
+    this.#options = options;
+    this.#unwatch = options.client.watch({
+      connected: () => {
+        for (const [name, stream] of this.#kept) this.#ensure(name, stream);
+      },
+    });
+  }
+
+  of(scope: EventScope, topic: string): NatsStream {
+    const { client, log = {} } = this.#options;
+    const { replicas = 1, bytesMax = 4 * 2 ** 30, ageMsMax = 3_600_000, heartbeatMs = 5000 } = log;
+    const subject = subjectOf(scope, topic);
+    return client.stream({ name: streamNameOf(subject), subject, replicas, bytesMax, ageMsMax, heartbeatMs });
+  }
+
+  keep(scope: EventScope, topic: string): void {
+    const name = streamNameOf(subjectOf(scope, topic));
+    if (this.#kept.has(name)) return;
+    const stream = this.of(scope, topic);
+    this.#kept.set(name, stream);
+    this.#ensure(name, stream);
+  }
+
+  close(): void {
+    this.#unwatch();
+    this.#closing.abort();
+  }
+
+  #ensure(name: string, stream: NatsStream): void {
+    const { signal } = this.#closing;
+    stream.facts(signal).then(
+      ({ differences }) => {
+        if (differences.length > 0) this.#reportOnce(name, `the event stream ${name} is left as it is: ${differences}`);
+      },
+      (error: unknown) => {
+        if (!signal.aborted) this.#options.onProblem(error);
+      },
+    );
+  }
+
+  #reportOnce(name: string, text: string): void {
+    if (this.#reported.has(name)) return;
+    this.#reported.add(name);
+    this.#options.onProblem(text);
+  }
+}
+
+/** Stream of a subject (router.md, section 8), e.g. `namespace-dynamo-component-backend-kv-events`. */
+export function streamNameOf(subject: string): string {
+  return subject.replace(/[._]/g, '-');
+}
