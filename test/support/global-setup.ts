@@ -1,5 +1,6 @@
 import { dynoxide } from './tools/dynoxide.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
+import { natsServer } from './tools/nats-server.ts';
 import { python } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
@@ -8,7 +9,7 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, lambdaRic];
+const TOOLS: readonly Tool[] = [dynoxide, python, lambdaRic, natsServer];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.
