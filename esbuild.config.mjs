@@ -27,6 +27,9 @@ await Promise.all([
     ...common,
     entryPoints: {
       stator: 'functions/cli/main.ts',
+      // The package's own doors: `import ... from 'stator'` and `'stator/worker'`.
+      frontend: 'functions/sdk/frontend.ts',
+      worker: 'functions/sdk/worker.ts',
       'tokenizer-loader': 'shared/tokens/loader-thread.ts',
       'encode-thread': 'shared/tokens/prompts/encode-thread.ts',
       bench: 'bench/main.ts',

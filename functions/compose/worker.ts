@@ -8,8 +8,10 @@ import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import { createWorkerMetrics, type ProcessLogger, type WorkerMetrics } from '../../shared/telemetry/index.ts';
 import {
+  type CardSettings,
   EndpointHealth,
   type ModelFacts,
+  type ServedNames,
   startStatusServer,
   startWorker,
   type Worker,
@@ -41,14 +43,23 @@ interface Surroundings {
   readonly address: WorkerAddress;
 }
 
+/** A model that is not the settings' to choose: one made from code. */
+export interface DefinedModel {
+  open(): Promise<{ readonly engine: Engine; readonly model: ModelFacts }>;
+  readonly names: ServedNames;
+  readonly card: CardSettings;
+}
+
 /** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
 export async function startWorkerProcess(
   settings: WorkerProcessSettings,
   logger: ProcessLogger,
   signal: AbortSignal,
+  defined?: DefinedModel,
 ): Promise<WorkerProcess> {
   const address = parseEndpoint(settings.endpoint);
-  const metrics = createWorkerMetrics({ ...address, model: displayName(settings) ?? '' });
+  const names = defined?.names ?? { displayName: displayName(settings) };
+  const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
   const health = new EndpointHealth(systemClock, [address.endpoint], settings.systemStartingHealthStatus);
   const status = await openStatusServer(settings, metrics, health, logger);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
@@ -63,8 +74,13 @@ export async function startWorkerProcess(
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
   };
   try {
-    const count = settings.engine === 'mocker' ? settings.numWorkers : 1;
-    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, signal));
+    const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
+    const model = defined ?? {
+      open: () => openEngine(settings),
+      names,
+      card: cardSettings(settings, logger.for('worker')),
+    };
+    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, signal));
     return { workers, drain: close };
   } catch (error) {
     await close();
@@ -72,16 +88,20 @@ export async function startWorkerProcess(
   }
 }
 
-async function startOne(surroundings: Surroundings, signal: AbortSignal): Promise<Worker> {
+async function startOne(
+  surroundings: Surroundings,
+  { open, names, card }: DefinedModel,
+  signal: AbortSignal,
+): Promise<Worker> {
   const { settings, logger, ...parts } = surroundings;
-  const { engine, model } = await openEngine(settings);
+  const { engine, model } = await open();
   return startWorker(
     {
       ...parts,
       engine,
       model,
-      card: cardSettings(settings, logger.for('worker')),
-      names: { displayName: displayName(settings) },
+      card,
+      names,
       clock: systemClock,
       random: systemRandom,
       logger: logger.for('worker'),

@@ -106,7 +106,7 @@ export class FileDiscovery implements Discovery {
     return { close };
   }
 
-  async refresh(maxAgeMs: number, signal = new AbortController().signal): Promise<void> {
+  async refresh(maxAgeMs: number, signal: AbortSignal = new AbortController().signal): Promise<void> {
     this.#assertUsable(signal);
     const bounds = { clock: this.#base.clock, timeoutMs: REFRESH_TIMEOUT_MS, signal };
     const followers = [...this.#followers.values()];

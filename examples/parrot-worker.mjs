@@ -1,0 +1,23 @@
+// A model in a few lines: it says back what it hears, a word at a time.
+//   node examples/parrot-worker.mjs --discovery-backend file
+//   npx stator frontend --discovery-backend file
+//   curl localhost:8000/v1/chat/completions -d '{"model":"parrot","stream":true,"messages":[{"role":"user","content":"hello there"}]}'
+// @ts-check
+import { setTimeout as wait } from 'node:timers/promises';
+import { defineWorker } from 'stator/worker';
+
+const worker = defineWorker({
+  model: 'parrot',
+  input: 'text',
+  kinds: ['chat'],
+  async *generate({ input }, { signal }) {
+    if (input.kind !== 'text') return;
+    const { messages } = /** @type {{ messages: { content: string }[] }} */ (input.body);
+    for (const word of messages.at(-1)?.content.split(/(?<= )/) ?? []) {
+      yield word;
+      await wait(5, undefined, { signal }); // a client that leaves ends the wait, and with it the generator
+    }
+  },
+});
+
+process.exitCode = await worker.run({ flags: process.argv.slice(2) });

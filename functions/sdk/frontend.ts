@@ -1,0 +1,69 @@
+/**
+ * @module stator
+ * The frontend inside a program of your own: as a fetch handler, or on a port.
+ */
+import { systemClock } from '../../shared/clock/index.ts';
+import { resolveConfig } from '../../shared/config/index.ts';
+import { composeFrontend, type Frontend } from '../compose/frontend.ts';
+import { openLogger } from '../compose/logger.ts';
+import { serveFrontend } from '../compose/serve-frontend.ts';
+
+export { ServeError } from '../../shared/errors/index.ts';
+
+export interface FrontendOptions {
+  /** Flags of `stator frontend` (docs/configuration.md), such as `['--router-mode', 'kv']`. @default none */
+  readonly flags?: readonly string[];
+  /** Variables; flags win. @default process.env */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+export interface EmbeddedFrontend {
+  /** Answers one request, streaming; aborting the request's signal cancels the work at the worker. */
+  fetch(request: Request): Promise<Response>;
+  /** Serves on `--http-host` and `--http-port`. Rejects when the port cannot be bound. */
+  listen(): Promise<{ readonly url: string }>;
+  /** Names of the models that can be asked for now. */
+  models(): readonly string[];
+  /** Refuses new requests, lets answers end within the grace period, closes everything. Idempotent. */
+  close(): Promise<void>;
+}
+
+/**
+ * A frontend with the settings of `stator frontend`. Rejects with one line when discovery cannot be read.
+ *
+ * @example
+ * const frontend = await createFrontend({ flags: ['--discovery-backend', 'file'] });
+ * export default { fetch: frontend.fetch };
+ */
+export async function createFrontend({
+  flags = [],
+  env = process.env,
+}: FrontendOptions = {}): Promise<EmbeddedFrontend> {
+  const { settings, warnings } = resolveConfig('frontend', flags, env);
+  const logger = openLogger(settings);
+  for (const warning of warnings) logger.for('config').warn(warning);
+  const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
+  let server: ReturnType<typeof serveFrontend> | undefined;
+  let closed: Promise<void> | undefined;
+  return {
+    fetch: async (request) => frontend.app.fetch(request),
+    listen: async () => {
+      server ??= serveFrontend(frontend, settings, logger);
+      const { url } = await server;
+      return { url };
+    },
+    models: () => frontend.models.list().flatMap((model) => (model.readiness.isReady ? [model.name] : [])),
+    close: () => {
+      const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
+      closed ??= server === undefined ? drain(frontend, graceMs) : server.then((running) => running.drain());
+      return closed;
+    },
+  };
+}
+
+async function drain({ lifecycle, close }: Frontend, graceMs: number): Promise<void> {
+  lifecycle.drain();
+  await lifecycle.idle(systemClock, graceMs);
+  lifecycle.stop();
+  await close();
+}

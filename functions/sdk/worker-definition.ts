@@ -1,0 +1,113 @@
+import { createHandlerEngine, type RequestHandler } from '../../shared/engines/handler/index.ts';
+import type { Engine, EngineInfo, EngineLoad } from '../../shared/engines/index.ts';
+import { readModelInfo } from '../../shared/tokens/index.ts';
+import type { CardSettings, ModelFacts } from '../../shared/worker/index.ts';
+
+/** What a model answers: the routes on which it is offered. */
+export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'videos' | 'tensor';
+
+/** What the frontend and its router may know of the engine behind a worker. All of it is optional. */
+export interface RuntimeFacts {
+  /** Longest prompt and output together, in tokens. @default from the model folder, else unlimited */
+  readonly contextLength?: number;
+  /** @default 16 */
+  readonly kvBlockSizeTokens?: number;
+  /** KV blocks of one data-parallel rank, for busy thresholds. @default unknown */
+  readonly totalKvBlocks?: number;
+  /** Sequences at a time. @default unknown */
+  readonly maxNumSeqs?: number;
+  /** Tokens of one engine pass. @default unknown */
+  readonly maxNumBatchedTokens?: number;
+  /** @default 1 */
+  readonly dataParallelSize?: number;
+}
+
+/** A model made from code. */
+export interface WorkerDefinition {
+  /** Name that clients use. */
+  readonly model: string;
+  readonly aliases?: readonly string[];
+  /**
+   * What a request holds: `tokens` (the frontend renders the template and tokenizes; needs `modelPath`), `text` (the
+   * client's own body), or `tensor` (a KServe request).
+   */
+  readonly input: 'tokens' | 'text' | 'tensor';
+  /** Routes on which the model is offered, at least one. */
+  readonly kinds: readonly ModelKind[];
+  /** Folder with tokenizer, configuration and chat template; for `tokens`. */
+  readonly modelPath?: string;
+  readonly runtime?: RuntimeFacts;
+  /** Parsers of the model's text and other settings of its card. */
+  readonly card?: CardSettings;
+  /** Answers one request. */
+  readonly generate: RequestHandler;
+  /** Loads the model; the worker is registered once it has resolved. */
+  readonly start?: (signal: AbortSignal) => Promise<void>;
+  /** Rejects when the model cannot serve now; the worker leaves discovery until it can. Asked every two seconds. */
+  readonly health?: (signal: AbortSignal) => Promise<void>;
+  readonly load?: () => readonly EngineLoad[];
+  readonly stop?: () => Promise<void>;
+}
+
+const MODEL_TYPES = {
+  chat: 'Chat',
+  completions: 'Completions',
+  embeddings: 'Embedding',
+  images: 'Images',
+  videos: 'Videos',
+  tensor: 'TensorBased',
+} as const;
+
+const MODEL_INPUTS = { tokens: 'Tokens', text: 'Text', tensor: 'Tensor' } as const;
+
+/** @throws TypeError that names the field, what it holds, and what is allowed. */
+export function checkDefinition({ model, input, kinds, modelPath, generate }: WorkerDefinition): void {
+  if (typeof model !== 'string' || model === '') throw new TypeError(`model ${show(model)}: expected a name`);
+  if (!(input in MODEL_INPUTS)) throw wrong('input', input, Object.keys(MODEL_INPUTS));
+  if (!Array.isArray(kinds) || kinds.length === 0) throw wrong('kinds', kinds, Object.keys(MODEL_TYPES));
+  for (const kind of kinds) if (!(kind in MODEL_TYPES)) throw wrong('kinds', kind, Object.keys(MODEL_TYPES));
+  if (input === 'tokens' && modelPath === undefined) {
+    throw new TypeError('modelPath is missing: input "tokens" needs the folder of the tokenizer and the chat template');
+  }
+  if ((input === 'tensor') !== kinds.every((kind) => kind === 'tensor')) {
+    throw new TypeError(`kinds ${show(kinds)}: input "tensor" and kind "tensor" belong together`);
+  }
+  if (typeof generate !== 'function') throw new TypeError(`generate ${show(generate)}: expected an async generator`);
+}
+
+/** The definition as a worker takes it. Rejects when the model folder cannot be read. */
+export async function engineOf(
+  definition: WorkerDefinition,
+): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
+  const { modelPath, generate, start, health, load, stop } = definition;
+  const folder = modelPath === undefined ? undefined : await readModelInfo(modelPath);
+  const engine = createHandlerEngine({
+    info: infoOf(definition, folder?.contextLength),
+    handler: generate,
+    ...{ start, health, load, stop },
+  });
+  const model = folder === undefined ? {} : { files: folder.files, contextLength: folder.contextLength };
+  return { engine, model: { ...model, sourcePath: modelPath ?? definition.model } };
+}
+
+function infoOf({ input, kinds, runtime = {} }: WorkerDefinition, folderContext: number | undefined): EngineInfo {
+  return {
+    contextLength: runtime.contextLength ?? folderContext,
+    kvBlockSizeTokens: runtime.kvBlockSizeTokens ?? 16,
+    totalKvBlocks: runtime.totalKvBlocks ?? 0,
+    maxNumSeqs: runtime.maxNumSeqs,
+    maxNumBatchedTokens: runtime.maxNumBatchedTokens,
+    dataParallelSize: runtime.dataParallelSize ?? 1,
+    modelInput: MODEL_INPUTS[input],
+    modelType: kinds.map((kind) => MODEL_TYPES[kind]),
+    publishesKvEvents: false,
+  };
+}
+
+function wrong(field: string, value: unknown, allowed: readonly string[]): TypeError {
+  return new TypeError(`${field} ${show(value)}: expected ${allowed.join(', ')}`);
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value) ?? String(value);
+}

@@ -1,0 +1,111 @@
+/**
+ * @module stator/worker
+ * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
+ */
+import { resolveConfig } from '../../shared/config/index.ts';
+import { openLogger } from '../compose/logger.ts';
+import { stopSignal } from '../compose/stop-signal.ts';
+import { startWorkerProcess } from '../compose/worker.ts';
+import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
+
+export type { HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/handler/index.ts';
+export type { EngineLoad } from '../../shared/engines/index.ts';
+export { ServeError } from '../../shared/errors/index.ts';
+export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
+export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
+
+export interface StartOptions {
+  /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */
+  readonly flags?: readonly string[];
+  /** Variables; flags win. @default process.env */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Gives up the start. */
+  readonly signal?: AbortSignal;
+}
+
+/** A worker that serves. */
+export interface RunningWorker {
+  /** Lower-case hex. */
+  readonly instanceId: string;
+  /** Requests under way. */
+  readonly activeRequests: number;
+  /** Leaves discovery, lets answers end, and closes everything. Idempotent. */
+  drain(): Promise<void>;
+}
+
+export interface DefinedWorker {
+  /** Starts serving and resolves once registered. Rejects, everything closed again, with what to change. */
+  start(options?: StartOptions): Promise<RunningWorker>;
+  /** The whole life of a process: starts, serves until SIGTERM or SIGINT, drains. Resolves with the exit code. */
+  run(options?: Omit<StartOptions, 'signal'>): Promise<number>;
+}
+
+/**
+ * A worker from code. Health, lease, drain, metrics and cancellation come with it.
+ *
+ * @example
+ * const worker = defineWorker({
+ *   model: 'parrot',
+ *   input: 'text',
+ *   kinds: ['chat'],
+ *   async *generate({ input }, { signal }) {
+ *     for (const word of input.body.messages.at(-1).content.split(' ')) yield `${word} `;
+ *   },
+ * });
+ * process.exitCode = await worker.run({ flags: process.argv.slice(2) });
+ *
+ * @throws TypeError that names the field, what it holds, and what is allowed.
+ */
+export function defineWorker(definition: WorkerDefinition): DefinedWorker {
+  checkDefinition(definition);
+  return {
+    start: (options) => startDefined(definition, options),
+    run: (options) => runDefined(definition, options),
+  };
+}
+
+async function startDefined(
+  definition: WorkerDefinition,
+  { flags = [], env = process.env, signal = new AbortController().signal }: StartOptions = {},
+): Promise<RunningWorker> {
+  // Which engine to start is the only setting that must be given, and here it comes from code.
+  const { settings, warnings } = resolveConfig('worker', flags, env, { allowMissing: true });
+  const logger = openLogger(settings);
+  for (const warning of warnings) logger.for('config').warn(warning);
+  const { model, aliases = [], card = {} } = definition;
+  const running = await startWorkerProcess(settings, logger, signal, {
+    open: () => engineOf(definition),
+    names: { displayName: model, aliases },
+    card,
+  });
+  const [worker] = running.workers;
+  if (worker === undefined) throw new Error('the worker did not start');
+  return {
+    instanceId: worker.instanceId,
+    get activeRequests() {
+      return worker.activeRequests;
+    },
+    drain: () => running.drain(),
+  };
+}
+
+async function runDefined(definition: WorkerDefinition, options: StartOptions = {}): Promise<number> {
+  const stopped = stopSignal();
+  const starting = new AbortController();
+  // The timers of a worker do not keep the process alive; a handler that waits must not end it.
+  const alive = setInterval(() => {}, 3_600_000);
+  try {
+    const ready = startDefined(definition, { ...options, signal: starting.signal });
+    const first = await Promise.race([ready, stopped]);
+    if (typeof first === 'string') {
+      starting.abort(new Error(first));
+      await ready.then((worker) => worker.drain()).catch(() => undefined); // told to stop while the model loads
+      return 0;
+    }
+    await stopped;
+    await first.drain();
+    return 0;
+  } finally {
+    clearInterval(alive);
+  }
+}

@@ -1,0 +1,81 @@
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, it } from 'vitest';
+import {
+  freePort,
+  postJson,
+  readChat,
+  type SpawnedProcess,
+  type StatorProcess,
+  spawnNode,
+  useFleet,
+} from '../support/index.ts';
+
+const EXAMPLES = fileURLToPath(new URL('../../examples/', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const FILE = ['--discovery-backend', 'file'];
+
+describe('the examples of the SDK', () => {
+  const fleet = useFleet();
+  let frontend: StatorProcess;
+  let parrot: SpawnedProcess;
+  let echo: SpawnedProcess;
+
+  const example = (name: string, env: Readonly<Record<string, string>> = {}): SpawnedProcess =>
+    spawnNode([`${EXAMPLES}${name}`, ...FILE], { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv, ...env } });
+
+  beforeAll(async () => {
+    parrot = example('parrot-worker.mjs');
+    echo = example('echo-tokens-worker.mjs');
+    frontend = await fleet.frontend();
+    await fleet.untilWorkers(frontend, 1, 'parrot');
+    await fleet.untilWorkers(frontend, 1, 'echo-tokens');
+  });
+
+  const question = { model: 'parrot', messages: [{ role: 'user', content: 'all the words come back' }] };
+
+  it('serve a chat of a model written in code, streamed and whole', async () => {
+    const streamed = await readChat(frontend.url, question);
+    expect(streamed.text).toBe('all the words come back');
+    expect(streamed.finishReason).toBe('stop');
+    const whole = await postJson(`${frontend.url}/v1/chat/completions`, question);
+    expect(whole.status).toBe(200);
+    expect(await whole.json()).toMatchObject({
+      choices: [{ message: { role: 'assistant', content: 'all the words come back' }, finish_reason: 'stop' }],
+    });
+  });
+
+  it('serve the same model to Anthropic clients', async () => {
+    const answer = await postJson(`${frontend.url}/v1/messages`, { ...question, max_tokens: 100 });
+    expect(await answer.json()).toMatchObject({ content: [{ type: 'text', text: 'all the words come back' }] });
+  });
+
+  it('serve a model that takes tokens', async () => {
+    const body = { model: 'echo-tokens', prompt: 'same again', max_tokens: 2 };
+    const answer = await postJson(`${frontend.url}/v1/completions`, body);
+    expect(answer.status).toBe(200);
+    expect(await answer.json()).toMatchObject({
+      choices: [{ finish_reason: 'length' }],
+      usage: { completion_tokens: 2 },
+    });
+  });
+
+  it('embed the frontend beside routes of the program', async () => {
+    const port = await freePort();
+    const program = example('embedded-frontend.mjs', { PORT: String(port) });
+    const [url] = await program.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/);
+    const hello = await fetch(`${url}/hello`);
+    expect(await hello.text()).toBe('models: echo-tokens, parrot\n');
+    const streamed = await readChat(url, question);
+    expect(streamed.text).toBe('all the words come back');
+    program.signal('SIGTERM');
+    expect(await program.exited).toBe(0);
+  });
+
+  it('drain and leave with exit code 0 when told to stop', async () => {
+    parrot.signal('SIGTERM');
+    echo.signal('SIGTERM');
+    expect(await parrot.exited).toBe(0);
+    expect(await echo.exited).toBe(0);
+    await fleet.untilWorkers(frontend, 0, 'parrot');
+  });
+});
