@@ -26,7 +26,7 @@ describe('the examples of the SDK', () => {
   beforeAll(async () => {
     parrot = example('parrot-worker.mjs');
     echo = example('echo-tokens-worker.mjs');
-    frontend = await fleet.frontend();
+    frontend = await fleet.frontend(['--enable-anthropic-api']);
     await fleet.untilWorkers(frontend, 1, 'parrot');
     await fleet.untilWorkers(frontend, 1, 'echo-tokens');
   });
