@@ -1,7 +1,7 @@
 import { dynoxide } from './tools/dynoxide.ts';
 import { lambdaRic } from './tools/lambda-ric.ts';
 import { natsServer } from './tools/nats-server.ts';
-import { python } from './tools/python.ts';
+import { python, schemathesis } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -9,7 +9,7 @@ interface MissingTool {
   readonly reason: string;
 }
 
-const TOOLS: readonly Tool[] = [dynoxide, python, lambdaRic, natsServer];
+const TOOLS: readonly Tool[] = [dynoxide, python, schemathesis, lambdaRic, natsServer];
 
 /**
  * Prepares what suites need beyond npm packages and names it in environment variables, which the test processes inherit.

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { detailOf, errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
 import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
 import { continueTrace, parseTraceparent, type RequestMeter, type TraceContext } from '../../telemetry/index.ts';
@@ -77,6 +78,7 @@ export class InferenceCall {
   watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     const { sink, deadline } = this.exchange;
     const work = new AbortController();
+    setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded
     const leave = (): void => {
       work.abort();
       answer.abandon();

@@ -1,6 +1,7 @@
 import * as z from 'zod';
+import { RANGES, ranged } from '../openai/field-ranges.ts';
 import { nvextSchema } from '../openai/nvext-schema.ts';
-import { i32, u32 } from '../openai/shared-fields.ts';
+import { i32, modelName, positiveU32, u32 } from '../openai/shared-fields.ts';
 
 /** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
 const anyBlock = z.looseObject({ type: z.string() });
@@ -26,7 +27,7 @@ const outputFormat = z.looseObject({ type: z.string(), schema: z.unknown().optio
 
 /** What a prompt is made from: also the body of `count_tokens`. */
 const promptFields = {
-  messages: z.array(messageSchema),
+  messages: z.array(messageSchema).meta({ minItems: 1 }),
   system: z.union([z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() }))]).nullish(),
   tools: z.array(toolSchema).nullish(),
   tool_choice: z
@@ -41,18 +42,18 @@ const promptFields = {
 };
 
 /** Body of `POST /v1/messages/count_tokens` (http-api.md, section 7.6). */
-export const countTokensSchema = z.looseObject({ model: z.string(), ...promptFields });
+export const countTokensSchema = z.looseObject({ model: modelName, ...promptFields });
 export type CountTokensBody = z.infer<typeof countTokensSchema>;
 
 /** Body of `POST /v1/messages` (http-api.md, section 7.1): types only. Other root keys are accepted and ignored. */
 export const messagesSchema = z.looseObject({
-  model: z.string(),
-  max_tokens: u32,
+  model: modelName,
+  max_tokens: positiveU32,
   ...promptFields,
   stream: z.boolean().nullish(),
-  temperature: z.number().nullish(),
-  top_p: z.number().nullish(),
-  top_k: i32.nullish(),
+  temperature: ranged(z.number(), RANGES.temperature).nullish(),
+  top_p: ranged(z.number(), RANGES.top_p).nullish(),
+  top_k: i32.meta({ minimum: -1 }).nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   nvext: nvextSchema.nullish(),
 });

@@ -3,7 +3,7 @@ import { busyThresholdSchema } from './busy-threshold.ts';
 import { chatSchema } from './chat-schema.ts';
 import { completionsSchema } from './completions-schema.ts';
 import { embeddingsSchema } from './embeddings-schema.ts';
-import { imagesSchema } from './images-schema.ts';
+import { imageEditsSchema, imagesSchema } from './images-schema.ts';
 import { USABLE_KEYS } from './responses/body-keys.ts';
 import { inputTokensSchema, responsesSchema } from './responses/body-schema.ts';
 import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
@@ -24,6 +24,7 @@ export const bodySchemas = {
   InputTokensRequest: { schema: inputTokensSchema, keys: undefined },
   EmbeddingRequest: { schema: embeddingsSchema, keys: undefined },
   ImageRequest: { schema: imagesSchema, keys: undefined },
+  ImageEditRequest: { schema: imageEditsSchema, keys: undefined },
   VideoRequest: { schema: videosSchema, keys: undefined },
   BusyThresholdRequest: { schema: busyThresholdSchema, keys: undefined },
 } as const satisfies Readonly<Record<string, BodySchema>>;

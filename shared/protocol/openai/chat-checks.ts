@@ -8,6 +8,7 @@ import {
   invalidValue,
   refuseUnknownKeys,
 } from './field-checks.ts';
+import { RANGES } from './field-ranges.ts';
 import { CHAT_KEYS, unknownKeys } from './root-keys.ts';
 import { checkTools } from './tool-checks.ts';
 
@@ -32,7 +33,7 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
   checkMessages(body.messages);
   checkModel(body.model);
   checkSharedBounds(body);
-  checkRange(body.top_logprobs, 0, 20, 'Top_logprobs', 'top_logprobs');
+  checkRange(body.top_logprobs, RANGES.top_logprobs, 'Top_logprobs', 'top_logprobs');
   if (body.max_completion_tokens === 0) {
     throw invalidValue('Max completion tokens must be greater than 0, got 0', 'max_completion_tokens');
   }

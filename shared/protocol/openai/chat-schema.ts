@@ -1,6 +1,7 @@
 import * as z from 'zod';
+import { RANGES, ranged } from './field-ranges.ts';
 import { nvextSchema } from './nvext-schema.ts';
-import { anyObject, sharedFields, u32 } from './shared-fields.ts';
+import { anyObject, positiveU32, sharedFields } from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
 /** Parts of user content; `file` and other kinds do not parse (http-api.md, section 3.1). */
@@ -62,7 +63,7 @@ const responseFormat = z.discriminatedUnion('type', [
   z.looseObject({
     type: z.literal('json_schema'),
     json_schema: z.looseObject({
-      name: z.string(),
+      name: z.string().meta({ minLength: 1 }),
       schema: z.unknown().refine((schema) => schema !== undefined, { error: 'required', params: { isMissing: true } }),
       description: z.string().nullish(),
       strict: z.boolean().nullish(),
@@ -70,13 +71,20 @@ const responseFormat = z.discriminatedUnion('type', [
   }),
 ]);
 
+const thinking = {
+  anyOf: [
+    { type: ['boolean', 'null'] },
+    { type: 'object', required: ['type'], properties: { type: { enum: ['enabled', 'disabled', 'adaptive'] } } },
+  ],
+};
+
 /** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
 export const chatSchema = z.looseObject({
-  messages: z.array(messageSchema), // first, because the first field that is wrong is the one that is told
+  messages: z.array(messageSchema).meta({ minItems: 1 }), // first, because the first field that is wrong is the one that is told
   ...sharedFields,
   logprobs: z.boolean().nullish(),
-  top_logprobs: z.int().min(0).max(255).nullish(),
-  max_completion_tokens: u32.nullish(),
+  top_logprobs: ranged(z.int().min(0).max(255), RANGES.top_logprobs).nullish(),
+  max_completion_tokens: positiveU32.nullish(),
   response_format: responseFormat.nullish(),
   tools: z.array(toolSchema).nullish(),
   tool_choice: toolChoice.nullish(),
@@ -86,7 +94,7 @@ export const chatSchema = z.looseObject({
   continue_final_message: z.boolean().nullish(),
   chat_template_args: anyObject.nullish(),
   chat_template_kwargs: anyObject.nullish(),
-  thinking: z.unknown().optional(),
+  thinking: z.unknown().meta(thinking).optional(),
   media_io_kwargs: anyObject.nullish(),
   mm_processor_kwargs: anyObject.nullish(),
   service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),

@@ -9,6 +9,7 @@ import {
   invalidValue,
   refuseUnknownKeys,
 } from './field-checks.ts';
+import { RANGES } from './field-ranges.ts';
 import { DESERIALIZE_LEAD_IN } from './json-body.ts';
 import { COMPLETIONS_KEYS, unknownKeys } from './root-keys.ts';
 
@@ -29,7 +30,7 @@ export function checkCompletionsBody(body: CompletionsBody, settings: CheckSetti
   checkModel(body.model);
   checkSharedBounds(body);
   checkSuffix(body.suffix);
-  checkRange(body.logprobs, 0, 5, 'Logprobs', 'logprobs');
+  checkRange(body.logprobs, RANGES.logprobs, 'Logprobs', 'logprobs');
   checkBestOf(body);
   const choices = promptCount(body) * (body.n ?? 1);
   if (choices > CHOICES_MAX) {
@@ -89,7 +90,7 @@ function checkSuffix(suffix: string | null | undefined): void {
 }
 
 function checkBestOf(body: CompletionsBody): void {
-  checkRange(body.best_of, 0, 20, 'best_of', 'best_of');
+  checkRange(body.best_of, RANGES.best_of, 'best_of', 'best_of');
   const n = body.n ?? 1;
   if (body.best_of != null && body.best_of < n) {
     throw invalidValue(`best_of must be greater than or equal to n, got best_of=${body.best_of}, n=${n}`, 'best_of');

@@ -3,6 +3,7 @@ import type { GenerationRequest } from '../generation/index.ts';
 import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
 import { decodeRouting } from './decode-routing.ts';
 import { checkRange } from './field-checks.ts';
+import { RANGES } from './field-ranges.ts';
 import { type ImagesBody, imagesSchema } from './images-schema.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
@@ -10,7 +11,6 @@ import { type VideosBody, videosSchema } from './videos-schema.ts';
 
 /** Model of an images request that names none (http-api.md, section 8.1). */
 const DEFAULT_IMAGE_MODEL = 'diffusion';
-const IMAGES_MAX = 10;
 const NONE: readonly string[] = Object.freeze([]);
 
 /** An images body whose model is known. */
@@ -37,7 +37,7 @@ export function decodeImages(
   route: 'generations' | 'edits',
   context: DecodeContext,
 ): GenerationRequest {
-  checkRange(body.n, 1, IMAGES_MAX, 'n', 'n');
+  checkRange(body.n, RANGES.images, 'n', 'n');
   if (route === 'edits' && body.input_reference == null) {
     const message = 'input_reference is required for /v1/images/edits';
     throw new ServeError('missing_required_parameter', message, { param: 'input_reference' });

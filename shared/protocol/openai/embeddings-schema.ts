@@ -1,10 +1,17 @@
 import * as z from 'zod';
-import { u32 } from './shared-fields.ts';
+import { modelName, u32 } from './shared-fields.ts';
+
+const atLeastOne = { minItems: 1 };
 
 /** Body of `POST /v1/embeddings` (http-api.md, section 5). Other root keys and other keys of `nvext` are ignored. */
 export const embeddingsSchema = z.looseObject({
-  model: z.string(),
-  input: z.union([z.string(), z.array(z.string()), z.array(u32), z.array(z.array(u32))]),
+  model: modelName,
+  input: z.union([
+    z.string(),
+    z.array(z.string()).meta(atLeastOne),
+    z.array(u32).meta(atLeastOne),
+    z.array(z.array(u32)).meta(atLeastOne),
+  ]),
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: u32.nullish(),
   user: z.string().nullish(),

@@ -1,6 +1,7 @@
 import { ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
+import { RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
 
 /** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
 export function invalidValue(message: string, param: string): ServeError {
@@ -27,32 +28,26 @@ export function checkModel(model: string): void {
 
 /** The numeric and text bounds that chat and completions share, in the order of http-api.md, section 3.1. */
 export function checkSharedBounds(body: ChatBody | CompletionsBody): void {
-  checkRange(body.temperature, 0, 2, 'Temperature', 'temperature');
-  checkRange(body.top_p, 0, 1, 'Top_p', 'top_p');
-  checkRange(body.frequency_penalty, -2, 2, 'Frequency penalty', 'frequency_penalty');
-  checkRange(body.presence_penalty, -2, 2, 'Presence penalty', 'presence_penalty');
+  checkRange(body.temperature, RANGES.temperature, 'Temperature', 'temperature');
+  checkRange(body.top_p, RANGES.top_p, 'Top_p', 'top_p');
+  checkRange(body.frequency_penalty, RANGES.frequency_penalty, 'Frequency penalty', 'frequency_penalty');
+  checkRange(body.presence_penalty, RANGES.presence_penalty, 'Presence penalty', 'presence_penalty');
   if (body.logit_bias != null) checkLogitBias(body.logit_bias);
   if (body.max_tokens === 0) throw invalidValue('Max tokens must be greater than 0, got 0', 'max_tokens');
-  checkRange(body.n, 1, 128, 'n', 'n');
+  checkRange(body.n, RANGES.n, 'n', 'n');
   if (body.stop != null) checkStop(body.stop);
   if (body.user != null && body.user.trim() === '') throw invalidValue('User ID cannot be empty', 'user');
   if (body.top_k != null && body.top_k < -1) {
     throw invalidValue('Top_k must be null or greater than or equal to -1', 'top_k');
   }
-  checkRange(body.min_p, 0, 1, 'Min_p', 'min_p');
+  checkRange(body.min_p, RANGES.min_p, 'Min_p', 'min_p');
   checkRepetitionPenalty(body.repetition_penalty);
   checkTokenIds(body.stop_token_ids, 'stop_token_ids');
   checkTokenIds(body.allowed_token_ids, 'allowed_token_ids');
   checkBadWords(body.bad_words_token_ids);
 }
 
-export function checkRange(
-  value: number | null | undefined,
-  min: number,
-  max: number,
-  label: string,
-  param: string,
-): void {
+export function checkRange(value: number | null | undefined, [min, max]: Range, label: string, param: string): void {
   if (value == null || (value >= min && value <= max)) return;
   throw invalidValue(`${label} must be between ${min} and ${max}, got ${value}`, param);
 }
@@ -73,11 +68,9 @@ function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
     if (typeof value !== 'number') {
       throw invalidValue(`Logit bias value for token '${token}' must be a number, got ${JSON.stringify(value)}`, param);
     }
-    checkRange(value, -100, 100, `Logit bias for token '${token}'`, param);
+    checkRange(value, RANGES.logit_bias, `Logit bias for token '${token}'`, param);
   }
 }
-
-const STOPS_MAX = 32;
 
 function checkStop(stop: string | readonly string[] | readonly number[]): void {
   if (stop === '') throw invalidValue('Stop sequence cannot be empty', 'stop');

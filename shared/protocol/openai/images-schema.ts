@@ -1,11 +1,12 @@
 import * as z from 'zod';
+import { RANGES, ranged } from './field-ranges.ts';
 import { u32 } from './shared-fields.ts';
 
 /** Body of `POST /v1/images/generations` and `/v1/images/edits` (http-api.md, section 8.1): types only. */
 export const imagesSchema = z.looseObject({
   prompt: z.string(),
   model: z.string().nullish(),
-  n: u32.nullish(),
+  n: ranged(u32, RANGES.images).nullish(),
   size: z.string().nullish(),
   quality: z.enum(['standard', 'hd', 'high', 'medium', 'low', 'xhigh', 'max', 'auto']).nullish(),
   response_format: z.enum(['url', 'b64_json']).nullish(),
@@ -28,5 +29,8 @@ export const imagesSchema = z.looseObject({
     })
     .nullish(),
 });
+
+/** What the edits route shows: it starts from a picture. */
+export const imageEditsSchema = imagesSchema.extend({ input_reference: z.string() });
 
 export type ImagesBody = z.infer<typeof imagesSchema>;

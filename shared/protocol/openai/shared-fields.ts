@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { RANGES, ranged, STOPS_MAX } from './field-ranges.ts';
 
 /** Types of JSON fields as the wire contract names them. Bounds that have a message of their own are checked later. */
 export const u32 = z.int().min(0).max(4_294_967_295);
@@ -15,26 +16,44 @@ export const streamOptions = z.looseObject({
   continuous_usage_stats: z.boolean().nullish(),
 });
 
-export const stop = z.union([z.string(), z.array(z.string()), z.array(u32)]);
+/** At least one; 0 is told in words of its own. */
+export const positiveU32 = u32.meta({ minimum: 1 });
+
+const stopLengths = { minItems: 1, maxItems: STOPS_MAX };
+export const stop = z.union([
+  z.string().meta({ minLength: 1 }),
+  z.array(z.string().meta({ minLength: 1 })).meta(stopLengths),
+  z.array(u32).meta(stopLengths),
+]);
+
+const notBlank = { pattern: '\\S' };
+export const modelName = z.string().meta(notBlank);
+
+const tokenIds = { type: 'array', items: { type: 'integer', minimum: 0, maximum: 4_294_967_295 } };
+const orNull = { type: ['array', 'null'] };
+const logitBias = {
+  propertyNames: { pattern: '^(0|[1-9]\\d{0,9})$' },
+  additionalProperties: { type: 'number', minimum: RANGES.logit_bias[0], maximum: RANGES.logit_bias[1] },
+};
 
 /** Root fields of both chat and completions (http-api.md, sections 3.1 and 4.1). */
 export const sharedFields = {
-  model: z.string(),
+  model: modelName,
   stream: z.boolean().nullish(),
   stream_options: streamOptions.nullish(),
-  temperature: z.number().nullish(),
-  top_p: z.number().nullish(),
-  frequency_penalty: z.number().nullish(),
-  presence_penalty: z.number().nullish(),
-  logit_bias: anyObject.nullish(),
-  max_tokens: u32.nullish(),
-  n: z.int().min(0).max(255).nullish(),
+  temperature: ranged(z.number(), RANGES.temperature).nullish(),
+  top_p: ranged(z.number(), RANGES.top_p).nullish(),
+  frequency_penalty: ranged(z.number(), RANGES.frequency_penalty).nullish(),
+  presence_penalty: ranged(z.number(), RANGES.presence_penalty).nullish(),
+  logit_bias: anyObject.meta(logitBias).nullish(),
+  max_tokens: positiveU32.nullish(),
+  n: ranged(z.int().min(0).max(255), RANGES.n).nullish(),
   stop: stop.nullish(),
   seed: i64.nullish(),
-  user: z.string().nullish(),
-  top_k: i32.nullish(),
-  min_p: z.number().nullish(),
-  repetition_penalty: z.number().nullish(),
+  user: z.string().meta(notBlank).nullish(),
+  top_k: i32.meta({ minimum: -1 }).nullish(),
+  min_p: ranged(z.number(), RANGES.min_p).nullish(),
+  repetition_penalty: z.number().meta({ exclusiveMinimum: 0, maximum: 2 }).nullish(),
   min_tokens: u32.nullish(),
   ignore_eos: z.boolean().nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
@@ -48,10 +67,19 @@ export const sharedFields = {
   guided_whitespace_pattern: z.string().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),
   cache_salt: z.string().nullish(),
-  stop_token_ids: z.unknown().optional(),
+  stop_token_ids: z
+    .unknown()
+    .meta({ ...tokenIds, ...orNull })
+    .optional(),
   detokenize: z.boolean().nullish(),
-  allowed_token_ids: z.unknown().optional(),
-  bad_words_token_ids: z.unknown().optional(),
+  allowed_token_ids: z
+    .unknown()
+    .meta({ ...tokenIds, ...orNull })
+    .optional(),
+  bad_words_token_ids: z
+    .unknown()
+    .meta({ ...orNull, items: tokenIds })
+    .optional(),
   thinking_token_budget: u32.nullish(),
   metadata: z.unknown().optional(),
 };

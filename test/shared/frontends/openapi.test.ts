@@ -74,7 +74,7 @@ describe('GET /openapi.json', () => {
     expect(schemas.ChatCompletionRequest).toMatchObject({
       required: ['messages', 'model'],
       properties: {
-        max_tokens: { anyOf: [{ type: 'integer', minimum: 0, maximum: 4_294_967_295 }, { type: 'null' }] },
+        max_tokens: { anyOf: [{ type: 'integer', minimum: 1, maximum: 4_294_967_295 }, { type: 'null' }] },
         verbosity: {},
       },
       additionalProperties: false,

@@ -4,40 +4,53 @@ import { join } from 'node:path';
 import { installOnce } from './install-once.ts';
 import { cacheRoot, pathIfPresent, runCommand, type Tool } from './tool.ts';
 
-const REQUIREMENTS = ['openai==3.52.0', 'anthropic==2.11.0'] as const;
 const INSTALL_MS_MAX = 5 * 60_000;
 
-/** A virtual environment with the official Python SDKs. */
-export const python: Tool = {
-  name: `Python with ${REQUIREMENTS.join(', ')}`,
+/** The official Python SDKs. */
+export const python = pythonEnvironment({
+  requirements: ['openai==3.52.0', 'anthropic==2.11.0'],
   variable: 'STATOR_TEST_PYTHON',
   neededBy: 'suites that drive the server with the official Python SDKs',
-  findInstalled: () => pathIfPresent(interpreterIn(folder()), constants.X_OK),
-  async install() {
-    await installOnce(
-      folder(),
-      async () => (await pathIfPresent(interpreterIn(folder()), constants.X_OK)) !== undefined,
-      fillEnvironment,
-    );
-    return interpreterIn(folder());
-  },
-};
+});
 
-async function fillEnvironment(scratchFolder: string): Promise<void> {
-  await runCommand('python3', ['-m', 'venv', scratchFolder], { timeoutMs: INSTALL_MS_MAX });
+/** The fuzzer of OpenAPI documents. */
+export const schemathesis = pythonEnvironment({
+  requirements: ['schemathesis==4.32.5'],
+  variable: 'STATOR_TEST_SCHEMATHESIS',
+  neededBy: 'the suite that fuzzes /openapi.json',
+});
+
+interface PythonEnvironment extends Pick<Tool, 'variable' | 'neededBy'> {
+  readonly requirements: readonly string[];
+}
+
+/** A virtual environment with `requirements`; suites find its interpreter. */
+function pythonEnvironment({ requirements, ...tool }: PythonEnvironment): Tool {
+  // The name carries the content, so a changed pin makes a new environment beside the old one.
+  const hash = createHash('sha256').update(requirements.join('\n')).digest('hex').slice(0, 12);
+  const folder = join(cacheRoot(), `python-${hash}`);
+  const path = join(folder, 'bin', 'python');
+  const findInstalled = (): Promise<string | undefined> => pathIfPresent(path, constants.X_OK);
+  return {
+    ...tool,
+    name: `Python with ${requirements.join(', ')}`,
+    findInstalled,
+    async install() {
+      await installOnce(
+        folder,
+        async () => (await findInstalled()) !== undefined,
+        (scratchFolder) => fill(scratchFolder, requirements),
+      );
+      return path;
+    },
+  };
+}
+
+async function fill(environment: string, requirements: readonly string[]): Promise<void> {
+  await runCommand('python3', ['-m', 'venv', environment], { timeoutMs: INSTALL_MS_MAX });
   await runCommand(
-    interpreterIn(scratchFolder),
-    ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1', ...REQUIREMENTS],
+    join(environment, 'bin', 'python'),
+    ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--retries', '1', ...requirements],
     { timeoutMs: INSTALL_MS_MAX },
   );
-}
-
-// The name carries the content, so a changed pin makes a new environment beside the old one.
-function folder(): string {
-  const hash = createHash('sha256').update(REQUIREMENTS.join('\n')).digest('hex').slice(0, 12);
-  return join(cacheRoot(), `python-${hash}`);
-}
-
-function interpreterIn(environment: string): string {
-  return join(environment, 'bin', 'python');
 }

@@ -45,7 +45,7 @@ function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute
     route(paths.completions, 'createCompletion', 'Continues prompts.', 'CompletionRequest', JSON_OR_EVENTS),
     route(paths.embeddings, 'createEmbedding', 'Turns texts into vectors.', 'EmbeddingRequest'),
     route(IMAGES_PATH, 'createImage', 'Makes pictures.', 'ImageRequest'),
-    route(IMAGE_EDITS_PATH, 'createImageEdit', 'Makes pictures from a picture.', 'ImageRequest'),
+    route(IMAGE_EDITS_PATH, 'createImageEdit', 'Makes pictures from a picture.', 'ImageEditRequest'),
     route(videos, 'createVideo', 'Makes a video.', 'VideoRequest', JSON_OR_EVENTS),
     route(shortVideos, 'createVideoShort', 'The same under a shorter path.', 'VideoRequest', JSON_OR_EVENTS),
     route(`${videos}/stream`, 'streamVideo', 'Sends a video as motion JPEG.', 'VideoRequest', MOTION_JPEG),

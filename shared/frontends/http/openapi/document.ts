@@ -109,11 +109,15 @@ function bodyOf(name: string): Json {
   return { required: true, content: { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } } };
 }
 
+/** Only objects and text have a schema: of a sequence of events or pictures, readers take one for that of a part. */
 function contentOf(types: readonly string[] = ['application/json']): Json {
-  return Object.fromEntries(
-    types.map((type) => [type, { schema: type === 'application/json' ? { type: 'object' } : { type: 'string' } }]),
-  );
+  return Object.fromEntries(types.map((type) => [type, CONTENTS[type] ?? {}]));
 }
+
+const CONTENTS: Readonly<Record<string, Json>> = {
+  'application/json': { schema: { type: 'object' } },
+  'text/plain': { schema: { type: 'string' } },
+};
 
 /** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
 function schemaOf({ schema, keys }: BodySchema, { decode }: HttpSettings): Json {

@@ -1,6 +1,7 @@
 import * as z from 'zod';
+import { RANGES, ranged } from '../field-ranges.ts';
 import { nvextSchema } from '../nvext-schema.ts';
-import { anyObject, u32 } from '../shared-fields.ts';
+import { anyObject, modelName, positiveU32, u32 } from '../shared-fields.ts';
 
 /** `function` and `custom` are served; any other type is a hosted tool and only its type is looked at. */
 const tool = z.looseObject({
@@ -47,8 +48,8 @@ const promptFields = {
 
 /** Body of `POST /v1/responses` (http-api.md, section 6.1): types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z.looseObject({
-  input: z.union([z.string(), z.array(z.unknown())]), // first: the first field that is wrong is the one that is told
-  model: z.string().nullish(),
+  input: z.union([z.string(), z.array(z.unknown()).meta({ items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
+  model: modelName.nullish(),
   ...promptFields,
   stream: z.boolean().nullish(),
   stream_options: anyObject.nullish(),
@@ -58,9 +59,9 @@ export const responsesSchema = z.looseObject({
   conversation: z.union([z.string(), anyObject]).nullish(),
   prompt: anyObject.nullish(),
   max_tool_calls: u32.nullish(),
-  max_output_tokens: u32.nullish(),
-  temperature: z.number().nullish(),
-  top_p: z.number().nullish(),
+  max_output_tokens: positiveU32.nullish(),
+  temperature: ranged(z.number(), RANGES.temperature).nullish(),
+  top_p: ranged(z.number(), RANGES.top_p).nullish(),
   top_logprobs: z.int().min(0).max(255).nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),

@@ -8,6 +8,7 @@ import { decodeOutput, decodeSampling, decodeStop } from '../decode-options.ts';
 import { assembleRequest } from '../decode-request.ts';
 import { decodeRouting, effectiveNvext } from '../decode-routing.ts';
 import { checkModel, checkRange, invalidValue } from '../field-checks.ts';
+import { RANGES } from '../field-ranges.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
 import { checkKeys } from './body-keys.ts';
@@ -64,8 +65,8 @@ export function checkResponsesBody(body: ResponsesBody, { settings }: DecodeCont
     throw new ServeError('not_implemented', message, { param: 'nvext.extra_fields' });
   }
   checkModel(body.model ?? '');
-  checkRange(body.temperature, 0, 2, 'Temperature', 'temperature');
-  checkRange(body.top_p, 0, 1, 'Top_p', 'top_p');
+  checkRange(body.temperature, RANGES.temperature, 'Temperature', 'temperature');
+  checkRange(body.top_p, RANGES.top_p, 'Top_p', 'top_p');
   if (body.max_output_tokens === 0) {
     throw invalidValue('Max output tokens must be greater than 0, got 0', 'max_output_tokens');
   }
