@@ -1,0 +1,191 @@
+import type { LoadAmounts } from '../load/load-amounts.ts';
+
+/** A worker as the fleet item knows it: enough to choose it and to reach it. */
+export interface FleetWorker {
+  /** Instance id, lower-case hex, at most 53 bits. */
+  readonly id: string;
+  /** `tcp` transport of its discovery record: `host:port/{instance}/...`. */
+  readonly address: string;
+  /** When its lease runs out, table time. */
+  readonly aliveUntilMs: number;
+  /** False = it gets no new request: draining, stalled or busy. */
+  readonly isAvailable: boolean;
+  /** Of all its ranks together. */
+  readonly load: LoadAmounts;
+  /** Share of its KV cache in use, 0 to 1. */
+  readonly kvUsedShare: number;
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+}
+
+/** One cell of a fleet. */
+export interface FleetCell {
+  /** How many cells the fleet has; a power of two. */
+  readonly cells: number;
+  /** How many copies of this cell there are. */
+  readonly copies: number;
+  /** Longest time until it is written again, if its writer lives. */
+  readonly rewriteMs: number;
+  readonly workers: readonly FleetWorker[];
+}
+
+/*
+ * A packed cell, big-endian:
+ *
+ *   [version: u8 = 1] [copies: u8] [cells: u16] [rows: u16] [rewrite ms: u32] [suffix length: u16] [suffix]
+ *   rows of 27 bytes:
+ *     [id: 7] [IPv4: 4 | offset of text: u32] [port: u16 | length of text] [flags: u8] [alive: u8, 0.1 s]
+ *     [KV used: u8, 1/255] [requests: u16] [blocks: u24] [prefill tokens: u24] [rank size: u8] [first rank: u16]
+ *   texts of addresses that are not IPv4 with the suffix of the cell
+ *
+ * Amounts that do not fit are cut to the largest that does. 256 rows take 7 KB, which with the keys stays below 8 KB: one
+ * read unit.
+ */
+
+const VERSION = 1;
+const HEADER_BYTES = 12;
+const ROW_BYTES = 27;
+const IS_AVAILABLE = 1;
+const IS_TEXT = 2;
+const ALIVE_STEP_MS = 100;
+const U8_MAX = 0xff;
+const U16_MAX = 0xffff;
+const U24_MAX = 0xff_ffff;
+const TEXT_BYTES_MAX = 255;
+
+/** Room for one cell; an item of 8 KB less its keys and other attributes. */
+export const CELL_BYTES_MAX = 7900;
+/** Workers in one cell. */
+export const CELL_WORKERS_MAX = 256;
+
+/** Bytes of `cell` as packed. */
+export function packedBytes(cell: Pick<FleetCell, 'workers'>): number {
+  const suffix = suffixOf(cell.workers);
+  const texts = cell.workers.reduce((sum, worker) => sum + textBytes(worker, suffix), 0);
+  return HEADER_BYTES + Buffer.byteLength(suffix) + ROW_BYTES * cell.workers.length + texts;
+}
+
+/** @param nowMs table time, the same that the item is written with */
+export function packFleetCell(cell: FleetCell, nowMs: number): Uint8Array {
+  const suffix = suffixOf(cell.workers);
+  const bytes = Buffer.alloc(packedBytes(cell));
+  bytes[0] = VERSION;
+  bytes[1] = cell.copies;
+  bytes.writeUInt16BE(cell.cells, 2);
+  bytes.writeUInt16BE(cell.workers.length, 4);
+  bytes.writeUInt32BE(cell.rewriteMs, 6);
+  const suffixBytes = bytes.write(suffix, HEADER_BYTES);
+  bytes.writeUInt16BE(suffixBytes, 10);
+  let at = HEADER_BYTES + suffixBytes;
+  let textAt = at + ROW_BYTES * cell.workers.length;
+  for (const worker of cell.workers) {
+    textAt += packRow(bytes, at, worker, { suffix, textAt, nowMs });
+    at += ROW_BYTES;
+  }
+  return bytes;
+}
+
+/** The cell that `bytes` hold. @throws RangeError when they are no cell, or of a later version */
+export function unpackFleetCell(bytes: Uint8Array, writtenAtMs: number): FleetCell {
+  const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  if (view[0] !== VERSION) throw new RangeError(`a fleet item of version ${view[0]}, not ${VERSION}`);
+  const rows = view.readUInt16BE(4);
+  const rowsAt = HEADER_BYTES + view.readUInt16BE(10);
+  if (rowsAt + ROW_BYTES * rows > view.length) throw new RangeError('a fleet item that is cut short');
+  const suffix = view.toString('utf8', HEADER_BYTES, rowsAt);
+  const workers: FleetWorker[] = [];
+  for (let row = 0; row < rows; row++) workers.push(unpackRow(view, rowsAt + ROW_BYTES * row, suffix, writtenAtMs));
+  return { cells: view.readUInt16BE(2), copies: view[1] ?? 1, rewriteMs: view.readUInt32BE(6), workers };
+}
+
+interface RowPlace {
+  readonly suffix: string;
+  /** Where the next text goes. */
+  readonly textAt: number;
+  readonly nowMs: number;
+}
+
+/** Writes one row; returns the bytes of its text. */
+function packRow(bytes: Buffer, at: number, worker: FleetWorker, { suffix, textAt, nowMs }: RowPlace): number {
+  const { address, load, isAvailable } = worker;
+  const plain = plainAddress(worker, suffix);
+  bytes.write(worker.id.padStart(14, '0'), at, 'hex');
+  if (plain === undefined) {
+    bytes.writeUInt32BE(textAt, at + 7);
+    bytes.writeUInt16BE(bytes.write(address, textAt), at + 11);
+  } else {
+    bytes.set(plain.ip, at + 7);
+    bytes.writeUInt16BE(plain.port, at + 11);
+  }
+  bytes[at + 13] = (isAvailable ? IS_AVAILABLE : 0) | (plain === undefined ? IS_TEXT : 0);
+  bytes[at + 14] = within((worker.aliveUntilMs - nowMs) / ALIVE_STEP_MS, U8_MAX);
+  bytes[at + 15] = within(Math.round(worker.kvUsedShare * U8_MAX), U8_MAX);
+  bytes.writeUInt16BE(within(load.requests, U16_MAX), at + 16);
+  bytes.writeUIntBE(within(load.decodeBlocks, U24_MAX), at + 18, 3);
+  bytes.writeUIntBE(within(load.prefillTokens, U24_MAX), at + 21, 3);
+  bytes[at + 24] = within(worker.dataParallelSize, U8_MAX);
+  bytes.writeUInt16BE(within(worker.dataParallelStartRank, U16_MAX), at + 25);
+  return plain === undefined ? Buffer.byteLength(address) : 0;
+}
+
+function unpackRow(view: Buffer, at: number, suffix: string, writtenAtMs: number): FleetWorker {
+  const id = stripZeros(view.toString('hex', at, at + 7));
+  const flags = view[at + 13] ?? 0;
+  return {
+    id,
+    address: addressAt(view, at, (flags & IS_TEXT) !== 0, `/${id}${suffix}`),
+    aliveUntilMs: writtenAtMs + (view[at + 14] ?? 0) * ALIVE_STEP_MS,
+    isAvailable: (flags & IS_AVAILABLE) !== 0,
+    load: {
+      requests: view.readUInt16BE(at + 16),
+      decodeBlocks: view.readUIntBE(at + 18, 3),
+      prefillTokens: view.readUIntBE(at + 21, 3),
+    },
+    kvUsedShare: (view[at + 15] ?? 0) / U8_MAX,
+    dataParallelStartRank: view.readUInt16BE(at + 25),
+    dataParallelSize: view[at + 24] ?? 1,
+  };
+}
+
+function addressAt(view: Buffer, at: number, isText: boolean, path: string): string {
+  const port = view.readUInt16BE(at + 11);
+  if (!isText) return `${view[at + 7]}.${view[at + 8]}.${view[at + 9]}.${view[at + 10]}:${port}${path}`;
+  const textAt = view.readUInt32BE(at + 7);
+  if (textAt + port > view.length) throw new RangeError('a fleet item that is cut short');
+  return view.toString('utf8', textAt, textAt + port); // the port's place holds the length
+}
+
+const ADDRESS = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3}):(\d{1,5})\/([0-9a-f]+)(\/.*)?$/;
+
+interface PlainAddress {
+  readonly ip: readonly number[];
+  readonly port: number;
+}
+
+/** The parts of `a.b.c.d:port/{id}{suffix}`; undefined when the address is of another form. */
+function plainAddress({ address, id }: FleetWorker, suffix: string): PlainAddress | undefined {
+  const match = ADDRESS.exec(address);
+  if (match === null || match[6] !== id || (match[7] ?? '') !== suffix) return undefined;
+  const ip = match.slice(1, 5).map(Number);
+  const port = Number(match[5]);
+  const isExact = `${ip.join('.')}:${port}/${id}${suffix}` === address && port <= U16_MAX; // no leading zeros
+  return isExact && ip.every((part) => part <= U8_MAX) ? { ip, port } : undefined;
+}
+
+/** What follows the instance in the address of the first worker: the same for all in most fleets. */
+function suffixOf(workers: readonly FleetWorker[]): string {
+  const suffix = workers[0] === undefined ? '' : (ADDRESS.exec(workers[0].address)?.[7] ?? '');
+  return Buffer.byteLength(suffix) > TEXT_BYTES_MAX ? '' : suffix;
+}
+
+function textBytes(worker: FleetWorker, suffix: string): number {
+  return plainAddress(worker, suffix) === undefined ? Buffer.byteLength(worker.address) : 0;
+}
+
+function stripZeros(hex: string): string {
+  return hex.replace(/^0+(?=.)/, '');
+}
+
+function within(value: number, max: number): number {
+  return Math.max(0, Math.min(max, Math.floor(value)));
+}

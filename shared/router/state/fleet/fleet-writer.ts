@@ -1,0 +1,149 @@
+import type { Clock, Random } from '../../../clock/index.ts';
+import { Rounds } from '../rounds.ts';
+import type { PoolAddress, RouterState } from '../types.ts';
+import { dealIntoCells } from './cells.ts';
+import { type FleetWorker, packFleetCell, unpackFleetCell } from './fleet-item.ts';
+
+export interface FleetWriterOptions {
+  readonly state: RouterState;
+  readonly pool: PoolAddress;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Shortest time between two writes of a cell. @default 1000 */
+  readonly writeMs?: number;
+  /** Longest time between two writes of a cell. @default 5000 */
+  readonly rewriteMs?: number;
+  /** The workers as they are now, with the loads that the writer knows. */
+  workers(): readonly FleetWorker[];
+  /** Of the lease, while it is held; undefined = somebody else writes. */
+  fence(): number | undefined;
+  /** Hears of writes that failed; they are repeated. */
+  onProblem(problem: unknown): void;
+}
+
+interface WrittenCell {
+  /** As packed without its age. */
+  readonly content: Buffer;
+  readonly writtenAtMs: number;
+}
+
+const WRITE_MS = 1000;
+const REWRITE_MS = 5000;
+/** Reads a second that one copy of a cell answers. */
+const READS_PER_COPY = 500;
+const COPIES_MAX = 16;
+/** Writes under way at once. */
+const WRITES_MAX = 8;
+const MS_PER_SECOND = 1000;
+
+/**
+ * Writes the workers of a pool where functions read them (design, "Fleet item"): a cell when it has changed, at most once a
+ * second, and every 5 s otherwise. Only the lease holder writes, and under its fence, so that one that was frozen cannot put
+ * its old view over a newer one.
+ */
+export class FleetWriter {
+  readonly #options: FleetWriterOptions;
+  readonly #rounds: Rounds;
+  readonly #written = new Map<string, WrittenCell>(); // by cell and copy; bounded by the cells there are
+  #cells: number | undefined;
+  #copies = 1;
+  #reads: { readonly total: number; readonly atMs: number } | undefined;
+
+  constructor(options: FleetWriterOptions) {
+    const { clock, random, writeMs = WRITE_MS, onProblem } = options;
+    this.#options = options;
+    this.#rounds = new Rounds({ clock, random, periodMs: writeMs, run: (signal) => this.#round(signal), onProblem });
+  }
+
+  start(): void {
+    this.#rounds.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#rounds.stop();
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const fence = this.#options.fence();
+    if (fence === undefined) {
+      this.#written.clear(); // whoever holds the lease next writes everything
+      this.#cells = undefined;
+      return;
+    }
+    this.#cells ??= await this.#readCells(signal);
+    await this.#countCopies(signal);
+    const dealt = dealIntoCells(this.#options.workers(), this.#cells);
+    this.#cells = dealt.length;
+    const due = dealt.flatMap((workers, cell) => this.#dueCopies(workers, cell, dealt.length));
+    for (let at = 0; at < due.length; at += WRITES_MAX) {
+      await Promise.all(due.slice(at, at + WRITES_MAX).map((write) => this.#write(write, fence, signal)));
+    }
+    for (const key of this.#written.keys()) {
+      if (Number(key.split('/')[0]) >= dealt.length || Number(key.split('/')[1]) >= this.#copies)
+        this.#written.delete(key);
+    }
+  }
+
+  #dueCopies(workers: readonly FleetWorker[], cell: number, cells: number): readonly DueCell[] {
+    const { state, clock, rewriteMs = REWRITE_MS } = this.#options;
+    const packed = { cells, copies: this.#copies, rewriteMs, workers };
+    const ageless = workers.map((worker) => ({
+      ...worker,
+      aliveUntilMs: worker.aliveUntilMs > state.nowMs() ? 1000 : 0,
+    }));
+    const content = Buffer.from(packFleetCell({ ...packed, workers: ageless }, 0));
+    const due: DueCell[] = [];
+    for (let copy = 0; copy < this.#copies; copy++) {
+      const written = this.#written.get(`${cell}/${copy}`);
+      const isRecent = written !== undefined && clock.nowMs() - written.writtenAtMs < rewriteMs;
+      if (isRecent && written.content.equals(content)) continue;
+      due.push({ cell, copy, content, body: packFleetCell(packed, state.nowMs()) });
+    }
+    return due;
+  }
+
+  async #write({ cell, copy, content, body }: DueCell, fence: number, signal: AbortSignal): Promise<void> {
+    const { state, pool, clock } = this.#options;
+    const writtenAtMs = clock.nowMs();
+    const isOurs = await state.writeFleetItem({ pool, cell, copy }, body, fence, signal);
+    if (isOurs) this.#written.set(`${cell}/${copy}`, { content, writtenAtMs });
+  }
+
+  /** How many cells the writer before used: workers stay where their prefixes are. */
+  async #readCells(signal: AbortSignal): Promise<number> {
+    const { state, pool } = this.#options;
+    const row = await state.readFleetItem({ pool, cell: 0, copy: 0 }, signal);
+    if (row === undefined) return 1;
+    try {
+      return unpackFleetCell(row.body, row.writtenAtMs).cells;
+    } catch {
+      return 1; // written by a later version: it is replaced
+    }
+  }
+
+  /** Readers tell of a sample of their reads; above 500 a second a cell gets another copy. */
+  async #countCopies(signal: AbortSignal): Promise<void> {
+    const { state, pool, clock, rewriteMs = REWRITE_MS, onProblem } = this.#options;
+    const nowMs = clock.nowMs();
+    if (this.#reads !== undefined && nowMs - this.#reads.atMs < rewriteMs) return;
+    const before = this.#reads;
+    try {
+      this.#reads = { total: await state.fleetReads(pool, signal), atMs: nowMs };
+    } catch (problem) {
+      signal.throwIfAborted();
+      onProblem(problem); // the cells themselves matter more
+      return;
+    }
+    if (before === undefined) return;
+    const perSecond = (MS_PER_SECOND * (this.#reads.total - before.total)) / (nowMs - before.atMs);
+    const needed = Math.min(COPIES_MAX, Math.max(1, Math.ceil(perSecond / (this.#cells ?? 1) / READS_PER_COPY)));
+    if (needed > this.#copies || 2 * needed < this.#copies) this.#copies = needed; // does not go back and forth
+  }
+}
+
+interface DueCell {
+  readonly cell: number;
+  readonly copy: number;
+  readonly content: Buffer;
+  readonly body: Uint8Array;
+}

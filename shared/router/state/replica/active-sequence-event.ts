@@ -1,0 +1,186 @@
+/** What another router did with a request (router.md, section 5.7). */
+export interface ActiveSequenceEvent {
+  readonly requestId: string;
+  /** Instance id, lower-case hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+  /** Of the router that says so; hex. */
+  readonly routerId: string;
+  readonly loraName: string | undefined;
+  readonly change: ActiveSequenceChange;
+}
+
+export type ActiveSequenceChange =
+  | {
+      readonly kind: 'added';
+      /** Sequence hashes of the complete prompt blocks, pairs of u32 halves; undefined where blocks are not tracked. */
+      readonly sequenceHashes: Uint32Array | undefined;
+      readonly tracksPrefillTokens: boolean;
+      readonly expectedOutputTokens: number | undefined;
+      /** Prompt tokens to compute; the receiver lets them decay from when it hears of them. */
+      readonly prefillTokens: number | undefined;
+      readonly expectedPrefillMs: number | undefined;
+    }
+  | { readonly kind: 'prefill_done' }
+  | { readonly kind: 'freed' };
+
+/** Hashes in one event: a prompt of 4 million tokens in blocks of 16. */
+const HASHES_MAX = 262_144;
+const EVENTS_MAX = 65_536;
+const ID_CHARACTERS_MAX = 1024;
+const BYTES_PER_HASH = 8;
+const MS_PER_SECOND = 1000;
+const NANOS_PER_MS = 1e6;
+
+/**
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian
+ * (rulings 26 and 41). Needs the msgpack codec.
+ */
+export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
+  return {
+    request_id: event.requestId,
+    worker: { worker_id: decimal(event.workerId), dp_rank: event.dpRank },
+    data: encodeChange(event.change),
+    router_id: decimal(event.routerId),
+    lora_name: event.loraName ?? null,
+  };
+}
+
+/**
+ * The events of one message: our own form, or Dynamo's with 64-bit values as text, bigints or numbers, alone or as a list.
+ * What cannot be read is left out and told to `onMalformed`; never throws. A number that JSON has rounded cannot be read:
+ * pass the text through `parseExactJson`.
+ */
+export function decodeActiveSequences(payload: unknown, onMalformed: () => void): readonly ActiveSequenceEvent[] {
+  const records = Array.isArray(payload) ? payload.slice(0, EVENTS_MAX) : [payload];
+  const events: ActiveSequenceEvent[] = [];
+  for (const record of records) {
+    try {
+      events.push(decodeEvent(record));
+    } catch (error) {
+      if (!(error instanceof MalformedEvent)) throw error;
+      onMalformed();
+    }
+  }
+  return events;
+}
+
+/** Parses JSON with integers beyond 2^53 as decimal text instead of rounded numbers. @throws SyntaxError */
+export function parseExactJson(text: string): unknown {
+  const quoted = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (token) =>
+    /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token,
+  );
+  return JSON.parse(quoted);
+}
+
+class MalformedEvent extends Error {}
+
+function encodeChange(change: ActiveSequenceChange): unknown {
+  if (change.kind === 'freed') return 'Free';
+  if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
+  const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
+  return {
+    AddRequest: {
+      token_sequence: sequenceHashes === undefined ? null : bytesOf(sequenceHashes),
+      track_prefill_tokens: change.tracksPrefillTokens,
+      expected_output_tokens: expectedOutputTokens ?? null,
+      prefill_load_hint:
+        prefillTokens === undefined
+          ? null
+          : {
+              initial_effective_prefill_tokens: prefillTokens,
+              expected_prefill_duration: expectedPrefillMs === undefined ? null : durationOf(expectedPrefillMs),
+            },
+    },
+  };
+}
+
+function decodeEvent(record: unknown): ActiveSequenceEvent {
+  const fields = fieldsOf(record);
+  const worker = fieldsOf(fields.worker);
+  const { request_id: requestId, lora_name: loraName } = fields;
+  if (typeof requestId !== 'string' || requestId.length > ID_CHARACTERS_MAX) throw new MalformedEvent();
+  return {
+    requestId,
+    workerId: u64Of(worker.worker_id).toString(16),
+    dpRank: wholeNumber(worker.dp_rank ?? 0),
+    routerId: u64Of(fields.router_id).toString(16),
+    loraName: typeof loraName === 'string' ? loraName : undefined,
+    change: decodeChange(fields.data),
+  };
+}
+
+function decodeChange(data: unknown): ActiveSequenceChange {
+  if (data === 'Free') return { kind: 'freed' };
+  if (data === 'MarkPrefillCompleted') return { kind: 'prefill_done' };
+  const added = fieldsOf(fieldsOf(data).AddRequest);
+  const { track_prefill_tokens: tracks, token_sequence: sequence, prefill_load_hint } = added;
+  const hint = prefill_load_hint === null || prefill_load_hint === undefined ? {} : fieldsOf(prefill_load_hint);
+  return {
+    kind: 'added',
+    sequenceHashes: sequence === null || sequence === undefined ? undefined : hashesOf(sequence),
+    tracksPrefillTokens: tracks !== false,
+    expectedOutputTokens: optional(added.expected_output_tokens, wholeNumber),
+    prefillTokens: optional(hint.initial_effective_prefill_tokens, wholeNumber),
+    expectedPrefillMs: optional(hint.expected_prefill_duration, millisecondsOf),
+  };
+}
+
+function bytesOf(pairs: Uint32Array): Uint8Array {
+  return new Uint8Array(pairs.buffer, pairs.byteOffset, pairs.byteLength); // little-endian, as every machine of Node is
+}
+
+function hashesOf(value: unknown): Uint32Array {
+  if (value instanceof Uint8Array) {
+    if (value.length % BYTES_PER_HASH !== 0 || value.length > HASHES_MAX * BYTES_PER_HASH) throw new MalformedEvent();
+    return new Uint32Array(Uint8Array.from(value).buffer);
+  }
+  if (!Array.isArray(value) || value.length > HASHES_MAX) throw new MalformedEvent();
+  const pairs = new Uint32Array(2 * value.length);
+  for (let at = 0; at < value.length; at++) {
+    const hash = u64Of(value[at]);
+    pairs[2 * at] = Number(hash & 0xffff_ffffn);
+    pairs[2 * at + 1] = Number(hash >> 32n);
+  }
+  return pairs;
+}
+
+function durationOf(ms: number): { readonly secs: number; readonly nanos: number } {
+  const secs = Math.floor(ms / MS_PER_SECOND);
+  return { secs, nanos: Math.floor((ms - secs * MS_PER_SECOND) * NANOS_PER_MS) };
+}
+
+function millisecondsOf(value: unknown): number {
+  const { secs, nanos } = fieldsOf(value);
+  return wholeNumber(secs) * MS_PER_SECOND + wholeNumber(nanos) / NANOS_PER_MS;
+}
+
+function decimal(hex: string): string {
+  return BigInt(`0x${hex}`).toString();
+}
+
+const U64_MAX = (1n << 64n) - 1n;
+
+function u64Of(value: unknown): bigint {
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return BigInt(value);
+  const exact = typeof value === 'string' && /^\d{1,20}$/.test(value) ? BigInt(value) : value;
+  if (typeof exact === 'bigint' && exact >= 0n && exact <= U64_MAX) return exact;
+  throw new MalformedEvent();
+}
+
+function wholeNumber(value: unknown): number {
+  const number = typeof value === 'bigint' ? Number(value) : value;
+  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= 0) return number;
+  throw new MalformedEvent();
+}
+
+function optional<T>(value: unknown, read: (value: unknown) => T): T | undefined {
+  return value === null || value === undefined ? undefined : read(value);
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return value as Readonly<Record<string, unknown>>;
+  }
+  throw new MalformedEvent();
+}

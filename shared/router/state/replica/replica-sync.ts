@@ -1,0 +1,67 @@
+import type { Clock, Timer } from '../../../clock/index.ts';
+import type { EventPublisher } from '../../../planes/event/index.ts';
+import { type ActiveSequenceEvent, decodeActiveSequences, encodeActiveSequence } from './active-sequence-event.ts';
+
+/** Topic of what routers tell each other, in the scope of the component (router.md, section 8). */
+export const ACTIVE_SEQUENCES_TOPIC = 'active_sequences_events';
+
+export interface ReplicaSyncOptions {
+  readonly publisher: Pick<EventPublisher, 'publish'>;
+  /** Of this router, hex; its own events are passed over when they come back. */
+  readonly routerId: string;
+  readonly clock: Clock;
+  /** Another router did something: books, releases, or lets its prefill tokens go. Unknown ids and workers are its to judge. */
+  apply(event: ActiveSequenceEvent): void;
+  /** Hears of records that could not be read. */
+  onMalformed?(): void;
+}
+
+/** Events in one message. */
+const BATCH_MAX = 256;
+const BATCH_MS = 1;
+
+/**
+ * Tells the other routers of a pool what this one books and frees, and hears the same from them (router.md, section 5.7).
+ * Nothing is replayed and nothing is confirmed: what gets lost is put right by the shared counters, see `SharedLoad`.
+ */
+export class ReplicaSync {
+  readonly #options: ReplicaSyncOptions;
+  #batch: unknown[] = [];
+  #timer: Timer | undefined;
+  #isClosed = false;
+
+  constructor(options: ReplicaSyncOptions) {
+    this.#options = options;
+  }
+
+  /** Publishes `event` within 1 ms, together with what else happens until then. */
+  tell(event: Omit<ActiveSequenceEvent, 'routerId'>): void {
+    if (this.#isClosed) return;
+    this.#batch.push(encodeActiveSequence({ ...event, routerId: this.#options.routerId }));
+    if (this.#batch.length >= BATCH_MAX) this.#flush();
+    else this.#timer ??= this.#options.clock.after(BATCH_MS, () => this.#flush());
+  }
+
+  /** Takes the payload of a message on the topic. Never throws for what it holds. */
+  receive(payload: unknown): void {
+    const { routerId, apply, onMalformed } = this.#options;
+    for (const event of decodeActiveSequences(payload, () => onMalformed?.())) {
+      if (event.routerId !== routerId) apply(event);
+    }
+  }
+
+  /** Publishes what is waiting, and nothing after it. Idempotent. */
+  close(): void {
+    this.#flush();
+    this.#isClosed = true;
+  }
+
+  #flush(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (this.#batch.length === 0) return;
+    const batch = this.#batch;
+    this.#batch = [];
+    this.#options.publisher.publish(batch);
+  }
+}

@@ -1,0 +1,209 @@
+import { setMaxListeners } from 'node:events';
+import type { Clock, Random } from '../../../clock/index.ts';
+import type { EventLog, EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
+import { Rounds } from '../rounds.ts';
+import type { SnapshotStore } from '../snapshot-store.ts';
+import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
+import { readSnapshot } from './snapshot-object.ts';
+import type { FoldedIndex, LogPosition } from './types.ts';
+
+export interface IndexReaderOptions {
+  readonly state: RouterState;
+  readonly pointer: StateName;
+  readonly store: SnapshotStore;
+  readonly log: EventLog;
+  readonly index: FoldedIndex;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one. @default 1000 */
+  readonly checkMs?: number;
+  /** Told of every message that was applied. */
+  onApplied?(): void;
+  /** Hears of snapshots that could not be used, of ranks that could not be recovered, and of attempts that failed. */
+  onProblem(problem: unknown): void;
+}
+
+/** How the index came to be what it is. */
+export type HydratedFrom = 'snapshot' | 'dumps';
+
+const CHECK_MS = 1000;
+
+/**
+ * Keeps an index at the head of the event log: loads the newest snapshot that can be used, follows the log from there, and
+ * asks the workers where neither has what is missing.
+ *
+ *            pointer, snapshot                     every entry
+ *   hydrating -----------------> following <---------------------
+ *       ^  \---- dumps ------------^  |
+ *       '----- gap, another log ------'
+ *
+ * A dump is asked for only after the log is followed, so it holds all that was published before; what is applied twice
+ * changes nothing.
+ */
+export class IndexReader {
+  readonly #options: IndexReaderOptions;
+  readonly #rounds: Rounds;
+  #position: LogPosition | undefined;
+  #follower: EventLogFollower | undefined;
+  #hydratedFrom: HydratedFrom | undefined;
+  #hydration: AbortController | undefined;
+  #hydrations = 0;
+
+  constructor(options: IndexReaderOptions) {
+    const { clock, random, checkMs = CHECK_MS, onProblem } = options;
+    this.#options = options;
+    this.#rounds = new Rounds({ clock, random, periodMs: checkMs, run: (signal) => this.#round(signal), onProblem });
+  }
+
+  start(): void {
+    this.#rounds.start();
+  }
+
+  /** Where the index stands; undefined while it is being hydrated. Ranks may still wait for their dumps. */
+  get position(): LogPosition | undefined {
+    return this.#position;
+  }
+
+  /** Grows whenever the index starts anew: it may then be older than it was. */
+  get hydrations(): number {
+    return this.#hydrations;
+  }
+
+  get hydratedFrom(): HydratedFrom | undefined {
+    return this.#hydratedFrom;
+  }
+
+  async stop(): Promise<void> {
+    this.#forget();
+    await this.#rounds.stop();
+    await this.#unfollow();
+  }
+
+  /** A log that was made anew without a message in it tells nobody: the state is looked at now and then. */
+  async #round(signal: AbortSignal): Promise<void> {
+    const before = this.#position; // the answer may be older than what arrives while we wait for it
+    const state = await this.#options.log.state(signal);
+    const isSameLog = before?.createdAt === state.createdAt && before.sequence <= state.lastSequence;
+    if (isSameLog && this.#position !== undefined) return;
+    await this.#hydrate(state, signal);
+  }
+
+  async #hydrate(state: EventLogState, stopping: AbortSignal): Promise<void> {
+    this.#forget();
+    await this.#unfollow();
+    this.#hydrations++;
+    const hydration = new AbortController();
+    this.#hydration = hydration;
+    const signal = AbortSignal.any([stopping, hydration.signal]);
+    setMaxListeners(0, signal); // every rank may be waiting for its dump
+    const loaded = await this.#loadNewest(state, signal);
+    this.#hydratedFrom = loaded === undefined ? 'dumps' : 'snapshot';
+    if (loaded === undefined) this.#options.index.clear();
+    // Nothing before the log's present end is needed for dumps: workers apply to what they dump before they publish.
+    const sequence = loaded?.sequence ?? state.lastSequence;
+    this.#position = { createdAt: state.createdAt, sequence };
+    try {
+      const follower = await this.#options.log.follow(sequence + 1, this.#listenerOf(hydration), signal);
+      if (this.#hydration === hydration) this.#follower = follower;
+      else await follower.close();
+    } catch (error) {
+      this.#forget();
+      throw error;
+    }
+    if (this.#hydration === hydration) void this.#recoverMissing(signal); // never rejects
+  }
+
+  /** The newest snapshot that this log continues, and failing that the one before. */
+  async #loadNewest(state: EventLogState, signal: AbortSignal): Promise<SnapshotPlace | undefined> {
+    const pointer = await this.#readPointer(signal);
+    for (const place of [pointer, pointer?.previous]) {
+      if (place === undefined || !isContinuedBy(place, state)) continue;
+      try {
+        if (await this.#load(place, signal)) return place;
+      } catch (problem) {
+        signal.throwIfAborted();
+        this.#options.onProblem(problem); // cut short, damaged, or of a later version: the next best
+      }
+    }
+    return undefined;
+  }
+
+  async #readPointer(signal: AbortSignal): Promise<SnapshotPointer | undefined> {
+    try {
+      return await this.#options.state.readPointer(this.#options.pointer, signal);
+    } catch (problem) {
+      signal.throwIfAborted();
+      this.#options.onProblem(problem); // the table is away: the workers know as well
+      return undefined;
+    }
+  }
+
+  /** False when there is no such object any more. */
+  async #load(place: SnapshotPlace, signal: AbortSignal): Promise<boolean> {
+    const bytes = await this.#options.store.get(place.object, signal);
+    if (bytes === undefined) return false;
+    const { head, index } = readSnapshot(bytes);
+    if (head.createdAt !== place.createdAt || head.sequence !== place.sequence) {
+      throw new RangeError(`snapshot "${place.object}" is not the one that its pointer means`);
+    }
+    await this.#options.index.load(index, head.cursors, signal);
+    return true;
+  }
+
+  /** Ranks that the snapshot does not have, or only in part. One that cannot be recovered does not hold up the others. */
+  async #recoverMissing(signal: AbortSignal): Promise<void> {
+    const { index, onProblem } = this.#options;
+    const complete = new Set(index.cursors().map(nameOf));
+    const missing = index.ranks().filter((rank) => !complete.has(nameOf(rank)));
+    await Promise.all(
+      missing.map(async (rank) => {
+        try {
+          await index.recover(rank, signal);
+        } catch (problem) {
+          if (!signal.aborted) onProblem(problem); // the rank's next event tries again
+        }
+      }),
+    );
+  }
+
+  /** What an earlier hydration still delivers is dropped. */
+  #listenerOf(hydration: AbortController): EventLogListener {
+    return {
+      entry: ({ sequence, envelope }) => {
+        const position = this.#position;
+        if (this.#hydration !== hydration || position === undefined || sequence <= position.sequence) return;
+        this.#options.index.apply(envelope);
+        this.#position = { createdAt: position.createdAt, sequence };
+        this.#options.onApplied?.();
+      },
+      gap: () => {
+        if (this.#hydration !== hydration) return;
+        this.#forget();
+        this.#rounds.soon(); // finds no position, and starts again from the pointer
+      },
+    };
+  }
+
+  /** Where the index stands is not known any more; dumps that were asked for are of no use. */
+  #forget(): void {
+    this.#position = undefined;
+    this.#hydration?.abort(new Error('the index is hydrated anew'));
+    this.#hydration = undefined;
+  }
+
+  async #unfollow(): Promise<void> {
+    const follower = this.#follower;
+    this.#follower = undefined;
+    await follower?.close();
+  }
+}
+
+/** The log has every message after the snapshot. */
+function isContinuedBy(place: SnapshotPlace, state: EventLogState): boolean {
+  const isSameLog = place.createdAt === state.createdAt;
+  return isSameLog && state.firstSequence <= place.sequence + 1 && place.sequence <= state.lastSequence;
+}
+
+function nameOf({ workerId, dpRank }: RankId): string {
+  return `${workerId}/${dpRank}`;
+}
