@@ -17,6 +17,16 @@ export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/cr
 export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
 export { MetricRegistry } from './metrics/registry.ts';
 export {
+  createRouterMetrics,
+  type DecisionFigures,
+  type KvEventType,
+  type RouterMetrics,
+  type RouterMetricsOptions,
+  type RouterPhase,
+  type RouterPoolMetrics,
+  type RouterWorkerType,
+} from './metrics/router-metrics.ts';
+export {
   createWorkerMetrics,
   type WorkerErrorType,
   type WorkerMetrics,

@@ -3,6 +3,7 @@
  * Keeps block indexes equal to what workers hold, from their events: reads both forms of events, notices loss, asks the
  * worker for what was missed. Also the loads that workers report.
  */
+export { type BusyLimits, BusyWorkers } from './busy-workers.ts';
 export {
   type BlockChange,
   decodeRouterEvent,
@@ -16,6 +17,7 @@ export {
   LOAD_TOPIC,
   type RouterEventRecord,
 } from './event-record.ts';
+export { applyChange, indexSink, type OnApplied } from './index-sink.ts';
 export {
   type BlockChangeSink,
   type ComponentScope,
@@ -24,7 +26,7 @@ export {
   type FollowedWorker,
   KvEventFeed,
 } from './kv-event-feed.ts';
-export { RankFollower, type RankFollowerOptions } from './rank-follower.ts';
+export { RankFollower, type RankFollowerOptions, type RecoveryKind } from './rank-follower.ts';
 export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
 export {
   type RecoveryRequest,
@@ -33,3 +35,5 @@ export {
   recoveryEndpoint,
 } from './recovery-messages.ts';
 export { RecoverySlots } from './recovery-slots.ts';
+export { type PlacedWorker, WorkerFeeds, type WorkerFeedsOptions } from './worker-feeds.ts';
+export { decodeLoadReport, type LoadReport, WorkerLoads } from './worker-loads.ts';

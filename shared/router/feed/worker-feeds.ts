@@ -1,0 +1,130 @@
+import { reasonOf } from '../../errors/index.ts';
+import type { EventEnvelope } from '../../planes/event/index.ts';
+import { LOAD_TOPIC } from './event-record.ts';
+import {
+  type BlockChangeSink,
+  type ComponentScope,
+  type FeedSurroundings,
+  type FollowedWorker,
+  KvEventFeed,
+} from './kv-event-feed.ts';
+import { TopicFollower } from './topic-follower.ts';
+import { decodeLoadReport, type WorkerLoads } from './worker-loads.ts';
+
+/** A worker and the component whose topics it publishes on. */
+export interface PlacedWorker extends FollowedWorker {
+  readonly scope: ComponentScope;
+}
+
+interface OpenScope {
+  readonly scope: ComponentScope;
+  readonly workers: Set<string>;
+  readonly events: KvEventFeed | undefined;
+  readonly loads: TopicFollower;
+}
+
+interface FollowedSet {
+  readonly scopeOf: Map<string, OpenScope>;
+}
+
+export interface WorkerFeedsOptions {
+  readonly loads: WorkerLoads;
+  /** Whether cache changes are followed, or loads alone. */
+  readonly followsKvEvents: boolean;
+}
+
+/**
+ * Events and loads of every worker that a process routes to: worker sets in, one subscription for each component and topic
+ * that they publish on. A component nobody needs any more is left.
+ */
+export class WorkerFeeds {
+  readonly #surroundings: FeedSurroundings;
+  readonly #options: WorkerFeedsOptions;
+  readonly #scopes = new Map<string, OpenScope>();
+  readonly #sets = new Map<string, FollowedSet>();
+  readonly #closing = new Set<Promise<void>>();
+
+  constructor(surroundings: FeedSurroundings, options: WorkerFeedsOptions) {
+    this.#surroundings = surroundings;
+    this.#options = options;
+  }
+
+  /** The workers of the set `key` as they are now; their cache changes go to `sink`, if there is one. */
+  setWorkers(key: string, workers: readonly PlacedWorker[], sink: BlockChangeSink | undefined): void {
+    const set = this.#sets.get(key) ?? { scopeOf: new Map<string, OpenScope>() };
+    this.#sets.set(key, set);
+    const present = new Set(workers.map(({ id }) => id));
+    for (const [workerId, open] of set.scopeOf) {
+      if (!present.has(workerId)) this.#leave(set, workerId, open);
+    }
+    for (const worker of workers) {
+      const open = this.#open(worker.scope);
+      set.scopeOf.set(worker.id, open);
+      open.workers.add(worker.id);
+      this.#options.loads.expect(worker.id);
+      if (sink !== undefined) open.events?.follow(worker, sink);
+    }
+    if (workers.length === 0) this.#sets.delete(key);
+    this.#closeUnused();
+  }
+
+  /** Keys of the sets with at least one worker. */
+  get keys(): readonly string[] {
+    return [...this.#sets.keys()];
+  }
+
+  /** True when the blocks of every followed worker are known as far as it is told. */
+  get isSettled(): boolean {
+    return [...this.#scopes.values()].every(({ events }) => events?.isSettled !== false);
+  }
+
+  async close(): Promise<void> {
+    for (const key of this.keys) this.setWorkers(key, [], undefined);
+    await Promise.all(this.#closing);
+  }
+
+  #leave(set: FollowedSet, workerId: string, open: OpenScope): void {
+    set.scopeOf.delete(workerId);
+    open.workers.delete(workerId);
+    open.events?.unfollow(workerId);
+    this.#options.loads.forget(workerId);
+  }
+
+  #open(scope: ComponentScope): OpenScope {
+    const key = `${scope.namespace}/${scope.component}`;
+    const known = this.#scopes.get(key);
+    if (known !== undefined) return known;
+    const events = this.#options.followsKvEvents ? new KvEventFeed(scope, this.#surroundings) : undefined;
+    const loads = new TopicFollower({
+      ...this.#surroundings,
+      scope: { kind: 'component', ...scope },
+      topic: LOAD_TOPIC,
+      listener: { event: (envelope) => this.#receiveLoad(envelope, events) },
+    });
+    const open: OpenScope = { scope, workers: new Set(), events, loads };
+    this.#scopes.set(key, open);
+    return open;
+  }
+
+  #receiveLoad({ payload }: EventEnvelope, events: KvEventFeed | undefined): void {
+    const report = decodeLoadReport(payload);
+    if (report === undefined) {
+      this.#surroundings.observer.skipped('malformed');
+      return;
+    }
+    this.#options.loads.set(report);
+    if (report.lastEventId !== undefined) events?.announced(report.workerId, report.dpRank, report.lastEventId);
+  }
+
+  #closeUnused(): void {
+    for (const [key, open] of this.#scopes) {
+      if (open.workers.size > 0) continue;
+      this.#scopes.delete(key);
+      const closing = Promise.all([open.events?.close(), open.loads.close()]).then(
+        () => void this.#closing.delete(closing),
+        (thrown: unknown) => this.#surroundings.logger.warn('a feed did not close', { reason: reasonOf(thrown) }),
+      );
+      this.#closing.add(closing);
+    }
+  }
+}

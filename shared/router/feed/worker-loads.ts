@@ -1,0 +1,67 @@
+import { workerIdOf } from './decode-events.ts';
+
+/** What a worker says of one of its ranks (router.md, section 5.6). Undefined = it does not say. */
+export interface LoadReport {
+  /** Hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+  readonly usedKvBlocks: number | undefined;
+  readonly activePrefillTokens: number | undefined;
+  readonly activeDecodeBlocks: number | undefined;
+  /** Last KV event that the rank published. */
+  readonly lastEventId: number | undefined;
+}
+
+/** The report in a message of `kv_metrics`; undefined when it is none. */
+export function decodeLoadReport(payload: unknown): LoadReport | undefined {
+  if (typeof payload !== 'object' || payload === null) return undefined;
+  const fields = payload as Readonly<Record<string, unknown>>;
+  const workerId = workerIdOf(fields.worker_id);
+  const dpRank = wholeNumber(fields.dp_rank ?? 0);
+  if (workerId === undefined || dpRank === undefined) return undefined;
+  return {
+    workerId,
+    dpRank,
+    usedKvBlocks: wholeNumber(fields.kv_used_blocks),
+    activePrefillTokens: wholeNumber(fields.active_prefill_tokens),
+    activeDecodeBlocks: wholeNumber(fields.active_decode_blocks),
+    lastEventId: wholeNumber(fields.last_event_id),
+  };
+}
+
+function wholeNumber(value: unknown): number | undefined {
+  const number = typeof value === 'bigint' ? Number(value) : value;
+  return typeof number === 'number' && Number.isSafeInteger(number) && number >= 0 ? number : undefined;
+}
+
+/** The last report of each rank of the workers that are followed. */
+export class WorkerLoads {
+  readonly #ranksOf = new Map<string, Map<number, LoadReport>>();
+  #version = 0;
+
+  /** Changes with every report and every worker that leaves. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Keeps the report if its worker is expected. */
+  set(report: LoadReport): void {
+    const ranks = this.#ranksOf.get(report.workerId);
+    if (ranks === undefined) return;
+    ranks.set(report.dpRank, report);
+    this.#version++;
+  }
+
+  of(workerId: string, dpRank: number): LoadReport | undefined {
+    return this.#ranksOf.get(workerId)?.get(dpRank);
+  }
+
+  /** Reports of this worker are kept from now on. Idempotent. */
+  expect(workerId: string): void {
+    if (!this.#ranksOf.has(workerId)) this.#ranksOf.set(workerId, new Map());
+  }
+
+  forget(workerId: string): void {
+    if (this.#ranksOf.delete(workerId)) this.#version++;
+  }
+}
