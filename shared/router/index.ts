@@ -4,6 +4,7 @@
  * for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
 export { type CostModelChoice, costModelOf, IS_STATOR_PROVEN } from './cost-model.ts';
+export { InFlight } from './in-flight.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -15,11 +16,13 @@ export {
 } from './kv-config.ts';
 export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
+export { type Pick, pickerFor } from './modes.ts';
 export { Overlaps } from './overlaps.ts';
 export { RankTable } from './rank-table.ts';
 export { createRouter, type RouterOptions } from './router.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
 export { isOverload, type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
+export { createScheduler, type SchedulerOptions } from './scheduler.ts';
 export type {
   Booking,
   CandidateExplanation,

@@ -19,7 +19,7 @@ export interface RequestWeights {
 export function weightsFor(config: KvRouterConfig, override: RouterConfigOverride | undefined): RequestWeights {
   if (override === undefined) return config;
   const legacy = number(override, 'overlap_score_weight');
-  const credit = legacy === 0 ? 0 : legacy === undefined ? number(override, 'overlap_score_credit') : undefined;
+  const credit = legacy === 0 ? 0 : number(override, 'overlap_score_credit');
   const scale = legacy ?? number(override, 'prefill_load_scale');
   return {
     overlapScoreCredit: credit ?? config.overlapScoreCredit,

@@ -1,7 +1,7 @@
+import type { ServeError } from '../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../protocol/generation/index.ts';
 import type { BlockHashes } from '../tokens/index.ts';
 import type { Overlaps } from './overlaps.ts';
-import type { RoutingError } from './routing-error.ts';
 
 /**
  * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's `RankTable`.
@@ -131,8 +131,8 @@ export interface CandidateExplanation {
 export interface SchedulingOutcome {
   /** The request is booked at the worker: `free` it when it ends. */
   decided(decision: Decision): void;
-  /** Nothing is booked. */
-  rejected(error: RoutingError): void;
+  /** Nothing is booked. A `RoutingError` unless the request itself is at fault. */
+  rejected(error: ServeError): void;
 }
 
 /** A request that was submitted. */

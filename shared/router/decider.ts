@@ -1,0 +1,177 @@
+import type { Clock } from '../clock/index.ts';
+import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
+import { hitsBeyond } from './cost/cost-inputs.ts';
+import { uncachedTokens } from './cost/stator-cost.ts';
+import { DecisionLog, recordOf } from './explain/decision-log.ts';
+import { explanationOf } from './explain/explanation.ts';
+import type { ActiveLoad } from './load/active-load.ts';
+import type { PrefillDurationModel } from './load/prefill-duration.ts';
+import type { SchedulerObserver } from './router-observer.ts';
+import { describeFailure } from './routing-error.ts';
+import type { Decision, DecisionReason, Explanation, SchedulingRequest } from './scheduler-types.ts';
+
+export interface DeciderOptions extends ChooserOptions {
+  readonly chooser: Chooser;
+  readonly prefillDuration: PrefillDurationModel | undefined;
+  readonly observer: SchedulerObserver | undefined;
+  /** Decisions kept for `explained`. */
+  readonly explainedMax: number;
+}
+
+/** What the index had said, and how long that took. */
+export interface Lookup {
+  readonly waitedMs: number;
+  readonly matchMs: number;
+}
+
+/** Turns a choice into a decision: books it, remembers why, and tells who wants to know. */
+export class Decider {
+  readonly #options: DeciderOptions;
+  readonly #chooser: Chooser;
+  readonly #load: ActiveLoad;
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #log: DecisionLog;
+
+  constructor(options: DeciderOptions) {
+    this.#options = options;
+    this.#chooser = options.chooser;
+    this.#load = options.load;
+    this.#clock = options.clock;
+    this.#log = new DecisionLog(options.explainedMax);
+  }
+
+  /** Chooses among the chooser's candidates and books; undefined when a request of that id is booked already. */
+  decide(weighed: WeighedRequest, lookup: Lookup): Decision | undefined {
+    const { request, weights } = weighed;
+    if (this.#load.has(request.id)) return undefined;
+    const { observer, config, index } = this.#options;
+    const startMs = observer === undefined ? 0 : this.#clock.nowMs();
+    const { at, reason } = this.#chooser.choose(weighed);
+    const decision = this.#describe(weighed, at, reason, lookup.waitedMs);
+    const depths = this.#load.uses.depths;
+    const prefillTokens = weights.trackPrefillTokens ? decision.uncachedTokens : 0;
+    const sharedDepth = depths[decision.rank] as number;
+    if (this.#log.isOn) this.#record(weighed, at, reason, lookup.waitedMs);
+    this.#load.add(
+      {
+        id: request.id,
+        rank: decision.rank,
+        promptTokens: request.promptTokens,
+        hashes: config.trackActiveBlocks ? request.hashes.sequence : undefined,
+        isReusing: weights.assumeKvReuse,
+        sharedDepth,
+        prefillTokens,
+        prefillMs: prefillTokens > 0 ? this.#predict(decision) : undefined,
+        expectedOutputTokens: request.expectedOutputTokens,
+      },
+      this.#clock.nowMs(),
+    );
+    index?.routed?.(request.id, decision.rank, request.hashes);
+    if (observer !== undefined) this.#tell(observer, decision, request, lookup, startMs);
+    return decision;
+  }
+
+  /** What would be decided among the chooser's candidates. */
+  explain(weighed: WeighedRequest): Explanation {
+    const { at, reason } = this.#chooser.choose(weighed);
+    const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
+    return explanationOf(record, this.#options.config.costModel, this.#options.ranks);
+  }
+
+  /** An explanation for a request that nobody can take. */
+  explainFailure({ request, weights }: WeighedRequest, failure: Parameters<typeof describeFailure>[0]): Explanation {
+    return {
+      requestId: request.id,
+      costModel: this.#options.config.costModel,
+      promptTokens: request.promptTokens,
+      blocks: request.hashes.local.length >> 1,
+      temperature: weights.routerTemperature,
+      waitedMs: 0,
+      chosen: undefined,
+      failure: describeFailure(failure),
+      candidates: [],
+    };
+  }
+
+  explained(requestId: string): Explanation | undefined {
+    const record = this.#log.find(requestId);
+    if (record === undefined) return undefined;
+    return explanationOf(record, this.#options.config.costModel, this.#options.ranks);
+  }
+
+  #describe({ request }: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
+    const { config, ranks, blockSizeTokens } = this.#options;
+    const { candidates, overlaps } = this.#chooser;
+    const rank = candidates.ranks[at] as number;
+    const cachedTokens = candidates.cachedTokens[at] as number;
+    const deviceBlocks = overlaps.device[rank] as number;
+    const hostBlocks = overlaps.host[rank] as number;
+    const diskBlocks = overlaps.disk[rank] as number;
+    const hashedBlocks = config.trackActiveBlocks ? request.hashes.sequence.length >> 1 : 0;
+    const addedBlocks = Math.max(0, hashedBlocks - (this.#load.uses.depths[rank] as number));
+    return {
+      requestId: request.id,
+      workerId: ranks.workerIdOf(rank) ?? '',
+      dpRank: ranks.dpRankOf(rank),
+      rank,
+      cost: candidates.costs[at] as number,
+      deviceBlocks,
+      hostBlocks,
+      diskBlocks,
+      effectiveOverlapBlocks:
+        deviceBlocks + config.hostCacheHitWeight * hostBlocks + config.diskCacheHitWeight * diskBlocks,
+      cachedTokens,
+      uncachedTokens:
+        config.costModel === 'stator'
+          ? uncachedTokens(request.promptTokens, cachedTokens)
+          : Math.max(0, request.promptTokens - cachedTokens),
+      potentialDecodeBlocks:
+        (this.#load.activeBlocks[rank] as number) + addedBlocks + Math.ceil(request.promptTokens / blockSizeTokens),
+      reason,
+      waitedMs,
+    };
+  }
+
+  #predict({ uncachedTokens: left, cachedTokens }: Decision): number | undefined {
+    return this.#options.prefillDuration?.durationMs(left, cachedTokens);
+  }
+
+  #facts({ request, weights }: WeighedRequest, chosenAt: number, reason: DecisionReason, waitedMs: number) {
+    const inputs = this.#chooser.inputs;
+    return {
+      requestId: request.id,
+      blocks: request.hashes.local.length >> 1,
+      inputs,
+      weights,
+      waitedMs,
+      chosenAt,
+      reason,
+    };
+  }
+
+  #record(weighed: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): void {
+    this.#log.add(this.#facts(weighed, at, reason, waitedMs), this.#chooser.candidates);
+  }
+
+  #tell(
+    observer: SchedulerObserver,
+    decision: Decision,
+    request: SchedulingRequest,
+    { matchMs }: Lookup,
+    startMs: number,
+  ): void {
+    const { ranks, count } = this.#chooser.candidates;
+    let bestDeviceBlocks = 0;
+    for (let at = 0; at < count; at++) {
+      bestDeviceBlocks = Math.max(bestDeviceBlocks, this.#chooser.overlaps.device[ranks[at] as number] as number);
+    }
+    observer.decided(decision, request, {
+      matchMs,
+      schedulingMs: this.#clock.nowMs() - startMs,
+      bestDeviceBlocks,
+      bestCachedTokens: this.#chooser.bestCachedTokens(),
+      sharedBeyondBlocks:
+        request.sharedRanges === undefined ? 0 : hitsBeyond(request.sharedRanges, decision.deviceBlocks),
+    });
+  }
+}

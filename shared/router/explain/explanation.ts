@@ -1,0 +1,59 @@
+import { dynamoTerms } from '../cost/dynamo-cost.ts';
+import { statorTerms } from '../cost/stator-cost.ts';
+import type { RankTable } from '../rank-table.ts';
+import type { CandidateExplanation, Explanation } from '../scheduler-types.ts';
+import { type DecisionRecord, type RecordedCandidate, readRow } from './decision-log.ts';
+
+/** A record as plain values: candidates cheapest first, each with the parts of its cost. */
+export function explanationOf(
+  record: DecisionRecord,
+  costModel: 'dynamo' | 'stator',
+  ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
+): Explanation {
+  const rows = Array.from({ length: record.count }, (_, at) => readRow(record, at));
+  const chosen = rows[record.chosenAt];
+  const leastTokens = Math.min(...rows.map(({ prefillTokens }) => prefillTokens));
+  const nameOf = ({ rank }: RecordedCandidate) => ({
+    workerId: ranks.workerIdOf(rank) ?? 'gone',
+    dpRank: ranks.dpRankOf(rank),
+  });
+  return {
+    requestId: record.requestId,
+    costModel,
+    promptTokens: record.promptTokens,
+    blocks: record.blocks,
+    temperature: record.weights.routerTemperature,
+    waitedMs: record.waitedMs,
+    chosen: chosen === undefined ? undefined : { ...nameOf(chosen), reason: record.reason },
+    failure: undefined,
+    candidates: rows
+      .map((row) => ({ ...nameOf(row), ...describe(row, record, costModel, leastTokens) }))
+      .sort((a, b) => a.cost - b.cost),
+  };
+}
+
+function describe(
+  row: RecordedCandidate,
+  record: DecisionRecord,
+  costModel: 'dynamo' | 'stator',
+  leastTokens: number,
+): Omit<CandidateExplanation, 'workerId' | 'dpRank'> {
+  const { weights } = record;
+  const terms =
+    costModel === 'dynamo' ? dynamoTerms(row, record, leastTokens, weights) : statorTerms(row, record, weights);
+  const sum =
+    'backlog' in terms ? terms.backlog + terms.uncached + terms.decode : terms.prefill + terms.decode + terms.requests;
+  return {
+    cost: row.cost,
+    deviceBlocks: row.deviceBlocks,
+    hostBlocks: row.hostBlocks,
+    diskBlocks: row.diskBlocks,
+    sharedBlocks: row.sharedBlocks,
+    activePrefillTokens: row.prefillTokens,
+    activeDecodeBlocks: row.activeBlocks,
+    addedBlocks: row.addedBlocks,
+    activeRequests: row.activeRequests,
+    terms: { ...terms },
+    factor: sum === 0 ? 1 : row.cost / sum,
+  };
+}

@@ -1,0 +1,126 @@
+import { type KvRouterConfig, KvRouterConfigError, kvRouterConfig, type MissingIslLimit } from './kv-config.ts';
+
+/** How a field of the object form is read; a string names the field it sets as it is. */
+type Reader = (value: unknown, field: string) => Partial<KvRouterConfig>;
+
+/**
+ * The object form of the configuration, `KvRouterConfig` of the original (router.md, section 1.4): snake_case, seconds.
+ * @throws KvRouterConfigError for an unknown key, a value of the wrong type or range, and fields that exclude each other
+ */
+export function readKvRouterConfig(object: Readonly<Record<string, unknown>>): KvRouterConfig {
+  const given: Partial<Record<keyof KvRouterConfig, unknown>> = {};
+  for (const [field, value] of Object.entries(object)) {
+    const read = READERS[field];
+    if (read === undefined) {
+      throw new KvRouterConfigError(field, `${field} is not a field of the router's configuration`);
+    }
+    if (value !== undefined) Object.assign(given, read(value, field));
+  }
+  if (object.shared_cache_multiplier == null && object.shared_cache_type === 'hicache') {
+    given.sharedCacheMultiplier = 0.5;
+  }
+  Object.assign(given, legacyWeight(object.overlap_score_weight));
+  return kvRouterConfig(given as Partial<KvRouterConfig>);
+}
+
+/** The older single weight: scales prefill, and 0 means that overlap counts for nothing. It wins over both newer fields. */
+export function legacyWeight(weight: unknown): Partial<KvRouterConfig> {
+  if (typeof weight !== 'number') return {};
+  return weight === 0 ? { prefillLoadScale: 0, overlapScoreCredit: 0 } : { prefillLoadScale: weight };
+}
+
+function wrong(field: string, allowed: string, value: unknown): KvRouterConfigError {
+  return new KvRouterConfigError(field, `${field} must be ${allowed}, not ${JSON.stringify(value)}`);
+}
+
+function number(name: keyof KvRouterConfig, factor = 1): Reader {
+  return (value, field) => {
+    if (typeof value !== 'number') throw wrong(field, 'a number', value);
+    return { [name]: value * factor };
+  };
+}
+
+/** A number, or null for "off". */
+function numberOrNone(name: keyof KvRouterConfig, factor = 1): Reader {
+  const read = number(name, factor);
+  return (value, field) => (value === null ? { [name]: undefined } : read(value, field));
+}
+
+function flag(name: keyof KvRouterConfig | undefined): Reader {
+  return (value, field) => {
+    if (typeof value !== 'boolean') throw wrong(field, 'true or false', value);
+    return name === undefined ? {} : { [name]: value };
+  };
+}
+
+function choice(name: keyof KvRouterConfig | undefined, allowed: readonly string[]): Reader {
+  return (value, field) => {
+    if (typeof value !== 'string' || !allowed.includes(value))
+      throw wrong(field, `one of ${allowed.join(', ')}`, value);
+    return name === undefined ? {} : { [name]: value };
+  };
+}
+
+/** Read by others, or recognised and without effect. */
+const ignored: Reader = () => ({});
+
+const durable: Reader = (value, field) => {
+  if (value === true) throw new KvRouterConfigError(field, `${field} was removed: KV events have one log`);
+  return {};
+};
+
+const READERS: Readonly<Record<string, Reader>> = {
+  overlap_score_credit: number('overlapScoreCredit'),
+  overlap_score_weight: number('prefillLoadScale'),
+  overlap_score_credit_decay: number('overlapScoreCreditDecay'),
+  prefill_load_scale: number('prefillLoadScale'),
+  decode_active_request_weight: number('decodeActiveRequestWeight'),
+  host_cache_hit_weight: number('hostCacheHitWeight'),
+  disk_cache_hit_weight: number('diskCacheHitWeight'),
+  shared_cache_multiplier: (value, field) => (value === null ? {} : number('sharedCacheMultiplier')(value, field)),
+  shared_cache_type: choice(undefined, ['none', 'hicache']),
+  router_temperature: number('routerTemperature'),
+  use_kv_events: flag('useKvEvents'),
+  durable_kv_events: durable,
+  router_replica_sync: flag('replicaSync'),
+  router_track_active_blocks: flag('trackActiveBlocks'),
+  router_track_output_blocks: flag('trackOutputBlocks'),
+  router_assume_kv_reuse: flag('assumeKvReuse'),
+  router_track_prefill_tokens: flag('trackPrefillTokens'),
+  router_prefill_load_model: choice('prefillLoadModel', ['none', 'aic']),
+  router_snapshot_threshold: ignored,
+  router_reset_states: flag(undefined),
+  router_ttl_secs: number('ttlMs', 1000),
+  router_approximate_cache_policy: choice('approximateCachePolicy', ['ttl', 'lru']),
+  router_max_tree_size: ignored,
+  router_prune_target_ratio: ignored,
+  router_queue_threshold: numberOrNone('queueThreshold'),
+  router_queue_policy: choice('queuePolicy', ['fcfs', 'lcfs', 'wspt']),
+  router_queue_by_incoming_missing_isl: (value, field) => ({ queueByIncomingMissingIsl: missingIsl(value, field) }),
+  router_event_threads: (value, field) => {
+    if (!Number.isInteger(value) || (value as number) < 1) throw wrong(field, 'a whole number of at least 1', value);
+    return {};
+  },
+  skip_initial_worker_wait: flag(undefined),
+  use_remote_indexer: flag('useRemoteIndexer'),
+  serve_indexer: flag('serveIndexer'),
+  router_predicted_ttl_secs: numberOrNone('predictedTtlMs', 1000),
+  router_policy_config: ignored,
+  router_tracking_hash: choice(undefined, ['public-xxh3-v1', 'keyed-xxh3-v1']),
+  router_tracking_key_file: ignored,
+  router_tracking_key_id: ignored,
+  enable_session_prefix_index: flag(undefined),
+  conditional_disagg_enabled: ignored,
+  conditional_disagg_config: ignored,
+};
+
+function missingIsl(value: unknown, field: string): readonly MissingIslLimit[] {
+  const rows = Array.isArray(value) ? value : [value];
+  return rows.map((row: unknown) => {
+    const { missing_cache_tokens_floor: floor, max_queue_depth: depth } = (row ?? {}) as Record<string, unknown>;
+    if (typeof floor !== 'number' || typeof depth !== 'number') {
+      throw wrong(field, 'a list of {missing_cache_tokens_floor, max_queue_depth}', value);
+    }
+    return { missingTokensFloor: floor, tokensPerWorkerMax: depth };
+  });
+}

@@ -1,0 +1,298 @@
+import { BlockUses } from './block-uses.ts';
+import { growNumbers } from './grow.ts';
+import { anchoredRemainder, spilledRemainder } from './prefill-duration.ts';
+
+export interface ActiveLoadOptions {
+  readonly blockSizeTokens: number;
+  /** Ages requests at which they count as lost. */
+  readonly expiryMs: number;
+}
+
+/** A request to book. */
+export interface LoadEntry {
+  readonly id: string;
+  readonly rank: number;
+  readonly promptTokens: number;
+  /** Pairs of sequence hashes of the prompt's complete blocks; undefined = the request's blocks are not counted. */
+  readonly hashes: Uint32Array | undefined;
+  /** Blocks may be shared with other requests of the rank; otherwise each request has its own (router.md, section 5.2). */
+  readonly isReusing: boolean;
+  /** Its shared depth there, when it was just looked up (`BlockUses.matchDepths`). */
+  readonly sharedDepth?: number | undefined;
+  /** Prompt tokens to compute; 0 = not tracked. */
+  readonly prefillTokens: number;
+  /** Predicted length of the prefill; undefined = unknown. */
+  readonly prefillMs?: number | undefined;
+  readonly expectedOutputTokens?: number | undefined;
+}
+
+/** The oldest prefill of a rank gave its first token. */
+export interface PrefillEnd {
+  readonly rank: number;
+  readonly tokens: number;
+  /** Time since it became the oldest of its rank; undefined when it was not. */
+  readonly elapsedMs: number | undefined;
+}
+
+/**
+ * What the requests under way weigh on each rank (router.md, section 5). Arrays are by rank number, so that costs are worked
+ * out for hundreds of ranks without touching an object.
+ */
+export class ActiveLoad {
+  readonly uses: BlockUses;
+  /** Distinct blocks of the rank's requests, rounded where output decays. */
+  activeBlocks: Float64Array<ArrayBuffer>;
+  /** Tokens of the rank's prefills, without regard to time. */
+  prefillSum: Float64Array<ArrayBuffer>;
+  /** Tokens of the rank's oldest prefill, 0 = none. */
+  oldestTokens: Float64Array<ArrayBuffer>;
+  /** When that became the oldest. */
+  oldestSinceMs: Float64Array<ArrayBuffer>;
+  prefills: Float64Array<ArrayBuffer>;
+  requests: Float64Array<ArrayBuffer>;
+  readonly #oldestMs: NumberPerRank;
+  readonly #unpredicted: NumberPerRank; // prefills without a predicted length
+  readonly #blocks: NumberPerRank;
+  readonly #discounts: NumberPerRank; // by which expected ends lighten those blocks
+  readonly #newest: (ActiveRequest | undefined)[] = [];
+  readonly #byId = new Map<string, ActiveRequest>(); // bounded by expiry; in the order of their start
+  readonly #blockSizeTokens: number;
+  readonly #expiryMs: number;
+  #hasPredictions = false;
+
+  /** @param capacity largest rank number plus one, see `reserve` */
+  constructor(capacity: number, { blockSizeTokens, expiryMs }: ActiveLoadOptions) {
+    this.uses = new BlockUses(capacity);
+    this.activeBlocks = new Float64Array(capacity);
+    this.prefillSum = new Float64Array(capacity);
+    this.oldestTokens = new Float64Array(capacity);
+    this.oldestSinceMs = new Float64Array(capacity);
+    this.prefills = new Float64Array(capacity);
+    this.requests = new Float64Array(capacity);
+    this.#oldestMs = { values: new Float64Array(capacity) };
+    this.#unpredicted = { values: new Float64Array(capacity) };
+    this.#blocks = { values: new Float64Array(capacity) };
+    this.#discounts = { values: new Float64Array(capacity) };
+    this.#blockSizeTokens = blockSizeTokens;
+    this.#expiryMs = expiryMs;
+  }
+
+  /** Makes room for rank numbers below `capacity`. */
+  reserve(capacity: number): void {
+    if (capacity <= this.activeBlocks.length) return;
+    this.uses.reserve(capacity);
+    this.activeBlocks = growNumbers(this.activeBlocks, capacity);
+    this.prefillSum = growNumbers(this.prefillSum, capacity);
+    this.oldestTokens = growNumbers(this.oldestTokens, capacity);
+    this.oldestSinceMs = growNumbers(this.oldestSinceMs, capacity);
+    this.prefills = growNumbers(this.prefills, capacity);
+    this.requests = growNumbers(this.requests, capacity);
+    for (const numbers of [this.#oldestMs, this.#unpredicted, this.#blocks, this.#discounts]) {
+      numbers.values = growNumbers(numbers.values, capacity);
+    }
+  }
+
+  /** Requests under way on all ranks. */
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  has(id: string): boolean {
+    return this.#byId.has(id);
+  }
+
+  /** Rank of a request under way. */
+  rankOf(id: string): number | undefined {
+    return this.#byId.get(id)?.rank;
+  }
+
+  /** Whether time alone changes prefill load; otherwise `prefillSum` is what counts. */
+  get decays(): boolean {
+    return this.#hasPredictions;
+  }
+
+  /** Books a request. False, and nothing changes, when one of that id is booked. */
+  add(entry: LoadEntry, nowMs: number): boolean {
+    if (this.#byId.has(entry.id)) return false;
+    const { rank } = entry;
+    const request = new ActiveRequest(entry, nowMs);
+    this.#byId.set(entry.id, request);
+    this.requests[rank]!++;
+    if (entry.hashes !== undefined) this.#addBlocks(request, entry.hashes, entry);
+    request.blocksSeen = Math.ceil(entry.promptTokens / this.#blockSizeTokens);
+    if (request.prefillTokens > 0) this.#addPrefill(request, nowMs);
+    return true;
+  }
+
+  /** The first token came. Undefined when the request is unknown or its prefill was over or not tracked. */
+  prefillDone(id: string, nowMs: number): PrefillEnd | undefined {
+    const request = this.#byId.get(id);
+    return request === undefined || request.prefillTokens === 0 ? undefined : this.#endPrefill(request, nowMs);
+  }
+
+  /**
+   * `outputTokens` so far: a block more where they fill one, and less weight for the request's own blocks the nearer its
+   * expected end is (router.md, section 5.3).
+   */
+  produced(id: string, outputTokens: number): void {
+    const request = this.#byId.get(id);
+    if (request === undefined || !request.hasBlocks) return;
+    const blocks = Math.ceil((request.promptTokens + outputTokens) / this.#blockSizeTokens);
+    if (blocks <= request.blocksSeen) return;
+    request.blocksSeen = blocks;
+    request.ownBlocks++;
+    this.#blocks.values[request.rank]!++;
+    const expected = request.expectedOutputTokens;
+    if (expected !== undefined) this.#lighten(request, Math.max(0, 1 - outputTokens / Math.max(expected, 1)));
+    this.#roundBlocks(request.rank);
+  }
+
+  /** Ends a request however far it was. False when it is unknown. */
+  free(id: string, nowMs: number): boolean {
+    const request = this.#byId.get(id);
+    if (request === undefined) return false;
+    this.#byId.delete(id);
+    const { rank } = request;
+    this.requests[rank]!--;
+    if (request.prefillTokens > 0) this.#endPrefill(request, nowMs);
+    if (request.hasBlocks) this.#removeBlocks(request);
+    return true;
+  }
+
+  /** Ends every request of a rank that is gone. */
+  freeRank(rank: number, nowMs: number): void {
+    if (this.requests[rank] === 0) return;
+    for (const request of this.#byId.values()) if (request.rank === rank) this.free(request.id, nowMs);
+  }
+
+  /** Ends requests that were never freed; returns their ids. */
+  expire(nowMs: number): readonly string[] {
+    const lost: string[] = [];
+    for (const request of this.#byId.values()) {
+      if (nowMs - request.startMs < this.#expiryMs) break; // the others started later
+      lost.push(request.id);
+    }
+    for (const id of lost) this.free(id, nowMs);
+    return lost;
+  }
+
+  /** Tokens that the rank's prefills still have to compute, as far as can be told (router.md, section 7). */
+  prefillTokensAt(rank: number, nowMs: number): number {
+    const sum = this.prefillSum[rank] as number;
+    if (!this.#hasPredictions || sum === 0) return sum;
+    const tokens = this.oldestTokens[rank] as number;
+    const elapsedMs = nowMs - (this.oldestSinceMs[rank] as number);
+    const expectedMs = this.#oldestMs.values[rank] as number;
+    if (this.#unpredicted.values[rank] === 0) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
+    return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
+  }
+
+  #addBlocks(request: ActiveRequest, hashes: Uint32Array, { isReusing, sharedDepth }: LoadEntry): void {
+    const { rank } = request;
+    request.hasBlocks = true;
+    if (isReusing) {
+      request.lastUse = this.uses.acquire(rank, hashes, sharedDepth);
+      this.#blocks.values[rank]! += this.uses.added;
+    } else {
+      request.ownBlocks = hashes.length >> 1; // as if each had a hash of its own: nobody shares them
+      this.#blocks.values[rank]! += request.ownBlocks;
+    }
+    this.#roundBlocks(rank);
+  }
+
+  #removeBlocks(request: ActiveRequest): void {
+    const { rank } = request;
+    this.#blocks.values[rank]! -= request.ownBlocks;
+    this.#discounts.values[rank]! -= request.ownDiscount;
+    if (request.lastUse !== -1) {
+      this.#blocks.values[rank]! -= this.uses.release(request.lastUse);
+      this.#discounts.values[rank]! -= this.uses.releasedDiscount;
+    }
+    if (this.#blocks.values[rank] === 0) this.#discounts.values[rank] = 0; // what rounding may have left
+    this.#roundBlocks(rank);
+  }
+
+  /** Gives every block that only this request runs on the weight `fraction`. */
+  #lighten(request: ActiveRequest, fraction: number): void {
+    const ownDiscount = request.ownBlocks * (1 - fraction);
+    this.#discounts.values[request.rank]! += ownDiscount - request.ownDiscount;
+    request.ownDiscount = ownDiscount;
+    if (request.lastUse !== -1) {
+      this.#discounts.values[request.rank]! += this.uses.lightenTail(request.lastUse, 1 - fraction);
+    }
+  }
+
+  #roundBlocks(rank: number): void {
+    const weight = (this.#blocks.values[rank] as number) - (this.#discounts.values[rank] as number);
+    this.activeBlocks[rank] = Math.max(0, Math.round(weight));
+  }
+
+  #addPrefill(request: ActiveRequest, nowMs: number): void {
+    const { rank } = request;
+    this.prefillSum[rank]! += request.prefillTokens;
+    this.prefills[rank]!++;
+    if (Number.isNaN(request.prefillMs)) this.#unpredicted.values[rank]!++;
+    else this.#hasPredictions = true;
+    const newest = this.#newest[rank];
+    request.older = newest;
+    this.#newest[rank] = request;
+    if (newest === undefined) this.#becomeOldest(rank, request, nowMs);
+    else newest.newer = request;
+  }
+
+  #endPrefill(request: ActiveRequest, nowMs: number): PrefillEnd {
+    const { rank, prefillTokens: tokens, older, newer } = request;
+    const elapsedMs = older === undefined ? nowMs - (this.oldestSinceMs[rank] as number) : undefined;
+    this.prefillSum[rank]! -= tokens;
+    this.prefills[rank]!--;
+    if (Number.isNaN(request.prefillMs)) this.#unpredicted.values[rank]!--;
+    request.prefillTokens = 0;
+    request.older = undefined;
+    request.newer = undefined;
+    if (newer === undefined) this.#newest[rank] = older;
+    else newer.older = older;
+    if (older === undefined) this.#becomeOldest(rank, newer, nowMs);
+    else older.newer = newer;
+    return { rank, tokens, elapsedMs };
+  }
+
+  #becomeOldest(rank: number, request: ActiveRequest | undefined, nowMs: number): void {
+    this.oldestTokens[rank] = request?.prefillTokens ?? 0;
+    this.oldestSinceMs[rank] = nowMs;
+    this.#oldestMs.values[rank] = request?.prefillMs ?? Number.NaN;
+  }
+}
+
+interface NumberPerRank {
+  values: Float64Array<ArrayBuffer>;
+}
+
+/** A request under way; prefills of a rank are linked in the order of their start. */
+class ActiveRequest {
+  readonly id: string;
+  readonly rank: number;
+  readonly startMs: number;
+  readonly promptTokens: number;
+  readonly expectedOutputTokens: number | undefined;
+  readonly prefillMs: number; // NaN = unknown
+  prefillTokens: number;
+  older: ActiveRequest | undefined;
+  newer: ActiveRequest | undefined;
+  hasBlocks = false;
+  lastUse = -1;
+  ownBlocks = 0; // that no other request can share: output, and prompts without reuse
+  ownDiscount = 0;
+  blocksSeen = 0;
+
+  constructor(entry: LoadEntry, nowMs: number) {
+    this.id = entry.id;
+    this.rank = entry.rank;
+    this.startMs = nowMs;
+    this.promptTokens = entry.promptTokens;
+    this.expectedOutputTokens = entry.expectedOutputTokens;
+    this.prefillMs = entry.prefillMs ?? Number.NaN;
+    this.prefillTokens = entry.prefillTokens;
+    this.older = undefined;
+    this.newer = undefined;
+  }
+}

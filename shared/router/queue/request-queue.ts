@@ -1,0 +1,243 @@
+import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
+import { uncachedTokens } from '../cost/stator-cost.ts';
+import type { SchedulerObserver } from '../router-observer.ts';
+import type { RoutingFailure } from '../routing-error.ts';
+import type { SchedulingOutcome, SchedulingRequest } from '../scheduler-types.ts';
+import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
+import { PolicyQueue } from './policy-queue.ts';
+import { queueKey } from './queue-key.ts';
+import { copyOverlaps, restoreOverlaps, type Waiting } from './waiting.ts';
+
+export interface RequestQueueOptions extends ChooserOptions {
+  readonly chooser: Chooser;
+  readonly policies: PolicyProfile;
+  readonly observer: SchedulerObserver | undefined;
+}
+
+/** Tokens by which a waiting request becomes more urgent while one token could have been prefilled (router.md, 12.5). */
+const STATOR_AGING = 0.05;
+/** What `stator` orders by is looked up again after this, for at most so many requests at a time. */
+const STATOR_REFRESH_MS = 50;
+const STATOR_REFRESH_MAX = 64;
+const DECAY_POLL_MS = 100;
+/** A prefill is surely over by the sum of its parts, whatever their last digits do. */
+const ROUNDING_MS = 0.01;
+const DISTRUSTED = Number.NEGATIVE_INFINITY;
+
+/**
+ * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
+ * more active prefill tokens than the class allows (router.md, section 6); `stator` while every one has any (section 12.5).
+ */
+export class RequestQueue {
+  readonly #options: RequestQueueOptions;
+  readonly #chooser: Chooser;
+  readonly #lines: PolicyQueue;
+  readonly #isStator: boolean;
+  readonly #startMs: number;
+  #arrivals = 0;
+
+  constructor(options: RequestQueueOptions) {
+    const { chooser, policies, config, clock } = options;
+    this.#options = options;
+    this.#chooser = chooser;
+    this.#lines = new PolicyQueue(policies, config.queuedRequestsMax);
+    this.#isStator = config.costModel === 'stator';
+    this.#startMs = clock.nowMs();
+  }
+
+  get requests(): number {
+    return this.#lines.requests;
+  }
+
+  get promptTokens(): number {
+    return this.#lines.promptTokens;
+  }
+
+  /** Whether the request that the chooser narrowed to must wait: nobody has room, or others of its class wait already. */
+  mustWait({ request }: WeighedRequest): boolean {
+    const classAt = this.#classOf(request);
+    if (!canWait(this.#lines.classAt(classAt))) return false;
+    return this.#lines.totalsOf(classAt).requests > 0 || !this.#hasRoom(classAt);
+  }
+
+  /** Lets the request in, or says why it may not wait. The chooser has looked and narrowed for it. */
+  enter(weighed: WeighedRequest, outcome: SchedulingOutcome, nowMs: number): Waiting | RoutingFailure {
+    const { request } = weighed;
+    const cachedTokens = Math.min(this.#chooser.bestCachedTokens(), request.promptTokens);
+    const missing = request.promptTokens - cachedTokens;
+    const classAt = this.#classOf(request);
+    if (request.mayWait === false) return this.#doNotQueue(classAt);
+    const refusal = this.#lines.refusal(classAt, missing, this.#options.workers.workers.length);
+    if (refusal !== undefined) return refusal;
+    const costTokens = Math.max(1, missing);
+    const { policy } = this.#lines.classAt(classAt);
+    const waiting: Waiting = {
+      weighed,
+      outcome,
+      arrivedMs: nowMs,
+      order: this.#arrivals++,
+      key: queueKey(policy, (nowMs - this.#startMs) / 1000, request.priorityJump ?? 0, costTokens),
+      cachedTokens,
+      costTokens,
+      classAt,
+      found: copyOverlaps(this.#chooser.overlaps),
+      foundMs: nowMs,
+      uncachedTokens: uncachedTokens(request.promptTokens, cachedTokens),
+      heapAt: -1,
+    };
+    this.#lines.add(waiting);
+    this.#tell(classAt);
+    return waiting;
+  }
+
+  /** Takes out the next request that can go now; undefined when none can. */
+  next(): Waiting | undefined {
+    if (this.#lines.requests === 0) return undefined;
+    if (this.#isStator) this.#orderByUrgency();
+    const next = this.#lines.next((first) => this.#canGo(first));
+    if (next !== undefined) this.#tell(next.classAt);
+    return next;
+  }
+
+  /** False when it does not wait any more. */
+  leave(waiting: Waiting): boolean {
+    if (!this.#lines.remove(waiting)) return false;
+    this.#tell(waiting.classAt);
+    return true;
+  }
+
+  leaveAll(): readonly Waiting[] {
+    const all = [...this.#lines.entries()];
+    for (const waiting of all) this.leave(waiting);
+    return all;
+  }
+
+  /** Requests ahead in its class; undefined once it left. */
+  positionOf(waiting: Waiting): number | undefined {
+    return waiting.heapAt === -1 ? undefined : this.#lines.before(waiting);
+  }
+
+  /** Puts what the index had said of the request back before the chooser, asked anew when that is too old. */
+  recall(waiting: Waiting, nowMs: number): void {
+    const { config, ranks } = this.#options;
+    const ageMs = nowMs - waiting.foundMs;
+    const refreshAfterMs = this.#isStator ? STATOR_REFRESH_MS : config.overlapRefreshAfterMs;
+    const isOld = waiting.foundMs === DISTRUSTED || (refreshAfterMs > 0 && ageMs > refreshAfterMs);
+    if (isOld) this.#chooser.look(waiting.weighed.request);
+    else restoreOverlaps(waiting.found, this.#chooser.overlaps, ranks.capacity);
+  }
+
+  /** What the index had said does not hold any more. */
+  distrustFound(): void {
+    for (const waiting of this.#lines.entries()) waiting.foundMs = DISTRUSTED;
+  }
+
+  /** Instant at which time alone may let somebody go or run out of time; undefined when only an event can. */
+  nextOpeningMs(): number | undefined {
+    if (this.#lines.requests === 0) return undefined;
+    let nextMs = this.#isStator ? this.#nextIdleMs() : this.#nextDecayMs();
+    for (const { weighed } of this.#lines.entries()) nextMs = Math.min(nextMs, weighed.request.deadlineMs ?? nextMs);
+    return Number.isFinite(nextMs) ? nextMs : undefined;
+  }
+
+  /** Takes out those that have waited past their deadline. */
+  leaveOverdue(nowMs: number): readonly Waiting[] {
+    const overdue: Waiting[] = [];
+    for (const waiting of this.#lines.entries()) if (isOverdue(waiting, nowMs)) overdue.push(waiting);
+    for (const waiting of overdue) this.leave(waiting);
+    return overdue;
+  }
+
+  #classOf(request: SchedulingRequest): number {
+    return this.#lines.classOf(request.policyClass, () => this.#missingTokens(request));
+  }
+
+  #missingTokens({ promptTokens }: SchedulingRequest): number {
+    return promptTokens - Math.min(this.#chooser.bestCachedTokens(), promptTokens);
+  }
+
+  /** Whether some rank that the chooser narrowed to can take one more. */
+  #hasRoom(classAt: number): boolean {
+    const { workers, clock } = this.#options;
+    const { ranks, count } = this.#chooser.candidates;
+    const policyClass = this.#lines.classAt(classAt);
+    const nowMs = clock.nowMs();
+    for (let at = 0; at < count; at++) {
+      const rank = ranks[at] as number;
+      const tokens = this.#chooser.prefillTokensAt(rank, nowMs);
+      if (this.#isStator ? tokens === 0 : !isFull(policyClass, tokens, workers.batchedTokensOf(rank))) return true;
+    }
+    return false;
+  }
+
+  /** Also one that nobody can take any more: it leaves to be told so. */
+  #canGo(waiting: Waiting): boolean {
+    if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
+    return this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.classAt);
+  }
+
+  #doNotQueue(classAt: number): RoutingFailure {
+    const { requests, promptTokens, cachedTokens } = this.#lines.totalsOf(classAt);
+    return {
+      kind: 'DoNotQueue',
+      policyClass: this.#lines.classAt(classAt).name,
+      pendingRequests: requests,
+      pendingPromptTokens: promptTokens,
+      pendingCachedTokens: cachedTokens,
+    };
+  }
+
+  /** Least left to compute first; waiting makes a request seem shorter. The pace changes, so keys are made anew. */
+  #orderByUrgency(): void {
+    const { clock, pace } = this.#options;
+    const nowMs = clock.nowMs();
+    let refreshes = 0;
+    for (const waiting of this.#lines.entries()) {
+      if (nowMs - waiting.foundMs <= STATOR_REFRESH_MS) continue;
+      if (refreshes++ === STATOR_REFRESH_MAX) break;
+      this.#refresh(waiting, nowMs);
+    }
+    const tokensPerMs = STATOR_AGING / pace.msPerToken;
+    this.#lines.rekey(({ uncachedTokens: left, arrivedMs, weighed }) => {
+      const waitedMs = nowMs - arrivedMs + 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
+      return tokensPerMs * waitedMs - left;
+    });
+  }
+
+  #refresh(waiting: Waiting, nowMs: number): void {
+    const { request } = waiting.weighed;
+    this.#chooser.look(request);
+    if (this.#chooser.narrow(request) !== undefined) return;
+    waiting.found = copyOverlaps(this.#chooser.overlaps);
+    waiting.foundMs = nowMs;
+    waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
+  }
+
+  /** The first instant at which the last prefill of some rank should be over. */
+  #nextIdleMs(): number {
+    const { workers, load, pace, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const rank of workers.allRanks) {
+      if (load.prefills[rank] !== 1) continue;
+      const lastsMs = (load.oldestTokens[rank] as number) * pace.msPerToken;
+      const idleMs = (load.oldestSinceMs[rank] as number) + lastsMs + ROUNDING_MS;
+      if (idleMs > nowMs) nextMs = Math.min(nextMs, idleMs); // the others are idle already and did not help
+    }
+    return nextMs;
+  }
+
+  #nextDecayMs(): number {
+    const { load, clock } = this.#options;
+    return load.decays ? clock.nowMs() + DECAY_POLL_MS : Number.POSITIVE_INFINITY;
+  }
+
+  #tell(classAt: number): void {
+    this.#options.observer?.queued(this.#lines.classAt(classAt).name, this.#lines.totalsOf(classAt));
+  }
+}
+
+function isOverdue({ weighed }: Waiting, nowMs: number): boolean {
+  const { deadlineMs } = weighed.request;
+  return deadlineMs !== undefined && deadlineMs <= nowMs;
+}

@@ -1,0 +1,295 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { toServeError } from '../errors/index.ts';
+import { Chooser, type WeighedRequest } from './chooser.ts';
+import { PrefillPace } from './cost/prefill-pace.ts';
+import { Decider } from './decider.ts';
+import type { KvRouterConfig } from './kv-config.ts';
+import { ActiveLoad } from './load/active-load.ts';
+import type { PrefillDurationModel } from './load/prefill-duration.ts';
+import { Overlaps } from './overlaps.ts';
+import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
+import { RequestQueue } from './queue/request-queue.ts';
+import type { Waiting } from './queue/waiting.ts';
+import type { RankTable } from './rank-table.ts';
+import type { SchedulerObserver } from './router-observer.ts';
+import { RoutingError, type RoutingFailure } from './routing-error.ts';
+import type {
+  Booking,
+  Explanation,
+  PotentialLoad,
+  PrefixIndex,
+  RankLoad,
+  SchedulableWorker,
+  Scheduler,
+  SchedulingOutcome,
+  SchedulingRequest,
+  SchedulingTicket,
+} from './scheduler-types.ts';
+import { WorkerSet } from './worker-set.ts';
+
+export interface SchedulerOptions {
+  readonly config: KvRouterConfig;
+  readonly blockSizeTokens: number;
+  /** Numbers of the pool's ranks; shared with what feeds `index`. */
+  readonly ranks: RankTable;
+  /** Undefined = nothing is known of caches, load alone decides. */
+  readonly index: PrefixIndex | undefined;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly random: Random;
+  /** The pool is labelled decode: see `DynamoWeights.isDecodePool`. @default false */
+  readonly isDecodePool?: boolean;
+  /** Queue classes. @default one, as the configuration says */
+  readonly policies?: PolicyProfile | undefined;
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Decisions kept for `explained`, 0 = none. @default 1000 */
+  readonly explainedMax?: number;
+  readonly observer?: SchedulerObserver | undefined;
+}
+
+/** The core of mode `kv` for one pool of workers; see `Scheduler`. */
+export function createScheduler(options: SchedulerOptions): Scheduler {
+  return new PoolScheduler(options);
+}
+
+/** Lost requests are looked for so often while others come in (router.md, section 5.5). */
+const EXPIRY_CHECK_MS = 30_000;
+const RECHECK_MS = 60_000;
+/** Load that shrinks with time can open the queue at any instant. */
+const DECAY_RECHECK_MS = 100;
+const DONE: SchedulingTicket = { position: undefined, cancel: () => {} };
+
+class PoolScheduler implements Scheduler {
+  readonly recheckMs: number;
+  readonly #options: SchedulerOptions;
+  readonly #workers: WorkerSet;
+  readonly #load: ActiveLoad;
+  readonly #pace = new PrefillPace();
+  readonly #chooser: Chooser;
+  readonly #decider: Decider;
+  readonly #queue: RequestQueue;
+  #checkedExpiryMs: number;
+  #isDraining = false;
+  #drainsAgain = false;
+  #isClosed = false;
+
+  constructor(options: SchedulerOptions) {
+    const { config, blockSizeTokens, ranks, index, clock, random, isDecodePool = false } = options;
+    this.#options = options;
+    this.#workers = new WorkerSet(ranks);
+    this.#load = new ActiveLoad(ranks.capacity, { blockSizeTokens, expiryMs: config.activeRequestExpiryMs });
+    const shared = { workers: this.#workers, load: this.#load, pace: this.#pace };
+    const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, ...shared };
+    this.#chooser = new Chooser(choosing);
+    const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
+    this.#decider = new Decider({ ...choosing, chooser: this.#chooser, prefillDuration, observer, explainedMax });
+    this.#queue = new RequestQueue({ ...choosing, chooser: this.#chooser, policies, observer });
+    const hasQueue = config.queueThreshold !== undefined;
+    this.recheckMs = prefillDuration !== undefined && hasQueue ? DECAY_RECHECK_MS : RECHECK_MS;
+    this.#checkedExpiryMs = clock.nowMs();
+  }
+
+  setWorkers(workers: readonly SchedulableWorker[]): void {
+    const { ranks, index, clock } = this.#options;
+    const gone = this.#workers.replace(workers);
+    this.#load.reserve(ranks.capacity);
+    for (const rank of gone) {
+      this.#load.freeRank(rank, clock.nowMs());
+      if (index === undefined) ranks.recycle(rank);
+      else index.removeRank(rank);
+    }
+    if (gone.length > 0) this.#queue.distrustFound(); // their numbers may soon mean other ranks
+    this.#drain();
+  }
+
+  submit(request: SchedulingRequest, outcome: SchedulingOutcome): SchedulingTicket {
+    if (this.#isClosed) return this.#reject(outcome, { kind: 'SubscriberShutdown' });
+    let weighed: WeighedRequest;
+    try {
+      weighed = this.#chooser.weigh(request);
+    } catch (thrown) {
+      outcome.rejected(toServeError(thrown));
+      return DONE;
+    }
+    const { clock, observer } = this.#options;
+    const startMs = clock.nowMs();
+    this.#expireSometimes(startMs);
+    this.#chooser.look(request);
+    const matchMs = observer === undefined ? 0 : clock.nowMs() - startMs;
+    const failure = this.#chooser.narrow(request);
+    if (failure !== undefined) return this.#reject(outcome, failure);
+    if (!this.#queue.mustWait(weighed)) {
+      this.#dispatch(weighed, outcome, 0, matchMs);
+      return DONE;
+    }
+    const waiting = this.#queue.enter(weighed, outcome, startMs);
+    if ('kind' in waiting) return this.#reject(outcome, waiting);
+    this.#drain(); // it may be more urgent than the one that waits for room
+    return this.#ticket(waiting);
+  }
+
+  prefillDone(requestId: string): void {
+    const end = this.#load.prefillDone(requestId, this.#options.clock.nowMs());
+    if (end === undefined) return;
+    if (end.elapsedMs !== undefined) this.#pace.learn(end.tokens, end.elapsedMs);
+    this.#drain();
+  }
+
+  produced(requestId: string, outputTokens: number): void {
+    if (this.#options.config.trackOutputBlocks) this.#load.produced(requestId, outputTokens);
+  }
+
+  free(requestId: string): void {
+    if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
+    this.#options.index?.freed?.(requestId);
+    this.#drain();
+  }
+
+  book(booking: Booking): boolean {
+    const { config, ranks, clock } = this.#options;
+    const rank = ranks.find(booking.workerId, booking.dpRank);
+    if (rank === undefined || this.#workers.ofRank(rank) === undefined) return false;
+    const { requestId: id, promptTokens, uncachedTokens, prefillMs, expectedOutputTokens, hashes } = booking;
+    const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
+    const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
+    const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
+    return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
+  }
+
+  tick(): void {
+    const nowMs = this.#options.clock.nowMs();
+    this.#expire(nowMs);
+    for (const { outcome } of this.#queue.leaveOverdue(nowMs)) this.#reject(outcome, { kind: 'DeadlineExceeded' });
+    this.#drain();
+  }
+
+  get nextTickMs(): number | undefined {
+    return this.#queue.nextOpeningMs();
+  }
+
+  get pendingRequests(): number {
+    return this.#queue.requests;
+  }
+
+  get pendingPromptTokens(): number {
+    return this.#queue.promptTokens;
+  }
+
+  get activeRequests(): number {
+    return this.#load.size;
+  }
+
+  loads(): readonly RankLoad[] {
+    const { ranks, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    return Array.from(this.#workers.allRanks, (rank) => ({
+      workerId: ranks.workerIdOf(rank) ?? '',
+      dpRank: ranks.dpRankOf(rank),
+      activePrefillTokens: this.#load.prefillTokensAt(rank, nowMs),
+      activeDecodeBlocks: this.#load.activeBlocks[rank] as number,
+      activeRequests: this.#load.requests[rank] as number,
+    }));
+  }
+
+  potentialLoads(hashes: SchedulingRequest['hashes'], promptTokens: number): readonly PotentialLoad[] {
+    const { config, blockSizeTokens, ranks, index } = this.#options;
+    const overlaps = new Overlaps(ranks.capacity);
+    index?.match(hashes, overlaps);
+    this.#load.uses.matchDepths(hashes.sequence);
+    const depths = this.#load.uses.depths;
+    const { hostCacheHitWeight, diskCacheHitWeight } = config;
+    return this.loads().map((load, at) => {
+      const rank = this.#workers.allRanks[at] as number;
+      const lower = hostCacheHitWeight * (overlaps.host[rank] ?? 0) + diskCacheHitWeight * (overlaps.disk[rank] ?? 0);
+      const cachedTokens = Math.round(((overlaps.device[rank] ?? 0) + lower) * blockSizeTokens);
+      const addedBlocks = config.trackActiveBlocks ? (hashes.sequence.length >> 1) - (depths[rank] as number) : 0;
+      return {
+        workerId: load.workerId,
+        dpRank: load.dpRank,
+        potentialPrefillTokens: load.activePrefillTokens + Math.max(promptTokens - cachedTokens, 0),
+        potentialDecodeBlocks: load.activeDecodeBlocks + addedBlocks,
+        activeRequests: load.activeRequests,
+      };
+    });
+  }
+
+  explain(request: SchedulingRequest): Explanation {
+    const weighed = this.#chooser.weigh(request);
+    this.#chooser.look(request);
+    const failure = this.#chooser.narrow(request);
+    return failure === undefined ? this.#decider.explain(weighed) : this.#decider.explainFailure(weighed, failure);
+  }
+
+  explained(requestId: string): Explanation | undefined {
+    return this.#decider.explained(requestId);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
+  }
+
+  #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
+    const decision = this.#decider.decide(weighed, { waitedMs, matchMs });
+    if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
+    else outcome.decided(decision);
+  }
+
+  #reject(outcome: SchedulingOutcome, failure: RoutingFailure): SchedulingTicket {
+    const { observer } = this.#options;
+    if (failure.kind === 'QueueRejected') observer?.backpressure(failure.policyClass, failure.limit);
+    if (failure.kind === 'DoNotQueue') observer?.backpressure(failure.policyClass, 'do_not_queue');
+    outcome.rejected(new RoutingError(failure));
+    return DONE;
+  }
+
+  #ticket(waiting: Waiting): SchedulingTicket {
+    const queue = this.#queue;
+    return {
+      get position() {
+        return queue.positionOf(waiting);
+      },
+      cancel: () => {
+        if (queue.leave(waiting)) this.#drain(); // those behind it may be able to go where it could not
+      },
+    };
+  }
+
+  /** Sends what can go. Whoever is told may call back in; that only asks for one more round. */
+  #drain(): void {
+    if (this.#queue.requests === 0) return;
+    this.#drainsAgain = true;
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    try {
+      while (this.#drainsAgain) {
+        this.#drainsAgain = false;
+        for (let next = this.#queue.next(); next !== undefined; next = this.#queue.next()) this.#serve(next);
+      }
+    } finally {
+      this.#isDraining = false;
+    }
+  }
+
+  #serve(waiting: Waiting): void {
+    const { weighed, outcome, arrivedMs } = waiting;
+    const nowMs = this.#options.clock.nowMs();
+    const { deadlineMs } = weighed.request;
+    if (deadlineMs !== undefined && deadlineMs <= nowMs) {
+      this.#reject(outcome, { kind: 'DeadlineExceeded' });
+      return;
+    }
+    this.#queue.recall(waiting, nowMs);
+    const failure = this.#chooser.narrow(weighed.request);
+    if (failure !== undefined) this.#reject(outcome, failure);
+    else this.#dispatch(weighed, outcome, nowMs - arrivedMs, 0);
+  }
+
+  #expireSometimes(nowMs: number): void {
+    if (nowMs - this.#checkedExpiryMs >= EXPIRY_CHECK_MS) this.#expire(nowMs);
+  }
+
+  #expire(nowMs: number): void {
+    this.#checkedExpiryMs = nowMs;
+    for (const id of this.#load.expire(nowMs)) this.#options.index?.freed?.(id);
+  }
+}
