@@ -1,15 +1,11 @@
 import { workerError } from '../../../errors/index.ts';
 import type { Transport } from '../types.ts';
+import type { CallTarget } from './byte-channel.ts';
 
-/** A worker's endpoint as its discovery record names it. */
-export interface TcpTarget {
+/** A worker's endpoint as its discovery record names it; its connections are those to `host:port/{instance}`. */
+export interface TcpTarget extends CallTarget {
   readonly host: string;
   readonly port: number;
-  readonly instanceId: string;
-  /** `{instance}/{ns}/{component}/{endpoint}` */
-  readonly endpoint: string;
-  /** Connections are shared by the targets of one process incarnation: `host:port/{instance}`. */
-  readonly poolKey: string;
 }
 
 const TRANSPORT = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)):(?<port>\d{1,5})\/(?<endpoint>(?<instance>[^/]+)(?:\/.*)?)$/;

@@ -1,10 +1,9 @@
-import { connect, type Socket } from 'node:net';
 import type { Timer } from '../../../clock/index.ts';
-import { fromWire, type ServeError, workerError } from '../../../errors/index.ts';
+import { fromWire, ServeError, workerError } from '../../../errors/index.ts';
 import { decodeRecord, encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import type { PlaneRequest } from '../types.ts';
-import type { TcpTarget } from './address.ts';
+import type { ByteChannel, CallTarget, Dial } from './byte-channel.ts';
 import { deliverToCall, readWireError } from './call-frames.ts';
 import {
   CONNECTION_STREAM,
@@ -34,21 +33,20 @@ import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
 const PING_PAYLOAD = new Uint8Array(8);
-// Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
-const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
 
 /** A call with what is needed to send it, maybe over another connection. */
-export interface PendingOpen {
+export interface PendingOpen<Target extends CallTarget> {
   readonly call: ClientCall;
-  readonly target: TcpTarget;
+  readonly target: Target;
   readonly request: PlaneRequest;
 }
 
 /** What a connection tells the pool that owns it. */
-export interface ConnectionOwner {
-  closed(connection: ClientConnection): void;
+export interface ConnectionOwner<Target extends CallTarget> {
+  readonly dial: Dial<Target>;
+  closed(connection: ClientConnection<Target>): void;
   /** These calls were held for a probe that failed; nothing of them was sent. */
-  resend(held: readonly PendingOpen[]): void;
+  resend(held: readonly PendingOpen<Target>[]): void;
 }
 
 /**
@@ -62,25 +60,25 @@ export interface ConnectionOwner {
  * | probing | held | - | protocol error | -> draining, held calls resent | held calls resent, -> closed |
  * | draining | not offered | - | protocol error | - | as greeting; closes itself after the last stream |
  */
-export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWire, Pulse {
-  readonly #target: TcpTarget;
+export class ClientConnection<Target extends CallTarget> implements FrameReceiver, TokenReceiver, CallerWire, Pulse {
+  readonly #target: Target;
   readonly #settings: TcpSettings;
   readonly #heartbeat: Heartbeat;
-  readonly #owner: ConnectionOwner;
-  readonly #socket: Socket;
+  readonly #owner: ConnectionOwner<Target>;
+  readonly #socket: ByteChannel;
   readonly #outbox: Outbox;
   readonly #parser: FrameParser;
   readonly #liveness: Liveness;
   readonly #calls = new Map<number, ClientCall>();
   #state: 'connecting' | 'greeting' | 'ready' | 'probing' | 'draining' | 'closed' = 'connecting';
-  #held: PendingOpen[] = [];
+  #held: PendingOpen<Target>[] = [];
   #nextStreamId = 1;
   #sendBytesMax: number;
   #lastHeardMs: number;
   #timer: Timer; // of the connection, its greeting or a probe, whichever is under way
   #socketError: Error | undefined;
 
-  constructor(target: TcpTarget, settings: TcpSettings, heartbeat: Heartbeat, owner: ConnectionOwner) {
+  constructor(target: Target, settings: TcpSettings, heartbeat: Heartbeat, owner: ConnectionOwner<Target>) {
     this.#target = target;
     this.#settings = settings;
     this.#heartbeat = heartbeat;
@@ -89,9 +87,7 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
     this.#parser = new FrameParser(this, settings.frameBytesMax);
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(settings.idleAfterMs));
     this.#lastHeardMs = settings.clock.nowMs();
-    const { host, port } = target;
-    const onread = { buffer: readBuffer, callback: (count: number) => this.#read(count) };
-    this.#socket = connect({ host, port, noDelay: true, onread });
+    this.#socket = owner.dial(target, (bytes) => this.#read(bytes));
     this.#socket.unref(); // an idle connection does not keep the process alive; a call does
     this.#outbox = new Outbox(this.#socket, settings.observer, true);
     this.#timer = settings.clock.after(settings.connectTimeoutMs, () => this.#timedOut());
@@ -117,7 +113,7 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
   }
 
   /** Opens a stream for `pending`. Throws when the request cannot be sent; its call is untouched then. */
-  open(pending: PendingOpen): void {
+  open(pending: PendingOpen<Target>): void {
     if (this.#isSuspect()) this.#startProbe();
     if (this.#state === 'probing') this.#held.push(pending);
     else this.#openNow(pending);
@@ -223,7 +219,7 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
     else this.#calls.get(streamId)?.abandon(error);
   }
 
-  #openNow(pending: PendingOpen): void {
+  #openNow(pending: PendingOpen<Target>): void {
     const { call, target, request } = pending;
     if (call.isClosed) return;
     const { codec, requestTimeoutMs } = this.#settings;
@@ -285,20 +281,20 @@ export class ClientConnection implements FrameReceiver, TokenReceiver, CallerWir
     this.#socket.on('close', () => {
       if (this.#state === 'closed') return;
       const reason = this.#socketError ?? new Error('the worker closed the connection');
-      this.#fault(workerError(this.#state === 'connecting' ? 'CannotConnect' : 'Disconnected', reason));
+      const kind = this.#state === 'connecting' ? 'CannotConnect' : 'Disconnected';
+      this.#fault(reason instanceof ServeError ? reason : workerError(kind, reason));
     });
   }
 
-  #read(count: number): boolean {
+  #read(bytes: Buffer): void {
     this.#liveness.heard();
     this.#lastHeardMs = this.#settings.clock.nowMs();
-    this.#settings.observer.bytesReceived(count);
+    this.#settings.observer.bytesReceived(bytes.length);
     try {
-      this.#parser.push(readBuffer.subarray(0, count));
+      this.#parser.push(bytes);
     } catch (thrown) {
       this.#fault(workerError('BackendProtocol', thrown));
     }
-    return true;
   }
 
   #greeted(ack: unknown): void {

@@ -1,5 +1,5 @@
-import type { Socket } from 'node:net';
 import type { RequestPlaneObserver } from '../observer.ts';
+import type { ByteChannel } from './byte-channel.ts';
 import { ByteWriter } from './byte-writer.ts';
 
 /**
@@ -8,14 +8,14 @@ import { ByteWriter } from './byte-writer.ts';
  */
 export class Outbox {
   readonly waiting = new ByteWriter();
-  readonly #socket: Socket;
+  readonly #socket: ByteChannel;
   readonly #observer: RequestPlaneObserver;
   readonly #beforeWrite: (() => void) | undefined;
   #isScheduled = false;
   #isBlocked: boolean;
 
   /** `isBlocked` holds everything back until `unblock`, e.g. until the socket is connected. */
-  constructor(socket: Socket, observer: RequestPlaneObserver, isBlocked: boolean, beforeWrite?: () => void) {
+  constructor(socket: ByteChannel, observer: RequestPlaneObserver, isBlocked: boolean, beforeWrite?: () => void) {
     this.#socket = socket;
     this.#observer = observer;
     this.#isBlocked = isBlocked;

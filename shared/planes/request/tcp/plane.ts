@@ -1,6 +1,7 @@
 import { ClientCall } from '../client-call.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import { readTarget } from './address.ts';
+import { dialTcp } from './dial.ts';
 import { ConnectionPool } from './pool.ts';
 import { TcpPlaneServer } from './server.ts';
 import { type TcpRequestPlaneOptions, withDefaults } from './settings.ts';
@@ -18,7 +19,7 @@ import { type TcpRequestPlaneOptions, withDefaults } from './settings.ts';
 export function createTcpRequestPlane(options: TcpRequestPlaneOptions): RequestPlane {
   const settings = withDefaults(options);
   const { clock, observer } = settings;
-  const pool = new ConnectionPool(settings);
+  const pool = new ConnectionPool(settings, dialTcp);
   return {
     name: 'tcp',
     serve: (serveOptions: ServeOptions): Promise<PlaneServer> => TcpPlaneServer.listen(settings, serveOptions),

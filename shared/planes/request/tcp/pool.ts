@@ -1,5 +1,5 @@
 import { workerError } from '../../../errors/index.ts';
-import type { TcpTarget } from './address.ts';
+import type { CallTarget, Dial } from './byte-channel.ts';
 import { ClientConnection, type ConnectionOwner, type PendingOpen } from './client-connection.ts';
 import { Heartbeat } from './heartbeat.ts';
 import type { TcpSettings } from './settings.ts';
@@ -8,31 +8,33 @@ import type { TcpSettings } from './settings.ts';
  * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame; another
  * is opened only when all are full.
  */
-export class ConnectionPool implements ConnectionOwner {
+export class ConnectionPool<Target extends CallTarget> implements ConnectionOwner<Target> {
+  readonly dial: Dial<Target>;
   readonly #settings: TcpSettings;
   readonly #heartbeat: Heartbeat;
-  readonly #connections = new Map<string, ClientConnection[]>();
+  readonly #connections = new Map<string, ClientConnection<Target>[]>();
   #isClosed = false;
 
-  constructor(settings: TcpSettings) {
+  constructor(settings: TcpSettings, dial: Dial<Target>) {
+    this.dial = dial;
     this.#settings = settings;
     this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
   }
 
   /** Sends the request of `pending`. Throws a `ServeError` when no connection can take it. */
-  open(pending: PendingOpen): void {
+  open(pending: PendingOpen<Target>): void {
     if (this.#isClosed) throw workerError('CannotConnect', 'the request plane is closed');
     this.#connectionTo(pending.target).open(pending);
   }
 
-  closed(connection: ClientConnection): void {
+  closed(connection: ClientConnection<Target>): void {
     const siblings = this.#connections.get(connection.poolKey) ?? [];
     const others = siblings.filter((each) => each !== connection);
     if (others.length === 0) this.#connections.delete(connection.poolKey);
     else this.#connections.set(connection.poolKey, others);
   }
 
-  resend(held: readonly PendingOpen[]): void {
+  resend(held: readonly PendingOpen<Target>[]): void {
     for (const pending of held) pending.call.guard(() => this.open(pending));
   }
 
@@ -42,7 +44,7 @@ export class ConnectionPool implements ConnectionOwner {
     for (const connection of [...this.#connections.values()].flat()) connection.close(error);
   }
 
-  #connectionTo(target: TcpTarget): ClientConnection {
+  #connectionTo(target: Target): ClientConnection<Target> {
     const connections = this.#connections.get(target.poolKey) ?? [];
     const open = connections.find((connection) => connection.hasRoom);
     if (open !== undefined) return open;

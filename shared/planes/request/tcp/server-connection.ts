@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import type { Timer } from '../../../clock/index.ts';
 import { toWire, type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
@@ -6,6 +5,7 @@ import { decodeRecord, encodeRecord } from '../../record-codec.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerWriter } from './answer-writer.ts';
+import type { ByteChannel } from './byte-channel.ts';
 import { CONNECTION_STREAM, FrameError, FrameType, type FrameTypeCode, readU32 } from './frame.ts';
 import { FrameParser, type FrameReceiver } from './frame-parser.ts';
 import type { Heartbeat, Pulse } from './heartbeat.ts';
@@ -37,7 +37,7 @@ export interface ConnectionHost {
  * | ready | protocol error | handler runs, or PROLOGUE with error | to their stream | -> closed | calls aborted, -> closed |
  */
 export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
-  readonly #socket: Socket;
+  readonly #socket: ByteChannel;
   readonly #settings: TcpSettings;
   readonly #heartbeat: Heartbeat;
   readonly #host: ConnectionHost;
@@ -50,7 +50,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   #state: 'greeting' | 'ready' | 'closed' = 'greeting';
   #lastStreamId = 0;
 
-  constructor(socket: Socket, settings: TcpSettings, heartbeat: Heartbeat, host: ConnectionHost) {
+  constructor(socket: ByteChannel, settings: TcpSettings, heartbeat: Heartbeat, host: ConnectionHost) {
     this.#socket = socket;
     this.#settings = settings;
     this.#heartbeat = heartbeat;

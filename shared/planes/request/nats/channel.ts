@@ -1,0 +1,168 @@
+import { EventEmitter } from 'node:events';
+import type { ByteChannel } from '../tcp/byte-channel.ts';
+import { type ChannelMessage, encodeMessage, MESSAGE_HEADER_BYTES, MessageKind } from './channel-message.ts';
+
+/** Bytes under way in one direction: what a peer that does not read can make the NATS server hold. */
+const WINDOW_BYTES = 1 << 20;
+/** Long writes are cut, so that other subscribers of the connection get their turn, far below any server's limit. */
+const CHUNK_BYTES_MAX = 256 << 10;
+const NOTHING: readonly Uint8Array[] = [];
+
+export interface NatsChannelOptions {
+  /** Sends one message to the other side; false = it cannot be sent, now or ever. */
+  readonly send: (message: Buffer) => boolean;
+  /** Longest message that `send` takes. */
+  readonly messageBytesMax: number;
+  /** The channel is over at this side. */
+  readonly onOver: () => void;
+}
+
+/**
+ * A byte stream in both directions over messages that arrive in order or not at all: a sequence that jumps ends it. It has a
+ * window, as NATS has no backpressure between two peers.
+ *
+ * | State | write | DATA | lost or failed | CLOSE, destroy | destroySoon |
+ * |---|---|---|---|---|---|
+ * | open | sent, or kept beyond the window | to 'data' | 'error', -> closed | -> closed | -> ending, or closed when nothing is kept |
+ * | ending | ignored | to 'data' | 'error', -> closed | -> closed | - |
+ * | closed | ignored | ignored | ignored | ignored | ignored |
+ */
+export class NatsChannel extends EventEmitter implements ByteChannel {
+  readonly #options: NatsChannelOptions;
+  readonly #chunkBytesMax: number;
+  #state: 'open' | 'ending' | 'closed' = 'open';
+  #kept: readonly Uint8Array[] = NOTHING;
+  #keptBytes = 0;
+  #sentMessages = 0;
+  #sentBytes = 0;
+  #heardMessages = 0;
+  #heardBytes = 0;
+  #toldBytes = 0;
+  #peerConsumedBytes = 0;
+
+  constructor(options: NatsChannelOptions) {
+    super();
+    this.#options = options;
+    this.#chunkBytesMax = Math.min(CHUNK_BYTES_MAX, options.messageBytesMax - MESSAGE_HEADER_BYTES);
+  }
+
+  get destroyed(): boolean {
+    return this.#state === 'closed';
+  }
+
+  get writableLength(): number {
+    return this.#keptBytes;
+  }
+
+  get hasSent(): boolean {
+    return this.#sentMessages > 0;
+  }
+
+  /** Whether anything was ever heard from the other side. */
+  get isAnswered(): boolean {
+    return this.#heardMessages > 0;
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.#state !== 'open') return false;
+    let at = 0;
+    while (at < bytes.length && this.#keptBytes === 0) {
+      const end = Math.min(bytes.length, at + this.#chunkBytesMax, at + this.#room());
+      if (end === at) break;
+      this.#sendData(bytes.subarray(at, end));
+      at = end;
+    }
+    if (at === bytes.length) return true;
+    this.#kept = [...this.#kept, Buffer.from(bytes.subarray(at))]; // a copy: the writer may use its memory again
+    this.#keptBytes += bytes.length - at;
+    return false;
+  }
+
+  destroySoon(): void {
+    if (this.#state !== 'open') return;
+    this.#state = 'ending';
+    if (this.#keptBytes === 0) this.destroy();
+  }
+
+  destroy(): void {
+    if (this.#state === 'closed') return;
+    this.#options.send(this.#message(MessageKind.close));
+    this.#close(undefined);
+  }
+
+  /** The stream cannot go on: messages were lost, or the way is gone. */
+  fail(error: Error): void {
+    if (this.#state === 'closed') return;
+    this.#options.send(this.#message(MessageKind.close)); // for a peer that can still be reached
+    this.#close(error);
+  }
+
+  /** A message from the other side. */
+  receive({ kind, sequence, consumed, bytes }: ChannelMessage): void {
+    if (this.#state === 'closed') return;
+    if (sequence !== this.#heardMessages >>> 0) {
+      this.fail(new Error(`messages were lost: ${sequence} came for ${this.#heardMessages}`));
+      return;
+    }
+    this.#peerConsumedBytes = consumed;
+    if (kind === MessageKind.data) {
+      this.#heardMessages++;
+      this.#heardBytes += bytes.length;
+      this.emit('data', bytes);
+      if (this.#heardBytes - this.#toldBytes >= WINDOW_BYTES / 4) this.#send(this.#message(MessageKind.consumed));
+    }
+    this.#sendKept();
+    if (kind === MessageKind.close) this.#close(undefined);
+  }
+
+  /** The connection to the server keeps the process alive as long as the plane is open; a channel changes nothing. */
+  ref(): void {}
+  unref(): void {}
+
+  /** Bytes that may be sent now. */
+  #room(): number {
+    return WINDOW_BYTES - ((this.#sentBytes - this.#peerConsumedBytes) >>> 0);
+  }
+
+  #sendKept(): void {
+    if (this.#keptBytes === 0 || this.#room() < Math.min(this.#keptBytes, WINDOW_BYTES / 4)) return;
+    const kept = this.#kept;
+    this.#kept = NOTHING;
+    this.#keptBytes = 0;
+    const isEnding = this.#state === 'ending';
+    if (isEnding) this.#state = 'open'; // for these writes
+    for (const bytes of kept) this.write(bytes);
+    if (this.destroyed) return;
+    if (isEnding) this.#state = 'ending';
+    if (this.#keptBytes > 0) return;
+    if (isEnding) this.destroy();
+    else this.emit('drain');
+  }
+
+  #sendData(bytes: Uint8Array): void {
+    this.#send(this.#message(MessageKind.data, bytes));
+    this.#sentMessages++;
+    this.#sentBytes += bytes.length;
+  }
+
+  #message(kind: (typeof MessageKind)[keyof typeof MessageKind], bytes?: Uint8Array): Buffer {
+    this.#toldBytes = this.#heardBytes;
+    return encodeMessage(kind, this.#sentMessages >>> 0, this.#heardBytes >>> 0, bytes);
+  }
+
+  #send(message: Buffer): void {
+    if (this.#state === 'closed' || this.#options.send(message)) return;
+    this.#close(new Error('there is no connection to NATS'));
+  }
+
+  #close(error: Error | undefined): void {
+    this.#state = 'closed';
+    this.#kept = NOTHING;
+    this.#keptBytes = 0;
+    this.#options.onOver();
+    queueMicrotask(() => {
+      if (error !== undefined) this.emit('error', error);
+      this.emit('close');
+    });
+  }
+}

@@ -1,0 +1,31 @@
+/** What a connection needs of the byte stream that carries it. A `net.Socket` is one. */
+export interface ByteChannel {
+  readonly destroyed: boolean;
+  /** Bytes written that have not left yet. */
+  readonly writableLength: number;
+  /** Takes the bytes; false = write no more before 'drain'. Their memory may be used again when `writableLength` is 0. */
+  write(bytes: Uint8Array): boolean;
+  /** Closes at once. */
+  destroy(): unknown;
+  /** Closes when what was written has left. */
+  destroySoon(): void;
+  /** Keeps the process alive, or not. */
+  ref(): unknown;
+  unref(): unknown;
+  on(event: 'connect' | 'drain' | 'close', listener: () => void): unknown;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  on(event: 'data', listener: (bytes: Buffer) => void): unknown;
+  once(event: 'close', listener: () => void): unknown;
+}
+
+/** What every transport knows of the endpoint behind a `Transport`. */
+export interface CallTarget {
+  readonly instanceId: string;
+  /** `{instance}/{ns}/{component}/{endpoint}` */
+  readonly endpoint: string;
+  /** Targets with the same key share connections. */
+  readonly poolKey: string;
+}
+
+/** Opens a channel to `target`; what it receives goes to `onBytes`, valid only during the call. 'connect' or 'close' follows. */
+export type Dial<Target extends CallTarget> = (target: Target, onBytes: (bytes: Buffer) => void) => ByteChannel;
