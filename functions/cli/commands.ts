@@ -41,7 +41,7 @@ export const COMMANDS: Readonly<Record<Exclude<Process, 'function'> | 'deploy', 
   grpc: { kind: 'not built', about: 'The KServe gRPC server' },
   router: { kind: 'not built', about: 'The standalone router and indexer' },
   planner: { kind: 'not built', about: 'The planner that scales workers' },
-  simulate: { kind: 'not built', about: 'Replays a workload in virtual time' },
+  simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
   keys: { kind: 'not built', about: 'Creates, rotates and revokes API keys' },
   deploy: { kind: 'not built', about: 'Helpers for deploying to AWS' },
 };

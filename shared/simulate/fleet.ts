@@ -15,6 +15,8 @@ const KV_EVENTS = 1;
 const TIMER = 2;
 const ARRIVAL = 3;
 
+/** Timers may run on for this long while nothing else happens and requests wait. */
+const STALLED_MS = 3_600_000;
 /** Delivered batches that are kept before the list is cut. */
 const LAGGING_SLACK = 1024;
 
@@ -23,6 +25,8 @@ export interface FleetOptions {
   /** Ranks of a worker. */
   readonly dataParallelSize: number;
   readonly engine: SchedulerOptions;
+  /** Longest prompt with its answer; longer requests are refused. Undefined = what a rank can hold. */
+  readonly contextTokensMax: number | undefined;
   /** Requests under way at most, each replaced when it ends; undefined = the workload's own arrival times. */
   readonly concurrency: number | undefined;
   /** From the end of a pass until the routers know what it cached. */
@@ -46,7 +50,6 @@ export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
 export class Fleet {
   readonly ranks: readonly SimulatedRank[];
   readonly gaps = new GapHistogram();
-  /** Requests that no rank could ever hold. */
   refused = 0;
   readonly #options: FleetOptions;
   readonly #workload: Workload;
@@ -55,11 +58,13 @@ export class Fleet {
   readonly #woken: SimulatedRank[] = [];
   readonly #timers = new Map<number, () => void>();
   #timerCount = 0;
+  #lastWorkMs = 0;
   /** Batches on their way to the routers, oldest first: the lag is the same for all. */
   readonly #lagging: { readonly rank: number; readonly events: readonly KvEvent[] }[] = [];
   #laggingHead = 0;
   readonly #onEnd: RequestEnd;
   readonly #lengthMax: number;
+  readonly #promptMax: number;
   #nowMs = 0;
   #arrived = 0;
   #ended = 0;
@@ -79,15 +84,15 @@ export class Fleet {
     this.ranks = Array.from(
       { length: workers * dataParallelSize },
       (_, at) =>
-        new SimulatedRank(
-          Math.floor(at / dataParallelSize),
-          at % dataParallelSize,
-          engine,
-          this.gaps,
-          this.#routers.wantsKvEvents,
-        ),
+        new SimulatedRank(Math.floor(at / dataParallelSize), at % dataParallelSize, engine, {
+          gaps: this.gaps,
+          hasJournal: this.#routers.wantsKvEvents && engine.enablePrefixCaching,
+          notesGrowth: this.#routers.wantsGrowth,
+        }),
     );
-    this.#lengthMax = engine.numGpuBlocks * engine.blockSizeTokens;
+    const heldMax = engine.numGpuBlocks * engine.blockSizeTokens;
+    this.#lengthMax = Math.min(heldMax, options.contextTokensMax ?? heldMax);
+    this.#promptMax = engine.enableChunkedPrefill ? this.#lengthMax : engine.maxNumBatchedTokens;
   }
 
   get nowMs(): number {
@@ -98,6 +103,18 @@ export class Fleet {
     const timer = this.#timerCount++;
     this.#timers.set(timer, callback);
     this.#events.push(this.#nowMs + delayMs, TIMER, timer);
+  }
+
+  /** What the workload asks of the routers' queue. */
+  hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number } {
+    const { priorityJump, strictPriority } = this.#workload;
+    return { priorityJump: priorityJump[request]!, strictPriority: strictPriority[request]! };
+  }
+
+  /** Turns a request away: no rank can hold it, or its router does not take it. */
+  refuse(request: SimulatedRequest): void {
+    this.refused++;
+    this.#end(request);
   }
 
   /** Sends a request to the rank a router chose. */
@@ -112,11 +129,19 @@ export class Fleet {
   run(): void {
     this.#openGates();
     while (this.#ended < this.#workload.size) {
-      assert(this.#events.size > 0, 'requests wait and nothing will ever happen: a router forgot them');
+      assert(!this.#isStalled(), 'requests wait and nothing will ever happen: a router forgot them');
       this.#nowMs = this.#events.nextMs;
       while (this.#events.nextMs === this.#nowMs) this.#take(this.#events.nextKind, this.#events.pop());
       this.#startPasses();
     }
+  }
+
+  #isStalled(): boolean {
+    if (this.#events.size > this.#timers.size) {
+      this.#lastWorkMs = this.#nowMs;
+      return false;
+    }
+    return this.#events.size === 0 || this.#nowMs - this.#lastWorkMs > STALLED_MS;
   }
 
   #take(kind: number, payload: number): void {
@@ -156,9 +181,8 @@ export class Fleet {
     const names = new WorkloadNames(this.#workload, index, this.#options.engine.blockSizeTokens);
     const at = { nowMs: this.#nowMs, router: this.#arrived++ % this.#routers.count };
     const request = new SimulatedRequest(index, inputTokens, outputTokens, names, at);
-    if (inputTokens + outputTokens > this.#lengthMax) {
-      this.refused++;
-      this.#end(request);
+    if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
+      this.refuse(request);
       return;
     }
     this.#routers.submit(request);
@@ -169,6 +193,7 @@ export class Fleet {
     const events = rank.finishPass();
     if (events.length > 0) this.#publish(at, events);
     for (const request of rank.firstTokens) this.#routers.firstToken(request);
+    for (const request of rank.grown) this.#routers.grown(request);
     for (const request of rank.finished) {
       this.#routers.finished(request);
       this.#end(request);
@@ -211,7 +236,6 @@ export class Fleet {
     for (const rank of this.#woken) {
       if (rank.inPass || rank.isIdle) continue;
       rank.startPass(this.#nowMs);
-      assert(rank.passEndMs > this.#nowMs, 'a pass takes time');
       this.#events.push(rank.passEndMs, PASS_END, rank.worker * this.#options.dataParallelSize + rank.dpRank);
     }
     this.#woken.length = 0;

@@ -1,5 +1,31 @@
 import type { KvEvent } from '../engines/index.ts';
+import type { SchedulerOptions } from '../engines/mocker/index.ts';
+import { type KvRouterConfig, loadAware } from '../router/index.ts';
+import type { Fleet } from './fleet.ts';
+import { KvRouters } from './kv-routers.ts';
+import { SimpleRouters } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
+
+/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches (router.md, section 1.4). */
+export type RoutingMode = 'round-robin' | 'random' | 'power-of-two' | 'least-loaded' | 'load-aware' | 'kv';
+
+export interface RoutingOptions {
+  readonly mode: RoutingMode;
+  /** Routers that share the work: arrivals are dealt to them in turn. */
+  readonly routers: number;
+  /** Until a router knows of another's decisions, first tokens and ends. */
+  readonly replicaSyncDelayMs: number;
+  /** For the modes `kv` and `load-aware`. */
+  readonly kv: KvRouterConfig;
+}
+
+/** What routers are made for. */
+export interface RoutedFleet extends RoutingOptions {
+  readonly workers: number;
+  readonly dataParallelSize: number;
+  readonly engine: SchedulerOptions;
+  readonly seed: number;
+}
 
 /** The routers of a fleet, as the fleet sees them. */
 export interface RouterBench {
@@ -7,9 +33,20 @@ export interface RouterBench {
   readonly count: number;
   /** Whether `kvEvents` is listened to. */
   readonly wantsKvEvents: boolean;
+  /** Whether `grown` is listened to. */
+  readonly wantsGrowth: boolean;
   /** A request arrived at its router, which dispatches it now or later. */
   submit(request: SimulatedRequest): void;
   firstToken(request: SimulatedRequest): void;
+  /** The output of the request reached another block. */
+  grown(request: SimulatedRequest): void;
   finished(request: SimulatedRequest): void;
   kvEvents(rank: number, events: readonly KvEvent[]): void;
+}
+
+export function createRouters(fleet: Fleet, options: RoutedFleet): RouterBench {
+  const { mode } = options;
+  if (mode === 'kv') return new KvRouters(fleet, options);
+  if (mode === 'load-aware') return new KvRouters(fleet, { ...options, kv: loadAware(options.kv) });
+  return new SimpleRouters(fleet, { ...options, mode });
 }

@@ -1,16 +1,10 @@
 import { type Random, seededRandom } from '../clock/index.ts';
-import { InFlight, type Pick, pickerFor, type RoutableWorker, type SimpleRouterMode } from '../router/index.ts';
+import { InFlight, type Pick, pickerFor, type RoutableWorker } from '../router/index.ts';
 import type { Fleet } from './fleet.ts';
-import type { RouterBench } from './routers.ts';
+import type { RoutedFleet, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
-export interface SimpleRoutersOptions {
-  readonly mode: Exclude<SimpleRouterMode, 'direct' | 'device-aware-weighted'>;
-  readonly count: number;
-  readonly workers: number;
-  readonly dataParallelSize: number;
-  readonly seed: number;
-}
+type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware'>;
 
 interface NumberedWorker extends RoutableWorker {
   readonly number: number;
@@ -20,15 +14,19 @@ interface NumberedWorker extends RoutableWorker {
 export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly wantsKvEvents = false;
+  readonly wantsGrowth = false;
   readonly #fleet: Fleet;
   readonly #dataParallelSize: number;
   readonly #workers: readonly NumberedWorker[];
   readonly #inFlight: readonly InFlight[];
   readonly #picks: readonly Pick[];
 
-  constructor(fleet: Fleet, { mode, count, workers, dataParallelSize, seed }: SimpleRoutersOptions) {
+  constructor(
+    fleet: Fleet,
+    { mode, routers, workers, dataParallelSize, seed }: RoutedFleet & { readonly mode: SimpleMode },
+  ) {
     this.#fleet = fleet;
-    this.count = count;
+    this.count = routers;
     this.#dataParallelSize = dataParallelSize;
     this.#workers = Array.from({ length: workers }, (_, number) => ({
       number,
@@ -38,7 +36,7 @@ export class SimpleRouters implements RouterBench {
       deviceType: undefined,
       taints: [],
     }));
-    this.#inFlight = Array.from({ length: count }, () => new InFlight());
+    this.#inFlight = Array.from({ length: routers }, () => new InFlight());
     this.#picks = this.#inFlight.map((inFlight, router) =>
       pickerFor(mode, { inFlight, random: routerRandom(seed, router), cudaToCpuRatio: 1 }),
     );
@@ -51,6 +49,8 @@ export class SimpleRouters implements RouterBench {
   }
 
   firstToken(): void {}
+
+  grown(): void {}
 
   finished(request: SimulatedRequest): void {
     this.#inFlight[request.router]!.remove(this.#workers[request.rank!.worker]!.id);

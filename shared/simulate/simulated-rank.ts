@@ -3,6 +3,15 @@ import { KvJournal, Scheduler, type SchedulerOptions } from '../engines/mocker/i
 import type { GapHistogram } from './gap-histogram.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
+/** What is looked at besides first tokens and ends. */
+export interface RankNotes {
+  readonly gaps: GapHistogram;
+  /** Keep the changes of the cache as events. */
+  readonly hasJournal: boolean;
+  /** Note which outputs reached another block. */
+  readonly notesGrowth: boolean;
+}
+
 /** One data-parallel rank of a worker: the mock engine's scheduler, and what its last pass brought to light. */
 export class SimulatedRank {
   readonly worker: number;
@@ -10,6 +19,10 @@ export class SimulatedRank {
   readonly gaps: GapHistogram;
   /** Requests that got their first token in the pass that ended last. */
   readonly firstTokens: SimulatedRequest[] = [];
+  /** Requests whose output reached another block in it; only with `notesGrowth`. */
+  readonly grown: SimulatedRequest[] = [];
+  /** Block size where growth is noted, else 0. */
+  readonly growthBlockTokens: number;
   /** Requests that ended in it. */
   readonly finished: SimulatedRequest[] = [];
   passEndMs = 0;
@@ -23,11 +36,12 @@ export class SimulatedRank {
   readonly #scheduler: Scheduler;
   readonly #journal: KvJournal | undefined;
 
-  constructor(worker: number, dpRank: number, options: SchedulerOptions, gaps: GapHistogram, journals: boolean) {
+  constructor(worker: number, dpRank: number, options: SchedulerOptions, notes: RankNotes) {
     this.worker = worker;
     this.dpRank = dpRank;
-    this.gaps = gaps;
-    this.#journal = journals && options.enablePrefixCaching ? new KvJournal(dpRank) : undefined;
+    this.gaps = notes.gaps;
+    this.growthBlockTokens = notes.notesGrowth ? options.blockSizeTokens : 0;
+    this.#journal = notes.hasJournal ? new KvJournal(dpRank) : undefined;
     this.#scheduler = new Scheduler(options, this.#journal);
   }
 
@@ -60,6 +74,7 @@ export class SimulatedRank {
   /** Ends the pass: fills `firstTokens` and `finished`, and returns what happened to the cache. */
   finishPass(): readonly KvEvent[] {
     if (this.firstTokens.length > 0) this.firstTokens.length = 0;
+    if (this.grown.length > 0) this.grown.length = 0;
     if (this.finished.length > 0) this.finished.length = 0;
     this.inPass = false;
     this.#scheduler.finishPass();

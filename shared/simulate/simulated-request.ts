@@ -45,6 +45,7 @@ export class SimulatedRequest extends Sequence {
       rank.gaps.add(nowMs - this.lastTokenMs);
     }
     this.lastTokenMs = nowMs;
+    if (rank.growthBlockTokens > 0 && this.length % rank.growthBlockTokens === 0) rank.grown.push(this);
     this.length++;
     if (this.generated < this.outputTokens) return false;
     rank.finished.push(this);

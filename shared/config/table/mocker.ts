@@ -39,7 +39,7 @@ export const mockerRows = {
     defaultText: 'unset = no limit',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Longest prompt plus output.',
   }),
   maxNumSeqs: int({

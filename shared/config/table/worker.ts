@@ -1,5 +1,5 @@
 import { bool, choice, choices, file, int, json, rest, secret, text, url } from '../builders.ts';
-import { WORKERS } from '../processes.ts';
+import { MOCKERS, WORKERS } from '../processes.ts';
 
 const RUN_ITS_SERVER = 'not built yet: start its own server and attach it with --engine openai --engine-url URL';
 
@@ -88,7 +88,7 @@ export const workerRows = {
   enablePrefixCaching: bool({
     flags: ['--enable-prefix-caching'],
     default: true,
-    usedBy: WORKERS,
+    usedBy: MOCKERS,
     source: 'seed (vLLM page)',
     built: true,
     about: 'Prefix caching of engine and mocker.',

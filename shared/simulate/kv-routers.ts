@@ -1,0 +1,164 @@
+import assert from 'node:assert';
+import type { KvEvent } from '../engines/index.ts';
+import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { createScheduler, type Decision, RankTable, type Scheduler } from '../router/index.ts';
+import type { Fleet } from './fleet.ts';
+import type { RoutedFleet, RouterBench } from './routers.ts';
+import { routerRandom } from './simple-routers.ts';
+import type { SimulatedRequest } from './simulated-request.ts';
+
+/**
+ * Routers of mode `kv`: the product's own scheduler and block index. All follow one log of KV events with the same lag, so
+ * they share one index; each has its own load, queue and chance, and learns of the others' requests after a delay.
+ */
+export class KvRouters implements RouterBench {
+  readonly count: number;
+  readonly wantsKvEvents: boolean;
+  readonly wantsGrowth: boolean;
+  readonly #fleet: Fleet;
+  readonly #replicaSyncDelayMs: number;
+  readonly #index: BlockIndex | undefined;
+  readonly #schedulers: readonly Scheduler[];
+  /** When each router's next tick is due; infinity = none. */
+  readonly #tickMs: Float64Array;
+
+  constructor(fleet: Fleet, options: RoutedFleet) {
+    const { kv } = options;
+    this.count = options.routers;
+    this.wantsKvEvents = kv.useKvEvents && kv.overlapScoreCredit > 0;
+    this.wantsGrowth = kv.trackOutputBlocks;
+    this.#fleet = fleet;
+    this.#replicaSyncDelayMs = options.replicaSyncDelayMs;
+    this.#tickMs = new Float64Array(this.count).fill(Number.POSITIVE_INFINITY);
+    const ranks = numberRanks(options);
+    this.#index = this.wantsKvEvents ? createBlockIndex({ ranks }) : undefined;
+    this.#schedulers = Array.from({ length: this.count }, (_, router) => this.#createScheduler(router, options, ranks));
+  }
+
+  submit(request: SimulatedRequest): void {
+    const { id, router } = request;
+    const { index, promptLength } = request;
+    this.#schedulers[router]!.submit(
+      { id, promptTokens: promptLength, hashes: request.names.prompt, ...this.#fleet.hintsOf(index) },
+      {
+        decided: (decision) => this.#decided(request, decision),
+        rejected: () => this.#fleet.refuse(request),
+      },
+    );
+    this.#armTick(router);
+  }
+
+  firstToken({ id, router }: SimulatedRequest): void {
+    this.#tell(router, (scheduler) => scheduler.prefillDone(id));
+  }
+
+  grown({ id, router, generated }: SimulatedRequest): void {
+    this.#schedulers[router]!.produced(id, generated); // never sent to other replicas
+  }
+
+  finished({ id, router }: SimulatedRequest): void {
+    this.#tell(router, (scheduler) => scheduler.free(id));
+  }
+
+  kvEvents(rank: number, events: readonly KvEvent[]): void {
+    const index = this.#index;
+    if (index === undefined) return;
+    for (const event of events) {
+      const status =
+        event.kind === 'stored'
+          ? index.stored(rank, 'device', event.parentHash, event.blockHashes, event.tokensHashes)
+          : event.kind === 'removed'
+            ? index.removed(rank, 'device', event.blockHashes)
+            : index.cleared(rank);
+      void status;
+    }
+  }
+
+  #createScheduler(router: number, options: RoutedFleet, ranks: RankTable): Scheduler {
+    const { engine, workers, dataParallelSize, kv, seed } = options;
+    const scheduler = createScheduler({
+      config: kv,
+      ranks,
+      index: this.#index,
+      blockSizeTokens: engine.blockSizeTokens,
+      clock: { nowMs: () => this.#fleet.nowMs },
+      random: routerRandom(seed, router),
+    });
+    scheduler.setWorkers(
+      Array.from({ length: workers }, (_, worker) => ({
+        id: workerId(worker),
+        dataParallelStartRank: 0,
+        dataParallelSize,
+        taints: [],
+        totalKvBlocks: engine.numGpuBlocks,
+        maxNumBatchedTokens: engine.maxNumBatchedTokens,
+      })),
+    );
+    return scheduler;
+  }
+
+  #decided(request: SimulatedRequest, { rank, workerId, dpRank, uncachedTokens }: Decision): void {
+    this.#fleet.dispatch(request, rank);
+    if (this.count === 1) return;
+    const { id, promptLength, router } = request;
+    const booking = {
+      requestId: id,
+      workerId,
+      dpRank,
+      promptTokens: promptLength,
+      hashes: request.names.prompt,
+      uncachedTokens,
+    };
+    this.#fleet.after(this.#replicaSyncDelayMs, () => {
+      this.#schedulers.forEach((scheduler, other) => {
+        if (other !== router) scheduler.book(booking);
+      });
+    });
+  }
+
+  /** Tells the request's own router at once and the others after the delay. */
+  #tell(router: number, act: (scheduler: Scheduler) => void): void {
+    act(this.#schedulers[router]!);
+    this.#armTick(router);
+    if (this.count === 1) return;
+    this.#fleet.after(this.#replicaSyncDelayMs, () => {
+      this.#schedulers.forEach((scheduler, other) => {
+        if (other === router) return;
+        act(scheduler);
+        this.#armTick(other);
+      });
+    });
+  }
+
+  /** Makes sure that a router with waiting requests is ticked when time alone may open its queue. */
+  #armTick(router: number): void {
+    const scheduler = this.#schedulers[router]!;
+    if (scheduler.pendingRequests === 0) return;
+    const { nowMs } = this.#fleet;
+    const dueMs = Math.min(scheduler.nextTickMs ?? Number.POSITIVE_INFINITY, nowMs + scheduler.recheckMs);
+    if (dueMs >= this.#tickMs[router]!) return;
+    this.#tickMs[router] = dueMs;
+    this.#fleet.after(dueMs - nowMs, () => {
+      if (this.#tickMs[router] !== dueMs) return; // an earlier one took its place
+      this.#tickMs[router] = Number.POSITIVE_INFINITY;
+      scheduler.tick();
+      this.#armTick(router);
+    });
+  }
+}
+
+function workerId(worker: number): string {
+  return worker.toString(16);
+}
+
+/** Numbers the ranks as the fleet does. */
+function numberRanks({ workers, dataParallelSize }: RoutedFleet): RankTable {
+  const ranks = new RankTable();
+  for (let worker = 0; worker < workers; worker++) {
+    for (let dpRank = 0; dpRank < dataParallelSize; dpRank++) {
+      const rank = ranks.intern(workerId(worker), dpRank);
+      assert(rank === worker * dataParallelSize + dpRank, 'a new table numbers ranks in order');
+    }
+  }
+  return ranks;
+}

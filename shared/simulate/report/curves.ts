@@ -1,0 +1,87 @@
+import type { Simulation } from '../simulate.ts';
+
+const CDF_POINTS = 201;
+const TIME_BINS = 120;
+
+/** A simulation as lines to draw. */
+export interface Curves {
+  /** TTFT at even shares of the requests, from the fastest to the slowest. */
+  readonly ttftMs: readonly number[];
+  readonly e2eMs: readonly number[];
+  /** Width of an entry of the next three. */
+  readonly binMs: number;
+  /** Mean TTFT of the requests that arrived in each bin; null where none did. */
+  readonly ttftByTimeMs: readonly (number | null)[];
+  /** Requests under way at the end of each bin. */
+  readonly underWay: readonly number[];
+  /** Share of the prompt tokens that arrived in each bin that was found cached; null where none arrived. */
+  readonly hitRate: readonly (number | null)[];
+  readonly ranks: readonly RankUse[];
+}
+
+export interface RankUse {
+  readonly worker: number;
+  readonly dpRank: number;
+  readonly requests: number;
+  readonly promptTokens: number;
+  /** Share of the time spent in passes. */
+  readonly busyShare: number;
+}
+
+/** Draws a simulation. */
+export function curvesOf(simulation: Simulation): Curves {
+  const { ranks, durationMs } = simulation;
+  return {
+    ttftMs: quantiles(simulation.ttftMs),
+    e2eMs: quantiles(simulation.e2eMs),
+    ...timelines(simulation),
+    ranks: ranks.map(({ worker, dpRank, requests, promptTokens, busyMs }) => ({
+      worker,
+      dpRank,
+      requests,
+      promptTokens,
+      busyShare: durationMs > 0 ? busyMs / durationMs : 0,
+    })),
+  };
+}
+
+function quantiles(values: Float64Array): readonly number[] {
+  const sorted = values.filter((value) => !Number.isNaN(value)).sort();
+  if (sorted.length === 0) return [];
+  return Array.from(
+    { length: CDF_POINTS },
+    (_, at) => sorted[Math.round((at / (CDF_POINTS - 1)) * (sorted.length - 1))]!,
+  );
+}
+
+function timelines(simulation: Simulation): Pick<Curves, 'binMs' | 'ttftByTimeMs' | 'underWay' | 'hitRate'> {
+  const binMs = Math.max(1, simulation.durationMs / TIME_BINS);
+  const { inputTokens } = simulation.options.workload;
+  const requests = new Float64Array(TIME_BINS);
+  const ttftMs = new Float64Array(TIME_BINS);
+  const promptTokens = new Float64Array(TIME_BINS);
+  const cachedTokens = new Float64Array(TIME_BINS);
+  const change = new Float64Array(TIME_BINS + 1);
+  const binOf = (timeMs: number): number => Math.min(TIME_BINS - 1, Math.floor(timeMs / binMs));
+  simulation.ttftMs.forEach((value, request) => {
+    if (Number.isNaN(value)) return;
+    const arrivedMs = simulation.arrivedMs[request]!;
+    const bin = binOf(arrivedMs);
+    requests[bin]!++;
+    ttftMs[bin]! += value;
+    promptTokens[bin]! += inputTokens[request]!;
+    cachedTokens[bin]! += simulation.cachedTokens[request]!;
+    change[bin]!++;
+    change[binOf(arrivedMs + simulation.e2eMs[request]!)]!--;
+  });
+  let underWay = 0;
+  return {
+    binMs,
+    ttftByTimeMs: Array.from(requests, (count, bin) => (count === 0 ? null : ttftMs[bin]! / count)),
+    underWay: Array.from(requests, (_, bin) => {
+      underWay += change[bin]!;
+      return underWay;
+    }),
+    hitRate: Array.from(promptTokens, (tokens, bin) => (tokens === 0 ? null : cachedTokens[bin]! / tokens)),
+  };
+}

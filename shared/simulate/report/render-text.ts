@@ -1,0 +1,74 @@
+import type { Spread } from '../percentiles.ts';
+import { labelOf, type RunReport } from './run-report.ts';
+
+/** A report for a terminal: one run in detail, several as a table with a row each. */
+export function renderText(runs: readonly RunReport[]): string {
+  const [first] = runs;
+  if (first === undefined) return '';
+  return runs.length === 1 ? renderRun(first) : renderTable(runs);
+}
+
+function renderRun({ about, summary, wallMs }: RunReport): string {
+  const { loadBalance } = summary;
+  const lines = [
+    Object.entries(about)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', '),
+    '',
+    `${''.padEnd(22)}${['mean', 'p50', 'p90', 'p99'].map((head) => head.padStart(10)).join('')}`,
+    spreadLine('TTFT ms', summary.ttftMs, 0),
+    spreadLine('ITL ms', summary.itlMs, 1),
+    spreadLine('E2E ms', summary.e2eMs, 0),
+    spreadLine('router queue ms', summary.queueMs, 0),
+    '',
+    line('hit rate', `${percent(summary.hitRate)} of prompt tokens; one cache for all: ${percent(summary.hitCeiling)}`),
+    line('output', `${summary.outputTokensPerS.toFixed(0)} tokens/s`),
+    line('GPU hours', summary.gpuHours.toFixed(2)),
+    line(
+      'busiest to mean',
+      `${loadBalance.busyTime.toFixed(2)} time, ${loadBalance.promptTokens.toFixed(2)} prompt tokens, ${loadBalance.activeBlocks.toFixed(2)} blocks`,
+    ),
+    line('requests', `${summary.requests} answered, ${summary.refused} refused, ${summary.preemptions} preemptions`),
+    line('virtual time', `${(summary.durationMs / 1000).toFixed(1)} s, simulated in ${(wallMs / 1000).toFixed(1)} s`),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function line(name: string, text: string): string {
+  return `${name.padEnd(22)}${text}`;
+}
+
+function spreadLine(name: string, { mean, p50, p90, p99 }: Spread, digits: number): string {
+  return `${name.padEnd(22)}${[mean, p50, p90, p99].map((value) => value.toFixed(digits).padStart(10)).join('')}`;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** Columns of the table of several runs, after those that set the runs apart. */
+export const COLUMNS: readonly { readonly head: string; readonly of: (run: RunReport) => string }[] = [
+  { head: 'TTFT mean', of: ({ summary }) => summary.ttftMs.mean.toFixed(0) },
+  { head: 'p50', of: ({ summary }) => summary.ttftMs.p50.toFixed(0) },
+  { head: 'p90', of: ({ summary }) => summary.ttftMs.p90.toFixed(0) },
+  { head: 'p99', of: ({ summary }) => summary.ttftMs.p99.toFixed(0) },
+  { head: 'ITL mean', of: ({ summary }) => summary.itlMs.mean.toFixed(1) },
+  { head: 'E2E mean', of: ({ summary }) => summary.e2eMs.mean.toFixed(0) },
+  { head: 'E2E p99', of: ({ summary }) => summary.e2eMs.p99.toFixed(0) },
+  { head: 'hits %', of: ({ summary }) => (100 * summary.hitRate).toFixed(1) },
+  { head: 'ceiling %', of: ({ summary }) => (100 * summary.hitCeiling).toFixed(1) },
+  { head: 'balance', of: ({ summary }) => summary.loadBalance.busyTime.toFixed(2) },
+  { head: 'tokens/s', of: ({ summary }) => summary.outputTokensPerS.toFixed(0) },
+  { head: 'GPU h', of: ({ summary }) => summary.gpuHours.toFixed(2) },
+];
+
+function renderTable(runs: readonly RunReport[]): string {
+  const rows = [['', ...COLUMNS.map(({ head }) => head)]];
+  for (const run of runs) rows.push([labelOf(run), ...COLUMNS.map(({ of }) => of(run))]);
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const text = rows.map((row) =>
+    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join('  '),
+  );
+  const wallMs = runs.reduce((sum, run) => sum + run.wallMs, 0);
+  return `${text.join('\n')}\n\nTimes in ms; ${runs.length} runs simulated in ${(wallMs / 1000).toFixed(1)} s.\n`;
+}

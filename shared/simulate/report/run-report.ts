@@ -1,0 +1,26 @@
+import type { Simulation } from '../simulate.ts';
+import { type Summary, summarize } from '../summary.ts';
+import { type Curves, curvesOf } from './curves.ts';
+
+/** One run of a report. */
+export interface RunReport {
+  /** What sets the run apart: the values of the sweep, by flag without dashes; empty without a sweep. */
+  readonly swept: Readonly<Record<string, string>>;
+  /** What was simulated, for a reader: workload, fleet, routing. */
+  readonly about: Readonly<Record<string, string | number>>;
+  readonly summary: Summary;
+  readonly curves: Curves;
+  /** How long the simulation took on this machine; all else in a report repeats with its seed. */
+  readonly wallMs: number;
+}
+
+/** Sums one simulation up for a report. */
+export function reportRun(simulation: Simulation, facts: Pick<RunReport, 'swept' | 'about' | 'wallMs'>): RunReport {
+  return { ...facts, summary: summarize(simulation), curves: curvesOf(simulation) };
+}
+
+/** Name of a run among the others of its report. */
+export function labelOf({ swept }: Pick<RunReport, 'swept'>): string {
+  const parts = Object.entries(swept).map(([flag, value]) => `${flag} ${value}`);
+  return parts.length === 0 ? 'run' : parts.join(', ');
+}

@@ -1,0 +1,77 @@
+import { peakToMean, type Spread, spreadOf } from './percentiles.ts';
+import type { Simulation } from './simulate.ts';
+
+/** A simulation in figures. Rates are shares of 1. */
+export interface Summary {
+  /** Requests that were answered. */
+  readonly requests: number;
+  /** Requests that no worker could hold. */
+  readonly refused: number;
+  /** From the start to the last token, in virtual time. */
+  readonly durationMs: number;
+  /** From the arrival at a router to the first token. */
+  readonly ttftMs: Spread;
+  /** Between two tokens of a request, over all tokens. */
+  readonly itlMs: Spread;
+  /** From the arrival at a router to the last token. */
+  readonly e2eMs: Spread;
+  /** In the routers' queues. */
+  readonly queueMs: Spread;
+  /** Prompt tokens found in the caches, preempted requests' second admissions counted as the reference replays count them. */
+  readonly hitRate: number;
+  /** The same at first admissions only. */
+  readonly firstHitRate: number;
+  /** Hit rate of one cache as large as all workers' together. */
+  readonly hitCeiling: number;
+  /** Hit rate of one cache without bounds. */
+  readonly hitCeilingUnbounded: number;
+  readonly outputTokensPerS: number;
+  readonly preemptions: number;
+  /** Workers and ranks over the whole duration, one GPU each. */
+  readonly gpuHours: number;
+  /** Busiest rank over the mean: time in passes, prompt tokens, blocks in use. 1 = even. */
+  readonly loadBalance: { readonly busyTime: number; readonly promptTokens: number; readonly activeBlocks: number };
+}
+
+const MS_PER_HOUR = 3_600_000;
+
+/** Sums a simulation up. */
+export function summarize(simulation: Simulation): Summary {
+  const { ranks, gaps, durationMs, refused, options } = simulation;
+  const { inputTokens, outputTokens, size } = options.workload;
+  const isAnswered = (_: number, at: number): boolean => !Number.isNaN(simulation.ttftMs[at]!);
+  const promptTokens = sum(inputTokens.filter(isAnswered));
+  const seconds = Math.max(durationMs, 1) / 1000;
+  return {
+    requests: size - refused,
+    refused,
+    durationMs,
+    ttftMs: spreadOf(simulation.ttftMs.filter(isAnswered)),
+    itlMs: {
+      mean: gaps.meanMs,
+      p50: gaps.quantileMs(0.5),
+      p90: gaps.quantileMs(0.9),
+      p99: gaps.quantileMs(0.99),
+    },
+    e2eMs: spreadOf(simulation.e2eMs.filter(isAnswered)),
+    queueMs: spreadOf(simulation.queuedMs.filter(isAnswered)),
+    hitRate: sum(simulation.reusedTokens) / Math.max(1, promptTokens),
+    firstHitRate: sum(simulation.cachedTokens) / Math.max(1, promptTokens),
+    hitCeiling: simulation.hitCeiling,
+    hitCeilingUnbounded: simulation.hitCeilingUnbounded,
+    outputTokensPerS: sum(outputTokens.filter(isAnswered)) / seconds,
+    preemptions: sum(simulation.preemptions),
+    gpuHours: (ranks.length * durationMs) / MS_PER_HOUR,
+    loadBalance: {
+      busyTime: peakToMean(ranks.map(({ busyMs }) => busyMs)),
+      promptTokens: peakToMean(ranks.map((rank) => rank.promptTokens)),
+      activeBlocks: peakToMean(ranks.map(({ activeBlockMs }) => activeBlockMs)),
+    },
+  };
+}
+
+function sum(values: Iterable<number>): number {
+  let total = 0;
+  for (const value of values) total += value;
+  return total;
+}

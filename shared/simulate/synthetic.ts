@@ -1,0 +1,113 @@
+import { type Random, seededRandom } from '../clock/index.ts';
+import { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
+
+/** When requests come: at even intervals, at random, several at once, or as turns of conversations that start at random. */
+export type WorkloadShape = 'steady' | 'poisson' | 'bursts' | 'sessions';
+
+export interface SyntheticOptions {
+  readonly shape: WorkloadShape;
+  /** First turns; each is followed by `turnsPerSession - 1` more. */
+  readonly sessions: number;
+  readonly turnsPerSession: number;
+  /** From the end of a turn to the next. */
+  readonly interTurnDelayMs: number;
+  /** Mean time between two first turns. */
+  readonly arrivalIntervalMs: number;
+  /** Requests that come together in `bursts`. */
+  readonly burstSize: number;
+  /** Mean new prompt tokens of a turn. */
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Lengths are uniform in `mean * (1 - spread)` to `mean * (1 + spread)`. */
+  readonly lengthSpread: number;
+  /** Share of a first prompt that is a shared prefix. */
+  readonly sharedPrefixRatio: number;
+  /** Different shared prefixes; each session takes one at random. */
+  readonly prefixGroups: number;
+  /** Granularity of prefixes: the engine's block. */
+  readonly stretchTokens: number;
+  readonly seed: number;
+}
+
+/**
+ * Makes a workload. The same options make the same one. A later turn's prompt is the one before, its answer, and new
+ * tokens; the answer counts as new to the caches, as in a trace.
+ */
+export function makeWorkload(options: SyntheticOptions): Workload {
+  const random = seededRandom(options.seed);
+  const writer = new SessionWriter(options, random);
+  const requests: WorkloadRequest[] = [];
+  let arrivalMs = 0;
+  for (let session = 0; session < options.sessions; session++) {
+    requests.push(...writer.write(session, arrivalMs));
+    arrivalMs += pauseMs(options, session, random);
+  }
+  return toWorkload(requests, options.stretchTokens);
+}
+
+function pauseMs({ shape, arrivalIntervalMs, burstSize }: SyntheticOptions, session: number, random: Random): number {
+  if (shape === 'steady') return arrivalIntervalMs;
+  if (shape !== 'bursts') return exponential(arrivalIntervalMs, random);
+  const isLastOfBurst = (session + 1) % burstSize === 0;
+  return isLastOfBurst ? exponential(arrivalIntervalMs * burstSize, random) : 0;
+}
+
+function exponential(mean: number, random: Random): number {
+  return -Math.log(1 - random.next()) * mean;
+}
+
+class SessionWriter {
+  readonly #options: SyntheticOptions;
+  readonly #random: Random;
+  readonly #prefixStretches: number;
+  #nextId: number;
+
+  constructor(options: SyntheticOptions, random: Random) {
+    this.#options = options;
+    this.#random = random;
+    // Prefixes have the first ids: stretch k of group g is g * stretches + k.
+    this.#prefixStretches = Math.floor((options.inputTokens * options.sharedPrefixRatio) / options.stretchTokens);
+    this.#nextId = options.prefixGroups * this.#prefixStretches;
+  }
+
+  write(session: number, arrivalMs: number): readonly WorkloadRequest[] {
+    const { turnsPerSession, outputTokens, interTurnDelayMs } = this.#options;
+    const turns: WorkloadRequest[] = [];
+    let known = this.#prefix();
+    let inputTokens = 0;
+    for (let turn = 0; turn < turnsPerSession; turn++) {
+      inputTokens += this.#length(this.#options.inputTokens);
+      const stretchIds = this.#fill(known, inputTokens);
+      const answerTokens = this.#length(outputTokens);
+      turns.push({
+        arrivalMs,
+        inputTokens,
+        outputTokens: answerTokens,
+        stretchIds,
+        sessionId: turnsPerSession > 1 ? String(session) : undefined,
+        delayMs: turn === 0 ? 0 : interTurnDelayMs,
+      });
+      known = stretchIds.slice(0, Math.floor(inputTokens / this.#options.stretchTokens));
+      inputTokens += answerTokens;
+    }
+    return turns;
+  }
+
+  #prefix(): readonly number[] {
+    const first = this.#random.below(this.#options.prefixGroups) * this.#prefixStretches;
+    return Array.from({ length: this.#prefixStretches }, (_, at) => first + at);
+  }
+
+  /** The ids of a prompt: those known of its beginning, new ones after that. */
+  #fill(known: readonly number[], inputTokens: number): readonly number[] {
+    const count = Math.ceil(inputTokens / this.#options.stretchTokens);
+    const ids = known.slice(0, count);
+    while (ids.length < count) ids.push(this.#nextId++);
+    return ids;
+  }
+
+  #length(mean: number): number {
+    const { lengthSpread } = this.#options;
+    return Math.max(1, Math.round(mean * (1 + lengthSpread * (2 * this.#random.next() - 1))));
+  }
+}
