@@ -8,7 +8,7 @@ import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import { withDefaultThinking } from './default-thinking.ts';
-import type { LiveModelDirectory, RoutableModel } from './model-directory.ts';
+import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
 import { type Preprocessed, preprocess, promptTokens } from './preprocess.ts';
@@ -37,6 +37,8 @@ export interface PipelineOptions {
   readonly streamSilenceMsMax?: number;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholdValues;
+  /** Tells which workers are above `limits`. @default nobody is */
+  readonly busyWorkers?: (workers: readonly Worker[], limits: BusyThresholdValues) => ReadonlySet<string> | undefined;
 }
 
 /** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
@@ -81,6 +83,7 @@ class DiscoveredPipeline implements Pipeline {
       streamWatch: streamSilenceMsMax > 0 ? new StreamWatch(clock, streamSilenceMsMax) : undefined,
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
+      busyOf: (model, workers) => options.busyWorkers?.(workers, this.thresholds.of(model.primaryName)),
       workersOf: (model) => models.find(model.primaryName)?.workers ?? [],
     };
   }

@@ -9,7 +9,7 @@ import type {
   WatchListener,
 } from '../discovery/index.ts';
 import type { Transport } from '../planes/request/index.ts';
-import type { RoutableWorker } from '../router/index.ts';
+import type { PoolRole, RoutableWorker, WorkerPool } from '../router/index.ts';
 import { isServing, readinessOf } from './readiness.ts';
 import type { ModelDirectory, ServedModel } from './types.ts';
 
@@ -17,12 +17,20 @@ import type { ModelDirectory, ServedModel } from './types.ts';
 export interface Worker extends RoutableWorker {
   readonly transport: Transport;
   readonly endpoint: string;
+  /** Component whose topics carry the worker's events and load. */
+  readonly scope: { readonly namespace: string; readonly component: string };
+  /** Whether it publishes what its cache holds. */
+  readonly publishesKvEvents: boolean;
+  /** Whether it answers a router that has missed such events. */
+  readonly hasLocalIndexer: boolean;
 }
 
 /** A model as the pipeline needs it: what clients see, and who serves it. */
 export interface RoutableModel extends ServedModel {
   /** Checksum of the card's identity; workers with another one are another worker set. */
   readonly mdcSum: string;
+  /** The worker set as the router names it. */
+  readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */
   readonly workers: readonly Worker[];
 }
@@ -33,6 +41,8 @@ export interface ModelDirectoryOptions {
   readonly namespace?: string | undefined;
   /** Serve only models of namespaces that start so; wins over `namespace`. */
   readonly namespacePrefix?: string | undefined;
+  /** Block size of every model's KV cache, whatever the cards say. */
+  readonly kvCacheBlockSizeTokens?: number | undefined;
   /** Told after every change of the set of models or workers. */
   readonly onChange?: () => void;
   readonly onWorkerAdded?: (workerId: string) => void;
@@ -158,7 +168,7 @@ export class LiveModelDirectory implements ModelDirectory {
     }
     const models = new Map<string, RoutableModel>();
     for (const [name, cards] of byName) {
-      const model = modelOf(name, cards);
+      const model = modelOf(name, cards, this.#options.kvCacheBlockSizeTokens);
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
@@ -180,7 +190,7 @@ function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord):
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
 }
 
-function modelOf(name: string, cards: readonly JoinedCard[]): RoutableModel {
+function modelOf(name: string, cards: readonly JoinedCard[], blockSizeTokens: number | undefined): RoutableModel {
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
   const readiness = readinessOf(live.map(({ record }) => record));
   const ready = live.filter(
@@ -193,7 +203,16 @@ function modelOf(name: string, cards: readonly JoinedCard[]): RoutableModel {
   const mdcSum = cardChecksum(card);
   const workers = ready.filter(({ record }) => cardChecksum(record.card) === mdcSum).flatMap(workerOf);
   const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
-  return { name, primaryName: name, card, contextLength, readiness, mdcSum, workers };
+  const pool: WorkerPool = {
+    key: mdcSum,
+    role: roleOf(card),
+    blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
+  };
+  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers };
+}
+
+function roleOf({ worker_type: type }: ModelCard): PoolRole {
+  return type === 'prefill' || type === 'decode' ? type : 'aggregated';
 }
 
 function workerOf({ record, endpoint }: JoinedCard): Worker[] {
@@ -204,6 +223,11 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       id: record.instance_id,
       transport: endpoint.transport,
       endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
+      scope: { namespace: record.namespace, component: record.component },
+      publishesKvEvents: runtime.kv_event_publishing_enabled !== false,
+      hasLocalIndexer: runtime.enable_local_indexer !== false,
+      totalKvBlocks: runtime.total_kv_blocks,
+      maxNumBatchedTokens: runtime.max_num_batched_tokens,
       dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
       dataParallelSize: runtime.data_parallel_size ?? 1,
       deviceType: endpoint.device_type,

@@ -27,6 +27,8 @@ export interface RunContext {
   readonly migrationLimit: number;
   /** Prompt plus output above this is no longer moved; undefined = no limit. */
   readonly migrationTokensMax: number | undefined;
+  /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
+  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
   /** The workers of `model` now. */
   workersOf(model: RoutableModel): readonly Worker[];
 }
@@ -54,6 +56,8 @@ export class RequestRun implements CallSink, WatchedStream {
   #reservation: Reservation<Worker> | undefined;
   #call: Call | undefined;
   #hasOutput = false;
+  /** From the present worker. */
+  #outputTokens = 0;
   #isPaused = false;
   #isClosed = false;
   lastActivityMs = 0;
@@ -89,7 +93,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#isClosed) return;
-    this.#noteOutput();
+    this.#noteOutput(count);
     this.#produced?.add(ids, start, count);
     try {
       this.#answer.tokens(choice, ids, start, count);
@@ -103,7 +107,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   output(output: EngineOutput): void {
     if (this.#isClosed) return;
-    this.#noteOutput();
+    this.#noteOutput(output.token_ids?.length ?? 0);
     if (output.token_ids !== undefined) this.#produced?.add(output.token_ids, 0, output.token_ids.length);
     try {
       const failure = this.#answer.output(output);
@@ -155,17 +159,21 @@ export class RequestRun implements CallSink, WatchedStream {
     }
     const { router, plane, clock, observer } = this.#context;
     const startMs = clock.nowMs();
+    const workers = this.#context.workersOf(this.#model);
     let reservation: Reservation<Worker>;
     try {
       reservation = await router.choose(
         {
           id: request.id,
+          pool: this.#model.pool,
           routing: request.routing,
           override: request.routerConfigOverride,
           tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
           excluded: this.#failedWorkers,
+          busy: this.#context.busyOf(this.#model, workers),
+          policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
         },
-        this.#context.workersOf(this.#model),
+        workers,
         this.#signal,
       );
     } catch (thrown) {
@@ -174,6 +182,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return reservation.release();
     observer.stage('route', clock.nowMs() - startMs);
     this.#reservation = reservation;
+    this.#outputTokens = 0;
     this.#tellWorker(reservation);
     const { body, tokenIds } = encodeEngineRequest(withRank(request, reservation.dpRank));
     const headers = headersOf(this.#request);
@@ -192,11 +201,12 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
   }
 
-  #noteOutput(): void {
+  #noteOutput(tokens: number): void {
     this.#touch();
-    if (this.#hasOutput) return;
+    this.#outputTokens += tokens;
+    if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
+    if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
     this.#hasOutput = true;
-    this.#reservation?.prefillDone();
   }
 
   #touch(): void {
@@ -265,6 +275,9 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#leaveWorker();
   }
 }
+
+/** Names the queue class of a request (router.md, section 6.4). */
+const POLICY_CLASS_HEADER = 'x-dynamo-meta-policy-class';
 
 function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
   request: Request,

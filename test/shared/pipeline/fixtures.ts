@@ -60,6 +60,9 @@ export function worker(id: string): Worker {
     id,
     transport: { memory: id },
     endpoint: 'dynamo.backend.generate',
+    scope: { namespace: 'dynamo', component: 'backend' },
+    publishesKvEvents: false,
+    hasLocalIndexer: false,
     dataParallelStartRank: 0,
     dataParallelSize: 1,
     deviceType: undefined,
@@ -79,6 +82,7 @@ export function model(more: Partial<RoutableModel> = {}): RoutableModel {
     contextLength: 100,
     readiness: { isReady: true, reason: undefined, namespaces: {} },
     mdcSum: 'sum',
+    pool: { key: 'sum', role: 'aggregated', blockSizeTokens: 16 },
     workers: [worker('a'), worker('b'), worker('c')],
     ...more,
   };
