@@ -19,6 +19,7 @@ import {
 } from '../../shared/worker/index.ts';
 import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
+import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor } from './mock-engine.ts';
 import { eventPlane, servingPlane } from './planes.ts';
 
@@ -125,7 +126,7 @@ async function openEngine(
       { url: engineUrl, apiKey: engineApiKey, modelName: model },
       { clock: systemClock },
     );
-    return { engine, model: {} };
+    return { engine: withMediaGuard(engine, settings), model: {} };
   }
   const folder = settings.modelPath ?? builtinModelPath();
   const { engine, info } = await mockEngineFor(folder, settings);

@@ -9,7 +9,7 @@ export const mediaRows = {
     unit: 's',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Deadline of fetching media; not of the server.',
   }),
   httpConnectTimeoutSecs: decimal({
@@ -20,7 +20,7 @@ export const mediaRows = {
     default: 5,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Deadline of connecting to fetch media; not of the server.',
   }),
   httpMaxConnections: int({
@@ -30,7 +30,7 @@ export const mediaRows = {
     default: 100,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Connections that fetch media at once; not of the server.',
   }),
   httpKeepaliveTimeoutSecs: decimal({
@@ -80,7 +80,7 @@ export const mediaRows = {
     default: false,
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Media URLs may point to private addresses.',
   }),
   mmLocalPath: folder({
@@ -97,7 +97,7 @@ export const mediaRows = {
     defaultText: 'unconfirmed',
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Largest fetched medium.',
   }),
   mmMaxDataUrlMb: int({
@@ -107,7 +107,7 @@ export const mediaRows = {
     defaultText: 'unconfirmed',
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Largest inline medium.',
   }),
   mediaAllowHosts: list({
@@ -116,7 +116,7 @@ export const mediaRows = {
     defaultText: 'unset = any public host',
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Hosts from which media may be fetched.',
   }),
   mediaLoaderSettings: family({

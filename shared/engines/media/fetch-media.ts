@@ -1,0 +1,128 @@
+import { type LookupAddress, lookup as resolveName } from 'node:dns';
+import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import type { LookupFunction } from 'node:net';
+import type { Clock } from '../../clock/index.ts';
+import { ServeError, workerError } from '../../errors/index.ts';
+import { isInternalAddress } from './internal-addresses.ts';
+import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
+
+const REDIRECTS_MAX = 5;
+
+export interface FetchedMedia {
+  /** As the server says, without parameters; `application/octet-stream` when it says nothing. */
+  readonly mediaType: string;
+  readonly bytes: Buffer;
+}
+
+export interface MediaFetchOptions {
+  readonly policy: MediaPolicy;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Names to addresses. @default the system's resolver */
+  readonly resolve?: typeof resolveName;
+}
+
+/**
+ * Reads a medium over HTTP within the bounds of the policy. The addresses that a name resolves to are checked when the
+ * connection is made, and again at every redirect, so that no name can lead to an internal address after it was checked.
+ *
+ * @throws ServeError `invalid_value` that says what the client can change; the signal's reason when it aborts.
+ */
+export async function fetchMedia(url: string, options: MediaFetchOptions): Promise<FetchedMedia> {
+  const { policy, clock, signal } = options;
+  const expired = new AbortController();
+  const timer = clock.after(policy.timeoutMs, () => expired.abort(refused(`was not read in ${policy.timeoutMs} ms`)));
+  const both = AbortSignal.any([signal, expired.signal]);
+  try {
+    let at = url;
+    for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
+      const fault = checkMediaUrl(at, policy);
+      if (fault !== undefined) throw refused(redirects === 0 ? fault : `leads to ${at}, which ${fault}`);
+      const response = await get(new URL(at), options, both);
+      const next = redirectOf(response, at);
+      if (next === undefined) return await readWhole(response, policy);
+      response.destroy();
+      at = next;
+    }
+    throw refused(`redirects more than ${REDIRECTS_MAX} times`);
+  } catch (thrown) {
+    throw both.aborted ? both.reason : thrown;
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** The client named this medium, so what is wrong with it is the client's to read. */
+function refused(fault: string): Error {
+  return workerError('InvalidArgument', `a media URL ${fault}`);
+}
+
+function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
+  const { policy, clock, resolve = resolveName } = options;
+  const send = url.protocol === 'https:' ? requestHttps : requestHttp;
+  return new Promise((settle, reject) => {
+    const request = send(url, {
+      signal,
+      agent: false, // a kept connection would skip the check of its address
+      lookup: publicLookup(policy, resolve),
+      headers: { accept: '*/*', 'user-agent': 'stator' },
+    });
+    const timer = clock.after(policy.connectTimeoutMs, () => {
+      request.destroy(refused(`did not answer in ${policy.connectTimeoutMs} ms`));
+    });
+    request.once('response', (response) => {
+      timer.cancel();
+      settle(response);
+    });
+    request.once('error', (error) => {
+      timer.cancel();
+      const isOurs = error instanceof ServeError || signal.aborted;
+      reject(isOurs ? error : refused(`cannot be read (${'code' in error ? String(error.code) : error.message})`));
+    });
+    request.end();
+  });
+}
+
+/** Resolves a name as usual, but fails when any of its addresses is internal. */
+function publicLookup(policy: MediaPolicy, resolve: typeof resolveName): LookupFunction {
+  return (hostname, lookupOptions, callback) => {
+    resolve(hostname, { ...lookupOptions, all: true }, (error, found) => {
+      const addresses = found as LookupAddress[] | undefined;
+      if (error !== null) return callback(error, []);
+      const bad = policy.allowsInternal ? undefined : addresses?.find(({ address }) => isInternalAddress(address));
+      if (bad !== undefined)
+        return callback(refused(`is on ${hostname}, which is the internal address ${bad.address}`), []);
+      const [first] = addresses ?? [];
+      if (lookupOptions.all === true || first === undefined) return callback(null, addresses ?? []);
+      return callback(null, first.address, first.family);
+    });
+  };
+}
+
+function redirectOf({ statusCode = 0, headers }: IncomingMessage, from: string): string | undefined {
+  if (statusCode < 300 || statusCode >= 400 || headers.location === undefined) return undefined;
+  return URL.canParse(headers.location, from) ? new URL(headers.location, from).href : headers.location;
+}
+
+async function readWhole(response: IncomingMessage, { fileBytesMax }: MediaPolicy): Promise<FetchedMedia> {
+  const { statusCode = 0, headers } = response;
+  if (statusCode !== 200) {
+    response.destroy();
+    throw refused(`answered ${statusCode}`);
+  }
+  const tooLarge = refused(`holds more than ${fileBytesMax} bytes`);
+  if (Number(headers['content-length']) > fileBytesMax) {
+    response.destroy();
+    throw tooLarge;
+  }
+  const parts: Buffer[] = [];
+  let length = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    length += part.length;
+    if (length > fileBytesMax) throw tooLarge; // leaving the loop destroys the response
+    parts.push(part);
+  }
+  const mediaType = headers['content-type']?.split(';')[0]?.trim() || 'application/octet-stream';
+  return { mediaType, bytes: Buffer.concat(parts, length) };
+}

@@ -1,0 +1,267 @@
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { createHandlerEngine } from '../../../../shared/engines/handler/index.ts';
+import type { Engine } from '../../../../shared/engines/index.ts';
+import {
+  checkMediaUrl,
+  createMediaGuardedEngine,
+  fetchMedia,
+  type MediaFetchOptions,
+  type MediaPolicy,
+  mediaPolicy,
+} from '../../../../shared/engines/media/index.ts';
+import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+
+const PUBLIC = mediaPolicy();
+const INTERNAL_TOO = mediaPolicy({ allowsInternal: true });
+
+describe('which media URLs are allowed', () => {
+  it.each([
+    'https://example.com/a.png',
+    'http://93.184.216.34:8080/a',
+    'https://[2606:2800:220:1::1]/a',
+    'data:image/png;base64,AAAA',
+    'data:text/plain,hello',
+  ])('%s', (url) => {
+    expect(checkMediaUrl(url, PUBLIC)).toBeUndefined();
+  });
+
+  it.each([
+    ['http://127.0.0.1/', 'internal address'],
+    ['http://127.1/', 'internal address'],
+    ['http://2130706433/', 'internal address'],
+    ['http://0x7f.0.0.1/', 'internal address'],
+    ['http://10.0.0.5/', 'internal address'],
+    ['http://172.31.255.255/', 'internal address'],
+    ['http://169.254.169.254/latest/meta-data/', 'internal address'],
+    ['http://[::1]/', 'internal address'],
+    ['http://[::ffff:127.0.0.1]/', 'internal address'],
+    ['http://[fd00::1]/', 'internal address'],
+    ['http://[64:ff9b::a00:1]/', 'internal address'],
+    ['http://localhost/', 'internal address'],
+    ['http://localhost./', 'internal address'],
+    ['http://metadata.google.internal/', 'internal address'],
+    ['file:///etc/passwd', 'scheme file:'],
+    ['ftp://example.com/a', 'scheme ftp:'],
+    ['http://user:secret@example.com/', 'user name'],
+    ['/relative', 'not a URL'],
+    ['data:image/png;base64', 'without content'],
+  ])('not %s', (url, fault) => {
+    expect(checkMediaUrl(url, PUBLIC)).toContain(fault);
+  });
+
+  it('only those on allowed hosts, if some are named', () => {
+    const policy = mediaPolicy({ allowHosts: ['images.example.com', '*.cdn.example'] });
+    expect(checkMediaUrl('https://images.example.com/a', policy)).toBeUndefined();
+    expect(checkMediaUrl('https://IMAGES.example.com/a', policy)).toBeUndefined();
+    expect(checkMediaUrl('https://eu.cdn.example/a', policy)).toBeUndefined();
+    expect(checkMediaUrl('https://cdn.example/a', policy)).toContain('not one of the allowed hosts');
+    expect(checkMediaUrl('https://evil-images.example.com/a', policy)).toContain('not one of the allowed hosts');
+  });
+
+  it('inline only up to a size', () => {
+    const policy = mediaPolicy({ dataUrlBytesMax: 30 });
+    expect(checkMediaUrl(`data:a/b;base64,${'A'.repeat(40)}`, policy)).toBeUndefined();
+    expect(checkMediaUrl(`data:a/b;base64,${'A'.repeat(44)}`, policy)).toContain('at most 30');
+  });
+});
+
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function options(policy: Partial<MediaPolicy> = {}, more: Partial<MediaFetchOptions> = {}): MediaFetchOptions {
+  return { policy: { ...INTERNAL_TOO, ...policy }, clock: systemClock, signal: new AbortController().signal, ...more };
+}
+
+describe('fetching a medium', () => {
+  it('gives its type and its bytes', async () => {
+    const url = await serve((_, response) => {
+      response.setHeader('content-type', 'image/png; charset=x').end(Buffer.from([1, 2, 3]));
+    });
+    const { mediaType, bytes } = await fetchMedia(`${url}/a.png`, options());
+    expect(mediaType).toBe('image/png');
+    expect([...bytes]).toEqual([1, 2, 3]);
+  });
+
+  it('follows redirects, but to no internal address', async () => {
+    const url = await serve((request, response) => {
+      if (request.url === '/a') response.writeHead(302, { location: '/b' }).end();
+      else if (request.url === '/b') response.end('there');
+      else response.writeHead(302, { location: 'http://192.168.0.1/secret' }).end();
+    });
+    expect((await fetchMedia(`${url}/a`, options())).bytes.toString()).toBe('there');
+    const { port } = new URL(url);
+    // The name leads to the test server under an address that counts as public here.
+    const asPublic = options(
+      { allowsInternal: false },
+      {
+        resolve: ((_name: string, _options: object, done: (error: null, found: unknown) => void) =>
+          done(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<MediaFetchOptions['resolve']>,
+      },
+    );
+    await expect(fetchMedia(`http://example.com:${port}/a`, asPublic)).rejects.toThrow('internal address 127.0.0.1');
+    await expect(fetchMedia(`${url}/c`, options({ allowHosts: ['127.0.0.1'] }))).rejects.toThrow('192.168.0.1');
+  });
+
+  it('gives up on endless redirects', async () => {
+    const url = await serve((_, response) => response.writeHead(307, { location: '/again' }).end());
+    await expect(fetchMedia(url, options())).rejects.toThrow('redirects more than 5 times');
+  });
+
+  it('reads no more than allowed, whatever the server announces', async () => {
+    const announced = await serve((_, response) => response.end(Buffer.alloc(100)));
+    const endless = await serve((_, response) => {
+      const more = (): void => {
+        while (response.write(Buffer.alloc(1000)));
+        response.once('drain', more);
+      };
+      more();
+    });
+    for (const url of [announced, endless]) {
+      await expect(fetchMedia(url, options({ fileBytesMax: 99 }))).rejects.toThrow('holds more than 99 bytes');
+    }
+  });
+
+  it('gives up on servers that are silent, before and within the answer', async () => {
+    const mute = await serve(() => {});
+    await expect(fetchMedia(mute, options({ connectTimeoutMs: 50 }))).rejects.toThrow('did not answer in 50 ms');
+    const slow = await serve((_, response) => response.write('a'));
+    await expect(fetchMedia(slow, options({ timeoutMs: 80 }))).rejects.toThrow('was not read in 80 ms');
+  });
+
+  it('says what the server answered, and when nobody is there', async () => {
+    const url = await serve((_, response) => response.writeHead(404).end());
+    await expect(fetchMedia(url, options())).rejects.toMatchObject({
+      code: 'invalid_value',
+      message: expect.stringContaining('404'),
+    });
+    servers[0]?.close();
+    servers[0]?.closeAllConnections();
+    await expect(fetchMedia('http://127.0.0.1:1/', options())).rejects.toThrow('ECONNREFUSED');
+  });
+
+  it('stops with the request', async () => {
+    const aborter = new AbortController();
+    const url = await serve(() => aborter.abort(new Error('the client left')));
+    await expect(fetchMedia(url, options({}, { signal: aborter.signal }))).rejects.toThrow('the client left');
+  });
+});
+
+describe('an engine behind the guard', () => {
+  const seen: EngineRequest[] = [];
+  const inner: Engine = createHandlerEngine({
+    info: {
+      contextLength: undefined,
+      kvBlockSizeTokens: 16,
+      totalKvBlocks: 0,
+      maxNumSeqs: undefined,
+      maxNumBatchedTokens: undefined,
+      dataParallelSize: 1,
+      modelInput: 'Text',
+      modelType: ['Chat'],
+      publishesKvEvents: false,
+    },
+    handler: async function* (request) {
+      seen.push(request);
+      yield 'ok';
+    },
+  });
+
+  function ask(content: unknown, fetchesMax?: number): Promise<unknown> {
+    const request: EngineRequest = {
+      id: 'r',
+      model: 'm',
+      input: { kind: 'text', endpoint: 'chat_completions', body: { messages: [{ role: 'user', content }] } },
+      stop: {},
+      sampling: {},
+      output: {},
+      eosTokenIds: [],
+      routing: {},
+      annotations: [],
+    };
+    const engine = createMediaGuardedEngine(inner, {
+      policy: INTERNAL_TOO,
+      clock: systemClock,
+      ...(fetchesMax && { fetchesMax }),
+    });
+    return new Promise((resolve) => {
+      const sink = {
+        tokens: () => {},
+        output: (_: EngineOutput) => {},
+        end: () => resolve(seen.at(-1)?.input),
+        fail: resolve,
+        isBlocked: () => false,
+        onUnblocked: () => {},
+      };
+      engine.generate(request, sink, new AbortController().signal);
+    });
+  }
+
+  it('gets what was named by URL inline, each URL read once', async () => {
+    let reads = 0;
+    const url = await serve((_, response) => {
+      reads++;
+      response.setHeader('content-type', 'image/png').end('x');
+    });
+    const image = { type: 'image_url', image_url: { url, detail: 'low' } };
+    const input = await ask([
+      { type: 'text', text: 'look' },
+      image,
+      image,
+      { type: 'video_url', video_url: 'data:,v' },
+    ]);
+    const inline = { type: 'image_url', image_url: { url: 'data:image/png;base64,eA==', detail: 'low' } };
+    expect(input).toMatchObject({
+      body: {
+        messages: [
+          { content: [{ type: 'text', text: 'look' }, inline, inline, { type: 'video_url', video_url: 'data:,v' }] },
+        ],
+      },
+    });
+    expect(reads).toBe(1);
+  });
+
+  it('reads no more media at a time than it may', async () => {
+    let open = 0;
+    let most = 0;
+    const url = await serve((_, response) => {
+      most = Math.max(most, ++open);
+      setImmediate(() => {
+        open--;
+        response.end('x');
+      });
+    });
+    await ask(
+      ['/1', '/2', '/3', '/4'].map((path) => ({ type: 'image_url', image_url: { url: url + path } })),
+      2,
+    );
+    expect(most).toBe(2);
+  });
+
+  it('leaves requests without media as they are', async () => {
+    expect(await ask('plain')).toMatchObject({ body: { messages: [{ content: 'plain' }] } });
+  });
+
+  it('refuses the request with the path of the URL that is wrong', async () => {
+    const failure = await ask([{ type: 'image_url', image_url: { url: 'file:///etc/passwd' } }]);
+    expect(failure).toMatchObject({
+      code: 'invalid_value',
+      param: 'messages[0].content[0].image_url.url',
+      message: expect.stringContaining('scheme file:'),
+    });
+  });
+});
