@@ -8,6 +8,8 @@ export {
   type BlockHasher,
   type BlockHashes,
   type BlockHashOptions,
+  type ChainDesk,
+  chainDesk,
   chainHashes,
   createBlockHasher,
   type HashScope,

@@ -1,7 +1,13 @@
-import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
-import type { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
-import type { BlockIndex, HashPair, IndexStatus, StorageTier, StoredRun } from './types.ts';
+import type {
+  BlockIndex,
+  HashPair,
+  IndexStatus,
+  StorageTier,
+  StoredRun,
+} from '../../../../shared/router/block-index/index.ts';
+import type { Overlaps } from '../../../../shared/router/overlaps.ts';
+import type { RankTable } from '../../../../shared/router/rank-table.ts';
+import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
 
 const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
 
@@ -88,7 +94,6 @@ export class NaiveBlockIndex implements BlockIndex {
 
   #drop(names: Map<bigint, Name>, hash: bigint, name: Name, level: number, cut: Set<bigint>): void {
     name.tiers &= ~(1 << level);
-    cut.add(hash);
     if (name.tiers === 0) names.delete(hash);
     const left = fastest(tiersOf(names, name.block));
     for (const [other, below] of names) {

@@ -1,0 +1,250 @@
+import type { BlockHashes } from '../../tokens/index.ts';
+import type { Overlaps } from '../overlaps.ts';
+import type { RankTable } from '../rank-table.ts';
+import { ROOT } from './block-records.ts';
+import { dumpTenure } from './dump.ts';
+import { LEVEL_MASK } from './engine-names.ts';
+import { ALONE, HOLDERS_MAX, RECENT, TENURE_SHIFT } from './holder-sets.ts';
+import { fastest, Holdings, hasLevel } from './holdings.ts';
+import { matchChain } from './match.ts';
+import { PairSet } from './pair-set.ts';
+import { Path } from './path.ts';
+import type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+import { Upkeep } from './upkeep.ts';
+import { writeSnapshot } from './write-snapshot.ts';
+
+/** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
+const SWEPT_PER_BLOCK = 2;
+const SWEPT_PER_EVENT = 8;
+
+export interface FlatIndexOptions {
+  readonly ranks: RankTable;
+  readonly blocksMax: number;
+  readonly onEvicted: (blocks: number) => void;
+}
+
+/** The index in typed arrays; see `Holdings`. */
+export class FlatBlockIndex implements BlockIndex {
+  readonly holdings: Holdings;
+  readonly #ranks: RankTable;
+  readonly #blocksMax: number;
+  readonly #onEvicted: (blocks: number) => void;
+  readonly #upkeep: Upkeep;
+  readonly #path = new Path();
+  readonly #seen = new PairSet();
+  readonly #counters = { duplicateBlocks: 0, evictedBlocks: 0 };
+
+  constructor(options: FlatIndexOptions) {
+    this.#ranks = options.ranks;
+    this.#blocksMax = options.blocksMax;
+    this.#onEvicted = options.onEvicted;
+    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16));
+    this.#upkeep = new Upkeep(this.holdings);
+  }
+
+  stored(
+    rank: number,
+    tier: StorageTier,
+    parent: HashPair | undefined,
+    blockHashes: Uint32Array,
+    tokensHashes: Uint32Array,
+  ): IndexStatus {
+    const count = blockHashes.length >> 1;
+    if (blockHashes.length !== tokensHashes.length || blockHashes.length !== 2 * count) return 'invalid_block';
+    if (count === 0) return 'ok';
+    const { holdings } = this;
+    if (count > this.#blocksMax || holdings.sets.isNearlyFull || holdings.names.isNearlyFull) {
+      return 'capacity_exhausted';
+    }
+    if (!this.#upkeep.isIdle) this.#upkeep.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
+    const level = levelOf(tier);
+    const parentBlock = parent === undefined ? ROOT : this.#heldParent(holdings.tenures.find(rank), parent, level);
+    if (parentBlock < 0) return 'parent_block_not_found';
+    const tenure = holdings.tenures.open(rank);
+    if (tenure === 0) return 'capacity_exhausted';
+    this.#path.chain(holdings, parentBlock, tokensHashes);
+    this.#path.locate(holdings, count);
+    const isOurs = this.#isOurs(blockHashes);
+    if (!isOurs || holdings.tenures.isNamed[tenure] === 1) {
+      holdings.tenures.isNamed[tenure] = 1;
+      if (!this.#makeWay(tenure, parent, parentBlock, blockHashes)) return 'invalid_block';
+    }
+    return this.#store(tenure, level, parentBlock, blockHashes, tokensHashes);
+  }
+
+  /** The block that the tenure's engine calls `parent`, held in `level` or a faster tier; -1 when there is none. */
+  #heldParent(tenure: number, parent: HashPair, level: number): number {
+    if (tenure === 0) return -1;
+    const entry = this.holdings.find(tenure, parent[0] | 0, parent[1] | 0);
+    if (entry === 0) return -1;
+    const block = this.holdings.blockOf(entry);
+    return fastest(this.holdings.tiersOf(block, tenure)) <= level ? block : -1;
+  }
+
+  /** Whether the engine names the blocks of the path as we do. */
+  #isOurs(blockHashes: Uint32Array): boolean {
+    const { sequence } = this.#path;
+    for (let at = 0; at < blockHashes.length; at++) {
+      if (((blockHashes[at] as number) | 0) !== sequence[at]) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Names that stand for other blocks so far are given up: what the engine said last counts.
+   * @returns false when a block would be its own ancestor; nothing was changed then
+   */
+  #makeWay(tenure: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
+    const { holdings } = this;
+    const seen = this.#seen;
+    seen.clear();
+    if (parent !== undefined) seen.add(parent[0] | 0, parent[1] | 0);
+    const count = blockHashes.length >> 1;
+    let renamed = 0;
+    for (let at = 0; at < count; at++) {
+      const low = (blockHashes[2 * at] as number) | 0;
+      const high = (blockHashes[2 * at + 1] as number) | 0;
+      if (!seen.add(low, high)) return false;
+      const entry = holdings.find(tenure, low, high);
+      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
+      if (this.#path.leadsThrough(holdings, holdings.blockOf(entry), parentBlock, at)) return false;
+      renamed++;
+    }
+    if (renamed === 0) return true;
+    for (let at = 0; at < count; at++) {
+      const entry = holdings.find(tenure, (blockHashes[2 * at] as number) | 0, (blockHashes[2 * at + 1] as number) | 0);
+      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
+      holdings.drop(tenure, entry, LEVEL_MASK, seen);
+      this.#path.locate(holdings, count);
+    }
+    return true;
+  }
+
+  #store(
+    tenure: number,
+    level: number,
+    parent: number,
+    blockHashes: Uint32Array,
+    tokensHashes: Uint32Array,
+  ): IndexStatus {
+    const { blocks, sequence } = this.#path;
+    const { blocks: records, names } = this.holdings;
+    const count = blockHashes.length >> 1;
+    let above = parent;
+    for (let at = 0; at < count; at++) {
+      const low = (blockHashes[2 * at] as number) | 0;
+      const high = (blockHashes[2 * at + 1] as number) | 0;
+      const isOurs = low === sequence[2 * at] && high === sequence[2 * at + 1];
+      let block = blocks[at] as number;
+      if (block === 0) {
+        if (records.count >= this.#blocksMax && !this.#evict(above)) return 'capacity_exhausted';
+        block = records.create(
+          above,
+          sequence[2 * at] as number,
+          sequence[2 * at + 1] as number,
+          tokensHashes[2 * at] as number,
+          tokensHashes[2 * at + 1] as number,
+          isOurs ? ALONE | (tenure << TENURE_SHIFT) | (1 << level) : 0,
+        );
+        if (block === 0) return 'capacity_exhausted';
+        above = block;
+        if (isOurs) {
+          this.holdings.tenures.blocks[tenure] = (this.holdings.tenures.blocks[tenure] as number) + 1;
+          continue;
+        }
+      }
+      above = block;
+      const before = this.holdings.tiersOf(block, tenure);
+      const bit = isOurs ? 1 << level : names.bind(block, tenure, before, low, high, level);
+      if (bit === 0 || this.holdings.sets.countOf(records.holders(block)) >= HOLDERS_MAX) {
+        this.holdings.giveBack(block);
+        return 'capacity_exhausted';
+      }
+      if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
+      this.holdings.change(block, tenure, before, before | bit);
+      records.setHolders(block, records.holders(block) | RECENT);
+    }
+    return 'ok';
+  }
+
+  #evict(pinned: number): boolean {
+    const freed = this.#upkeep.evict(pinned);
+    this.#counters.evictedBlocks += freed;
+    if (freed > 0) this.#onEvicted(freed);
+    return freed > 0;
+  }
+
+  removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
+    const { holdings } = this;
+    const tenure = holdings.tenures.find(rank);
+    const lost = 1 << levelOf(tier);
+    if (!this.#upkeep.isIdle) this.#upkeep.sweep(blockHashes.length + SWEPT_PER_EVENT);
+    const cut = this.#seen;
+    cut.clear();
+    let status: IndexStatus = 'ok';
+    for (let at = 0; at + 1 < blockHashes.length; at += 2) {
+      const low = (blockHashes[at] as number) | 0;
+      const high = (blockHashes[at + 1] as number) | 0;
+      const entry = tenure === 0 ? 0 : holdings.find(tenure, low, high);
+      if (entry !== 0 && holdings.drop(tenure, entry, lost, cut)) continue;
+      if (!cut.has(low, high)) status = 'block_not_found';
+    }
+    return status;
+  }
+
+  cleared(rank: number): void {
+    this.holdings.tenures.end(rank);
+  }
+
+  removeRank(rank: number): void {
+    this.cleared(rank);
+    this.#ranks.recycle(rank);
+  }
+
+  match(hashes: BlockHashes, overlaps: Overlaps): void {
+    overlaps.reset(this.#ranks.capacity);
+    matchChain(this.holdings, hashes.sequence, overlaps);
+  }
+
+  get blockCount(): number {
+    return this.holdings.blocks.count;
+  }
+
+  blocksOf(rank: number): number {
+    const { tenures } = this.holdings;
+    return tenures.blocks[tenures.find(rank)] ?? 0;
+  }
+
+  dump(rank: number): readonly StoredRun[] {
+    return dumpTenure(this.holdings, this.holdings.tenures.find(rank));
+  }
+
+  housekeep(blocksMax = 10_000): boolean {
+    return this.#upkeep.sweep(blocksMax);
+  }
+
+  snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {
+    return writeSnapshot(this.holdings, this.#ranks, cursors);
+  }
+
+  get counters(): IndexCounters {
+    return this.#counters;
+  }
+
+  get bytes(): number {
+    return this.holdings.bytes;
+  }
+}
+
+function levelOf(tier: StorageTier): number {
+  switch (tier) {
+    case 'device':
+      return 0;
+    case 'host_pinned':
+      return 1;
+    case 'disk':
+      return 2;
+    case 'external':
+      return 3;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * A snapshot is a row of sections, each with a head of four little-endian words, and padded to whole words:
+ *
+ *     kind | number | bytes of its content | 0 | content
+ *
+ *     HEAD      version, and how far the numbers of records go
+ *     RANKS     one line a rank: number, data-parallel rank, worker id
+ *     TENURES   of all tenures: ranks, blocks, flags
+ *     CURSORS   the caller's, as they are
+ *     BLOCKS, SHARED_NAMES, PRIVATE_NAMES, HOLDER_SETS    a page each, as it stands in memory
+ *     END       bytes of the whole, two words, and the checksum of everything before, four words
+ *
+ * Hash tables are not written: filling them anew takes less time than reading them.
+ */
+export const VERSION = 1;
+export const MAGIC = 0x4e53_4253; // SBSN
+export const SECTION_HEAD_WORDS = 4;
+
+export const HEAD = 1;
+export const RANKS = 2;
+export const TENURES = 3;
+export const CURSORS = 4;
+/** Pages of kind `PAGES + n` are those of `Holdings.words[n]`. */
+export const PAGES = 8;
+export const END = 16;
+
+/** A snapshot that cannot be loaded; `message` says what is wrong with it. */
+export class SnapshotError extends Error {
+  override readonly name = 'SnapshotError';
+}
+
+/** Four sums side by side, so that the processor need not wait for each. It finds damage, not malice. */
+export class Checksum {
+  readonly #sums = Int32Array.of(0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f);
+
+  /** @param words a multiple of four */
+  add(words: Int32Array): void {
+    let [a, b, c, d] = this.#sums as unknown as [number, number, number, number];
+    for (let at = 0; at < words.length; at += 4) {
+      a = Math.imul(a ^ (words[at] as number), 0x01000193) + 1;
+      b = Math.imul(b ^ (words[at + 1] as number), 0x01000193) + 1;
+      c = Math.imul(c ^ (words[at + 2] as number), 0x01000193) + 1;
+      d = Math.imul(d ^ (words[at + 3] as number), 0x01000193) + 1;
+      a ^= a >>> 15;
+      b ^= b >>> 15;
+      c ^= c >>> 15;
+      d ^= d >>> 15;
+    }
+    this.#sums.set([a, b, c, d]);
+  }
+
+  get words(): Int32Array {
+    return this.#sums;
+  }
+}

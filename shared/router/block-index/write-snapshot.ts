@@ -1,0 +1,111 @@
+import type { RankTable } from '../rank-table.ts';
+import type { Holdings } from './holdings.ts';
+import { type FrozenPages, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
+import {
+  Checksum,
+  CURSORS,
+  END,
+  HEAD,
+  MAGIC,
+  PAGES,
+  RANKS,
+  SECTION_HEAD_WORDS,
+  TENURES,
+  VERSION,
+} from './snapshot-format.ts';
+
+/** Ranks spelt in one chunk. */
+const RANKS_PER_CHUNK = 2000;
+
+/** What a snapshot needs beside the pages, as it was when it was begun. */
+interface Frozen {
+  readonly workerIds: readonly (string | undefined)[];
+  readonly dpRanks: readonly number[];
+  readonly ranks: Int32Array;
+  readonly blocks: Int32Array;
+  readonly isNamed: Uint8Array;
+  readonly cursors: Uint8Array;
+  /** By kind of record. */
+  readonly pages: readonly FrozenPages[];
+  /** Words in use, by kind of record. */
+  readonly words: readonly number[];
+  readonly head: Int32Array;
+}
+
+/** Holds everything as it is now, for the chunks that are taken from the result. */
+export function writeSnapshot(
+  holdings: Holdings,
+  table: RankTable,
+  cursors: Uint8Array,
+): Generator<Uint8Array, void, void> {
+  const { blocks, names, sets, tenures } = holdings;
+  const capacity = table.capacity;
+  const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, tenures.count, 0, 0);
+  const inUse = [blocks.top << 3, blocks.top << 2, names.top << 3, sets.top << 2];
+  return chunks(holdings, {
+    workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
+    dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
+    ranks: tenures.ranks.slice(0, tenures.count),
+    blocks: tenures.blocks.slice(0, tenures.count),
+    isNamed: tenures.isNamed.slice(0, tenures.count),
+    cursors: cursors.slice(),
+    pages: holdings.words.map((words) => words.freeze()),
+    words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) << PAGE_SHIFT)),
+    head,
+  });
+}
+
+function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void, void> {
+  const writer = new SectionWriter();
+  try {
+    yield writer.section(HEAD, 0, frozen.head);
+    for (let from = 0; from < frozen.workerIds.length; from += RANKS_PER_CHUNK) {
+      yield writer.section(RANKS, from, new TextEncoder().encode(spellRanks(frozen, from, from + RANKS_PER_CHUNK)));
+    }
+    yield writer.section(TENURES, 0, frozen.ranks);
+    yield writer.section(TENURES, 1, frozen.blocks);
+    yield writer.section(TENURES, 2, frozen.isNamed);
+    yield writer.section(CURSORS, 0, frozen.cursors);
+    for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
+    yield writer.end();
+  } finally {
+    for (const [kind, words] of holdings.words.entries()) words.thaw(frozen.pages[kind] ?? []);
+  }
+}
+
+function* pages(writer: SectionWriter, kind: number, words: PagedWords, frozen: Frozen): Generator<Uint8Array> {
+  const inUse = frozen.words[kind] ?? 0;
+  for (let page = 0; page << PAGE_SHIFT < inUse; page++) {
+    const content = words.take(frozen.pages[kind] ?? [], page);
+    yield writer.section(PAGES + kind, page, content.subarray(0, inUse - (page << PAGE_SHIFT)));
+  }
+}
+
+function spellRanks({ workerIds, dpRanks }: Frozen, from: number, to: number): string {
+  let text = '';
+  for (let rank = from; rank < Math.min(to, workerIds.length); rank++) {
+    if (workerIds[rank] !== undefined) text += `${rank} ${dpRanks[rank]} ${workerIds[rank]}\n`;
+  }
+  return text;
+}
+
+/** Sections one after another, with the sum of them all at the end. */
+class SectionWriter {
+  readonly #checksum = new Checksum();
+  #bytes = 0;
+
+  section(kind: number, number: number, content: Int32Array | Uint8Array): Uint8Array {
+    const words = new Int32Array(SECTION_HEAD_WORDS + 4 * Math.ceil(content.byteLength / 16));
+    words.set([kind, number, content.byteLength, 0]);
+    const bytes = new Uint8Array(words.buffer);
+    bytes.set(new Uint8Array(content.buffer, content.byteOffset, content.byteLength), 4 * SECTION_HEAD_WORDS);
+    this.#checksum.add(words);
+    this.#bytes += bytes.length;
+    return bytes;
+  }
+
+  end(): Uint8Array {
+    const whole = this.#bytes + 4 * (SECTION_HEAD_WORDS + 8);
+    return this.section(END, 0, Int32Array.of(whole | 0, Math.floor(whole / 2 ** 32), 0, 0, ...this.#checksum.words));
+  }
+}

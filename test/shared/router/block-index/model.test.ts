@@ -1,0 +1,206 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  type BlockIndex,
+  createBlockIndex,
+  loadBlockIndex,
+  type StorageTier,
+  type StoredRun,
+} from '../../../../shared/router/block-index/index.ts';
+import { Overlaps } from '../../../../shared/router/overlaps.ts';
+import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { chainHashes } from '../../../../shared/tokens/index.ts';
+import { NaiveBlockIndex } from './naive-block-index.ts';
+
+const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
+const RANKS = 4;
+
+/** How an engine names a block: as we do, by a function of content, by its own, or by too few names. */
+type Naming = 'ours' | 'shared' | 'own' | 'few';
+
+type Step =
+  | {
+      readonly kind: 'stored';
+      readonly rank: number;
+      readonly tier: number;
+      readonly naming: Naming;
+      /** Tokens hashes of the prompt; the first `from` are the parents. */
+      readonly content: readonly number[];
+      readonly from: number;
+    }
+  | {
+      readonly kind: 'removed';
+      readonly rank: number;
+      readonly tier: number;
+      readonly naming: Naming;
+      readonly content: readonly number[];
+      readonly order: readonly number[];
+    }
+  | { readonly kind: 'cleared' | 'removeRank'; readonly rank: number }
+  | { readonly kind: 'housekeep'; readonly blocks: number }
+  | { readonly kind: 'replay' }
+  /** Through a snapshot; the events come between its chunks, so they are not in it. */
+  | { readonly kind: 'reload'; readonly events: readonly Step[] };
+
+const naming = fc.constantFrom<Naming>('ours', 'ours', 'shared', 'own', 'few');
+const content = fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 1, maxLength: 6 });
+const target = { rank: fc.nat(RANKS - 1), tier: fc.constantFrom(0, 0, 0, 1, 2, 3), naming, content };
+const event: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 12, arbitrary: fc.record({ kind: fc.constant('stored' as const), ...target, from: fc.nat(4) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('removed' as const),
+      ...target,
+      order: fc.array(fc.nat(6), { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constantFrom('cleared', 'removeRank'), rank: fc.nat(RANKS - 1) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('housekeep' as const), blocks: fc.nat(20) }) },
+);
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 20, arbitrary: event },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('reload' as const), events: fc.array(event, { maxLength: 4 }) }),
+  },
+);
+
+describe('block index against a model on maps', () => {
+  it('agrees after every event', () => {
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1, maxLength: 14 }), (steps) => {
+        let index = createBlockIndex({ ranks: rankTable() });
+        const model = new NaiveBlockIndex(rankTable());
+        for (const each of steps) {
+          if (each.kind === 'replay') index = replayed(index);
+          else if (each.kind === 'reload') index = reloaded(index, each.events);
+          else expect(apply(index, each)).toBe(apply(model, each));
+        }
+        expect(matches(index)).toBe(matches(model));
+        expect(holdings(index)).toEqual(holdings(model));
+        while (index.housekeep());
+        expect(index.blockCount).toBe(model.blockCount);
+      }),
+      { numRuns: 10_000 },
+    );
+  });
+});
+
+function rankTable(): RankTable {
+  const ranks = new RankTable();
+  for (let rank = 0; rank < RANKS; rank++) ranks.intern(rank.toString(16), 0);
+  return ranks;
+}
+
+/** What the ranks hold, told to an empty index. */
+function replayed(index: BlockIndex): BlockIndex {
+  const copy = createBlockIndex({ ranks: rankTable() });
+  for (let rank = 0; rank < RANKS; rank++) {
+    for (const { tier, parent, blockHashes, tokensHashes } of index.dump(rank)) {
+      expect(copy.stored(rank, tier, parent, blockHashes, tokensHashes)).toBe('ok');
+    }
+  }
+  return copy;
+}
+
+/** Through a snapshot, while `events` go on. */
+function reloaded(index: BlockIndex, events: readonly Step[]): BlockIndex {
+  const before = holdings(index);
+  const chunks: Uint8Array[] = [];
+  let at = 0;
+  for (const chunk of index.snapshot(Uint8Array.of(1, 2, 3))) {
+    chunks.push(chunk);
+    const event = events[at++];
+    if (event !== undefined) apply(index, event);
+  }
+  const loaded = loadBlockIndex(Buffer.concat(chunks), { ranks: rankTable() });
+  expect([...loaded.cursors]).toEqual([1, 2, 3]);
+  expect(holdings(loaded.index)).toEqual(before);
+  return loaded.index;
+}
+
+function apply(index: BlockIndex, step: Step): unknown {
+  switch (step.kind) {
+    case 'stored': {
+      const hashes = name(step.naming, step.rank, step.content);
+      const from = Math.min(step.from, step.content.length - 1);
+      const parent = from === 0 ? undefined : ([hashes[2 * from - 2] ?? 0, hashes[2 * from - 1] ?? 0] as const);
+      const locals = local(step.content).subarray(2 * from);
+      return index.stored(step.rank, TIERS[step.tier] as StorageTier, parent, hashes.subarray(2 * from), locals);
+    }
+    case 'removed': {
+      const hashes = name(step.naming, step.rank, step.content);
+      const listed = step.order
+        .filter((at) => at < step.content.length)
+        .flatMap((at) => [hashes[2 * at], hashes[2 * at + 1]]);
+      return index.removed(step.rank, TIERS[step.tier] as StorageTier, Uint32Array.from(listed as number[]));
+    }
+    case 'cleared':
+      return index.cleared(step.rank);
+    case 'removeRank':
+      return index.removeRank(step.rank);
+    case 'housekeep':
+      return void index.housekeep(step.blocks);
+    default:
+      throw new Error(`${step.kind} is no event`);
+  }
+}
+
+/** Hash 0 and the largest one are among them. */
+function local(content: readonly number[]): Uint32Array {
+  return Uint32Array.from(content.flatMap((each) => (each === 2 ? [0xffff_ffff, 0xffff_ffff] : [each, 0])));
+}
+
+function name(naming: Naming, rank: number, content: readonly number[]): Uint32Array {
+  const ours = chainHashes(local(content));
+  switch (naming) {
+    case 'ours':
+      return ours;
+    case 'shared':
+      return ours.map((half) => (half ^ 0x5555_5555) >>> 0);
+    case 'own':
+      return ours.map((half) => (half + 7 * (rank + 1)) >>> 0);
+    case 'few':
+      return ours.map((half, at) => (at % 2 === 0 ? half % 3 : 0));
+  }
+}
+
+/** Every prompt of up to four blocks. */
+const PROMPTS = [0, 1, 2]
+  .flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1, 2].flatMap((c) => [0, 1].map((d) => local([a, b, c, d])))))
+  .map((hashes) => ({ local: hashes, sequence: chainHashes(hashes) }));
+
+function matches(index: BlockIndex): string {
+  const overlaps = new Overlaps(RANKS);
+  return PROMPTS.map((hashes) => {
+    index.match(hashes, overlaps);
+    const found = [...overlaps.ranks.subarray(0, overlaps.count)].sort();
+    return found
+      .map((rank) => [rank, overlaps.device[rank], overlaps.host[rank], overlaps.disk[rank]].join())
+      .join(' ');
+  }).join('\n');
+}
+
+/** What the ranks hold, told apart from how it is dumped. */
+function holdings(index: BlockIndex): unknown {
+  return Array.from({ length: RANKS }, (_, rank) => ({ blocks: index.blocksOf(rank), names: spell(index.dump(rank)) }));
+}
+
+/** One line a block, tier and name; a parent is told by its path. */
+function spell(runs: readonly StoredRun[]): string[] {
+  const paths = new Map<string, string>();
+  const lines: string[] = [];
+  for (const { tier, parent, blockHashes, tokensHashes } of runs) {
+    let path = parent === undefined ? '' : (paths.get(parent.join()) ?? 'unknown');
+    for (let at = 0; at < blockHashes.length; at += 2) {
+      path += `/${tokensHashes.subarray(at, at + 2).join()}`;
+      const hash = blockHashes.subarray(at, at + 2).join();
+      paths.set(hash, path);
+      lines.push(`${tier} ${path} ${hash}`);
+    }
+  }
+  return lines.sort();
+}
