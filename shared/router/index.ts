@@ -14,6 +14,8 @@ export {
   prefillPoolConfig,
   type QueuePolicy,
 } from './kv-config.ts';
+export { readKvRouterConfig } from './kv-config-object.ts';
+export { createKvRouter } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { type Pick, pickerFor } from './modes.ts';

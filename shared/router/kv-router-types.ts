@@ -4,9 +4,9 @@ import type { PrefillDurationModel } from './load/prefill-duration.ts';
 import type { PolicyConfig } from './queue/policy-config.ts';
 import type { RankTable } from './rank-table.ts';
 import type { KvRouterObserver } from './router-observer.ts';
-import type { PrefixIndex, Scheduler } from './scheduler-types.ts';
+import type { Explanation, PrefixIndex, Scheduler } from './scheduler-types.ts';
 import type { SessionAffinityOptions } from './session-affinity.ts';
-import type { RoutableWorker, Router, WorkerPool } from './types.ts';
+import type { RoutableWorker, RouteRequest, Router, WorkerPool } from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;
@@ -49,6 +49,10 @@ export interface KvRouter extends Router {
   setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool;
   /** Worker sets in the order they appeared. */
   readonly pools: readonly KvPool[];
+  /** What would be decided now and why, without booking. @throws ServeError for an override out of range */
+  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation;
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): Explanation | undefined;
   /** The pool is gone: waiting requests are told, its index is left to its owner. Idempotent. */
   removePool(key: string): void;
   /** Waiting requests fail; timers end. Idempotent. */

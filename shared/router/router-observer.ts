@@ -1,5 +1,6 @@
 import type { QueueLimit } from './routing-error.ts';
 import type { Decision, SchedulingRequest } from './scheduler-types.ts';
+import type { WorkerPool } from './types.ts';
 
 /** What operators are told of routing decisions (router.md, section 11). Every call is in the request's path: be quick. */
 export interface SchedulerObserver {
@@ -30,7 +31,7 @@ export interface PendingTotals {
 /** What the router around the scheduler adds. */
 export interface KvRouterObserver {
   /** Observer of one pool's scheduler, made with the pool. */
-  pool?(poolKey: string, role: string): SchedulerObserver | undefined;
+  pool?(pool: WorkerPool): SchedulerObserver | undefined;
   /** Hashing the prompt took so long. */
   hashed?(ms: number): void;
 }

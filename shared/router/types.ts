@@ -20,6 +20,8 @@ export interface RoutableWorker {
 export interface WorkerPool {
   /** Names the worker set: the same key means the same prompt format and block size. */
   readonly key: string;
+  /** Name of the model, for its queue classes and for metrics. @default the key */
+  readonly model?: string | undefined;
   /** What its workers do. One key can have a pool of prefill workers beside its pool of decode workers. */
   readonly role: PoolRole;
   /** Tokens in one block of the engines' KV cache; 0 = unknown, nothing is known of their caches. */
@@ -78,6 +80,8 @@ export type RouterMode = SimpleRouterMode | 'kv';
 /** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
 export interface Router {
   readonly mode: RouterMode;
+  /** Whether `Reservation.produced` counts. @default false */
+  readonly tracksOutput?: boolean;
   /**
    * Picks one of `workers` and reserves a place there. May wait in a queue until `signal` aborts.
    * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,

@@ -1,0 +1,266 @@
+import type { Timer } from '../clock/index.ts';
+import { Inhibition } from './inhibition.ts';
+import { kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
+import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
+import { profileFor } from './queue/policy-config.ts';
+import { RankTable } from './rank-table.ts';
+import { createScheduler } from './scheduler.ts';
+import type { Decision, Explanation, SchedulableWorker } from './scheduler-types.ts';
+import { hashPrompt, schedulingRequest } from './scheduling-request.ts';
+import { SessionAffinity } from './session-affinity.ts';
+import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
+
+/**
+ * The router of mode `kv` (router.md, sections 1 to 7).
+ * @throws KvRouterConfigError for a configuration that contradicts itself
+ */
+export function createKvRouter(options: KvRouterOptions): KvRouter {
+  return new PooledKvRouter(options);
+}
+
+/** A pool with what the router itself keeps of it. */
+interface LivePool extends KvPool {
+  /** The list last given, by which a new one is told from one seen before. */
+  listed: readonly RoutableWorker[];
+  byId: ReadonlyMap<string, RoutableWorker>;
+  readonly affinity: SessionAffinity | undefined;
+  readonly recheck: Timer;
+  /** Set while the queue is to be looked at before the next recheck. */
+  next: { readonly atMs: number; readonly timer: Timer } | undefined;
+}
+
+/** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
+const BLOCK_SIZE_UNKNOWN = 16;
+
+class PooledKvRouter implements KvRouter {
+  readonly mode = 'kv';
+  readonly #options: KvRouterOptions;
+  readonly #pools = new Map<string, LivePool>(); // bounded by the models in discovery, two roles each
+  readonly #inhibition: Inhibition;
+
+  constructor(options: KvRouterOptions) {
+    this.#options = { ...options, config: kvRouterConfig(options.config) };
+    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
+  }
+
+  get tracksOutput(): boolean {
+    return this.#options.config.trackOutputBlocks;
+  }
+
+  get pools(): readonly KvPool[] {
+    return [...this.#pools.values()];
+  }
+
+  setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool {
+    return this.#current(pool, workers);
+  }
+
+  choose<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const pool = this.#poolOf(request, workers);
+      const asked = this.#ask(request, pool);
+      let leave = (): void => {};
+      const ticket = pool.scheduler.submit(asked, {
+        decided: (decision) => {
+          leave();
+          resolve(this.#reserve<Worker>(decision, request, pool));
+        },
+        rejected: (error) => {
+          leave();
+          reject(error);
+        },
+      });
+      if (ticket.position === undefined) return;
+      const giveUp = (): void => {
+        ticket.cancel();
+        this.#arm(pool);
+        reject(signal.reason);
+      };
+      leave = () => signal.removeEventListener('abort', giveUp);
+      signal.addEventListener('abort', giveUp, { once: true });
+      this.#arm(pool);
+    });
+  }
+
+  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation {
+    const pool = this.#poolOf(request, workers);
+    return pool.scheduler.explain(this.#ask(request, pool));
+  }
+
+  explained(requestId: string): Explanation | undefined {
+    for (const { scheduler } of this.#pools.values()) {
+      const found = scheduler.explained(requestId);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  inhibit(workerId: string): void {
+    this.#inhibition.add(workerId);
+  }
+
+  forget(workerId: string): void {
+    this.#inhibition.forget(workerId);
+  }
+
+  removePool(key: string): void {
+    for (const [name, pool] of this.#pools) {
+      if (pool.pool.key !== key) continue;
+      this.#pools.delete(name);
+      pool.recheck.cancel();
+      pool.next?.timer.cancel();
+      pool.scheduler.close();
+    }
+  }
+
+  close(): void {
+    for (const { pool } of [...this.#pools.values()]) this.removePool(pool.key);
+  }
+
+  #poolOf(request: RouteRequest, workers: readonly RoutableWorker[]): LivePool {
+    if (request.pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
+    return this.#current(request.pool, workers);
+  }
+
+  #current(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
+    const name = `${facts.role} ${facts.key}`;
+    let pool = this.#pools.get(name);
+    if (pool === undefined) {
+      pool = this.#makePool(facts);
+      this.#pools.set(name, pool);
+    }
+    if (pool.listed !== workers) {
+      pool.listed = workers;
+      pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
+      pool.scheduler.setWorkers(workers.map(toSchedulable));
+      this.#arm(pool);
+    }
+    return pool;
+  }
+
+  #makePool(pool: WorkerPool): LivePool {
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor } =
+      this.#options;
+    const config = pool.role === 'prefill' ? prefillPoolConfig(this.#options.config) : this.#options.config;
+    const ranks = new RankTable();
+    const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
+    const scheduler = createScheduler({
+      config,
+      blockSizeTokens: pool.blockSizeTokens === 0 ? BLOCK_SIZE_UNKNOWN : pool.blockSizeTokens,
+      ranks,
+      index,
+      clock,
+      random,
+      isDecodePool: pool.role === 'decode',
+      policies: profileFor(policies, pool.model ?? pool.key, config),
+      prefillDuration,
+      ...(explainedMax === undefined ? {} : { explainedMax }),
+      observer: observer?.pool?.(pool),
+    });
+    const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
+    const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
+    return { pool, ranks, index, scheduler, affinity, recheck, listed: [], byId: new Map(), next: undefined };
+  }
+
+  #ask(request: RouteRequest, live: LivePool) {
+    const { observer, clock } = this.#options;
+    const { pool, listed: workers, affinity } = live;
+    const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
+    const hashes = hashPrompt(request, pool);
+    observer?.hashed?.(clock.nowMs() - startMs);
+    return schedulingRequest(request, hashes, { pool, workers, affinity, avoidedWorkers: this.#avoided(workers) });
+  }
+
+  #avoided(workers: readonly RoutableWorker[]): ReadonlySet<string> | undefined {
+    if (this.#inhibition.isEmpty) return undefined;
+    return new Set(workers.filter(({ id }) => this.#inhibition.has(id)).map(({ id }) => id));
+  }
+
+  #reserve<Worker extends RoutableWorker>(
+    decision: Decision,
+    request: RouteRequest,
+    pool: LivePool,
+  ): Reservation<Worker> {
+    // The scheduler chooses only among the workers of the list that `choose` was last given for the pool.
+    const worker = pool.byId.get(decision.workerId) as Worker;
+    const sessionId = request.routing.session_id;
+    const affinity = sessionId === undefined ? undefined : pool.affinity;
+    if (sessionId !== undefined) affinity?.began(sessionId, decision);
+    return new KvReservation(worker, decision, pool.scheduler, {
+      progressed: () => this.#arm(pool),
+      ended: () => {
+        if (sessionId !== undefined) affinity?.ended(sessionId);
+        this.#arm(pool);
+      },
+    });
+  }
+
+  /** Sees to it that the queue is looked at when time alone can open it. */
+  #arm(pool: LivePool): void {
+    if (pool.scheduler.pendingRequests === 0) return;
+    const atMs = pool.scheduler.nextTickMs;
+    if (atMs === undefined || (pool.next !== undefined && pool.next.atMs <= atMs)) return;
+    pool.next?.timer.cancel();
+    const { clock } = this.#options;
+    const timer = clock.after(Math.max(0, atMs - clock.nowMs()), () => {
+      pool.next = undefined;
+      pool.scheduler.tick();
+      this.#arm(pool);
+    });
+    pool.next = { atMs, timer };
+  }
+}
+
+/** Told after the scheduler was: load has changed, the queue may open at another time. */
+interface ReservationEvents {
+  progressed(): void;
+  ended(): void;
+}
+
+class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly dpRank: number;
+  readonly overlapBlocks: number;
+  readonly cachedTokens: number;
+  readonly #requestId: string;
+  readonly #scheduler: KvPool['scheduler'];
+  #events: ReservationEvents | undefined; // none once it was released: a later request may carry the same id
+
+  constructor(worker: Worker, decision: Decision, scheduler: KvPool['scheduler'], events: ReservationEvents) {
+    this.worker = worker;
+    this.dpRank = decision.dpRank;
+    this.overlapBlocks = Math.round(decision.effectiveOverlapBlocks);
+    this.cachedTokens = decision.cachedTokens;
+    this.#requestId = decision.requestId;
+    this.#scheduler = scheduler;
+    this.#events = events;
+  }
+
+  prefillDone(): void {
+    if (this.#events === undefined) return;
+    this.#scheduler.prefillDone(this.#requestId);
+    this.#events.progressed();
+  }
+
+  produced(outputTokens: number): void {
+    if (this.#events !== undefined) this.#scheduler.produced(this.#requestId, outputTokens);
+  }
+
+  release(): void {
+    const events = this.#events;
+    if (events === undefined) return;
+    this.#events = undefined;
+    this.#scheduler.free(this.#requestId);
+    events.ended();
+  }
+}
+
+function toSchedulable(worker: RoutableWorker): SchedulableWorker {
+  const { id, dataParallelStartRank, dataParallelSize, taints, totalKvBlocks, maxNumBatchedTokens } = worker;
+  return { id, dataParallelStartRank, dataParallelSize, taints, totalKvBlocks, maxNumBatchedTokens };
+}
