@@ -33,6 +33,11 @@ export type { SnapshotStore } from './snapshot-store.ts';
 export { openFileSnapshotStore } from './snapshots/file-snapshot-store.ts';
 export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
 export { createMemorySnapshotStore } from './snapshots/memory-snapshot-store.ts';
+export {
+  createNatsSnapshotStore,
+  type NatsSnapshotStoreOptions,
+  snapshotBucketOf,
+} from './snapshots/nats-snapshot-store.ts';
 export type { RankCursor } from './snapshots/snapshot-object.ts';
 export { type SnapshotOutcome, Snapshotter, type SnapshotterOptions } from './snapshots/snapshotter.ts';
 export type { FoldedIndex, LogPosition } from './snapshots/types.ts';

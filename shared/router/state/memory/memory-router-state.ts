@@ -116,8 +116,8 @@ class MemoryRouterState implements RouterState {
   }
 
   async countFleetReads(pool: PoolAddress, reads: number, signal: AbortSignal): Promise<void> {
-    const before = await this.fleetReads(pool, signal);
-    this.#hub.fleetReads.set(poolKey(pool), before + reads);
+    this.#assertOpen(signal);
+    this.#hub.fleetReads.set(poolKey(pool), (this.#hub.fleetReads.get(poolKey(pool)) ?? 0) + reads);
   }
 
   async fleetReads(pool: PoolAddress, signal: AbortSignal): Promise<number> {

@@ -18,6 +18,8 @@ export interface ReplicaSyncOptions {
 
 /** Events in one message. */
 const BATCH_MAX = 256;
+/** Open requests of other routers that are remembered; those beyond end by the model's own time limit. */
+const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
 /**
@@ -26,6 +28,7 @@ const BATCH_MS = 1;
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
+  readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
   #batch: unknown[] = [];
   #timer: Timer | undefined;
   #isClosed = false;
@@ -46,7 +49,21 @@ export class ReplicaSync {
   receive(payload: unknown): void {
     const { routerId, apply, onMalformed } = this.#options;
     for (const event of decodeActiveSequences(payload, () => onMalformed?.())) {
-      if (event.routerId !== routerId) apply(event);
+      if (event.routerId === routerId) continue;
+      this.#remember(event);
+      apply(event);
+    }
+  }
+
+  /**
+   * Frees what other routers booked and may never free: all of them when the event plane is away, or one that is gone. What
+   * really runs is still seen through `SharedLoad`.
+   */
+  forgetPeers(routerId?: string): void {
+    for (const [requestId, event] of this.#peerRequests) {
+      if (routerId !== undefined && event.routerId !== routerId) continue;
+      this.#peerRequests.delete(requestId);
+      this.#options.apply({ ...event, change: { kind: 'freed' } });
     }
   }
 
@@ -54,6 +71,13 @@ export class ReplicaSync {
   close(): void {
     this.#flush();
     this.#isClosed = true;
+  }
+
+  #remember(event: ActiveSequenceEvent): void {
+    if (event.change.kind === 'freed') this.#peerRequests.delete(event.requestId);
+    else if (event.change.kind === 'added' && this.#peerRequests.size < PEER_REQUESTS_MAX) {
+      this.#peerRequests.set(event.requestId, { ...event, change: { kind: 'freed' } }); // without its hashes
+    }
   }
 
   #flush(): void {
