@@ -1,10 +1,19 @@
-import type { ObjectInfo, ObjectStore } from '@nats-io/obj';
+import type { JetStreamManager } from '@nats-io/jetstream';
+import type { ObjectInfo, ObjectStore, Objm } from '@nats-io/obj';
+import { reasonOf } from '../../errors/index.ts';
 import { abortable } from './abortable.ts';
-import { apiCodeOf, MESSAGE_NOT_FOUND, openJetStream, STREAM_NOT_FOUND } from './jetstream-access.ts';
+import {
+  apiCodeOf,
+  MESSAGE_NOT_FOUND,
+  openJetStream,
+  STREAM_NOT_FOUND,
+  WRONG_LAST_SEQUENCE,
+} from './jetstream-access.ts';
 import type { NatsLink } from './link.ts';
 import type { NatsBucket, NatsBucketSettings } from './types.ts';
 
 const STALL_MS = 10_000;
+const ORPHAN_MS_MAX = 3_600_000;
 
 /** A bucket of NATS' object store. Its digest of an object is checked when the object is read. */
 export class LinkedBucket implements NatsBucket {
@@ -21,17 +30,23 @@ export class LinkedBucket implements NatsBucket {
     chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
     signal: AbortSignal,
   ): Promise<void> {
-    const store = await this.#open(true, signal);
-    if (store === undefined) return; // made above
+    signal.throwIfAborted();
+    const { stores, manager } = await this.#open(signal);
+    const store = await abortable(stores.create(this.#settings.name, { replicas: this.#settings.replicas }), signal);
+    await abortable(this.#clearOrphans(manager, store), signal);
     const known = await abortable(infoOf(store, name), signal);
-    if (known !== null && !known.deleted) throw new Error(`the object ${name} exists already`);
+    if (known !== null && !known.deleted) throw alreadyThere(name);
     // The revision (that of the mark a removed one left) makes the server refuse the second of two that write at once.
     const previousRevision = known?.revision ?? 0;
-    await abortable(store.put({ name }, streamOf(chunks, signal), { previousRevision }), signal);
+    try {
+      await abortable(store.put({ name }, streamOf(chunks, signal), { previousRevision }), signal);
+    } catch (error) {
+      throw apiCodeOf(error) === WRONG_LAST_SEQUENCE ? alreadyThere(name) : error;
+    }
   }
 
   async get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
-    const store = await this.#open(false, signal);
+    const store = await this.#find(signal);
     if (store === undefined) return undefined;
     if (!isThere(await abortable(infoOf(store, name), signal))) return undefined;
     const object = await abortable(store.get(name), signal);
@@ -44,7 +59,7 @@ export class LinkedBucket implements NatsBucket {
       for (;;) {
         const { done, value } = await this.#beforeStall(reader.read(), name, signal);
         if (done) break;
-        if (length + value.length > bytes.length) throw new Error(`the object ${name} is longer than it says`);
+        if (length + value.length > bytes.length) throw new Error(`"${name}" is longer than it says`);
         bytes.set(value, length);
         length += value.length;
       }
@@ -52,36 +67,58 @@ export class LinkedBucket implements NatsBucket {
       reader.cancel().catch(() => {}); // it failed already
       throw error;
     }
-    if (length !== bytes.length) throw new Error(`the object ${name} has ${length} of ${bytes.length} bytes`);
+    if (length !== bytes.length) throw new Error(`"${name}" has ${length} of ${bytes.length} bytes`);
     return bytes;
   }
 
   async list(signal: AbortSignal): Promise<readonly string[]> {
-    const store = await this.#open(false, signal);
+    const store = await this.#find(signal);
     if (store === undefined) return [];
     const infos = await abortable(store.list(), signal);
     return infos.map((info) => info.name).sort();
   }
 
   async remove(name: string, signal: AbortSignal): Promise<void> {
-    const store = await this.#open(false, signal);
+    const store = await this.#find(signal);
     if (store === undefined || !isThere(await abortable(infoOf(store, name), signal))) return;
     await abortable(store.delete(name), signal);
+    // The mark that is left behind, or names that are used once would pile up.
+    const { manager } = await openJetStream(this.#link, signal);
+    const filter = `$O.${this.#settings.name}.M.${base64Url(name)}`;
+    await abortable(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
   }
 
-  /** The bucket; undefined when there is none and none is to be made. */
-  async #open(isMade: boolean, signal: AbortSignal): Promise<ObjectStore | undefined> {
-    const { Objm } = await import('@nats-io/obj');
+  async #open(signal: AbortSignal): Promise<{ readonly stores: Objm; readonly manager: JetStreamManager }> {
+    const obj = await import('@nats-io/obj');
     const { manager } = await openJetStream(this.#link, signal);
-    const stores = new Objm(manager.jetstream());
-    const { name, replicas } = this.#settings;
-    if (isMade) return abortable(stores.create(name, { replicas }), signal);
+    return { stores: new obj.Objm(manager.jetstream()), manager };
+  }
+
+  /** The bucket; undefined when there is none. */
+  async #find(signal: AbortSignal): Promise<ObjectStore | undefined> {
+    signal.throwIfAborted();
+    const { stores } = await this.#open(signal);
     try {
-      return await abortable(stores.open(name), signal);
+      return await abortable(stores.open(this.#settings.name), signal);
     } catch (error) {
-      if (apiCodeOf(error) === STREAM_NOT_FOUND || (error as Error).message === 'object store not found')
-        return undefined;
+      const isMissing = apiCodeOf(error) === STREAM_NOT_FOUND || reasonOf(error) === 'object store not found';
+      if (isMissing) return undefined;
       throw error;
+    }
+  }
+
+  /** Forgets what writers left that died half way; a live one is never an hour old. */
+  async #clearOrphans(manager: JetStreamManager, store: ObjectStore): Promise<void> {
+    const { name } = this.#settings;
+    const stream = `OBJ_${name}`;
+    const prefix = `$O.${name}.C.`;
+    const { state } = await manager.streams.info(stream, { subjects_filter: `${prefix}>` });
+    const known = new Set((await store.list()).map((info) => prefix + info.nuid));
+    for (const subject of Object.keys(state.subjects ?? {})) {
+      if (known.has(subject)) continue;
+      const last = await manager.streams.getMessage(stream, { last_by_subj: subject });
+      const ageMs = last === null ? 0 : this.#link.clock.wallMs() - last.time.getTime();
+      if (ageMs > ORPHAN_MS_MAX) await manager.streams.purge(stream, { filter: subject });
     }
   }
 
@@ -90,7 +127,7 @@ export class LinkedBucket implements NatsBucket {
     const { stallMsMax = STALL_MS } = this.#settings;
     const stall = new AbortController();
     const timer = this.#link.clock.after(stallMsMax, () =>
-      stall.abort(new Error(`the object ${name} is incomplete: nothing came for ${stallMsMax} ms`)),
+      stall.abort(new Error(`"${name}" is incomplete: nothing came for ${stallMsMax} ms`)),
     );
     try {
       return await abortable(part, AbortSignal.any([stall.signal, signal]));
@@ -109,6 +146,15 @@ async function infoOf(store: ObjectStore, name: string): Promise<ObjectInfo | nu
   }
 }
 
+function alreadyThere(name: string): Error {
+  return new Error(`"${name}" exists already`);
+}
+
+/** As the library writes names into subjects. */
+function base64Url(name: string): string {
+  return Buffer.from(name).toString('base64').replaceAll('+', '-').replaceAll('/', '_');
+}
+
 function isThere(info: ObjectInfo | null): boolean {
   return info !== null && !info.deleted;
 }
@@ -123,7 +169,7 @@ function streamOf(
       signal.throwIfAborted(); // errors the stream: the library removes what it has written
       const { done, value } = await parts.next();
       if (done) controller.close();
-      else controller.enqueue(value);
+      else controller.enqueue(value.slice()); // the writer may use its memory again
     },
   });
 }

@@ -27,3 +27,4 @@ export function apiCodeOf(error: unknown): number | undefined {
 
 export const STREAM_NOT_FOUND = 10059;
 export const MESSAGE_NOT_FOUND = 10037;
+export const WRONG_LAST_SEQUENCE = 10071;

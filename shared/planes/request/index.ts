@@ -7,8 +7,9 @@ export type { RecordCodec } from '../record-codec.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
 export { createNatsRequestPlane, type NatsRequestPlaneOptions } from './nats/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
-export { createTcpRequestPlane } from './tcp/plane.ts';
+export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';
 export type { TcpRequestPlaneOptions } from './tcp/settings.ts';
+export type { PlaneClientTls, PlaneServerTls, PlaneTls } from './tcp/tls.ts';
 export type {
   Call,
   CallSink,

@@ -32,6 +32,7 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
       await streams.purge(`OBJ_${BUCKET}`, { filter: subject });
       connection.publish(subject, new Uint8Array(100_000).fill(8));
     }
+    await connection.flush();
     await connection.close();
   }
 

@@ -1,10 +1,16 @@
 import { ClientCall } from '../client-call.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
-import { readTarget } from './address.ts';
+import { readTarget, type TcpTarget } from './address.ts';
 import { dialTcp } from './dial.ts';
 import { ConnectionPool } from './pool.ts';
 import { TcpPlaneServer } from './server.ts';
 import { type TcpRequestPlaneOptions, withDefaults } from './settings.ts';
+import type { PlaneTls } from './tls.ts';
+
+export interface TcpRequestPlane extends RequestPlane {
+  /** New connections use these certificates; those that stand go on. What is plain stays plain. */
+  renewTls(tls: PlaneTls): void;
+}
 
 /**
  * The TCP request plane (runtime-and-workers.md, section 2.6): request, answer, cancel and flow control share connections
@@ -16,13 +22,23 @@ import { type TcpRequestPlaneOptions, withDefaults } from './settings.ts';
  * const transport = server.handle('2a/dynamo/backend/generate', (call) => engine.generate(call));
  * const call = plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
  */
-export function createTcpRequestPlane(options: TcpRequestPlaneOptions): RequestPlane {
+export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpRequestPlane {
   const settings = withDefaults(options);
   const { clock, observer } = settings;
-  const pool = new ConnectionPool(settings, dialTcp);
+  let tls = settings.tls;
+  const pool = new ConnectionPool(settings, (target: TcpTarget, onBytes) => dialTcp(target, onBytes, tls?.client));
+  const servers: TcpPlaneServer[] = [];
   return {
     name: 'tcp',
-    serve: (serveOptions: ServeOptions): Promise<PlaneServer> => TcpPlaneServer.listen(settings, serveOptions),
+    async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
+      const server = await TcpPlaneServer.listen({ ...settings, tls }, serveOptions);
+      servers.push(server);
+      return server;
+    },
+    renewTls(renewed: PlaneTls): void {
+      tls = renewed;
+      if (renewed.server !== undefined) for (const server of servers) server.renew(renewed.server);
+    },
     call(transport: Transport, request: PlaneRequest, sink: CallSink): Call {
       const call = new ClientCall({ sink, clock, observer, deadlineMs: request.deadlineMs });
       call.guard(() => pool.open({ call, target: readTarget(transport), request }));

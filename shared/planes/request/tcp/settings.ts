@@ -1,6 +1,7 @@
 import type { Clock } from '../../../clock/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
+import type { PlaneTls } from './tls.ts';
 
 /** Settings of the TCP plane (configuration.md, section 11). */
 export interface TcpRequestPlaneOptions {
@@ -14,6 +15,8 @@ export interface TcpRequestPlaneOptions {
   readonly port?: number;
   /** Shared secret of HELLO (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
+  /** Encrypts, and proves who is who. @default plain */
+  readonly tls?: PlaneTls;
   /** Codec of requests; answers come in the same. @default 'msgpack' */
   readonly codec?: RecordCodec;
   /** Deadline of a connection and of its HELLO_ACK. @default 5000 */
@@ -43,7 +46,10 @@ export interface TcpRequestPlaneOptions {
 }
 
 /** The options with their defaults applied. */
-export type TcpSettings = Required<Omit<TcpRequestPlaneOptions, 'token'>> & { readonly token: string | undefined };
+export type TcpSettings = Required<Omit<TcpRequestPlaneOptions, 'token' | 'tls'>> & {
+  readonly token: string | undefined;
+  readonly tls: PlaneTls | undefined;
+};
 
 export function withDefaults(options: TcpRequestPlaneOptions): TcpSettings {
   return {
@@ -63,6 +69,7 @@ export function withDefaults(options: TcpRequestPlaneOptions): TcpSettings {
     observer: silentObserver,
     ...options,
     token: options.token,
+    tls: options.tls,
   };
 }
 
