@@ -4,6 +4,18 @@
  * for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
 export { type CostModelChoice, costModelOf, IS_STATOR_PROVEN } from './cost-model.ts';
+export {
+  BYPASS_ANNOTATION,
+  type BypassFacts,
+  bootstrapRoom,
+  bypassesRemotePrefill,
+  type ConditionalDisaggregation,
+  clientAnnotations,
+  decodeOverride,
+  prefillStop,
+  readConditionalDisaggregation,
+  requirePrefillWorker,
+} from './disaggregation.ts';
 export { InFlight } from './in-flight.ts';
 export {
   defaultKvRouterConfig,
@@ -17,9 +29,13 @@ export {
 export { readKvRouterConfig } from './kv-config-object.ts';
 export { createKvRouter } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
+export { type KvRouterSettings, kvRouterConfigOf } from './kv-settings.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
+export { adapterHolders } from './lora-filter.ts';
 export { type Pick, pickerFor } from './modes.ts';
 export { Overlaps } from './overlaps.ts';
+export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
+export { readPolicyConfig } from './queue/read-policy-config.ts';
 export { RankTable } from './rank-table.ts';
 export { createRouter, type RouterOptions } from './router.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';

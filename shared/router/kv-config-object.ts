@@ -8,6 +8,11 @@ type Reader = (value: unknown, field: string) => Partial<KvRouterConfig>;
  * @throws KvRouterConfigError for an unknown key, a value of the wrong type or range, and fields that exclude each other
  */
 export function readKvRouterConfig(object: Readonly<Record<string, unknown>>): KvRouterConfig {
+  return kvRouterConfig(readGivenConfig(object));
+}
+
+/** The fields that the object form sets, for laying them over others. @throws KvRouterConfigError as `readKvRouterConfig` */
+export function readGivenConfig(object: Readonly<Record<string, unknown>>): Partial<KvRouterConfig> {
   const given: Partial<Record<keyof KvRouterConfig, unknown>> = {};
   for (const [field, value] of Object.entries(object)) {
     const read = READERS[field];
@@ -19,12 +24,11 @@ export function readKvRouterConfig(object: Readonly<Record<string, unknown>>): K
   if (object.shared_cache_multiplier == null && object.shared_cache_type === 'hicache') {
     given.sharedCacheMultiplier = 0.5;
   }
-  Object.assign(given, legacyWeight(object.overlap_score_weight));
-  return kvRouterConfig(given as Partial<KvRouterConfig>);
+  return Object.assign(given, legacyWeight(object.overlap_score_weight)) as Partial<KvRouterConfig>;
 }
 
 /** The older single weight: scales prefill, and 0 means that overlap counts for nothing. It wins over both newer fields. */
-export function legacyWeight(weight: unknown): Partial<KvRouterConfig> {
+function legacyWeight(weight: unknown): Partial<KvRouterConfig> {
   if (typeof weight !== 'number') return {};
   return weight === 0 ? { prefillLoadScale: 0, overlapScoreCredit: 0 } : { prefillLoadScale: weight };
 }
@@ -111,7 +115,11 @@ const READERS: Readonly<Record<string, Reader>> = {
   router_tracking_key_id: ignored,
   enable_session_prefix_index: flag(undefined),
   conditional_disagg_enabled: ignored,
-  conditional_disagg_config: ignored,
+  conditional_disagg_policy: ignored,
+  conditional_disagg_eff_isl_threshold: ignored,
+  conditional_disagg_eff_isl_ratio_threshold: ignored,
+  conditional_disagg_prefill_busy_threshold: ignored,
+  conditional_disagg_decode_busy_threshold: ignored,
 };
 
 function missingIsl(value: unknown, field: string): readonly MissingIslLimit[] {

@@ -43,10 +43,6 @@ class PooledKvRouter implements KvRouter {
     this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
-  get tracksOutput(): boolean {
-    return this.#options.config.trackOutputBlocks;
-  }
-
   get pools(): readonly KvPool[] {
     return [...this.#pools.values()];
   }

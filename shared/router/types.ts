@@ -80,8 +80,6 @@ export type RouterMode = SimpleRouterMode | 'kv';
 /** Chooses the worker for each request. One `choose()` for every mode and every place a decision can come from. */
 export interface Router {
   readonly mode: RouterMode;
-  /** Whether `Reservation.produced` counts. @default false */
-  readonly tracksOutput?: boolean;
   /**
    * Picks one of `workers` and reserves a place there. May wait in a queue until `signal` aborts.
    * Fails with `ServeError`: `service_unavailable` without a routable worker, `invalid_value` for a pin that cannot be met,

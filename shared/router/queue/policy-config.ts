@@ -10,6 +10,8 @@ export interface PolicyClass {
   readonly busyTokens: number | undefined;
   /** The same as a multiple of the worker's batched tokens. Without either nobody waits in the class. */
   readonly busyFraction: number | undefined;
+  /** Share of the eligible ranks that must be full before requests wait. @default 1 */
+  readonly busyShare: number;
   readonly requestsPerWorkerMax: number | undefined;
   readonly promptTokensPerWorkerMax: number | undefined;
   readonly cachedTokensPerWorkerMax: number | undefined;
@@ -24,10 +26,11 @@ export interface PolicyProfile {
   readonly missingIslLimits: readonly MissingIslLimit[];
 }
 
-/** Profiles by model, and the one for all others. */
+/** What `--router-policy-config` says: profiles by model, the one for all others, and settings over the flags. */
 export interface PolicyConfig {
   readonly root: PolicyProfile | undefined;
   readonly models: ReadonlyMap<string, PolicyProfile>;
+  readonly settings: Partial<KvRouterConfig>;
 }
 
 /** Without classes: one for all requests, as the router's own settings say. */
@@ -38,6 +41,7 @@ export function singleClass(config: KvRouterConfig): PolicyProfile {
     quantumTokens: 1,
     busyTokens: undefined,
     busyFraction: config.queueThreshold,
+    busyShare: 1,
     requestsPerWorkerMax: undefined,
     promptTokensPerWorkerMax: undefined,
     cachedTokensPerWorkerMax: undefined,

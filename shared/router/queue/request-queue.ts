@@ -162,10 +162,13 @@ export class RequestQueue {
     const { ranks, count } = this.#chooser.candidates;
     const policyClass = this.#lines.classAt(classAt);
     const nowMs = clock.nowMs();
+    const enough = count - policyClass.busyShare * count; // more ranks with room than that, and nobody waits
+    let open = 0;
     for (let at = 0; at < count; at++) {
       const rank = ranks[at] as number;
       const tokens = this.#chooser.prefillTokensAt(rank, nowMs);
-      if (this.#isStator ? tokens === 0 : !isFull(policyClass, tokens, workers.batchedTokensOf(rank))) return true;
+      const hasRoom = this.#isStator ? tokens === 0 : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
+      if (hasRoom && ++open > enough) return true;
     }
     return false;
   }

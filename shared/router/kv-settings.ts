@@ -1,0 +1,101 @@
+import { type CostModelChoice, costModelOf } from './cost-model.ts';
+import { type KvRouterConfig, kvRouterConfig, loadAware, type QueuePolicy } from './kv-config.ts';
+
+/** The router's rows of the settings table; those that only lasting processes read may be absent. */
+export interface KvRouterSettings {
+  readonly loadAware: boolean;
+  readonly routerCostModel?: CostModelChoice;
+  readonly routerKvOverlapScoreCredit: number;
+  readonly routerKvOverlapScoreCreditDecay: number;
+  readonly routerPrefillLoadScale: number;
+  readonly routerDecodeActiveRequestWeight: number;
+  readonly routerHostCacheHitWeight: number;
+  readonly routerDiskCacheHitWeight: number;
+  readonly sharedCacheMultiplier: number | undefined;
+  readonly routerTemperature: number;
+  readonly routerKvEvents: boolean;
+  readonly routerTtlSecs: number;
+  readonly routerApproximateCachePolicy: 'ttl' | 'lru';
+  readonly routerPredictedTtlSecs: number | undefined;
+  readonly routerReplicaSync: boolean;
+  readonly routerTrackActiveBlocks: boolean;
+  readonly routerTrackOutputBlocks: boolean;
+  readonly routerAssumeKvReuse: boolean;
+  readonly routerTrackPrefillTokens: boolean;
+  readonly routerPrefillLoadModel: 'none' | 'aic';
+  readonly routerQueueThreshold: number | null;
+  readonly routerQueuePolicy: QueuePolicy;
+  readonly routerActiveRequestExpirySecs: number;
+  readonly useRemoteIndexer: boolean;
+  readonly serveIndexer?: boolean;
+  readonly routerOverlapRefreshAfterSecs?: number;
+}
+
+/** Settings that are a weight of Dynamo's formula: one that is set keeps its meaning (ruling 34). */
+const WEIGHTS: ReadonlySet<string> = new Set([
+  'routerKvOverlapScoreCredit',
+  'routerKvOverlapScoreCreditDecay',
+  'routerKvOverlapScoreWeight',
+  'routerPrefillLoadScale',
+  'routerDecodeActiveRequestWeight',
+  'routerHostCacheHitWeight',
+  'routerDiskCacheHitWeight',
+  'sharedCacheMultiplier',
+  'routerTemperature',
+]);
+
+/**
+ * The configuration that settings stand for.
+ * @param given names of the settings that the operator set
+ * @param policyFile the `router` section of the policy file, which overrides flags
+ * @throws KvRouterConfigError for a value out of range or two settings that exclude each other
+ */
+export function kvRouterConfigOf(
+  settings: KvRouterSettings,
+  given: Iterable<string>,
+  policyFile: Partial<KvRouterConfig> = {},
+): KvRouterConfig {
+  const isWeightSet = settings.loadAware || [...given].some((name) => WEIGHTS.has(name)) || setsWeight(policyFile);
+  const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
+  const config: KvRouterConfig = kvRouterConfig({
+    costModel: costModelOf(settings.routerCostModel ?? 'auto', isWeightSet),
+    overlapScoreCredit: settings.routerKvOverlapScoreCredit,
+    overlapScoreCreditDecay: settings.routerKvOverlapScoreCreditDecay,
+    prefillLoadScale: settings.routerPrefillLoadScale,
+    decodeActiveRequestWeight: settings.routerDecodeActiveRequestWeight,
+    hostCacheHitWeight: settings.routerHostCacheHitWeight,
+    diskCacheHitWeight: settings.routerDiskCacheHitWeight,
+    sharedCacheMultiplier: settings.sharedCacheMultiplier ?? 0,
+    routerTemperature: settings.routerTemperature,
+    useKvEvents: settings.routerKvEvents,
+    ttlMs: settings.routerTtlSecs * 1000,
+    approximateCachePolicy: settings.routerApproximateCachePolicy,
+    predictedTtlMs: routerPredictedTtlSecs === undefined ? undefined : routerPredictedTtlSecs * 1000,
+    replicaSync: settings.routerReplicaSync,
+    trackActiveBlocks: settings.routerTrackActiveBlocks,
+    trackOutputBlocks: settings.routerTrackOutputBlocks,
+    assumeKvReuse: settings.routerAssumeKvReuse,
+    trackPrefillTokens: settings.routerTrackPrefillTokens,
+    prefillLoadModel: settings.routerPrefillLoadModel,
+    queueThreshold: settings.routerQueueThreshold ?? undefined,
+    queuePolicy: settings.routerQueuePolicy,
+    useRemoteIndexer: settings.useRemoteIndexer,
+    serveIndexer: settings.serveIndexer ?? false,
+    overlapRefreshAfterMs: routerOverlapRefreshAfterSecs * 1000,
+    activeRequestExpiryMs: settings.routerActiveRequestExpirySecs * 1000,
+    ...policyFile,
+  });
+  return settings.loadAware ? loadAware(config) : config;
+}
+
+const FORMULA_FIELDS = [
+  'overlapScoreCredit',
+  'overlapScoreCreditDecay',
+  'prefillLoadScale',
+  'decodeActiveRequestWeight',
+  'routerTemperature',
+] as const satisfies readonly (keyof KvRouterConfig)[];
+
+function setsWeight(policyFile: Partial<KvRouterConfig>): boolean {
+  return FORMULA_FIELDS.some((field) => policyFile[field] !== undefined);
+}
