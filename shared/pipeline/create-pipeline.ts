@@ -110,6 +110,14 @@ class DiscoveredPipeline implements Pipeline {
     return promptTokens(withDefaultThinking(request, model.card), await this.#store.get(model), this.#tools);
   }
 
+  async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
+    const model = this.models.find(name);
+    if (model === undefined) throw modelNotFound('model');
+    if (model.card.model_input !== 'Tokens') return '';
+    const { tokenizer } = await this.#store.get(model);
+    return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
+  }
+
   #resolve(request: GenerationRequest): RoutableModel {
     const model = this.models.find(request.model);
     if (model === undefined) throw modelNotFound('model');

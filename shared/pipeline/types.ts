@@ -61,6 +61,11 @@ export interface Pipeline {
    * Rejects with a ServeError when the prompt cannot be made or the model cannot be loaded.
    */
   countTokens(request: GenerationRequest): Promise<number | undefined>;
+  /**
+   * The text that token ids of a model stand for; empty for models that take text, whose workers alone could tell.
+   * Rejects with a ServeError when the model is unknown or cannot be loaded.
+   */
+  textOf(model: string, tokenIds: readonly number[]): Promise<string>;
 }
 
 /** What operators are told of the steps inside the pipeline. Durations in milliseconds. */

@@ -42,6 +42,11 @@ export class ScriptedPipeline implements Pipeline {
     return this.promptTokens;
   }
 
+  /** Ids in angle brackets stand for the text that they would be. */
+  async textOf(_model: string, tokenIds: readonly number[]): Promise<string> {
+    return `<${tokenIds.join(' ')}>`;
+  }
+
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     const call = { request, sink, options };
     this.calls.push(call);

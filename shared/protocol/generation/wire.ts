@@ -1,5 +1,6 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineInput, EngineRequest } from './engine-request.ts';
+import type { RoutingHints } from './options.ts';
 
 /**
  * The record of an OPEN frame for one `EngineRequest`: Dynamo's names, absent fields omitted. Prompt token ids are not in
@@ -47,6 +48,7 @@ export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord
     const isLeftOut = value === undefined || (shape === 'flag' && value === false);
     if (!isLeftOut) body[theirs] = value;
   }
+  body.routing = withoutSession(request.routing);
   switch (request.input.kind) {
     case 'tokens':
       if (request.input.promptEmbeds !== undefined) body.prompt_embeds = request.input.promptEmbeds;
@@ -58,6 +60,13 @@ export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord
       body.tensor_input = request.input.body;
       return { body, tokenIds: undefined };
   }
+}
+
+/** The session matters to the router; workers read it in `agent_context`. */
+function withoutSession(routing: RoutingHints): RoutingHints {
+  if (routing.session_id === undefined) return routing;
+  const { session_id: _session, ...hints } = routing;
+  return hints;
 }
 
 /**

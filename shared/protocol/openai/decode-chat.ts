@@ -1,7 +1,7 @@
 import type { ChatMessage, Endpoint, GenerationRequest, PromptInput, ToolDefinition } from '../generation/index.ts';
 import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
-import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
@@ -42,7 +42,7 @@ export function decodeChatRequest(body: ChatBody, context: DecodeContext, endpoi
   const request = assembleRequest({
     body,
     nvext,
-    envelope: decodeEnvelope(context),
+    context,
     endpoint,
     prompt: decodePrompt(body, nvext),
     options: {

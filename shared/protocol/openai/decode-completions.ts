@@ -2,7 +2,7 @@ import type { GenerationRequest, PromptInput } from '../generation/index.ts';
 import { checkCompletionsBody, promptCount } from './completions-checks.ts';
 import { type CompletionsBody, completionsSchema } from './completions-schema.ts';
 import { requireOneChoice } from './decode-chat.ts';
-import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided } from './decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
@@ -19,9 +19,12 @@ export interface DecodedCompletions extends UsageReporting {
   readonly requests: readonly GenerationRequest[];
   /** Choices per prompt: choice index = prompt index x n + choice of the prompt. */
   readonly choicesPerPrompt: number;
-  /** Text to show in front of each prompt's choices; `undefined` without `echo`. */
-  readonly echoes: readonly string[] | undefined;
+  /** What to show in front of each prompt's choices; `undefined` without `echo`. */
+  readonly echoes: readonly EchoedPrompt[] | undefined;
 }
+
+/** A prompt as it was given: text, or token ids. */
+export type EchoedPrompt = string | readonly number[];
 
 /** Checks the types of a completions body. @throws ServeError 400; see `requireShape`. */
 export function parseCompletionsBody(body: JsonBody): CompletionsBody {
@@ -42,7 +45,7 @@ export function decodeCompletions(body: CompletionsBody, context: DecodeContext)
   const request = assembleRequest({
     body,
     nvext,
-    envelope: decodeEnvelope(context),
+    context,
     endpoint: 'completions',
     prompt: prompts[0]!, // checkCompletionsBody refuses empty batches
     options: {
@@ -55,10 +58,7 @@ export function decodeCompletions(body: CompletionsBody, context: DecodeContext)
   if (body.best_of != null) request.sampling = { ...request.sampling, best_of: body.best_of };
   return {
     id: request.id,
-    requests:
-      prompts.length === 1
-        ? [request]
-        : prompts.map((prompt, index) => ({ ...request, prompt, id: `${request.id}-${index}` })),
+    requests: batchOf(request, body, prompts),
     choicesPerPrompt: body.n ?? 1,
     echoes,
     ...decodeUsageReporting(body, context.settings.forcesUsage),
@@ -76,8 +76,21 @@ function decodePrompts(body: CompletionsBody, nvext: Nvext): readonly PromptInpu
   );
 }
 
-/** The text that `echo` repeats. Token prompts have none here: their text is known only to the tokenizer. */
-function echoOf(prompt: PromptInput): string {
+/** What `echo` repeats. @throws ServeError `invalid_value` for embeddings, which no text stands behind */
+function echoOf(prompt: PromptInput): EchoedPrompt {
   if (prompt.kind === 'raw') return prompt.text;
-  throw invalidValue('`echo` needs a prompt given as text', 'echo');
+  if (prompt.kind === 'tokens') return prompt.tokenIds;
+  throw invalidValue('`echo` needs a prompt given as text or token ids', 'echo');
+}
+
+/** Every prompt as its own request, whose body is the one that would have asked for that prompt alone. */
+function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: readonly PromptInput[]) {
+  if (prompts.length === 1) return [request];
+  const { prompt: given } = body;
+  return prompts.map((prompt, index) => ({
+    ...request,
+    prompt,
+    id: `${request.id}-${index}`,
+    body: { ...body, prompt: given?.[index] },
+  }));
 }

@@ -1,7 +1,8 @@
 import type { Endpoint, GenerationRequest, PromptInput } from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
-import type { RequestEnvelope } from './decode-context.ts';
+import { agentContextOf, decodeSession } from './decode-agent.ts';
+import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
 import type { Nvext } from './nvext-schema.ts';
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
@@ -10,7 +11,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 export interface RequestParts {
   readonly body: ChatBody | CompletionsBody;
   readonly nvext: Nvext;
-  readonly envelope: RequestEnvelope;
+  readonly context: DecodeContext;
   readonly endpoint: Endpoint;
   readonly prompt: PromptInput;
   readonly options: Pick<GenerationRequest, 'stop' | 'sampling' | 'output' | 'routing'>;
@@ -18,9 +19,10 @@ export interface RequestParts {
 
 const NONE: readonly string[] = Object.freeze([]);
 
-/** The request that chat and completions bodies have in common. */
+/** The request that chat and completions bodies have in common. @throws ServeError `headers_too_large` */
 export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest> {
-  const { body, nvext, envelope, options } = parts;
+  const { body, nvext, context, options } = parts;
+  const envelope = decodeEnvelope(context);
   const isStream = body.stream === true;
   const request: Mutable<GenerationRequest> = {
     id: envelope.id,
@@ -38,7 +40,9 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     metadata: envelope.metadata,
     trace: envelope.trace,
   };
-  if (nvext.agent_context != null) request.agentContext = nvext.agent_context;
+  const lastMessage = parts.prompt.kind === 'chat' ? parts.prompt.messages.at(-1) : undefined;
+  const agentContext = agentContextOf(decodeSession(context.headers), nvext.agent_context, lastMessage);
+  if (agentContext !== undefined) request.agentContext = agentContext;
   if (nvext.request_timestamp_ms != null) request.requestTimestampMs = nvext.request_timestamp_ms;
   if (nvext.router != null) request.router = routerTargets(nvext.router);
   const extraArgs = decodeExtraArgs(body, nvext);

@@ -1,5 +1,6 @@
 import { ServeError } from '../../errors/index.ts';
 import type { RoutingHints } from '../generation/index.ts';
+import { decodeSession } from './decode-agent.ts';
 import type { DecodeContext, RequestHeaders } from './decode-context.ts';
 import { MOVED_TO_ROOT, type Nvext } from './nvext-schema.ts';
 
@@ -32,6 +33,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
   const hints = nvext.agent_hints;
   let priority = hints?.priority ?? undefined;
   let strictPriority = hints?.strict_priority ?? undefined;
+  let session = nvext.session_control?.session_id;
   let salt = nvext.cache_salt || rootSalt || undefined; // empty = absent
   if (!context.settings.isNvextDisabled) {
     overridePins(context.headers, routing);
@@ -39,6 +41,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
     strictPriority =
       integerHeader(context.headers, 'x-dynamo-request-strict-priority', 0, 0xffff_ffff) ?? strictPriority;
     salt = context.headers.header('x-tenant-id') || salt;
+    session = decodeSession(context.headers)?.sessionId ?? session;
   }
   if (hints?.osl != null) routing.expected_output_tokens = hints.osl;
   if (priority !== undefined) {
@@ -49,7 +52,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
   }
   if (strictPriority !== undefined) routing.strict_priority = strictPriority;
   if (salt !== undefined) routing.cache_salt = salt;
-  if (nvext.session_control != null) routing.session_id = nvext.session_control.session_id;
+  if (session !== undefined) routing.session_id = session;
   decodeConstraints(nvext, routing);
   requireWorkerForRank(routing);
   return routing;

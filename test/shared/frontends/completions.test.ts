@@ -29,7 +29,35 @@ function end(sink: GenerationSink, choices = 1, promptTokens = 1): void {
 
 const PROMPTS = ['a', 'b', 'c'];
 
+/** A worker that takes bodies untouched: one choice that repeats the prompt. */
+function repeat({ sink, request }: ScriptedCall): void {
+  const text = JSON.stringify(request.body?.prompt);
+  const choices = [{ index: 0, text, finish_reason: 'stop' }];
+  sink.event({ kind: 'body', body: { id: 'theirs', choices, usage: { prompt_tokens: 1, completion_tokens: 2 } } });
+  sink.end({ promptTokens: 1, completionTokens: 2 }, true);
+}
+
 describe('a batch of prompts', () => {
+  it('goes to a worker that takes bodies one prompt at a time, and comes back as one answer', async () => {
+    const { text } = await answer({ prompt: PROMPTS }, repeat);
+    expect(JSON.parse(text)).toMatchObject({
+      id: expect.stringMatching(/^cmpl-/),
+      choices: [
+        { index: 0, text: '"a"' },
+        { index: 1, text: '"b"' },
+        { index: 2, text: '"c"' },
+      ],
+      usage: { prompt_tokens: 3, completion_tokens: 6, total_tokens: 9 },
+    });
+    const { frames } = await answer({ prompt: PROMPTS, stream: true }, repeat);
+    const choices = frames.slice(0, -1).flatMap((frame) => frame.choices as readonly JsonObject[]);
+    expect(choices.map(({ index, text: said }) => [index, said])).toEqual([
+      [0, '"a"'],
+      [1, '"b"'],
+      [2, '"c"'],
+    ]);
+  });
+
   it('numbers choices by prompt and choice, and sums usage', async () => {
     const { text } = await answer({ prompt: PROMPTS, n: 2 }, ({ sink, request }) => {
       const prompt = request.prompt.kind === 'raw' ? request.prompt.text : '';
@@ -98,6 +126,18 @@ describe('a completions stream', () => {
       `${frame('{"text":"x","index":0}')}${frame('{"text":"","index":0,"finish_reason":"stop"}')}data: [DONE]\n\n`,
     );
   });
+
+  it.each([true, false])(
+    'repeats a prompt of token ids as the text that they stand for (stream: %s)',
+    async (stream) => {
+      const { text } = await answer({ prompt: [[1, 2], [3]], stream, echo: true }, ({ sink }) => {
+        sink.text(0, 'x', 1);
+        end(sink);
+      });
+      expect(text).toContain('"<1 2>x"');
+      expect(text).toContain('"<3>x"');
+    },
+  );
 
   it('repeats the prompt once a choice when asked to echo', async () => {
     const { frames } = await answer({ stream: true, echo: true, n: 2 }, ({ sink }) => {

@@ -276,3 +276,57 @@ describe('headers of a request', () => {
     expect(decode({}, { 'x-mine-a': 'v' }, { metadataHeaderPrefix: 'x-mine-' }).request.metadata).toEqual({ a: 'v' });
   });
 });
+
+describe('the session of a request', () => {
+  const sessionOf = (headers: object, fields: object = {}) => {
+    const { request } = decode(fields, headers);
+    return { context: request.agentContext, routed: request.routing.session_id };
+  };
+
+  it.each([
+    ['Dynamo', { 'x-dynamo-session-id': 's', 'x-dynamo-parent-session-id': 'p', 'x-session-id': 'other' }, 's', 'p'],
+    ['Claude Code', { 'x-claude-code-session-id': 's' }, 's', undefined],
+    ['an agent of Claude Code', { 'x-claude-code-session-id': 's', 'x-claude-code-agent-id': 'a' }, 'a', 's'],
+    [
+      'an agent of an agent of Claude Code',
+      { 'x-claude-code-session-id': 's', 'x-claude-code-agent-id': 'a', 'x-claude-code-parent-agent-id': 'b' },
+      'a',
+      'b',
+    ],
+    ['Codex', { 'thread-id': 's', 'x-codex-parent-thread-id': 'p' }, 's', 'p'],
+    ['OpenCode', { 'x-session-id': 's', 'x-parent-session-id': 'p' }, 's', 'p'],
+  ])('is the one that %s names in headers', (_who, headers, session, parent) => {
+    const { context, routed } = sessionOf(headers);
+    expect(routed).toBe(session);
+    expect(context).toEqual({
+      session_id: session,
+      ...(parent === undefined ? {} : { parent_session_id: parent }),
+      input_trigger: 'user_message',
+    });
+  });
+
+  it('stands over what nvext says, and ends where the client says so', () => {
+    const headers = { 'x-dynamo-session-id': 's', 'x-dynamo-session-final': 'true' };
+    const nvext = { agent_context: { session_id: 'n', kind: 'research' }, session_control: { session_id: 'n' } };
+    expect(sessionOf(headers, { nvext })).toEqual({
+      routed: 's',
+      context: { session_id: 's', kind: 'research', session_final: true, input_trigger: 'user_message' },
+    });
+    expect(sessionOf({}, { nvext })).toEqual({ routed: 'n', context: nvext.agent_context });
+  });
+
+  it.each(['', '   ', 'x'.repeat(257)])('is nothing for an id that is none', (id) => {
+    expect(sessionOf({ 'x-dynamo-session-id': id })).toEqual({ context: undefined, routed: undefined });
+  });
+
+  it('says what made the model speak', () => {
+    const call = { id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } };
+    const messages = [
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: 'c', content: '1' },
+    ];
+    const trigger = (fields: object) => sessionOf({ 'x-dynamo-session-id': 's' }, fields).context?.input_trigger;
+    expect(trigger({ messages })).toBe('tool_result');
+    expect(trigger({ messages: messages.slice(0, 1) })).toBe('other');
+  });
+});

@@ -53,7 +53,7 @@ describe('decodeCompletions', () => {
     [{ prompt_embeds: Buffer.alloc(10 * 1024 * 1024 + 1).toString('base64') }, 'prompt_embeds'],
     [{ messages: [] }, 'messages'],
     [{ max_completion_tokens: 1 }, 'max_completion_tokens'],
-    [{ prompt: [1], echo: true }, 'echo'],
+    [{ prompt_embeds: 'A'.repeat(136), echo: true }, 'echo'],
   ])('refuses %j', (fields, param) => {
     expect(() => decode(fields)).toThrow(expect.objectContaining({ param }));
   });
@@ -70,6 +70,7 @@ describe('decodeCompletions', () => {
   it('asks for what echo needs and remembers the text', () => {
     const decoded = decode({ prompt: ['a', 'b'], echo: true });
     expect(decoded.echoes).toEqual(['a', 'b']);
+    expect(decode({ prompt: [[1, 2], [3]], echo: true }).echoes).toEqual([[1, 2], [3]]);
     expect(decoded.requests[0]?.output.prompt_logprobs).toBe(1);
   });
 });

@@ -1,11 +1,11 @@
 import { anthropicErrorBody, assertNever, type ServeError, workerError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import type { FrameSink } from '../frame-sink.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import type { InferenceCall } from '../inference-call.ts';
 import { annotationFrame, preprocessorFrame } from '../openai/annotation-frame.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
-import { COMMENT_FRAME, SseStream } from '../sse-stream.ts';
+import { COMMENT_FRAME } from '../sse-stream.ts';
+import { StreamAnswer } from '../stream-answer.ts';
 import { BlockFrames, eventFrame } from './block-frames.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
 import {
@@ -30,10 +30,7 @@ export interface MessageCounts {
 }
 
 /** Encodes one request as a Messages stream (http-api.md, section 7.4; rulings.md, 4 and 9). */
-export class MessageStream implements GenerationSink, Abandonable {
-  readonly #call: InferenceCall;
-  readonly #sink: FrameSink;
-  readonly #out: SseStream;
+export class MessageStream extends StreamAnswer implements GenerationSink {
   readonly #blocks: BlockFrames;
   readonly #names: MessageNames;
   readonly #counts: MessageCounts;
@@ -41,31 +38,27 @@ export class MessageStream implements GenerationSink, Abandonable {
   #bodies: ChatBodyReader | undefined;
   #stop: MessageStop = END_OF_TURN;
   #isStarted = false;
-  #isOver = false;
 
   constructor(call: InferenceCall, request: GenerationRequest, names: MessageNames, counts: MessageCounts) {
-    this.#call = call;
-    this.#sink = call.exchange.sink;
     // A stream that has to begin before its first event begins with comments: `ping` belongs inside of a message.
-    const keepAlive = (): string => (this.#isStarted ? PING_FRAME : COMMENT_FRAME);
-    this.#out = new SseStream(call, requestIdHeader(names.requestId), keepAlive);
-    this.#blocks = new BlockFrames(this.#out);
+    super(call, requestIdHeader(names.requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
+    this.#blocks = new BlockFrames(this.out);
     this.#names = names;
     this.#counts = counts;
     this.#stopSequences = request.stop.stop ?? [];
     if (request.annotations.includes('request_id')) {
-      this.#out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
+      this.out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
     }
   }
 
   text(_choice: number, text: string): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     if (!this.#isStarted) this.#start();
     if (text !== '') this.#blocks.text(text);
   }
 
   event(event: GenerationEvent): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     switch (event.kind) {
       case 'delta':
         this.text(event.choice, event.text);
@@ -80,7 +73,7 @@ export class MessageStream implements GenerationSink, Abandonable {
         return;
       case 'tool-call':
         if (!this.#isStarted) this.#start();
-        this.#blocks.toolUse(event.index, toolUseId(this.#call.deps.random.uuid()), event.name);
+        this.#blocks.toolUse(event.index, toolUseId(this.call.deps.random.uuid()), event.name);
         return;
       case 'tool-arguments':
         if (this.#blocks.toolInput(event.index, event.text)) return;
@@ -89,7 +82,7 @@ export class MessageStream implements GenerationSink, Abandonable {
         );
         return;
       case 'annotation':
-        this.#out.annotate(preprocessorFrame(event.name, event.value));
+        this.out.annotate(preprocessorFrame(event.name, event.value));
         return;
       case 'body':
         this.#bodies ??= new ChatBodyReader(this);
@@ -104,48 +97,33 @@ export class MessageStream implements GenerationSink, Abandonable {
   }
 
   end(usage: Usage): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     if (!this.#isStarted) this.#start();
-    this.#isOver = true;
+    this.close();
     this.#blocks.close();
     const { stop_reason, stop_sequence } = this.#stop;
     const delta = { type: 'message_delta', delta: { stop_reason, stop_sequence }, usage: this.#usageBody(usage) };
-    this.#out.write(eventFrame('message_delta', JSON.stringify(delta)));
-    this.#out.close(STOP_FRAME);
-    this.#call.succeed(usage);
+    this.out.write(eventFrame('message_delta', JSON.stringify(delta)));
+    this.out.close(STOP_FRAME);
+    this.call.succeed(usage);
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    if (!this.#out.isCommitted) {
-      this.#out.abandon();
-      refuseMessages(this.#call, error, this.#names.requestId);
+  protected override tell(error: ServeError): void {
+    if (!this.out.isCommitted) {
+      this.out.abandon();
+      refuseMessages(this.call, error, this.#names.requestId);
       return;
     }
-    this.#out.close(eventFrame('error', JSON.stringify(anthropicErrorBody(error, this.#names.requestId))));
-    this.#call.fail(error, 200);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-    this.#out.abandon();
-  }
-
-  isBlocked(): boolean {
-    return this.#sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#sink.onUnblocked(callback);
+    this.out.close(eventFrame('error', JSON.stringify(anthropicErrorBody(error, this.#names.requestId))));
+    this.call.fail(error, 200);
   }
 
   #start(): void {
     this.#isStarted = true;
     const usage = this.#usageBody({ ...this.#counts.running.usage, completionTokens: 0 });
     const message = messageBody(this.#names, [], undefined, usage);
-    this.#out.write(eventFrame('message_start', JSON.stringify({ type: 'message_start', message })));
-    this.#out.write(PING_FRAME);
+    this.out.write(eventFrame('message_start', JSON.stringify({ type: 'message_start', message })));
+    this.out.write(PING_FRAME);
   }
 
   #usageBody(usage: Usage): object {

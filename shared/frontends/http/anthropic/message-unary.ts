@@ -1,8 +1,9 @@
-import { assertNever, ServeError, workerError } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import { assertNever, type ServeError, workerError } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
 import { answerJson } from '../answer.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import type { InferenceCall } from '../inference-call.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
+import { UnaryAnswer } from '../whole-answer.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
 import {
   END_OF_TURN,
@@ -21,8 +22,7 @@ type Block =
   | { readonly kind: 'tool_use'; text: string; readonly index: number; readonly id: string; readonly name: string };
 
 /** Folds one request into a message object: the blocks of the stream, put together (http-api.md, section 7.3). */
-export class MessageUnary implements GenerationSink, Abandonable {
-  readonly #call: InferenceCall;
+export class MessageUnary extends UnaryAnswer {
   readonly #names: MessageNames;
   readonly #estimate: () => number;
   readonly #stopSequences: readonly string[];
@@ -30,11 +30,10 @@ export class MessageUnary implements GenerationSink, Abandonable {
   #bodies: ChatBodyReader | undefined;
   #stop: MessageStop = END_OF_TURN;
   #hasOutput = false;
-  #isOver = false;
 
   /** @param estimate stands in for a prompt that only a worker could count */
   constructor(call: InferenceCall, request: GenerationRequest, names: MessageNames, estimate: () => number) {
-    this.#call = call;
+    super(call);
     this.#names = names;
     this.#estimate = estimate;
     this.#stopSequences = request.stop.stop ?? [];
@@ -61,7 +60,7 @@ export class MessageUnary implements GenerationSink, Abandonable {
       case 'tool-call': {
         const { index, name } = event;
         this.#hasOutput = true;
-        this.#blocks.push({ kind: 'tool_use', text: '', index, id: toolUseId(this.#call.deps.random.uuid()), name });
+        this.#blocks.push({ kind: 'tool_use', text: '', index, id: toolUseId(this.call.deps.random.uuid()), name });
         return;
       }
       case 'tool-arguments':
@@ -80,36 +79,18 @@ export class MessageUnary implements GenerationSink, Abandonable {
     }
   }
 
-  end(usage: Usage): void {
-    if (this.#isOver) return;
-    if (!this.#hasOutput) {
-      this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
-      return;
-    }
-    this.#isOver = true;
+  protected get hasOutput(): boolean {
+    return this.#hasOutput;
+  }
+
+  protected write(usage: Usage): void {
     const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
     const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
-    answerJson(this.#call.exchange, 200, body, requestIdHeader(this.#names.requestId));
-    this.#call.succeed(usage);
+    answerJson(this.call.exchange, 200, body, requestIdHeader(this.#names.requestId));
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    refuseMessages(this.#call, error, this.#names.requestId);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-  }
-
-  /** A unary answer is kept whole; its size is bounded by the token budget. */
-  isBlocked(): boolean {
-    return false;
-  }
-
-  onUnblocked(callback: () => void): void {
-    queueMicrotask(callback);
+  protected override refuse(error: ServeError): void {
+    refuseMessages(this.call, error, this.#names.requestId);
   }
 
   #grow(kind: 'text' | 'thinking', text: string): void {

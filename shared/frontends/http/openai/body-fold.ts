@@ -1,4 +1,4 @@
-import { type WireNames, withWireNames } from './wire-names.ts';
+import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
 
 type Body = Record<string, unknown>;
 
@@ -26,7 +26,14 @@ export class BodyFold {
     this.#object = object;
   }
 
-  add(chunk: unknown): void {
+  /** Nothing was added yet. */
+  get isEmpty(): boolean {
+    return this.#choices.length === 0 && Object.keys(this.#folded).length === 0;
+  }
+
+  /** @param firstChoice where the first choice of the chunk stands in the answer. @default 0 */
+  add(part: unknown, firstChoice = 0): void {
+    const chunk = withFirstChoice(part, firstChoice);
     if (!isBody(chunk)) return;
     const { choices, ...rest } = chunk;
     for (const [key, value] of Object.entries(rest)) if (value !== null) this.#folded[key] = value;
@@ -36,7 +43,7 @@ export class BodyFold {
 
   text(names: WireNames): string {
     this.#folded.object = this.#object;
-    this.#folded.choices = this.#choices;
+    this.#folded.choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
     return JSON.stringify(withWireNames(this.#folded, names));
   }
 

@@ -1,9 +1,8 @@
-import { assertNever, ServeError, toServeError } from '../../../errors/index.ts';
+import { assertNever } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import type { UsageReporting } from '../../../protocol/openai/index.ts';
-import type { FrameSink } from '../frame-sink.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
-import { SseStream } from '../sse-stream.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { StreamAnswer } from '../stream-answer.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
 import { ChatFrames } from './chat-frames.ts';
 import { DispatchEvents } from './dispatch-events.ts';
@@ -16,10 +15,7 @@ import { type WireNames, withWireNames } from './wire-names.ts';
 type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
 
 /** Encodes one request as a chat completion stream (http-api.md, section 3.3). */
-export class ChatStream implements GenerationSink, Abandonable {
-  readonly #call: InferenceCall;
-  readonly #sink: FrameSink;
-  readonly #out: SseStream;
+export class ChatStream extends StreamAnswer implements GenerationSink {
   readonly #frames: ChatFrames;
   readonly #names: WireNames;
   readonly #nvext: NvextAnswer | undefined;
@@ -31,7 +27,6 @@ export class ChatStream implements GenerationSink, Abandonable {
   /** Chunks of text alone can be put together from constants. */
   #isPlain: boolean;
   #sawBody = false;
-  #isOver = false;
 
   constructor(
     call: InferenceCall,
@@ -40,9 +35,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     reporting: UsageReporting,
     running: RunningUsage | undefined,
   ) {
-    this.#call = call;
-    this.#sink = call.exchange.sink;
-    this.#out = new SseStream(call);
+    super(call);
     this.#names = names;
     this.#frames = new ChatFrames(names.id, names.created, names.model, reporting.includesUsage);
     this.#nvext = NvextAnswer.for(request, call);
@@ -51,24 +44,24 @@ export class ChatStream implements GenerationSink, Abandonable {
     this.#running = running;
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
     if (request.annotations.includes('request_id')) {
-      this.#out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
+      this.out.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
     }
   }
 
   text(choice: number, text: string): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
     if (text !== '' && this.#dispatch !== undefined) this.#tell(this.#dispatch.close(choice));
     if (text === '') {
     } else if (this.#isPlain) {
-      this.#out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
+      this.out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
     } else {
       this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
     }
   }
 
   event(event: GenerationEvent): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     switch (event.kind) {
       case 'delta':
       case 'finish':
@@ -76,7 +69,7 @@ export class ChatStream implements GenerationSink, Abandonable {
         return;
       case 'reasoning': {
         if (this.#dispatch !== undefined) this.#tell(this.#dispatch.reasoning(event.choice, event.text));
-        const field = this.#call.deps.settings.reasoningField;
+        const field = this.call.deps.settings.reasoningField;
         this.#openAndWrite(event.choice, `{"${field}":${JSON.stringify(event.text)}}`, false);
         return;
       }
@@ -97,7 +90,7 @@ export class ChatStream implements GenerationSink, Abandonable {
         return;
       }
       case 'annotation':
-        this.#out.annotate(preprocessorFrame(event.name, event.value));
+        this.out.annotate(preprocessorFrame(event.name, event.value));
         return;
       case 'worker':
         this.#nvext?.worker(event);
@@ -109,7 +102,7 @@ export class ChatStream implements GenerationSink, Abandonable {
         return;
       case 'body':
         this.#sawBody = true;
-        this.#out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
+        this.out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
         return;
       default:
         assertNever(event);
@@ -117,36 +110,13 @@ export class ChatStream implements GenerationSink, Abandonable {
   }
 
   end(usage: Usage, finished: boolean): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (!this.close()) return;
     if (this.#nvext?.hasEngineData === true) this.#writeDelta(0, '{}');
     if (this.#reporting.includesUsage && finished && !this.#sawBody) {
-      this.#out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
+      this.out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
     }
-    this.#out.finish();
-    this.#call.succeed(usage);
-  }
-
-  fail(thrown: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
-    const status = this.#out.statusOf(error);
-    this.#out.fail(error);
-    this.#call.fail(error, status);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-    this.#out.abandon();
-  }
-
-  isBlocked(): boolean {
-    return this.#sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#sink.onUnblocked(callback);
+    this.out.finish();
+    this.call.succeed(usage);
   }
 
   #writeText(event: TextEvent): void {
@@ -161,7 +131,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     const nvext = this.#nvext?.take(chunk) ?? '';
     if (!isFinish && text === '' && logprobs === null && nvext === '') return; // a part of a character
     const delta = text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`;
-    this.#out.write(
+    this.out.write(
       this.#frames.chunk(choice, delta, {
         nvext,
         ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),
@@ -172,7 +142,7 @@ export class ChatStream implements GenerationSink, Abandonable {
   }
 
   #tell(frames: string): void {
-    if (frames !== '') this.#out.write(frames);
+    if (frames !== '') this.out.write(frames);
   }
 
   #openAndWrite(choice: number, delta: string, isToolCall: boolean): void {
@@ -182,7 +152,7 @@ export class ChatStream implements GenerationSink, Abandonable {
 
   #writeDelta(choice: number, delta: string): void {
     const nvext = this.#nvext?.take() ?? '';
-    this.#out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
+    this.out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
   }
 
   /** The first chunk of a choice says who speaks, and only that (rulings.md, 5). */
@@ -191,7 +161,7 @@ export class ChatStream implements GenerationSink, Abandonable {
     const content = isToolCall ? 'null' : '""';
     const nvext = this.#nvext?.take() ?? '';
     const delta = `{"role":"assistant","content":${content}}`;
-    this.#out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
+    this.out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
   }
 
   #continuousUsage(): { readonly usage?: string } {

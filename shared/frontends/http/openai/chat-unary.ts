@@ -1,17 +1,12 @@
-import { assertNever, ServeError } from '../../../errors/index.ts';
-import type {
-  FinishReason,
-  GenerationEvent,
-  GenerationRequest,
-  GenerationSink,
-  TokenLogprob,
-  Usage,
-} from '../../../protocol/generation/index.ts';
+import { assertNever } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
 import { answerText } from '../answer.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { UnaryAnswer } from '../whole-answer.ts';
 import { BodyFold } from './body-fold.ts';
 import { chatLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
+import { type SaidChoice, SaidChoices } from './said-choices.ts';
 import { usageBody } from './usage-json.ts';
 import type { WireNames } from './wire-names.ts';
 
@@ -22,56 +17,48 @@ interface ToolCall {
 }
 
 /** One choice as it grows. */
-interface ChatChoice {
-  content: string;
+interface ChatChoice extends SaidChoice {
   reasoning: string;
   readonly tools: ToolCall[];
-  readonly logprobs: TokenLogprob[];
-  finish: FinishReason | null;
 }
 
 /** Folds one request into a chat completion object (http-api.md, section 3.2). */
-export class ChatUnary implements GenerationSink, Abandonable {
-  readonly #call: InferenceCall;
+export class ChatUnary extends UnaryAnswer {
   readonly #names: WireNames;
   readonly #nvext: NvextAnswer | undefined;
-  readonly #choices: ChatChoice[] = [];
-  readonly #tokenIds: number[] = [];
-  #stopReason: string | number | undefined;
+  readonly #choices = new SaidChoices<ChatChoice>(() => ({
+    text: '',
+    reasoning: '',
+    tools: [],
+    logprobs: [],
+    finish: null,
+  }));
   #bodies: BodyFold | undefined;
-  #isOver = false;
 
   constructor(call: InferenceCall, request: GenerationRequest, names: WireNames) {
-    this.#call = call;
+    super(call);
     this.#names = names;
     this.#nvext = NvextAnswer.for(request, call);
   }
 
   text(choice: number, text: string): void {
-    this.#choice(choice).content += text;
+    this.#choices.at(choice).text += text;
   }
 
   event(event: GenerationEvent): void {
     switch (event.kind) {
       case 'delta':
-      case 'finish': {
-        const choice = this.#choice(event.choice);
-        choice.content += event.text;
-        if (event.logprobs !== undefined) choice.logprobs.push(...event.logprobs);
-        if (this.#nvext !== undefined) this.#tokenIds.push(...event.tokenIds);
-        if (event.kind === 'delta') return;
-        choice.finish = event.reason;
-        this.#stopReason = event.stopReason;
+      case 'finish':
+        this.#choices.say(event);
         return;
-      }
       case 'reasoning':
-        this.#choice(event.choice).reasoning += event.text;
+        this.#choices.at(event.choice).reasoning += event.text;
         return;
       case 'tool-call':
-        this.#choice(event.choice).tools[event.index] = { id: event.id, name: event.name, arguments: '' };
+        this.#choices.at(event.choice).tools[event.index] = { id: event.id, name: event.name, arguments: '' };
         return;
       case 'tool-arguments': {
-        const tool = this.#choice(event.choice).tools[event.index];
+        const tool = this.#choices.at(event.choice).tools[event.index];
         if (tool !== undefined) tool.arguments += event.text;
         return;
       }
@@ -92,56 +79,27 @@ export class ChatUnary implements GenerationSink, Abandonable {
     }
   }
 
-  end(usage: Usage, finished: boolean): void {
-    if (this.#isOver) return;
-    if (this.#bodies === undefined && this.#choices.length === 0) {
-      this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
-      return;
-    }
-    this.#isOver = true;
+  protected get hasOutput(): boolean {
+    return this.#bodies !== undefined || this.#choices.all.length > 0;
+  }
+
+  protected write(usage: Usage, finished: boolean): void {
     const text = this.#bodies === undefined ? this.#objectText(usage, finished) : this.#bodies.text(this.#names);
-    answerText(this.#call.exchange, 200, 'application/json', text);
-    this.#call.succeed(usage);
-  }
-
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#call.refuse(error);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-  }
-
-  /** A unary answer is kept whole; its size is bounded by the token budget. */
-  isBlocked(): boolean {
-    return false;
-  }
-
-  onUnblocked(callback: () => void): void {
-    queueMicrotask(callback);
-  }
-
-  #choice(index: number): ChatChoice {
-    for (let at = this.#choices.length; at <= index; at++) {
-      this.#choices.push({ content: '', reasoning: '', tools: [], logprobs: [], finish: null });
-    }
-    return this.#choices[index]!; // just filled up to it
+    answerText(this.call.exchange, 200, 'application/json', text);
   }
 
   #objectText(usage: Usage, finished: boolean): string {
     const { id, created, model } = this.#names;
     const object = {
       id,
-      choices: this.#choices.map((choice, index) => this.#choiceBody(choice, index)),
+      choices: this.#choices.all.map((choice, index) => this.#choiceBody(choice, index)),
       created,
       model,
       object: 'chat.completion',
       ...(finished ? { usage: usageBody(usage) } : {}),
     };
     const text = JSON.stringify(object);
-    const nvext = this.#nvext?.take({ tokenIds: this.#tokenIds, finish: { stopReason: this.#stopReason } }) ?? '';
+    const nvext = this.#nvext?.take(this.#choices.ending) ?? '';
     return nvext === '' ? text : `${text.slice(0, -1)}${nvext}}`;
   }
 
@@ -149,11 +107,11 @@ export class ChatUnary implements GenerationSink, Abandonable {
     return {
       index,
       message: {
-        content: choice.content === '' ? null : choice.content,
+        content: choice.text === '' ? null : choice.text,
         refusal: null,
         ...(choice.tools.length === 0 ? {} : { tool_calls: choice.tools.map(toolBody) }),
         role: 'assistant',
-        ...(choice.reasoning === '' ? {} : { [this.#call.deps.settings.reasoningField]: choice.reasoning }),
+        ...(choice.reasoning === '' ? {} : { [this.call.deps.settings.reasoningField]: choice.reasoning }),
       },
       finish_reason: choice.finish,
       logprobs: chatLogprobs(choice.logprobs),

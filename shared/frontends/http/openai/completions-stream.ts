@@ -1,88 +1,89 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
-import type { FrameSink } from '../frame-sink.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
-import { SseStream } from '../sse-stream.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { StreamAnswer } from '../stream-answer.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
+import { BatchUsage } from './batch-usage.ts';
 import { CompletionsFrames } from './completions-frames.ts';
 import { completionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import type { RunningUsage } from './running-usage.ts';
-import { addUsage, usageBody } from './usage-json.ts';
-import { type WireNames, withWireNames } from './wire-names.ts';
+import { usageBody } from './usage-json.ts';
+import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
 
 /**
  * Encodes a batch of prompts as one completions stream (http-api.md, sections 4.2 and 4.3). Each prompt writes through its
  * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
  */
-export class CompletionsStream implements Abandonable {
-  readonly #call: InferenceCall;
+export class CompletionsStream extends StreamAnswer {
   readonly #names: WireNames;
   readonly #decoded: DecodedCompletions;
+  readonly #echoes: readonly string[] | undefined;
   readonly #cancel: () => void;
-  readonly out: SseStream;
-  #usage: Usage | undefined;
+  readonly #usage: BatchUsage;
   #isFinished = false;
-  #promptsLeft: number;
-  #isOver = false;
 
-  /** @param cancel ends the work of all prompts */
-  constructor(call: InferenceCall, names: WireNames, decoded: DecodedCompletions, cancel: () => void) {
-    this.#call = call;
+  /**
+   * @param echoes text before each prompt's choices
+   * @param cancel ends the work of all prompts
+   */
+  constructor(
+    call: InferenceCall,
+    names: WireNames,
+    decoded: DecodedCompletions,
+    echoes: readonly string[] | undefined,
+    cancel: () => void,
+  ) {
+    super(call);
     this.#names = names;
     this.#decoded = decoded;
+    this.#echoes = echoes;
     this.#cancel = cancel;
-    this.#promptsLeft = decoded.requests.length;
-    this.out = new SseStream(call);
+    this.#usage = new BatchUsage(decoded.requests.length);
     if (decoded.requests[0]?.annotations.includes('request_id')) {
       this.out.annotate(annotationFrame('request_id', JSON.stringify(decoded.id)));
     }
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
   /** The sink of one prompt. */
   prompt(index: number, running: RunningUsage | undefined): PromptStream {
     const request = this.#decoded.requests[index]!; // the caller counts over the same array
-    return new PromptStream(this, this.#call, request, {
+    return new PromptStream(this, this.call, request, {
       names: { ...this.#names, id: `cmpl-${request.id}` },
       firstChoice: index * this.#decoded.choicesPerPrompt,
-      echo: this.#decoded.echoes?.[index],
+      echo: this.#echoes?.[index],
       running,
     });
   }
 
+  write(frame: string, isKnownAscii?: boolean): void {
+    this.out.write(frame, isKnownAscii);
+  }
+
+  annotate(frame: string): void {
+    this.out.annotate(frame);
+  }
+
   /** One prompt has ended. @param finished with a finish reason */
   promptEnded(usage: Usage, finished: boolean, sawBody: boolean): void {
-    if (this.#isOver) return;
-    this.#usage = this.#usage === undefined ? usage : addUsage(this.#usage, usage);
+    if (this.isOver) return;
     this.#isFinished ||= finished && !sawBody;
-    if (--this.#promptsLeft > 0) return;
-    this.#isOver = true;
+    const whole = this.#usage.ended(usage);
+    if (whole === undefined) return;
+    this.close();
     if (this.#decoded.includesUsage && this.#isFinished) {
       const { id, created, model } = this.#names;
       const frames = new CompletionsFrames(id, created, model, 0);
-      this.out.write(frames.usage(JSON.stringify(usageBody(this.#usage))));
+      this.out.write(frames.usage(JSON.stringify(usageBody(whole))));
     }
     this.out.finish();
-    this.#call.succeed(this.#usage);
+    this.call.succeed(whole);
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    const status = this.out.statusOf(error);
-    this.out.fail(error);
-    this.#call.fail(error, status);
+  protected override tell(error: ServeError): void {
+    super.tell(error);
     this.#cancel();
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-    this.out.abandon();
   }
 }
 
@@ -98,10 +99,10 @@ type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>
 /** Encodes one prompt of a completions stream. */
 class PromptStream implements GenerationSink {
   readonly #batch: CompletionsStream;
-  readonly #sink: FrameSink;
   readonly #frames: CompletionsFrames;
   readonly #names: WireNames;
   readonly #nvext: NvextAnswer | undefined;
+  readonly #firstChoice: number;
   readonly #echo: string | undefined;
   readonly #hasEchoed: boolean[] = [];
   readonly #running: RunningUsage | undefined;
@@ -111,10 +112,10 @@ class PromptStream implements GenerationSink {
   constructor(batch: CompletionsStream, call: InferenceCall, request: GenerationRequest, options: PromptStreamOptions) {
     const { names } = options;
     this.#batch = batch;
-    this.#sink = call.exchange.sink;
     this.#names = names;
     this.#frames = new CompletionsFrames(names.id, names.created, names.model, options.firstChoice);
     this.#nvext = NvextAnswer.for(request, call);
+    this.#firstChoice = options.firstChoice;
     this.#echo = options.echo;
     this.#running = options.running;
     this.#isPlain = options.running === undefined && options.echo === undefined && !this.#nvext?.variesByChunk;
@@ -123,13 +124,13 @@ class PromptStream implements GenerationSink {
   text(choice: number, text: string): void {
     if (this.#batch.isOver) return;
     if (this.#isPlain) {
-      if (text !== '') this.#batch.out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
+      if (text !== '') this.#batch.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
       return;
     }
     const shown = this.#echoed(choice, text);
     const nvext = this.#nvext?.take() ?? '';
     if (shown === '') return;
-    this.#batch.out.write(this.#frames.chunk(choice, shown, { nvext, ...this.#continuousUsage() }));
+    this.#batch.write(this.#frames.chunk(choice, shown, { nvext, ...this.#continuousUsage() }));
   }
 
   event(event: GenerationEvent): void {
@@ -141,7 +142,7 @@ class PromptStream implements GenerationSink {
         return;
       case 'annotation':
         if (event.name === 'formatted_prompt') return; // only what a template rendered is shown
-        this.#batch.out.annotate(preprocessorFrame(event.name, event.value));
+        this.#batch.annotate(preprocessorFrame(event.name, event.value));
         return;
       case 'worker':
         this.#nvext?.worker(event);
@@ -153,7 +154,9 @@ class PromptStream implements GenerationSink {
         return;
       case 'body':
         this.#sawBody = true;
-        this.#batch.out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
+        this.#batch.write(
+          `data: ${JSON.stringify(withWireNames(withFirstChoice(event.body, this.#firstChoice), this.#names))}\n\n`,
+        );
         return;
       case 'reasoning':
       case 'tool-call':
@@ -173,11 +176,11 @@ class PromptStream implements GenerationSink {
   }
 
   isBlocked(): boolean {
-    return this.#sink.isBlocked();
+    return this.#batch.isBlocked();
   }
 
   onUnblocked(callback: () => void): void {
-    this.#sink.onUnblocked(callback);
+    this.#batch.onUnblocked(callback);
   }
 
   #writeText(event: TextEvent): void {
@@ -192,7 +195,7 @@ class PromptStream implements GenerationSink {
       ) ?? '';
     const hasLogprobs = event.logprobs !== undefined && event.logprobs.length > 0;
     if (!isFinish && text === '' && !hasLogprobs && nvext === '') return; // a part of a character
-    this.#batch.out.write(
+    this.#batch.write(
       this.#frames.chunk(choice, text, {
         nvext,
         ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),

@@ -1,84 +1,88 @@
-import { assertNever, ServeError } from '../../../errors/index.ts';
-import type {
-  FinishReason,
-  GenerationEvent,
-  GenerationRequest,
-  GenerationSink,
-  TokenLogprob,
-  Usage,
-} from '../../../protocol/generation/index.ts';
+import { assertNever, type ServeError } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
 import { answerText } from '../answer.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../whole-answer.ts';
+import { BatchUsage } from './batch-usage.ts';
 import { BodyFold } from './body-fold.ts';
 import { completionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
-import { addUsage, usageBody } from './usage-json.ts';
+import { type SaidChoice, SaidChoices } from './said-choices.ts';
+import { usageBody } from './usage-json.ts';
 import type { WireNames } from './wire-names.ts';
 
-interface TextChoice {
-  text: string;
-  readonly logprobs: TokenLogprob[];
-  finish: FinishReason | null;
-}
-
 /** Folds a batch of prompts into one completions object (http-api.md, sections 4.2 and 4.3). */
-export class CompletionsUnary implements Abandonable {
-  readonly #call: InferenceCall;
+export class CompletionsUnary extends WholeAnswer {
   readonly #names: WireNames;
   readonly #decoded: DecodedCompletions;
+  readonly #echoes: readonly string[] | undefined;
   readonly #cancel: () => void;
   readonly #prompts: PromptFold[] = [];
-  #usage: Usage | undefined;
+  readonly #usage: BatchUsage;
+  /** What workers sent that took the body untouched. */
+  readonly #bodies = new BodyFold('text_completion');
   #isFinished = false;
-  #promptsLeft: number;
-  #isOver = false;
 
-  /** @param cancel ends the work of all prompts */
-  constructor(call: InferenceCall, names: WireNames, decoded: DecodedCompletions, cancel: () => void) {
-    this.#call = call;
+  /**
+   * @param echoes text before each prompt's choices
+   * @param cancel ends the work of all prompts
+   */
+  constructor(
+    call: InferenceCall,
+    names: WireNames,
+    decoded: DecodedCompletions,
+    echoes: readonly string[] | undefined,
+    cancel: () => void,
+  ) {
+    super(call);
     this.#names = names;
     this.#decoded = decoded;
+    this.#echoes = echoes;
     this.#cancel = cancel;
-    this.#promptsLeft = decoded.requests.length;
+    this.#usage = new BatchUsage(decoded.requests.length);
   }
 
   /** The sink of one prompt. */
-  prompt(index: number): PromptFold {
+  prompt(index: number): GenerationSink {
     const request = this.#decoded.requests[index]!; // the caller counts over the same array
-    const fold = new PromptFold(this, this.#call, request, this.#decoded.echoes?.[index] ?? '');
+    const firstChoice = index * this.#decoded.choicesPerPrompt;
+    const addBody = (body: unknown): void => this.#bodies.add(body, firstChoice);
+    const fold = new PromptFold(this.call, request, this.#echoes?.[index] ?? '', addBody);
     this.#prompts[index] = fold;
-    return fold;
+    return {
+      text: (choice, text) => fold.text(choice, text),
+      event: (event) => fold.event(event),
+      end: (usage, finished) => this.#promptEnded(usage, finished),
+      fail: (error) => this.fail(error),
+      ...NEVER_BLOCKED,
+    };
   }
 
-  promptEnded(usage: Usage, finished: boolean): void {
-    if (this.#isOver) return;
-    this.#usage = this.#usage === undefined ? usage : addUsage(this.#usage, usage);
-    this.#isFinished ||= finished;
-    if (--this.#promptsLeft > 0) return;
-    if (this.#prompts.every((prompt) => prompt.isEmpty)) {
-      this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
-      return;
-    }
-    this.#isOver = true;
-    answerText(this.#call.exchange, 200, 'application/json', this.#answerText(this.#usage));
-    this.#call.succeed(this.#usage);
-  }
-
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#call.refuse(error);
+  protected override refuse(error: ServeError): void {
+    super.refuse(error);
     this.#cancel();
   }
 
-  abandon(): void {
-    this.#isOver = true;
+  #promptEnded(usage: Usage, finished: boolean): void {
+    if (this.isOver) return;
+    this.#isFinished ||= finished;
+    const whole = this.#usage.ended(usage);
+    if (whole === undefined) return;
+    if (this.#bodies.isEmpty && this.#prompts.every(({ isEmpty }) => isEmpty)) {
+      this.fail(nothingSent());
+      return;
+    }
+    this.close();
+    answerText(this.call.exchange, 200, 'application/json', this.#answerText(whole));
+    this.call.succeed(whole);
   }
 
   #answerText(usage: Usage): string {
-    const passedThrough = this.#prompts[0]?.bodies;
-    if (passedThrough !== undefined) return passedThrough.text(this.#names);
+    if (!this.#bodies.isEmpty) {
+      if (this.#prompts.length > 1) this.#bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
+      return this.#bodies.text(this.#names);
+    }
     const { id, created, model } = this.#names;
     const { choicesPerPrompt } = this.#decoded;
     const text = JSON.stringify({
@@ -96,43 +100,32 @@ export class CompletionsUnary implements Abandonable {
 }
 
 /** Folds one prompt. */
-class PromptFold implements GenerationSink {
-  readonly #batch: CompletionsUnary;
+class PromptFold {
   readonly #nvext: NvextAnswer | undefined;
-  readonly #echo: string;
-  readonly #choices: TextChoice[] = [];
-  readonly #tokenIds: number[] = [];
-  #stopReason: string | number | undefined;
-  bodies: BodyFold | undefined;
+  readonly #addBody: (body: unknown) => void;
+  readonly #choices: SaidChoices<SaidChoice>;
 
-  constructor(batch: CompletionsUnary, call: InferenceCall, request: GenerationRequest, echo: string) {
-    this.#batch = batch;
+  constructor(call: InferenceCall, request: GenerationRequest, echo: string, addBody: (body: unknown) => void) {
     this.#nvext = NvextAnswer.for(request, call);
-    this.#echo = echo;
+    this.#addBody = addBody;
+    this.#choices = new SaidChoices(() => ({ text: echo, logprobs: [], finish: null }));
   }
 
-  /** The worker sent nothing at all. */
+  /** The worker made no choice. */
   get isEmpty(): boolean {
-    return this.#choices.length === 0 && this.bodies === undefined;
+    return this.#choices.all.length === 0;
   }
 
   text(choice: number, text: string): void {
-    this.#choice(choice).text += text;
+    this.#choices.at(choice).text += text;
   }
 
   event(event: GenerationEvent): void {
     switch (event.kind) {
       case 'delta':
-      case 'finish': {
-        const choice = this.#choice(event.choice);
-        choice.text += event.text;
-        if (event.logprobs !== undefined) choice.logprobs.push(...event.logprobs);
-        if (this.#nvext !== undefined) this.#tokenIds.push(...event.tokenIds);
-        if (event.kind === 'delta') return;
-        choice.finish = event.reason;
-        this.#stopReason = event.stopReason;
+      case 'finish':
+        this.#choices.say(event);
         return;
-      }
       case 'worker':
         this.#nvext?.worker(event);
         return;
@@ -140,8 +133,7 @@ class PromptFold implements GenerationSink {
         this.#nvext?.engineData(event.data);
         return;
       case 'body':
-        this.bodies ??= new BodyFold('text_completion');
-        this.bodies.add(event.body);
+        this.#addBody(event.body);
         return;
       case 'annotation': // unary answers have no place for them
       case 'reasoning': // nothing is parsed on this route, so these three do not happen
@@ -153,25 +145,8 @@ class PromptFold implements GenerationSink {
     }
   }
 
-  end(usage: Usage, finished: boolean): void {
-    this.#batch.promptEnded(usage, finished);
-  }
-
-  fail(error: ServeError): void {
-    this.#batch.fail(error);
-  }
-
-  /** A unary answer is kept whole; its size is bounded by the token budget. */
-  isBlocked(): boolean {
-    return false;
-  }
-
-  onUnblocked(callback: () => void): void {
-    queueMicrotask(callback);
-  }
-
   choiceBodies(firstIndex: number): object[] {
-    return this.#choices.map((choice, index) => ({
+    return this.#choices.all.map((choice, index) => ({
       text: choice.text,
       index: firstIndex + index,
       ...(choice.logprobs.length === 0 ? {} : { logprobs: completionLogprobs(choice.logprobs) }),
@@ -180,13 +155,6 @@ class PromptFold implements GenerationSink {
   }
 
   nvextText(): string {
-    return this.#nvext?.take({ tokenIds: this.#tokenIds, finish: { stopReason: this.#stopReason } }) ?? '';
-  }
-
-  #choice(index: number): TextChoice {
-    for (let at = this.#choices.length; at <= index; at++) {
-      this.#choices.push({ text: this.#echo, logprobs: [], finish: null });
-    }
-    return this.#choices[index]!; // just filled up to it
+    return this.#nvext?.take(this.#choices.ending) ?? '';
   }
 }

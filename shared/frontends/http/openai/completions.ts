@@ -28,20 +28,37 @@ export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange
       created: Math.floor(call.receivedMs / 1000),
       model: primaryName,
     };
-    generateAll(call, decoded, names, meter);
+    const echoes = await echoedTexts(deps, body.model, decoded);
+    generateAll(call, decoded, { names, echoes, meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }
 }
 
+/** What `echo` repeats of each prompt: of token ids, the text that they stand for. */
+async function echoedTexts(
+  { pipeline }: HttpAppDeps,
+  model: string,
+  { echoes }: DecodedCompletions,
+): Promise<readonly string[] | undefined> {
+  if (echoes === undefined) return undefined;
+  return Promise.all(echoes.map((echo) => (typeof echo === 'string' ? echo : pipeline.textOf(model, echo))));
+}
+
+interface AnswerParts {
+  readonly names: WireNames;
+  readonly echoes: readonly string[] | undefined;
+  readonly meter: RequestMeter;
+}
+
 /** Starts every prompt of the batch under one signal. */
-function generateAll(call: InferenceCall, decoded: DecodedCompletions, names: WireNames, meter: RequestMeter): void {
+function generateAll(call: InferenceCall, decoded: DecodedCompletions, { names, echoes, meter }: AnswerParts): void {
   const { requests } = decoded;
   const isStream = requests[0]?.stream === true;
   const cancel = (): void => work.cancel();
   const answer = isStream
-    ? new CompletionsStream(call, names, decoded, cancel)
-    : new CompletionsUnary(call, names, decoded, cancel);
+    ? new CompletionsStream(call, names, decoded, echoes, cancel)
+    : new CompletionsUnary(call, names, decoded, echoes, cancel);
   const work = call.watch(answer);
   for (const [index, request] of requests.entries()) {
     if (work.signal.aborted) return; // an earlier prompt failed at once

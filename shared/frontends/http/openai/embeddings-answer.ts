@@ -7,29 +7,27 @@ import {
 } from '../../../protocol/generation/index.ts';
 import type { DecodedEmbeddings } from '../../../protocol/openai/index.ts';
 import { answerText } from '../answer.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
-import { addUsage } from './usage-json.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../whole-answer.ts';
+import { BatchUsage } from './batch-usage.ts';
 
 /** Gathers the vectors of a batch into one list object (http-api.md, section 5). The first failure ends all of it. */
-export class EmbeddingsAnswer implements Abandonable {
-  readonly #call: InferenceCall;
+export class EmbeddingsAnswer extends WholeAnswer {
   readonly #decoded: DecodedEmbeddings;
   readonly #model: string;
   readonly #cancel: () => void;
   /** JSON text of each input's vector, in the order of the inputs. */
   readonly #vectors: string[] = [];
   #body: object | undefined;
-  #usage: Usage | undefined;
-  #inputsLeft: number;
-  #isOver = false;
+  readonly #usage: BatchUsage;
 
   /** @param cancel ends the work of all inputs */
   constructor(call: InferenceCall, decoded: DecodedEmbeddings, model: string, cancel: () => void) {
-    this.#call = call;
+    super(call);
     this.#decoded = decoded;
     this.#model = model;
     this.#cancel = cancel;
-    this.#inputsLeft = decoded.requests.length;
+    this.#usage = new BatchUsage(decoded.requests.length);
   }
 
   /** The sink of one input. @param onDone the input's work is done and was good */
@@ -39,25 +37,18 @@ export class EmbeddingsAnswer implements Abandonable {
       event: (event) => this.#read(index, event),
       end: (usage) => this.#inputEnded(index, usage, onDone),
       fail: (error) => this.fail(error),
-      isBlocked: () => false, // an answer is kept whole: a vector an input, at most 2048 of them
-      onUnblocked: (callback) => queueMicrotask(callback),
+      ...NEVER_BLOCKED, // a vector an input, at most 2048 of them
     };
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#call.refuse(error);
+  protected override refuse(error: ServeError): void {
+    super.refuse(error);
     this.#cancel();
-  }
-
-  abandon(): void {
-    this.#isOver = true;
   }
 
   /** A worker that took the body untouched answers with the whole object, any other with the vector of its prompt. */
   #read(index: number, event: GenerationEvent): void {
-    if (this.#isOver || event.kind !== 'body') return;
+    if (this.isOver || event.kind !== 'body') return;
     const embeddings = readEmbeddings(event.body);
     if (embeddings === undefined) {
       if (isListObject(event.body)) this.#body = event.body;
@@ -71,22 +62,22 @@ export class EmbeddingsAnswer implements Abandonable {
   }
 
   #inputEnded(index: number, usage: Usage, onDone: () => void): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     if (this.#body === undefined && this.#vectors[index] === undefined) {
-      this.fail(unreadable('the worker sent nothing'));
+      this.fail(nothingSent());
       return;
     }
-    this.#usage = this.#usage === undefined ? usage : addUsage(this.#usage, usage);
-    if (--this.#inputsLeft === 0) this.#finish(this.#usage);
-    else onDone();
+    const whole = this.#usage.ended(usage);
+    if (whole === undefined) onDone();
+    else this.#finish(whole);
   }
 
   #finish(usage: Usage): void {
-    this.#isOver = true;
-    const { deps, elapsedMs, exchange } = this.#call;
+    this.close();
+    const { deps, elapsedMs, exchange } = this.call;
     answerText(exchange, 200, 'application/json', this.#text(usage));
     deps.metrics.embedded(this.#model, elapsedMs);
-    this.#call.succeed(usage);
+    this.call.succeed(usage);
   }
 
   #text({ promptTokens }: Usage): string {

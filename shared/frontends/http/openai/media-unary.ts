@@ -1,19 +1,17 @@
-import { ServeError } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type { GenerationEvent } from '../../../protocol/generation/index.ts';
 import { answerJson } from '../answer.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { UnaryAnswer } from '../whole-answer.ts';
 import { isBody } from './media-bodies.ts';
 
 /** Gathers what a media worker sends and answers with one object (http-api.md, section 8). */
-export class MediaUnary implements Abandonable, GenerationSink {
-  readonly #call: InferenceCall;
+export class MediaUnary extends UnaryAnswer {
   readonly #fold: (parts: readonly Readonly<Record<string, unknown>>[]) => object;
   readonly #parts: Readonly<Record<string, unknown>>[] = [];
-  #isOver = false;
 
   /** @param fold makes the answer of the worker's parts; there is at least one */
   constructor(call: InferenceCall, fold: (parts: readonly Readonly<Record<string, unknown>>[]) => object) {
-    this.#call = call;
+    super(call);
     this.#fold = fold;
   }
 
@@ -22,36 +20,14 @@ export class MediaUnary implements Abandonable, GenerationSink {
   }
 
   event(event: GenerationEvent): void {
-    if (!this.#isOver && event.kind === 'body' && isBody(event.body)) this.#parts.push(event.body);
+    if (!this.isOver && event.kind === 'body' && isBody(event.body)) this.#parts.push(event.body);
   }
 
-  end(usage: Usage): void {
-    if (this.#isOver) return;
-    if (this.#parts.length === 0) {
-      this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
-      return;
-    }
-    this.#isOver = true;
-    answerJson(this.#call.exchange, 200, this.#fold(this.#parts));
-    this.#call.succeed(usage);
+  protected get hasOutput(): boolean {
+    return this.#parts.length > 0;
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#call.refuse(error);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-  }
-
-  /** A unary answer is kept whole; how large pictures get is the worker's to bound. */
-  isBlocked(): boolean {
-    return false;
-  }
-
-  onUnblocked(callback: () => void): void {
-    queueMicrotask(callback);
+  protected write(): void {
+    answerJson(this.call.exchange, 200, this.#fold(this.#parts));
   }
 }

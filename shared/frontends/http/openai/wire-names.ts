@@ -13,3 +13,12 @@ export function withWireNames(body: unknown, names: WireNames): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   return { ...body, id: names.id, created: names.created, model: names.model };
 }
+
+/** A worker's own chunk of one prompt, with the choices where they stand in the whole batch (http-api.md, section 4.3). */
+export function withFirstChoice(body: unknown, firstChoice: number): unknown {
+  if (firstChoice === 0 || typeof body !== 'object' || body === null || !('choices' in body)) return body;
+  const { choices } = body;
+  if (!Array.isArray(choices)) return body;
+  const moved = choices.map((choice) => ({ ...choice, index: firstChoice + (Number(choice?.index) || 0) }));
+  return { ...body, choices: moved };
+}

@@ -2,7 +2,7 @@ import { ServeError } from '../../../errors/index.ts';
 import type { GenerationRequest } from '../../generation/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { decodePrompt } from '../decode-chat.ts';
-import { type DecodeContext, decodeEnvelope } from '../decode-context.ts';
+import type { DecodeContext } from '../decode-context.ts';
 import { decodeGuided, guidedByToolChoice } from '../decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from '../decode-options.ts';
 import { assembleRequest } from '../decode-request.ts';
@@ -101,7 +101,7 @@ function toRequest(chat: ChatBody, body: ResponsesBody, context: DecodeContext):
   const request = assembleRequest({
     body: chat,
     nvext,
-    envelope: decodeEnvelope(context),
+    context,
     endpoint: 'responses',
     prompt: decodePrompt(chat, nvext),
     options: {
