@@ -19,8 +19,10 @@ export function reportRun(simulation: Simulation, facts: Pick<RunReport, 'swept'
   return { ...facts, summary: summarize(simulation), curves: curvesOf(simulation) };
 }
 
-/** Name of a run among the others of its report. */
+/** Name of a run among the others of its report: words stand for themselves, numbers need their flag. */
 export function labelOf({ swept }: Pick<RunReport, 'swept'>): string {
-  const parts = Object.entries(swept).map(([flag, value]) => `${flag} ${value}`);
+  const parts = Object.entries(swept).map(([flag, value]) =>
+    /^[\d.]+$|^(true|false)$/.test(value) ? `${flag} ${value}` : value,
+  );
   return parts.length === 0 ? 'run' : parts.join(', ');
 }

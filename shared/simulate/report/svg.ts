@@ -28,7 +28,7 @@ const WIDTH = 560;
 const HEIGHT = 300;
 const LEFT = 56;
 const BOTTOM = 44;
-const TOP = 34;
+const TOP = 40;
 const RIGHT = 14;
 
 /** A chart of lines. */
@@ -127,7 +127,7 @@ function frame({ title, xLabel, yLabel }: ChartOptions, x: Scale, y: Scale, cont
     `<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img"><text class="title" x="0" y="16">${escapeMarkup(title)}</text>` +
     `${xTicks.join('')}${yTicks.join('')}${content}` +
     `<text x="${(LEFT + WIDTH - RIGHT) / 2}" y="${HEIGHT - 8}" text-anchor="middle">${escapeMarkup(xLabel)}</text>` +
-    `<text class="unit" x="${LEFT}" y="${TOP - 6}">${escapeMarkup(yLabel)}</text></svg>`
+    `<text class="unit" x="${LEFT}" y="${TOP - 8}">${escapeMarkup(yLabel)}</text></svg>`
   );
 }
 

@@ -1,0 +1,181 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+// Inside node_modules, so that the bundle finds packages as the sources do.
+const BUNDLE = fileURLToPath(
+  new URL(`../../../node_modules/.cache/stator-test/simulate-${process.pid}.mjs`, import.meta.url),
+);
+const TRACE = fileURLToPath(new URL('../../fixtures/simulate/mooncake-synthetic-1500.jsonl.gz', import.meta.url));
+let folder = '';
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'stator-simulate-'));
+  await build({
+    entryPoints: ['functions/cli/main.ts'],
+    outfile: BUNDLE,
+    bundle: true,
+    packages: 'external',
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+  });
+});
+
+afterAll(() => {
+  rmSync(folder, { recursive: true, force: true });
+  rmSync(BUNDLE, { force: true });
+});
+
+function simulate(...argv: readonly string[]) {
+  const options = { encoding: 'utf8', env: { PATH: process.env.PATH ?? '' } } as const;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [BUNDLE, 'simulate', ...argv], options);
+  return { status, stdout, stderr };
+}
+
+function figures(...argv: readonly string[]) {
+  const { status, stdout, stderr } = simulate(...argv, '--json');
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  return JSON.parse(stdout);
+}
+
+function refusal(...argv: readonly string[]): string {
+  const { status, stdout, stderr } = simulate(...argv);
+  expect(stdout).toBe('');
+  expect(status).not.toBe(0);
+  expect(stderr.trimEnd().split('\n')).toHaveLength(1);
+  return stderr;
+}
+
+function write(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+describe('stator simulate', () => {
+  it('replays a trace, zipped or not, and repeats itself but for the time it took', () => {
+    const flags = ['--workers=4', '--router-mode=kv', '--seed=7'];
+    const { wallMs, ...first } = figures('--trace', TRACE, ...flags);
+    const { wallMs: _, ...again } = figures('--trace', TRACE, ...flags);
+    expect(wallMs).toBeGreaterThan(0);
+    expect(again).toEqual(first);
+    expect(first).toMatchObject({ requests: 1500, about: { workers: 4, 'router-mode': 'kv', seed: 7 } });
+    const line = '{"timestamp":0,"input_length":600,"output_length":4,"hash_ids":[1,2]}\n';
+    expect(figures('--trace', write('plain.jsonl', line.repeat(3)))).toMatchObject({ requests: 3 });
+  });
+
+  it('prints a table for people', () => {
+    const { status, stdout } = simulate('--trace', TRACE, '--workers=4');
+    expect(status).toBe(0);
+    expect(stdout).toContain(
+      'workload mooncake-synthetic-1500.jsonl.gz, requests 1500, workers 4, router-mode round-robin',
+    );
+  });
+
+  it('runs every combination of its sweeps', () => {
+    const { runs } = figures(
+      '--trace',
+      TRACE,
+      '--sweep',
+      'workers=2,4',
+      '--sweep=router-mode=round-robin,least_loaded',
+    );
+    expect(runs.map(({ swept }: { swept: unknown }) => swept)).toEqual([
+      { workers: '2', 'router-mode': 'round-robin' },
+      { workers: '2', 'router-mode': 'least_loaded' },
+      { workers: '4', 'router-mode': 'round-robin' },
+      { workers: '4', 'router-mode': 'least_loaded' },
+    ]);
+    expect(runs[0].ttftMs.mean).toBeGreaterThan(runs[2].ttftMs.mean);
+  });
+
+  it('writes a page or JSON as a report', () => {
+    const page = join(folder, 'report.html');
+    const json = join(folder, 'report.json');
+    expect(simulate('--trace', TRACE, '--report', page).status).toBe(0);
+    expect(simulate('--trace', TRACE, '--report', json).status).toBe(0);
+    expect(readFileSync(page, 'utf8')).toMatch(/^<!doctype html>[\s\S]*<svg /);
+    expect(JSON.parse(readFileSync(json, 'utf8')).curves.ranks).toHaveLength(4);
+  });
+
+  it.each(['steady', 'poisson', 'bursts', 'sessions'])('makes a %s workload up', (workload) => {
+    const result = figures('--workload', workload, '--request-count=40', '--request-rate=8', '--input-tokens=700');
+    expect(result).toMatchObject({ requests: workload === 'sessions' ? 200 : 40, about: { workload } });
+  });
+
+  it('takes the settings of the mock engine', () => {
+    const slow = figures('--trace', TRACE, '--max-num-batched-tokens=1024');
+    const small = figures('--trace', TRACE, '--num-gpu-blocks=4000');
+    const none = figures('--trace', TRACE, '--no-enable-prefix-caching');
+    const plain = figures('--trace', TRACE);
+    expect(slow.ttftMs.mean).toBeGreaterThan(plain.ttftMs.mean);
+    expect(small.hitRate).toBeLessThan(plain.hitRate);
+    expect(none.hitRate).toBe(0);
+    expect(figures('--trace', TRACE, '--max-model-len=20000').refused).toBeGreaterThan(0);
+  });
+
+  it('keeps its own gate for the stator model, unless a threshold is given', () => {
+    const busy = [
+      '--trace',
+      TRACE,
+      '--workers=2',
+      '--router-mode=kv',
+      '--router-cost-model=stator',
+      '--arrival-speedup=2',
+    ];
+    const gated = simulate(...busy, '--json');
+    const open = simulate(...busy, '--router-queue-threshold=None', '--json');
+    expect(JSON.parse(gated.stdout).queueMs.mean).toBeGreaterThan(0);
+    expect(JSON.parse(open.stdout).queueMs.mean).toBe(0);
+  });
+});
+
+describe('stator simulate refuses', () => {
+  it('a missing trace file, naming it', () => {
+    expect(refusal('--trace=/nowhere/trace.jsonl')).toBe(
+      'stator: --trace "/nowhere/trace.jsonl": no such file; allowed: an existing Mooncake JSONL file, also gzipped\n',
+    );
+  });
+
+  it('a bad line, naming file, line and field', () => {
+    const path = write(
+      'bad.jsonl',
+      '{"timestamp":0,"input_length":5,"output_length":1,"hash_ids":[1]}\n{"timestamp":"x"}\n',
+    );
+    expect(refusal('--trace', path)).toBe(
+      `stator: --trace ${path}, line 2: field "timestamp" must be a number from 0 to 9007199254740991, got "x"\n`,
+    );
+  });
+
+  it('a file that is not a trace', () => {
+    expect(refusal('--trace', write('text.jsonl', 'hello\n'))).toContain('line 1: is not JSON: hello');
+  });
+
+  it.each([
+    [['--sweep=workerz=1,2'], '--sweep "workerz=1,2": unknown flag --workerz; did you mean workers?'],
+    [['--sweep=workers'], '--sweep "workers": allowed: name=v1,v2,...'],
+    [['--sweep=workers=1,'], '--sweep "workers=1,": allowed: name=v1,v2,...'],
+    [['--sweep=workers=1', '--sweep=num-workers=2'], '--sweep num-workers is given twice'],
+    [['--sweep=workers=0,2'], '--workers "0": out of range; allowed: int, >= 1'],
+    [
+      [`--sweep=workers=${Array.from({ length: 300 }, (_, at) => at + 1).join()}`],
+      '--sweep asks for 300 runs; allowed: up to 256',
+    ],
+    [['--report=out.pdf'], '--report "out.pdf": its name must end in .html or .json'],
+    [['--block-size=100'], '--trace-block-size 512 must be a multiple of --block-size 100: an id names whole blocks'],
+    [['--workload=poisson'], '--trace and --workload exclude each other'],
+  ])('%j', (argv, message) => {
+    expect(refusal('--trace', TRACE, ...argv)).toBe(`stator: ${message}\n`);
+  });
+
+  it('to run without a workload', () => {
+    expect(refusal()).toBe(
+      'stator: nothing to simulate: give --trace FILE, or --workload steady, poisson, bursts or sessions\n',
+    );
+  });
+});
