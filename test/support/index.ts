@@ -12,4 +12,5 @@ export { childPids, isRunning } from './process-table.ts';
 export { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
 export { spawnTypeScript } from './spawn-typescript.ts';
 export { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
+export { readTlsFixture } from './tls-fixtures.ts';
 export { waitUntil } from './wait-until.ts';

@@ -36,7 +36,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Certificate of the TCP request plane server.',
   }),
   tcpTlsKeyPath: file({
@@ -45,7 +45,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Key of the TCP request plane server.',
   }),
   tcpTlsCaCertPath: file({
@@ -54,7 +54,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'CA that verifies the request plane peer.',
   }),
   tcpTlsClientCertPath: file({
@@ -63,7 +63,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Client certificate for mutual TLS on the request plane.',
   }),
   tcpTlsClientKeyPath: file({
@@ -72,7 +72,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Key of the request plane client certificate.',
   }),
   tcpTlsClientCaCertPath: file({
@@ -81,7 +81,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'CA for request plane clients; set = mutual TLS enforced.',
   }),
   tcpTlsInsecure: bool({
@@ -90,7 +90,7 @@ export const tlsRows = {
     default: false,
     usedBy: PLANE_ENDS,
     source: '1.6.1 (worker flag)',
-    built: false,
+    built: true,
     about: 'Skips certificate checks on the request plane; development only.',
   }),
   tcpTlsServerName: text({
@@ -99,7 +99,7 @@ export const tlsRows = {
     allowed: 'host name',
     usedBy: PLANE_ENDS,
     source: '1.6.1 (worker flag)',
-    built: false,
+    built: true,
     about: 'Overrides the TLS server name on the request plane.',
   }),
   tcpTlsHandshakeTimeoutSecs: int({
@@ -110,7 +110,7 @@ export const tlsRows = {
     default: 3,
     usedBy: PLANE_ENDS,
     source: '1.6.1 (worker flag)',
-    built: false,
+    built: true,
     about: 'Deadline of a request plane TLS handshake.',
   }),
 };

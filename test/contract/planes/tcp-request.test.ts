@@ -1,10 +1,18 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type RecordCodec } from '../../../shared/planes/request/index.ts';
+import { createTcpRequestPlane, type PlaneTls, type RecordCodec } from '../../../shared/planes/request/index.ts';
+import { readTlsFixture } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
-function startTcp(codec: RecordCodec): Parameters<typeof describeRequestPlane>[1] {
+function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describeRequestPlane>[1] {
   return async () => {
-    const options = { clock: systemClock, host: '127.0.0.1', requestTimeoutMs: 300, codec, token: 'a-shared-token' };
+    const options = {
+      clock: systemClock,
+      host: '127.0.0.1',
+      requestTimeoutMs: 300,
+      codec,
+      token: 'a-shared-token',
+      ...(tls && { tls }),
+    };
     const caller = createTcpRequestPlane(options);
     const worker = createTcpRequestPlane(options);
     return {
@@ -19,3 +27,14 @@ function startTcp(codec: RecordCodec): Parameters<typeof describeRequestPlane>[1
 }
 
 describeRequestPlane('tcp', startTcp('msgpack'));
+describeRequestPlane(
+  'tcp with mutual TLS',
+  startTcp('msgpack', {
+    server: {
+      cert: readTlsFixture('first.crt'),
+      key: readTlsFixture('first.key'),
+      clientCa: readTlsFixture('client.crt'),
+    },
+    client: { ca: readTlsFixture('first.crt'), cert: readTlsFixture('client.crt'), key: readTlsFixture('client.key') },
+  }),
+);
