@@ -12,7 +12,7 @@ import {
   ModelStore,
   type RoutableModel,
 } from '../../shared/pipeline/index.ts';
-import type { RequestPlane, TcpRequestPlaneOptions } from '../../shared/planes/request/index.ts';
+import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import { createRouter } from '../../shared/router/index.ts';
 import {
   createFrontendMetrics,
@@ -22,7 +22,7 @@ import {
 } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
-import { callingPlane } from './planes.ts';
+import { type CallingPlaneOptions, callingPlane } from './planes.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { openResponseStore } from './responses.ts';
 
@@ -51,7 +51,7 @@ type HostSettings = Partial<
 export interface FrontendOptions {
   readonly logger: ProcessLogger;
   /** How the host wants its connections to workers. */
-  readonly plane?: Partial<TcpRequestPlaneOptions>;
+  readonly plane?: CallingPlaneOptions;
   /** What the host may do to the discovery table. */
   readonly discovery?: DiscoveryHost;
 }
@@ -78,7 +78,7 @@ export async function composeFrontend(
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
-  const plane = callingPlane(settings, metrics.requestPlane, planeOptions);
+  const plane = callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {

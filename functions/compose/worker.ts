@@ -65,7 +65,7 @@ export async function startWorkerProcess(
   const status = await openStatusServer(settings, metrics, health, logger);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
-    requestPlane: servingPlane(settings, metrics.requestPlane),
+    requestPlane: servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events')),
   };
   const surroundings = { settings, logger, discovery, metrics, health, address, ...planes };

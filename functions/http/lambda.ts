@@ -18,6 +18,8 @@ const SUSPECT_AFTER_MS = 1000;
 
 /** What is known of models and workers may be this old when a request begins (runtime-and-workers.md, section 1.7). */
 const DISCOVERY_AGE_MS_MAX = 1000;
+/** A function is frozen between requests: it must not try on. */
+const NATS_ATTEMPTS_MAX = 3;
 
 const { settings, warnings } = resolveConfig('function', [], process.env);
 const logger = openLogger(settings);
@@ -27,7 +29,11 @@ for (const warning of warnings) log.warn(warning);
 export const handler = awslambda.streamifyResponse(
   createLambdaHandler(
     async () => {
-      const plane = { poolSizeMax: CONNECTIONS_PER_WORKER_MAX, suspectAfterMs: SUSPECT_AFTER_MS };
+      const plane = {
+        poolSizeMax: CONNECTIONS_PER_WORKER_MAX,
+        suspectAfterMs: SUSPECT_AFTER_MS,
+        natsAttemptsMax: NATS_ATTEMPTS_MAX,
+      };
       const discovery = { sweeps: false }; // its role may query the table and nothing else
       const { app, refresh } = await composeFrontend(settings, { logger, plane, discovery });
       return { fetch: app.fetch, beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal) };

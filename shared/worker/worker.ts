@@ -99,7 +99,7 @@ class ServingWorker implements Worker {
   async open(signal: AbortSignal): Promise<void> {
     const { requestPlane, discovery, clock, logger, engine } = this.#options;
     try {
-      const server = await requestPlane.serve({ instanceId: this.instanceId });
+      const server = await requestPlane.serve({ instanceId: this.instanceId, signal });
       this.#server = server;
       const transport = server.handle(this.#path, this.#serve);
       const channels = await this.#openPublishers();

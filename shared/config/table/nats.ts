@@ -9,7 +9,7 @@ export const natsRows = {
     default: ['nats://localhost:4222'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS servers; ws and wss are native to our client.',
   }),
   natsAuthUsername: text({
@@ -17,7 +17,7 @@ export const natsRows = {
     note: 'both or none',
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS user.',
   }),
   natsAuthPassword: secret({
@@ -25,28 +25,28 @@ export const natsRows = {
     note: 'both or none',
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS password.',
   }),
   natsAuthToken: secret({
     env: ['NATS_AUTH_TOKEN'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS token.',
   }),
   natsAuthNkey: secret({
     env: ['NATS_AUTH_NKEY'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS NKey seed.',
   }),
   natsAuthCredentialsFile: file({
     env: ['NATS_AUTH_CREDENTIALS_FILE'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'NATS credentials file.',
   }),
   natsTlsCaCertPath: file({
@@ -55,7 +55,7 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'CA that verifies the NATS server.',
   }),
   natsTlsInsecure: bool({
@@ -64,7 +64,7 @@ export const natsRows = {
     default: false,
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Skips certificate checks; development only.',
   }),
   natsTlsClientCertPath: file({
@@ -73,7 +73,7 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Client certificate for mutual TLS.',
   }),
   natsTlsClientKeyPath: file({
@@ -82,7 +82,7 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Key of the client certificate.',
   }),
   natsStreamReplicas: int({
@@ -93,7 +93,7 @@ export const natsRows = {
     default: 1,
     usedBy: ['frontend', 'grpc', 'worker', 'router'],
     source: 'product+; ruling 41',
-    built: false,
+    built: true,
     about: 'Replicas of the JetStream event stream.',
   }),
   natsStreamMaxAgeSecs: int({
@@ -103,7 +103,7 @@ export const natsRows = {
     default: 3600,
     usedBy: ['frontend', 'grpc', 'worker', 'router'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Age bound of the event log.',
   }),
   natsStreamMaxMb: int({
@@ -113,7 +113,7 @@ export const natsRows = {
     default: 4096,
     usedBy: ['frontend', 'grpc', 'worker', 'router'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Size bound of the event log.',
   }),
 };

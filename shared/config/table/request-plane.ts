@@ -6,8 +6,7 @@ export const requestPlaneRows = {
   requestPlane: choice({
     flags: ['--request-plane'],
     env: ['DYN_REQUEST_PLANE'],
-    values: ['tcp'],
-    refused: { nats: 'not built yet' },
+    values: ['tcp', 'nats'],
     default: 'tcp',
     usedBy: FLEET,
     source: 'seed',
@@ -165,7 +164,7 @@ export const requestPlaneRows = {
     default: 10,
     usedBy: PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Deadline of a request acknowledgement over NATS.',
   }),
 };

@@ -10,6 +10,7 @@ const UNANSWERED_PINGS_MAX = 2;
 export async function dialNats(options: NatsOptions, servers: readonly string[]): Promise<NatsConnection> {
   // Loaded on first use: a process without this plane does not pay for it.
   const core = await import('@nats-io/nats-core');
+  const identity = options.identity ?? identityIn(servers);
   const common: ConnectionOptions = {
     servers: [...servers],
     name: options.name ?? 'stator',
@@ -17,7 +18,7 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
     pingInterval: options.pingIntervalMs ?? PING_INTERVAL_MS,
     maxPingOut: UNANSWERED_PINGS_MAX,
     reconnect: false,
-    ...(options.identity === undefined ? {} : { authenticator: await authenticatorFor(options.identity, core) }),
+    ...(identity === undefined ? {} : { authenticator: await authenticatorFor(identity, core) }),
   };
   if (servers.some((server) => /^wss?:/.test(server))) {
     requireWebSocket();
@@ -34,6 +35,17 @@ function requireWebSocket(): void {
   throw new Error(
     'NATS_SERVER with ws:// or wss:// needs Node.js 22, or node --experimental-websocket; nats:// needs neither',
   );
+}
+
+/** `nats://user:password@host` or `nats://token@host`, which the library passes over. */
+function identityIn(servers: readonly string[]): NatsIdentity | undefined {
+  for (const server of servers) {
+    const { username, password } = new URL(server);
+    const [name, secret] = [decodeURIComponent(username), decodeURIComponent(password)];
+    if (secret !== '') return { kind: 'password', username: name, password: secret };
+    if (name !== '') return { kind: 'token', token: name };
+  }
+  return undefined;
 }
 
 type Core = typeof import('@nats-io/nats-core');

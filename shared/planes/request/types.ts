@@ -89,6 +89,8 @@ export interface RequestPlane {
 export interface ServeOptions {
   /** Instance id (hex) told to callers in HELLO_ACK. */
   readonly instanceId: string;
+  /** Ends the waiting for a broker. */
+  readonly signal?: AbortSignal;
 }
 
 /** Class of a failure that a plane itself reports. */

@@ -38,7 +38,7 @@ export function createNatsRequestPlane(options: NatsRequestPlaneOptions): Reques
     name: 'nats',
     /** Waits for the server, however long it takes: a worker that nobody can reach has nothing to announce. */
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
-      await client.connected(new AbortController().signal); // ends when the plane is closed
+      await client.connected(serveOptions.signal ?? new AbortController().signal); // ends also when the plane is closed
       return new NatsPlaneServer({ client, settings, random, ...serveOptions });
     },
     call(transport: Transport, request: PlaneRequest, sink: CallSink): Call {
