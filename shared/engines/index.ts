@@ -2,4 +2,4 @@
  * @module engines
  * How a worker drives its inference engine: one folder an engine behind the `Engine` seam.
  */
-export type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './types.ts';
+export type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent, KvTier } from './types.ts';

@@ -16,6 +16,10 @@ export interface EngineInfo {
   readonly publishesKvEvents: boolean;
   /** What the engine itself calls its model, when it says so; the name to serve under unless another is configured. */
   readonly modelName?: string;
+  /** Folder or repository that the engine has loaded its model from, when it says so. */
+  readonly modelPath?: string;
+  /** Port of the engine's own rendezvous server, where prefill and decode find each other (SGLang). */
+  readonly bootstrapPort?: number;
 }
 
 /** Load of one data-parallel rank at this instant. */
@@ -27,6 +31,9 @@ export interface EngineLoad {
   readonly totalKvBlocks: number;
   readonly activePrefillTokens: number;
 }
+
+/** Where a block lies: on the device, in the host's memory, on a disk, or in a store that engines share. */
+export type KvTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
 /**
  * Hashes as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]` (ruling 21).
@@ -40,8 +47,16 @@ export type KvEvent =
       readonly parentHash: readonly [number, number] | undefined;
       readonly blockHashes: Uint32Array;
       readonly tokensHashes: Uint32Array;
+      /** @default 'device' */
+      readonly tier?: KvTier;
     }
-  | { readonly kind: 'removed'; readonly dpRank: number; readonly blockHashes: Uint32Array }
+  | {
+      readonly kind: 'removed';
+      readonly dpRank: number;
+      readonly blockHashes: Uint32Array;
+      /** @default 'device' */
+      readonly tier?: KvTier;
+    }
   | { readonly kind: 'cleared'; readonly dpRank: number };
 
 /** Where an engine writes; it may look at `isBlocked` to slow down instead of having its output kept. */
@@ -68,5 +83,16 @@ export interface Engine {
   onKvEvents(listener: (events: readonly KvEvent[]) => void): void;
   /** Forgets every cached block that can be forgotten and reports `cleared`. Absent = the engine cannot. */
   clearKvBlocks?(signal: AbortSignal): Promise<void>;
+  /** Frees memory of a drained engine, which then refuses requests until `wake`. Absent = the engine cannot. */
+  sleep?(level: number, signal: AbortSignal): Promise<void>;
+  /** `tags` name parts to wake (`weights`, `kv_cache`); none = all. */
+  wake?(tags: readonly string[], signal: AbortSignal): Promise<void>;
+  /** Makes the adapter in a local folder servable under `name`; one that is loaded already stays. Absent = cannot. */
+  loadLora?(name: string, path: string, signal: AbortSignal): Promise<void>;
+  unloadLora?(name: string, signal: AbortSignal): Promise<void>;
+  /** Runs `listener` once when the engine's process has ended by itself and will not come back. */
+  onExit?(listener: (reason: Error) => void): void;
+  /** The engine's own metrics in Prometheus' text format, as last read; undefined = none. */
+  metricsText?(): string | undefined;
   stop(): Promise<void>;
 }

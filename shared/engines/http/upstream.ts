@@ -56,6 +56,11 @@ export class Upstream {
     this.#request = isSecure ? requestHttps : requestHttp;
   }
 
+  /** Host of the server, without brackets. */
+  get hostname(): string {
+    return this.#options.url.hostname.replace(/^\[|\]$/g, '');
+  }
+
   /** Sends a request; a `body` makes it a POST of JSON. */
   send(message: UpstreamMessage, listener: ExchangeListener): Exchange {
     let current: ClientRequest | undefined;

@@ -1,0 +1,169 @@
+import { type BlockHashes, hashBlocks, mediaHash } from '../../tokens/index.ts';
+import type { KvEvent, KvTier } from '../types.ts';
+import type { EngineEvent } from './engine-events.ts';
+
+type Stored = Extract<EngineEvent, { kind: 'stored' }>;
+
+export interface EventNormaliserOptions {
+  readonly dpRank: number;
+  /** What routers hash prompts by: events with another block size cannot be used. */
+  readonly blockSizeTokens: number;
+  /** An event cannot be used; `why` is one of few texts. */
+  onUnusable(why: string): void;
+}
+
+/** Salted blocks whose salt is remembered for those that follow. More blocks than that no engine holds. */
+const SALTED_BLOCKS_MAX = 1_000_000;
+
+/** Kinds of cache that hold every token of the prefix; windows and states do not. */
+const WHOLE_PREFIX_KINDS: ReadonlySet<string> = new Set(['full_attention', 'mla_attention', 'sink_full_attention']);
+
+/**
+ * Turns the events of one rank of an engine into our own: tokens hashed by our rule, adapters, salts and media included,
+ * blocks of one cache group only. vLLM names a salt on the first block of a prompt alone, so that it is carried along the
+ * chain of parents.
+ */
+export class EventNormaliser {
+  readonly #options: EventNormaliserOptions;
+  readonly #saltOfBlock = new Map<string, string>();
+  /** The group of blocks that is followed: the first one that holds whole prefixes. */
+  #group: number | undefined;
+  #isEmpty = true;
+
+  constructor(options: EventNormaliserOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined when there is nothing to tell. */
+  apply(event: EngineEvent): KvEvent | undefined {
+    switch (event.kind) {
+      case 'stored':
+        return this.#stored(event);
+      case 'removed':
+        return this.#removed(event);
+      case 'cleared':
+        return this.clear();
+    }
+  }
+
+  /** The engine holds nothing any more. Undefined when it held nothing before: the engine may say late what we knew. */
+  clear(): KvEvent | undefined {
+    this.#saltOfBlock.clear();
+    if (this.#isEmpty) return undefined;
+    this.#isEmpty = true;
+    return { kind: 'cleared', dpRank: this.#options.dpRank };
+  }
+
+  #stored(event: Stored): KvEvent | undefined {
+    const { dpRank, blockSizeTokens, onUnusable } = this.#options;
+    if (!this.#isFollowed(event.group, event.cacheKind)) return undefined;
+    const tier = tierOf(event.medium);
+    const why = this.#whyUnusable(event);
+    if (tier === undefined || why !== undefined) {
+      onUnusable(why ?? `medium ${event.medium}`);
+      return undefined;
+    }
+    const salt = this.#saltOf(event);
+    const hashes: BlockHashes = hashBlocks(event.tokenIds, {
+      blockSizeTokens,
+      loraName: event.loraName,
+      cacheSalt: salt,
+      mediaHashes: mediaOf(event),
+    });
+    if (salt !== undefined) this.#rememberSalt(event.blockHashes, salt);
+    this.#isEmpty = false;
+    const parent = event.parentHash;
+    return {
+      kind: 'stored',
+      dpRank,
+      parentHash: parent === undefined ? undefined : [parent[0]!, parent[1]!],
+      blockHashes: event.blockHashes,
+      tokensHashes: hashes.local,
+      ...(tier === 'device' ? {} : { tier }),
+    };
+  }
+
+  #removed(event: Extract<EngineEvent, { kind: 'removed' }>): KvEvent | undefined {
+    if (event.group !== undefined && event.group !== (this.#group ?? 0)) return undefined;
+    const tier = tierOf(event.medium);
+    if (tier === undefined) return undefined; // its store was not told either
+    const { blockHashes } = event;
+    if (tier === 'device' && this.#saltOfBlock.size > 0) {
+      for (let at = 0; at < blockHashes.length; at += 2) this.#saltOfBlock.delete(keyOf(blockHashes, at));
+    }
+    return { kind: 'removed', dpRank: this.#options.dpRank, blockHashes, ...(tier === 'device' ? {} : { tier }) };
+  }
+
+  #isFollowed(group: number | undefined, cacheKind: string | undefined): boolean {
+    if (group === undefined) return true;
+    if (this.#group !== undefined) return group === this.#group;
+    const holdsPrefixes = cacheKind === undefined ? group === 0 : WHOLE_PREFIX_KINDS.has(cacheKind);
+    if (holdsPrefixes) this.#group = group;
+    return holdsPrefixes;
+  }
+
+  #whyUnusable({ blockSizeTokens, loraId, loraName }: Stored): string | undefined {
+    if (blockSizeTokens !== this.#options.blockSizeTokens) {
+      return `block size ${blockSizeTokens}, not ${this.#options.blockSizeTokens}`;
+    }
+    // Older engines number their adapters; routers hash by their names.
+    return loraId !== undefined && loraName === undefined ? 'an adapter without a name' : undefined;
+  }
+
+  /** The prompt's salt: named on the event, on its first block, or known of its parent. */
+  #saltOf(event: Stored): string | undefined {
+    if (event.cacheSalt !== undefined) return event.cacheSalt;
+    if (event.parentHash !== undefined) return this.#saltOfBlock.get(keyOf(event.parentHash, 0));
+    const texts = (event.extraKeys?.[0] ?? []).filter((key) => typeof key === 'string');
+    // Untagged and in this order: the adapter's name on every block, then the salt.
+    return event.loraName !== undefined && texts[0] === event.loraName ? texts[1] : texts[0];
+  }
+
+  #rememberSalt(hashes: Uint32Array, salt: string): void {
+    for (let at = 0; at < hashes.length && this.#saltOfBlock.size < SALTED_BLOCKS_MAX; at += 2) {
+      this.#saltOfBlock.set(keyOf(hashes, at), salt);
+    }
+  }
+}
+
+/** Media objects and embeddings among the extra keys of each block. */
+function mediaOf({ extraKeys }: Stored): ReadonlyMap<number, readonly bigint[]> | undefined {
+  const byBlock = new Map<number, bigint[]>();
+  extraKeys?.forEach((keys, block) => {
+    const hashes = (keys ?? []).flatMap((key) => identifierOf(key) ?? []);
+    if (hashes.length > 0) byBlock.set(block, hashes);
+  });
+  return byBlock.size === 0 ? undefined : byBlock;
+}
+
+function identifierOf(key: unknown): bigint | undefined {
+  if (key instanceof Uint8Array) return mediaHash(Buffer.from(key).toString('hex'));
+  const id: unknown = Array.isArray(key) ? key[0] : undefined;
+  return typeof id === 'string' ? mediaHash(id) : undefined;
+}
+
+/** Where a medium of an engine stands; undefined for one that is not known. */
+function tierOf(medium: string | undefined): KvTier | undefined {
+  switch (medium) {
+    case undefined:
+    case 'GPU':
+      return 'device';
+    case 'CPU':
+    case 'CPU_PINNED':
+    case 'CPU_TIER1':
+    case 'CPU_TIER2':
+      return 'host_pinned';
+    case 'DISK':
+    case 'STORAGE':
+      return 'disk';
+    case 'EXTERNAL':
+    case 'REMOTE':
+      return 'external';
+    default:
+      return undefined;
+  }
+}
+
+function keyOf(pairs: Uint32Array, at: number): string {
+  return `${pairs[at]}:${pairs[at + 1]}`;
+}

@@ -1,0 +1,221 @@
+import type { Dealer, Subscriber } from 'zeromq';
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { decodeEventBatch, type EventBatch } from './engine-events.ts';
+import type { RankSource } from './event-source.ts';
+import { SequenceGate } from './sequence-gate.ts';
+
+export interface RankStreamOptions {
+  readonly source: RankSource;
+  readonly clock: Clock;
+  /** Longest wait for one answer of a replay. Default 2000. */
+  readonly replayTimeoutMs?: number | undefined;
+  /** The batches in their order, each once. */
+  onBatch(batch: EventBatch): void;
+  /** The engine is a new process: what it held before is gone. Its first batches follow. */
+  onRestart(): void;
+  /** So many batches can never be had. */
+  onLost(batches: number): void;
+  /** A message that cannot be read, or a replay that failed. */
+  onProblem(problem: unknown): void;
+}
+
+/** Messages that wait in ZeroMQ, and live ones that wait while a replay runs. */
+const HIGH_WATER_MARK = 100_000;
+const WAITING_MAX = 10_000;
+/** Sequence number that ends a replay: -1. */
+const REPLAY_END = Buffer.alloc(8, 0xff);
+
+interface Message {
+  readonly sequence: number;
+  readonly batch: EventBatch;
+}
+
+/**
+ * Follows the KV events of one rank of an engine: a SUB socket, and a DEALER that asks for what was missed.
+ *
+ * | Event | following | replaying |
+ * |---|---|---|
+ * | next in order | given on | kept |
+ * | gap | kept; ask for what is missing -> replaying | kept |
+ * | copy | ignored | ignored |
+ * | new incarnation | `onRestart`, then as a first one | kept |
+ * | replay ends | - | those kept are judged in order -> following |
+ */
+export class RankStream {
+  readonly #options: RankStreamOptions;
+  readonly #gate = new SequenceGate();
+  readonly #stopping = new AbortController();
+  #subscriber: Subscriber | undefined;
+  #waiting: Message[] = [];
+  #replaying: Promise<void> | undefined;
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(options: RankStreamOptions) {
+    this.#options = options;
+  }
+
+  /** Where the subscriber listens, when it is the one that binds. */
+  get boundEndpoint(): string | undefined {
+    return this.#options.source.binds ? (this.#subscriber?.lastEndpoint ?? undefined) : undefined;
+  }
+
+  /** Subscribes. Rejects when the endpoint cannot be had. */
+  async open(): Promise<void> {
+    const { endpoint, binds, topic } = this.#options.source;
+    const { Subscriber } = await import('zeromq');
+    const subscriber = new Subscriber({
+      receiveHighWaterMark: HIGH_WATER_MARK,
+      linger: 0,
+      ipv6: endpoint.includes('['),
+    });
+    this.#subscriber = subscriber;
+    subscriber.subscribe(topic);
+    if (binds) await subscriber.bind(endpoint);
+    else subscriber.connect(endpoint);
+    this.#reading = this.#read(subscriber);
+  }
+
+  /** Asks for everything that the engine remembers: it ran before this process did, or came back. */
+  catchUp(): void {
+    this.#replay();
+  }
+
+  /** The engine is a new process; told by other means than its events. */
+  restart(): void {
+    this.#gate.reset();
+    this.#options.onRestart();
+    this.#replay();
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort(new Error('the event stream is closed'));
+    this.#subscriber?.close();
+    await Promise.all([this.#reading, this.#replaying]);
+  }
+
+  /** Reads until the socket is closed. */
+  async #read(subscriber: Subscriber): Promise<void> {
+    for (;;) {
+      let frames: Buffer[];
+      try {
+        frames = await subscriber.receive();
+      } catch (error) {
+        if (!this.#stopping.signal.aborted) this.#options.onProblem(error);
+        return; // closed: receive() has no time limit that could pass
+      }
+      const message = this.#decode(frames);
+      if (message !== undefined) this.#receive(message);
+    }
+  }
+
+  /** `[topic, sequence, payload]`; of an answer to a replay the last two frames count. */
+  #decode(frames: readonly Buffer[]): Message | undefined {
+    const [sequence, payload] = frames.slice(-2);
+    try {
+      if (sequence?.length !== 8 || payload === undefined) throw new RangeError(`a message of ${frames.length} frames`);
+      return { sequence: Number(sequence.readBigUInt64BE()), batch: decodeEventBatch(payload) };
+    } catch (problem) {
+      this.#options.onProblem(problem); // its number is missing now, which brings a replay
+      return undefined;
+    }
+  }
+
+  #receive(message: Message): void {
+    if (this.#replaying !== undefined) {
+      this.#waiting.push(message);
+      if (this.#waiting.length > WAITING_MAX) this.#waiting.shift(); // seen as a gap once the replay is over
+      return;
+    }
+    const { sequence, batch } = message;
+    switch (this.#gate.judge(sequence, batch.timestampSecs)) {
+      case 'next':
+        this.#take(message);
+        return;
+      case 'duplicate':
+        return;
+      case 'restart':
+        this.#gate.reset();
+        this.#options.onRestart();
+        this.#receive(message);
+        return;
+      case 'gap':
+        this.#waiting.push(message);
+        this.#replay();
+    }
+  }
+
+  #take({ sequence, batch }: Message): void {
+    this.#gate.take(sequence, batch.timestampSecs);
+    this.#options.onBatch(batch);
+  }
+
+  #replay(): void {
+    if (this.#replaying !== undefined || this.#stopping.signal.aborted) return;
+    const { replayEndpoint } = this.#options.source;
+    const work = replayEndpoint === undefined ? Promise.resolve() : this.#ask(replayEndpoint);
+    this.#replaying = work
+      .catch((problem: unknown) => this.#options.onProblem(new Error(`replay failed: ${reasonOf(problem)}`)))
+      .then(() => {
+        this.#replaying = undefined;
+        this.#judgeWaiting();
+      });
+  }
+
+  /** What came meanwhile, and the first of which may still leave a hole that nobody can fill. */
+  #judgeWaiting(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const message of waiting) {
+      const { sequence, batch } = message;
+      const last = this.#gate.last;
+      if (this.#gate.judge(sequence, batch.timestampSecs) === 'gap') {
+        // Before the first batch of all nothing was lost: the engine has forgotten what it said then.
+        if (last >= 0) this.#options.onLost(sequence - last - 1);
+        this.#take(message);
+      } else {
+        this.#receive(message);
+      }
+    }
+  }
+
+  /** Takes all batches behind the last one that the engine still has. */
+  async #ask(endpoint: string): Promise<void> {
+    const { Dealer } = await import('zeromq');
+    const { replayTimeoutMs = 2000 } = this.#options;
+    const dealer: Dealer = new Dealer({ linger: 0, receiveTimeout: replayTimeoutMs, sendTimeout: replayTimeoutMs });
+    const onStop = (): void => dealer.close();
+    this.#stopping.signal.addEventListener('abort', onStop, { once: true });
+    try {
+      dealer.connect(endpoint);
+      const start = Buffer.alloc(8);
+      start.writeBigUInt64BE(BigInt(this.#gate.last + 1));
+      await dealer.send([Buffer.alloc(0), start]);
+      for (;;) {
+        const frames = await dealer.receive();
+        if (frames.at(-2)?.equals(REPLAY_END)) return;
+        const message = this.#decode(frames);
+        if (message !== undefined) this.#replayed(message);
+      }
+    } catch (error) {
+      if (!this.#stopping.signal.aborted) throw error;
+    } finally {
+      this.#stopping.signal.removeEventListener('abort', onStop);
+      dealer.close();
+    }
+  }
+
+  #replayed(message: Message): void {
+    const { sequence, batch } = message;
+    const { last } = this.#gate;
+    const verdict = this.#gate.judge(sequence, batch.timestampSecs);
+    if (verdict === 'duplicate') return;
+    if (verdict === 'restart') {
+      this.#gate.reset();
+      this.#options.onRestart();
+    } else if (verdict === 'gap' && last >= 0) {
+      this.#options.onLost(sequence - last - 1); // older than all that the engine remembers
+    }
+    this.#take(message);
+  }
+}

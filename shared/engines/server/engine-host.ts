@@ -1,0 +1,175 @@
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { baseUrl } from '../http/listed-models.ts';
+import { ask, Upstream, type UpstreamAnswer, type UpstreamMessage } from '../http/upstream.ts';
+import { EngineProcess, type ProcessEnd } from '../process/engine-process.ts';
+import { freePorts } from '../process/free-ports.ts';
+import { levelOfLine } from '../process/output-lines.ts';
+import type { EngineServer, LaunchPlan } from './dialect.ts';
+
+const HEALTH_PAUSE_MS = 250;
+const ASK_TIMEOUT_MS = 5000;
+/** An engine whose streams are closed has nothing left to drain. */
+const STOP_GRACE_MS = 2000;
+
+export interface EngineHostOptions {
+  /** A server that runs already ... */
+  readonly url?: string | undefined;
+  /** ... or how to start one. */
+  readonly launch?: LaunchPlan | undefined;
+  readonly apiKey?: string | undefined;
+  readonly connectTimeoutMs: number;
+  readonly startTimeoutMs: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/**
+ * The server of an engine: one that is attached by its URL, or a process of our own that is started, watched and ended.
+ *
+ * | State | healthy | process ends | stop |
+ * |---|---|---|---|
+ * | starting | -> up | start fails, or is tried again without the arguments that it does not know | ends it |
+ * | up | - | `onExit` | ends it |
+ */
+export class EngineHost implements EngineServer {
+  readonly #options: EngineHostOptions;
+  readonly #stopping = new AbortController();
+  #process: EngineProcess | undefined;
+  #upstream: Upstream | undefined;
+  #isUp = false;
+  #onExit: ((reason: Error) => void) | undefined;
+  #exit: Error | undefined;
+
+  constructor(options: EngineHostOptions) {
+    this.#options = options;
+    if (options.url !== undefined) this.#upstream = this.#connect(options.url);
+  }
+
+  /** Where exchanges go; there once `start` has resolved. */
+  get upstream(): Upstream {
+    if (this.#upstream === undefined) throw new Error('the engine is not started');
+    return this.#upstream;
+  }
+
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
+  /** Starts the server if it is ours, and waits until it is healthy. Rejects with what to change. */
+  async start(signal: AbortSignal): Promise<void> {
+    const { launch, clock, startTimeoutMs } = this.#options;
+    const untilMs = clock.nowMs() + startTimeoutMs;
+    if (launch === undefined) await this.#healthy(untilMs, signal);
+    else await this.#launch(launch, launch.optional, untilMs, signal);
+    this.#isUp = true;
+    this.#tellExit();
+  }
+
+  ask(message: UpstreamMessage, timeoutMs = ASK_TIMEOUT_MS): Promise<UpstreamAnswer> {
+    const { clock } = this.#options;
+    return ask(this.upstream, message, { clock, timeoutMs, signal: this.#stopping.signal });
+  }
+
+  /** Within one wait, with a signal of the asker's. */
+  askUntil(message: UpstreamMessage, timeoutMs: number, signal: AbortSignal): Promise<UpstreamAnswer> {
+    const { clock } = this.#options;
+    const both = AbortSignal.any([signal, this.#stopping.signal]);
+    return ask(this.upstream, message, { clock, timeoutMs, signal: both });
+  }
+
+  onExit(listener: (reason: Error) => void): void {
+    this.#onExit = listener;
+    this.#tellExit();
+  }
+
+  /** Ends the server if it is ours. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new Error('the engine is stopped'));
+    await this.#process?.stop(STOP_GRACE_MS);
+    this.#upstream?.close();
+  }
+
+  async #launch(
+    launch: LaunchPlan,
+    optional: LaunchPlan['optional'],
+    untilMs: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { clock, logger } = this.#options;
+    const { ranks, eventsPort } = launch;
+    const events = await freePorts(2 * ranks, eventsPort);
+    const http = await freePorts(1);
+    const planned = launch.command({ http, events, replay: events + ranks });
+    const command = { ...planned, args: [...planned.args, ...optional.flat()] };
+    logger.info('starting the engine', { program: command.program, args: command.args.join(' ') });
+    const process = new EngineProcess({ command, clock, onLine: (line) => this.#line(line) });
+    this.#process = process;
+    this.#upstream = this.#connect(`http://127.0.0.1:${http}`);
+    const death = new AbortController();
+    let end: ProcessEnd | undefined;
+    void process.ended.then((how) => {
+      end = how;
+      death.abort(new Error(how.reason));
+      this.#ended(how);
+    });
+    try {
+      await this.#healthy(untilMs, AbortSignal.any([signal, death.signal]));
+    } catch (thrown) {
+      await process.stop(STOP_GRACE_MS);
+      const unknown = end === undefined ? [] : unknownArguments(end, optional);
+      if (unknown.length === 0 || signal.aborted) throw end === undefined ? thrown : new Error(end.reason);
+      logger.info('this engine is older than some arguments: starting it without them', { args: unknown.flat() });
+      this.#upstream.close();
+      const known = optional.filter((group) => !unknown.includes(group));
+      await this.#launch(launch, known, untilMs, signal);
+    }
+  }
+
+  async #healthy(untilMs: number, signal: AbortSignal): Promise<void> {
+    const { clock, startTimeoutMs, url } = this.#options;
+    for (;;) {
+      const answer = await this.askUntil({ path: '/health' }, ASK_TIMEOUT_MS, signal).catch(reasonOf);
+      signal.throwIfAborted();
+      if (typeof answer !== 'string' && answer.status === 200) return;
+      const reason = typeof answer === 'string' ? answer : `its health check answers ${answer.status}`;
+      if (clock.nowMs() + HEALTH_PAUSE_MS > untilMs) {
+        const where = url === undefined ? '' : ` at ${url}`;
+        throw new Error(`no engine${where} within ${startTimeoutMs} ms (${reason})`);
+      }
+      await clock.sleep(HEALTH_PAUSE_MS, signal);
+    }
+  }
+
+  #connect(url: string): Upstream {
+    const { apiKey, connectTimeoutMs, clock } = this.#options;
+    return new Upstream({ url: baseUrl(url), apiKey, connectTimeoutMs, clock });
+  }
+
+  #line(line: string): void {
+    const { logger } = this.#options;
+    const level = levelOfLine(line);
+    // While it loads people want to see how far it is; later an engine's own chatter is for debugging.
+    logger[level === 'info' && this.#isUp ? 'debug' : level](line);
+  }
+
+  #ended({ reason }: ProcessEnd): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#exit = new Error(reason);
+    this.#tellExit();
+  }
+
+  #tellExit(): void {
+    if (!this.#isUp || this.#exit === undefined || this.#onExit === undefined) return;
+    const listener = this.#onExit;
+    this.#onExit = undefined;
+    listener(this.#exit);
+  }
+}
+
+/** Those of `optional` that the engine's argument parser said it does not know. */
+function unknownArguments(end: ProcessEnd, optional: LaunchPlan['optional']): LaunchPlan['optional'] {
+  const words = end.tail.flatMap((line) => /unrecognized arguments: (.*)/.exec(line)?.[1]?.split(' ') ?? []);
+  return optional.filter(([flag]) => flag !== undefined && words.includes(flag));
+}

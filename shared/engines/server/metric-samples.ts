@@ -1,0 +1,57 @@
+/** One line of Prometheus' text format. */
+export interface MetricSample {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/;
+const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g;
+
+/** The samples of the metrics in `names`; everything else is passed over unread. */
+export function readSamples(text: string, names: ReadonlySet<string>): readonly MetricSample[] {
+  const samples: MetricSample[] = [];
+  for (const line of text.split('\n')) {
+    const end = line.search(/[{ ]/);
+    if (end <= 0 || !names.has(line.slice(0, end))) continue;
+    const [, name = '', labels = '', value = ''] = SAMPLE.exec(line) ?? [];
+    const number = Number(value);
+    if (name !== '' && !Number.isNaN(number)) samples.push({ name, labels: readLabels(labels), value: number });
+  }
+  return samples;
+}
+
+function readLabels(text: string): Readonly<Record<string, string>> {
+  const pairs = [...text.matchAll(LABEL)].map(([, name = '', value = '']) => [name, value.replace(/\\(.)/g, '$1')]);
+  return Object.fromEntries(pairs);
+}
+
+/**
+ * The metrics of `text` whose names start with `prefix`, with more labels on every sample. Labels that a sample has are
+ * never overwritten (runtime-and-workers.md, section 10.2).
+ */
+export function relabel(text: string, prefix: string, labels: Readonly<Record<string, string>>): string {
+  const added = Object.entries(labels);
+  const lines: string[] = [];
+  for (const line of text.split('\n')) {
+    if (line.startsWith('#')) {
+      if (line.split(' ', 3)[2]?.startsWith(prefix)) lines.push(line);
+    } else if (line.startsWith(prefix)) {
+      lines.push(withLabels(line, added));
+    }
+  }
+  return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
+}
+
+function withLabels(line: string, added: readonly (readonly [string, string])[]): string {
+  const open = line.indexOf('{');
+  const space = line.indexOf(' ');
+  const hasLabels = open >= 0 && open < space;
+  const own = hasLabels ? line.slice(open + 1, line.lastIndexOf('}')) : '';
+  const more = added.filter(([name]) => !new RegExp(`(^|,)${name}="`).test(own));
+  const texts = more.map(([name, value]) => `${name}="${value.replace(/[\\"]/g, '\\$&').replace(/\n/g, '\\n')}"`);
+  const all = [...(own === '' ? [] : [own]), ...texts].join(',');
+  const name = line.slice(0, hasLabels ? open : space);
+  const rest = hasLabels ? line.slice(line.lastIndexOf('}') + 1) : line.slice(space);
+  return all === '' ? `${name}${rest}` : `${name}{${all}}${rest}`;
+}

@@ -1,0 +1,274 @@
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
+import { isRefused, tracingHeaders } from '../http/upstream.ts';
+import { EventRelay } from '../kv-stream/event-relay.ts';
+import { sourcesOfRanks } from '../kv-stream/event-source.ts';
+import { BodyReader } from '../openai/body-reader.ts';
+import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
+import type { EngineDialect, LaunchPlan, PartialLoad, Plan, TokenRequest } from './dialect.ts';
+import { EngineHost } from './engine-host.ts';
+import { LoadScraper } from './load-scraper.ts';
+import { readSamples } from './metric-samples.ts';
+import { PrefillWatch } from './prefill-watch.ts';
+
+/** Options of engines that have a server of their own. */
+export interface ServerEngineOptions {
+  /** Attaches a server that runs already ... */
+  readonly url?: string | undefined;
+  /** ... or starts one. */
+  readonly launch?: LaunchPlan | undefined;
+  /** Sent as `Authorization: Bearer`. */
+  readonly apiKey?: string | undefined;
+  /** Longest time to make a connection. Default 5000. */
+  readonly connectTimeoutMs?: number | undefined;
+  /** Longest silence of the engine within a request, its first answer included. Default 300,000. */
+  readonly idleTimeoutMs?: number | undefined;
+  /** How long `start` waits for a healthy engine. Default 1,800,000 for one that is started, else 10,000. */
+  readonly startTimeoutMs?: number | undefined;
+  /** How often the engine's metrics are read. Default 1000. */
+  readonly scrapeIntervalMs?: number | undefined;
+  /** Longest wait for one answer of a replay of KV events. Default 2000. */
+  readonly replayTimeoutMs?: number | undefined;
+}
+
+export interface ServerEngineDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** KV events of the engine that never became events of ours. */
+  onDroppedKvEvents?(count: number): void;
+}
+
+const TEXT_PATHS: Readonly<Record<string, string>> = {
+  chat_completions: '/v1/chat/completions',
+  completions: '/v1/completions',
+  embeddings: '/v1/embeddings',
+};
+const PROBE_TIMEOUT_MS = 5000;
+const ABORT_TIMEOUT_MS = 2000;
+
+/**
+ * An inference engine behind its own HTTP server: vLLM or SGLang, started or attached.
+ *
+ * | State | generate | sleep | wake | stop |
+ * |---|---|---|---|---|
+ * | awake | an exchange | -> asleep | - | fails what is open |
+ * | asleep | `WorkerUnavailable`: the engine would hang | - | -> awake | ends |
+ * | stopped | `EngineShutdown` | - | - | - |
+ */
+export class ServerEngine implements Engine {
+  readonly kind: 'vllm' | 'sglang';
+  readonly #dialect: EngineDialect;
+  readonly #options: ServerEngineOptions;
+  readonly #deps: ServerEngineDeps;
+  readonly #host: EngineHost;
+  readonly #open = new Set<EngineExchange>();
+  readonly #prefills = new PrefillWatch();
+  readonly #stopping = new AbortController();
+  #info: EngineInfo | undefined;
+  #relay: EventRelay | undefined;
+  #scraper: LoadScraper | undefined;
+  #metrics: string | undefined;
+  #loads: readonly PartialLoad[] = [];
+  #listener: ((events: readonly KvEvent[]) => void) | undefined;
+  #isAsleep = false;
+  #wasAway = false;
+
+  constructor(dialect: EngineDialect, options: ServerEngineOptions, deps: ServerEngineDeps) {
+    this.kind = dialect.kind;
+    this.#dialect = dialect;
+    this.#options = options;
+    this.#deps = deps;
+    const { url, launch, apiKey, connectTimeoutMs = 5000 } = options;
+    const { clock, logger } = deps;
+    const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
+    this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
+  }
+
+  async start(signal: AbortSignal): Promise<EngineInfo> {
+    await this.#host.start(signal);
+    const { info, events, version, ways } = await this.#dialect.probe(this.#host);
+    this.#info = info;
+    const { clock, logger, onDroppedKvEvents } = this.#deps;
+    logger.info('engine is up', { engine: this.kind, version, kv_events: events?.endpoint, ...ways });
+    if (events !== undefined) {
+      const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
+      const sources = sourcesOfRanks(events, info.dataParallelSize, host);
+      const { replayTimeoutMs } = this.#options;
+      const onDropped = (count: number): void => onDroppedKvEvents?.(count);
+      const { kvBlockSizeTokens: blockSizeTokens } = info;
+      this.#relay = new EventRelay({ sources, blockSizeTokens, clock, logger, replayTimeoutMs, onDropped });
+      await this.#relay.open();
+      this.#relay.catchUp();
+      if (this.#listener !== undefined) this.#relay.listen(this.#listener);
+    }
+    this.#scraper = new LoadScraper({
+      clock,
+      intervalMs: this.#options.scrapeIntervalMs ?? 1000,
+      fetch: async () => (await this.#host.ask({ path: '/metrics' }, PROBE_TIMEOUT_MS)).text,
+      onMetrics: (text) => this.#readMetrics(text),
+      onSilence: (reason) => {
+        if (isRefused(reason)) this.#wasAway = true; // one that is busy may be late to answer and is the same still
+      },
+    });
+    return info;
+  }
+
+  generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    let plan: Plan;
+    try {
+      this.#refuse();
+      plan = request.input.kind === 'tokens' ? this.#plan(request, sink) : this.#planText(request, sink);
+    } catch (thrown) {
+      sink.fail(toServeError(thrown));
+      return;
+    }
+    const onAbort = (): void => {
+      exchange.drop();
+      this.#abort(request);
+    };
+    const exchange = new EngineExchange(this.#exchangeDeps(request, signal, onAbort), sink, plan.reader);
+    signal.addEventListener('abort', onAbort, { once: true });
+    this.#open.add(exchange);
+    exchange.send(plan.message);
+  }
+
+  async health(signal: AbortSignal): Promise<void> {
+    const { status } = await this.#host.askUntil({ path: '/health' }, PROBE_TIMEOUT_MS, signal);
+    if (status >= 300) throw workerError('Unavailable', `the engine's health check answered ${status}`);
+  }
+
+  load(): readonly EngineLoad[] {
+    const ranks = this.#info?.dataParallelSize ?? 1;
+    const totalKvBlocks = this.#info?.totalKvBlocks ?? 0;
+    return Array.from({ length: ranks }, (_, dpRank) => ({
+      runningRequests: ranks === 1 ? this.#open.size : 0,
+      waitingRequests: 0,
+      usedKvBlocks: 0,
+      totalKvBlocks,
+      activePrefillTokens: this.#prefills.tokensOf(dpRank),
+      ...this.#loads.find((load) => load.dpRank === dpRank),
+      dpRank,
+    }));
+  }
+
+  onKvEvents(listener: (events: readonly KvEvent[]) => void): void {
+    this.#listener = listener;
+    this.#relay?.listen(listener);
+  }
+
+  metricsText(): string | undefined {
+    return this.#metrics;
+  }
+
+  onExit(listener: (reason: Error) => void): void {
+    this.#host.onExit(listener);
+  }
+
+  async clearKvBlocks(): Promise<void> {
+    await this.#dialect.clearKvBlocks(this.#host);
+    this.#relay?.clear();
+  }
+
+  async sleep(level: number): Promise<void> {
+    this.#isAsleep = true;
+    try {
+      await this.#dialect.sleep(this.#host, level);
+      this.#relay?.clear();
+    } catch (error) {
+      this.#isAsleep = false;
+      throw error;
+    }
+  }
+
+  async wake(tags: readonly string[]): Promise<void> {
+    await this.#dialect.wake(this.#host, tags);
+    this.#isAsleep = false;
+  }
+
+  loadLora(name: string, path: string): Promise<void> {
+    return this.#dialect.loadLora(this.#host, name, path);
+  }
+
+  unloadLora(name: string): Promise<void> {
+    return this.#dialect.unloadLora(this.#host, name);
+  }
+
+  async stop(): Promise<void> {
+    if (this.#stopping.signal.aborted) return;
+    this.#stopping.abort(new Error('the engine is stopped'));
+    this.#scraper?.stop();
+    for (const exchange of [...this.#open]) exchange.fail(workerError('EngineShutdown', 'the engine is stopped'));
+    await this.#relay?.close();
+    await this.#host.stop();
+  }
+
+  /** @throws ServeError when no request can be taken now */
+  #refuse(): void {
+    if (this.#stopping.signal.aborted) throw workerError('EngineShutdown', 'the engine is stopped');
+    if (this.#isAsleep) throw workerError('WorkerUnavailable', 'the engine is asleep');
+  }
+
+  #plan(request: EngineRequest, sink: EngineSink): Plan {
+    const tokens = request as TokenRequest; // asked by the caller
+    this.#prefills.add(request.id, request.routing.dp_rank ?? 0, tokens.input.tokenIds.length);
+    try {
+      return this.#dialect.plan(tokens, this.#prefills.watch(request.id, sink));
+    } catch (thrown) {
+      this.#prefills.remove(request.id);
+      throw thrown;
+    }
+  }
+
+  /** The client's own body, for an engine that renders and tokenizes itself. */
+  #planText(request: EngineRequest, sink: EngineSink): Plan {
+    const { input } = request;
+    const path = input.kind === 'text' ? TEXT_PATHS[input.endpoint] : undefined;
+    if (input.kind !== 'text' || path === undefined) {
+      const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
+      throw workerError('NotImplemented', `this engine does not take ${what}`);
+    }
+    const model = request.routing.lora_name ?? this.#info?.modelName ?? input.body.model;
+    const body = JSON.stringify({ ...input.body, model });
+    const reader = new BodyReader(sink, input.body.stream === true);
+    return { message: { path, body, headers: tracingHeaders(request) }, reader };
+  }
+
+  #abort(request: EngineRequest): void {
+    const message = this.#dialect.abort?.(request);
+    if (message === undefined || this.#stopping.signal.aborted) return;
+    this.#host.ask(message, ABORT_TIMEOUT_MS).catch((reason: unknown) => {
+      this.#deps.logger.debug('the engine was not told of an abort', { reason: reasonOf(reason) });
+    });
+  }
+
+  #exchangeDeps(request: EngineRequest, signal: AbortSignal, onAbort: () => void): ExchangeDeps {
+    return {
+      upstream: this.#host.upstream,
+      clock: this.#deps.clock,
+      idleTimeoutMs: this.#options.idleTimeoutMs ?? 300_000,
+      isAlive: () =>
+        this.health(signal).then(
+          () => true,
+          () => false, // any failure of the probe is the answer
+        ),
+      onClosed: (exchange) => {
+        this.#open.delete(exchange);
+        this.#prefills.remove(request.id);
+        signal.removeEventListener('abort', onAbort);
+      },
+    };
+  }
+
+  #readMetrics(text: string): void {
+    this.#metrics = text;
+    this.#loads = this.#dialect.readLoad(readSamples(text, this.#dialect.loadMetrics));
+    if (!this.#wasAway) return;
+    this.#wasAway = false;
+    // A server that was away and is back is a new process in all likelihood. Asking again costs a replay and loses nothing.
+    this.#relay?.restart();
+  }
+}

@@ -1,0 +1,218 @@
+import { workerError } from '../../errors/index.ts';
+import type {
+  CompletionUsage,
+  EngineFinishReason,
+  EngineOutput,
+  EngineRequest,
+  TopLogprob,
+} from '../../protocol/generation/index.ts';
+import { type AnswerReader, readEvent } from '../http/exchange.ts';
+import type { EngineSink } from '../types.ts';
+import { scanTokenIds } from './scan-token-ids.ts';
+
+/** What one event of an engine says of one choice. */
+export interface TokenDelta {
+  readonly index: number;
+  /** The new ids alone. */
+  readonly tokenIds: readonly number[];
+  /** In the engine's own words: `stop`, `length`, `abort`, ... */
+  readonly finish: string | undefined;
+  readonly stopReason: string | number | undefined;
+  readonly logprobs: readonly number[] | undefined;
+  readonly topLogprobs: readonly (readonly TopLogprob[])[] | undefined;
+}
+
+/** One event, or the whole answer. */
+export interface TokenAnswer {
+  readonly deltas: readonly TokenDelta[];
+  readonly usage: CompletionUsage | undefined;
+  readonly kvTransferParams: unknown;
+  readonly promptLogprobs: unknown;
+}
+
+export interface TokenReaderOptions {
+  readonly request: EngineRequest;
+  readonly sink: EngineSink;
+  readonly isStream: boolean;
+  /** Text in front of the ids of an event, e.g. `"token_ids":[`. Inside a JSON text its quotes would be escaped. */
+  readonly idsMarker: string;
+  /** Text in front of the number of tokens so far, where the ids of an event may be all of them. */
+  readonly totalMarker?: string;
+  /** Reads an event that has more than ids. `sent` = tokens of a choice that were given on. */
+  read(body: Readonly<Record<string, unknown>>, sent: (index: number) => number): TokenAnswer;
+  /** Turns the answer of a prefill into what the decode worker needs. */
+  prefillResult?: ((answer: TokenAnswer) => unknown) | undefined;
+}
+
+const UNFINISHED = '"finish_reason":null';
+
+interface Choice {
+  generated: number;
+  lastToken: number | undefined;
+  isFinished: boolean;
+}
+
+/**
+ * Reads tokens out of an engine's answer. An event with nothing but the next ids of a single choice, as nearly all are, is
+ * not parsed: its ids are read where they stand and go on without an object.
+ */
+export class TokenReader implements AnswerReader {
+  readonly isStream: boolean;
+  readonly #options: TokenReaderOptions;
+  readonly #isPlain: boolean;
+  readonly #choices: Choice[];
+
+  constructor(options: TokenReaderOptions) {
+    const { request } = options;
+    this.isStream = options.isStream;
+    this.#options = options;
+    const count = Math.max(1, request.sampling.n ?? 1);
+    this.#isPlain = count === 1 && request.output.logprobs === undefined;
+    this.#choices = Array.from({ length: count }, () => ({ generated: 0, lastToken: undefined, isFinished: false }));
+  }
+
+  event(data: string): void {
+    if (this.#isPlain && this.#fastEvent(data)) return;
+    this.#write(this.#options.read(readEvent(data), (index) => this.#choiceAt(index).generated));
+  }
+
+  whole(body: object): void {
+    const record = body as Readonly<Record<string, unknown>>;
+    if ('error' in record && record.error !== null) readEvent(JSON.stringify(record));
+    this.#write(this.#options.read(record, () => 0));
+    this.finish(true);
+  }
+
+  /** Choices whose end the engine did not tell get it inferred (runtime-and-workers.md, section 6.3). */
+  finish(isSaid: boolean): void {
+    const { request, sink } = this.#options;
+    for (const [index, choice] of this.#choices.entries()) {
+      if (choice.isFinished) continue;
+      const reason = isSaid ? inferFinish(request, choice) : undefined;
+      if (reason === undefined) {
+        throw workerError('StreamIncomplete', 'the engine ended its stream without a finish reason');
+      }
+      choice.isFinished = true;
+      sink.output({ index, finish_reason: reason });
+    }
+  }
+
+  /** Whether the event was one of ids alone, and is dealt with. */
+  #fastEvent(data: string): boolean {
+    const { idsMarker, totalMarker, sink } = this.#options;
+    if (!data.includes(UNFINISHED)) return false;
+    const scanned = scanTokenIds(data, idsMarker);
+    if (scanned === undefined) return false;
+    const choice = this.#choices[0]!; // there is one at least
+    let fresh = scanned.count;
+    if (totalMarker !== undefined) {
+      const total = numberBehind(data, totalMarker);
+      if (total === undefined || total < choice.generated || total - choice.generated > scanned.count) return false;
+      fresh = total - choice.generated;
+    }
+    if (fresh === 0) return true;
+    choice.generated += fresh;
+    choice.lastToken = scanned.ids[scanned.count - 1];
+    sink.tokens(0, scanned.ids, scanned.count - fresh, fresh);
+    return true;
+  }
+
+  #write(answer: TokenAnswer): void {
+    const { sink, prefillResult } = this.#options;
+    for (const delta of answer.deltas) this.#delta(delta, prefillResult?.(answer));
+    const data = answer.promptLogprobs;
+    if (answer.usage === undefined && data === undefined) return;
+    sink.output({
+      ...(answer.usage === undefined ? {} : { completion_usage: answer.usage }),
+      ...(data === undefined ? {} : { engine_data: { prompt_logprobs: data } }),
+    });
+  }
+
+  #delta(delta: TokenDelta, disaggregated: unknown): void {
+    const { request, sink } = this.#options;
+    const choice = this.#choiceAt(delta.index);
+    if (choice.isFinished) return;
+    checkIds(delta.tokenIds);
+    choice.generated += delta.tokenIds.length;
+    choice.lastToken = delta.tokenIds.at(-1) ?? choice.lastToken;
+    if (delta.finish === undefined && delta.tokenIds.length === 0) return;
+    const output: EngineOutput = {
+      index: delta.index,
+      token_ids: delta.tokenIds,
+      ...(delta.logprobs === undefined ? {} : { log_probs: delta.logprobs }),
+      ...(delta.topLogprobs === undefined ? {} : { top_logprobs: delta.topLogprobs }),
+    };
+    if (delta.finish === undefined) {
+      sink.output(output);
+      return;
+    }
+    choice.isFinished = true;
+    const isHidden = typeof delta.stopReason === 'number' && isEnd(request, delta.stopReason);
+    sink.output({
+      ...output,
+      finish_reason: finishOf(delta.finish),
+      ...(delta.stopReason === undefined || isHidden ? {} : { stop_reason: delta.stopReason }),
+      ...(disaggregated === undefined ? {} : { disaggregated_params: disaggregated }),
+    });
+  }
+
+  #choiceAt(index: number): Choice {
+    const choice = this.#choices[index];
+    if (choice === undefined) throw workerError('BackendProtocol', `the engine answered with a choice ${index}`);
+    return choice;
+  }
+}
+
+/** The reason that the engine's own word stands for (runtime-and-workers.md, section 5.11). */
+function finishOf(word: string): EngineFinishReason {
+  switch (word) {
+    case 'length':
+    case 'content_filter':
+      return word;
+    case 'abort':
+      return 'cancelled';
+    case 'error':
+      return { error: 'the engine failed on this request' };
+    default:
+      return 'stop'; // an end token or stop sequence, or a reason of the engine's own
+  }
+}
+
+function inferFinish({ stop, eosTokenIds }: EngineRequest, choice: Choice): EngineFinishReason | undefined {
+  if (stop.max_tokens !== undefined && choice.generated >= stop.max_tokens) return 'length';
+  if (choice.lastToken === undefined) return undefined;
+  const ends = [...eosTokenIds, ...stopIds(stop)];
+  return ends.includes(choice.lastToken) ? 'stop' : undefined;
+}
+
+/** All ids that end the output, as engines take them (runtime-and-workers.md, section 5.11). */
+export function stopIds(stop: EngineRequest['stop']): readonly number[] {
+  const { stop_token_ids = [], stop_token_ids_hidden = [], stop_token_ids_visible = [] } = stop;
+  return [...new Set([...stop_token_ids, ...stop_token_ids_hidden, ...stop_token_ids_visible])];
+}
+
+/** Whether the id is the model's own end, which is no `stop_reason`. */
+function isEnd({ stop, eosTokenIds }: EngineRequest, id: number): boolean {
+  return eosTokenIds.includes(id) || (stop.stop_token_ids_hidden ?? []).includes(id);
+}
+
+function checkIds(ids: readonly number[]): void {
+  for (const id of ids) {
+    if (!Number.isInteger(id) || id < 0 || id > 0xffff_ffff) {
+      throw workerError('BackendProtocol', `the engine answered with the token id ${JSON.stringify(id)}`);
+    }
+  }
+}
+
+function numberBehind(text: string, marker: string): number | undefined {
+  const at = text.indexOf(marker);
+  if (at < 0) return undefined;
+  let value = 0;
+  let digits = 0;
+  for (let next = at + marker.length; next < text.length; next++, digits++) {
+    const digit = text.charCodeAt(next) - 48;
+    if (digit < 0 || digit > 9) break;
+    value = value * 10 + digit;
+  }
+  return digits === 0 ? undefined : value;
+}

@@ -1,0 +1,6 @@
+/**
+ * @module engines/sglang
+ * SGLang behind its own HTTP server, started or attached: tokens in and out, KV events, load, adapters, sleep.
+ */
+export type { SglangLaunchSettings } from './launch.ts';
+export { createSglangEngine, type SglangEngineOptions } from './sglang-engine.ts';

@@ -1,0 +1,84 @@
+import type { LaunchCommand } from '../process/engine-process.ts';
+import { argumentsOf } from '../server/command-line.ts';
+import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
+
+/** What SGLang's server is started with. Absent fields leave the choice to SGLang. */
+export interface SglangLaunchSettings {
+  /** Program and its first arguments. Default `python3 -m sglang.launch_server`. */
+  readonly program?: readonly string[] | undefined;
+  /** Model id or folder. */
+  readonly model: string;
+  readonly servedModelName: string;
+  readonly maxRunningRequests?: number | undefined;
+  readonly contextLengthTokens?: number | undefined;
+  readonly pageSizeTokens?: number | undefined;
+  readonly tensorParallelSize?: number | undefined;
+  readonly dataParallelSize?: number | undefined;
+  readonly enablePrefixCaching: boolean;
+  readonly streamIntervalTokens?: number | undefined;
+  /** KV events as the user configured them; undefined = as the sidecar wants them. */
+  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** First port to look for free ones for KV events. */
+  readonly eventsPort: number;
+  /** Whether KV events are wanted: not of decode workers. */
+  readonly publishesKvEvents: boolean;
+  readonly enableLora: boolean;
+  readonly maxLoraRank?: number | undefined;
+  readonly maxLoras?: number | undefined;
+  /** Role in a disaggregated deployment. */
+  readonly disaggregationMode?: 'prefill' | 'decode' | undefined;
+  /** Engine arguments from a file, by name. */
+  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
+  /** Arguments of the user's, last, so that they win. */
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+/** How the sidecar starts SGLang: on the loopback, with metrics and KV events (runtime-and-workers.md, section 6.8). */
+export function sglangLaunch(settings: SglangLaunchSettings): LaunchPlan {
+  return {
+    ranks: settings.dataParallelSize ?? 1,
+    eventsPort: settings.eventsPort,
+    command: (ports) => commandOf(settings, ports),
+    // Each event then has the new ids alone; without it the ids so far are sent again and again.
+    optional: [['--incremental-streaming-output']],
+  };
+}
+
+function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCommand {
+  const [program, ...before] = settings.program ?? ['python3', '-m', 'sglang.launch_server'];
+  const named = argumentsOf({
+    'model-path': settings.model,
+    host: '127.0.0.1',
+    port: ports.http,
+    'served-model-name': settings.servedModelName,
+    'enable-metrics': true,
+    'max-running-requests': settings.maxRunningRequests,
+    'context-length': settings.contextLengthTokens,
+    'page-size': settings.pageSizeTokens,
+    'tp-size': settings.tensorParallelSize,
+    'dp-size': settings.dataParallelSize,
+    'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
+    'stream-interval': settings.streamIntervalTokens,
+    'kv-events-config': eventsOf(settings, ports),
+    'enable-lora': settings.enableLora || undefined,
+    'max-lora-rank': settings.maxLoraRank,
+    'max-loras-per-batch': settings.maxLoras,
+    'disaggregation-mode': settings.disaggregationMode,
+    ...settings.fromFile,
+  });
+  return { program: program ?? 'python3', args: [...before, ...named, ...settings.args], env: { ...settings.env } };
+}
+
+function eventsOf(settings: SglangLaunchSettings, ports: LaunchPorts): Readonly<Record<string, unknown>> | undefined {
+  const { publishesKvEvents, enablePrefixCaching, kvEventsConfig } = settings;
+  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
+  return (
+    kvEventsConfig ?? {
+      publisher: 'zmq',
+      topic: 'kv-events',
+      endpoint: `tcp://127.0.0.1:${ports.events}`,
+      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
+    }
+  );
+}

@@ -1,0 +1,220 @@
+import { workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { readModels } from '../http/listed-models.ts';
+import { tracingHeaders, type UpstreamMessage } from '../http/upstream.ts';
+import type { EventSource } from '../kv-stream/event-source.ts';
+import { EmbeddingReader } from '../openai/body-reader.ts';
+import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
+import type { MetricSample } from '../server/metric-samples.ts';
+import { asCount, asRecord, asText, command, getRecord } from '../server/questions.ts';
+import { bodyWithIds, mapFields } from '../server/request-fields.ts';
+import { TokenReader } from '../server/token-reader.ts';
+import type { EngineSink } from '../types.ts';
+import { readSglangAnswer } from './answers.ts';
+import { requestFields, SAMPLING_FIELDS, type SglangAbilities } from './request-fields.ts';
+
+export interface SglangDialectOptions {
+  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. */
+  readonly takesText: boolean;
+  /** Where KV events are, if the server does not tell. */
+  readonly events?: EventSource | undefined;
+}
+
+type JsonRecord = Readonly<Record<string, unknown>>;
+
+const GENERATE = '/generate';
+const EMBEDDINGS = '/v1/embeddings';
+const RUNNING = 'sglang:num_running_reqs';
+const WAITING = 'sglang:num_queue_reqs';
+const USAGE = 'sglang:token_usage';
+
+/** Loading an adapter or waking up reads weights. */
+const WEIGHTS_TIMEOUT_MS = 300_000;
+
+/** SGLang's server and its native `/generate` (runtime-and-workers.md, section 6.8). */
+export class SglangDialect implements EngineDialect {
+  readonly kind = 'sglang';
+  readonly metricPrefix = 'sglang:';
+  readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE]);
+  readonly #options: SglangDialectOptions;
+  #modelName = '';
+  #contextLength = 0;
+  #totalKvBlocks = 0;
+  #abilities: SglangAbilities = { priority: undefined, saltField: 'extra_key' };
+
+  constructor(options: SglangDialectOptions) {
+    this.#options = options;
+  }
+
+  async probe(server: EngineServer): Promise<Probed> {
+    const [models, modelInfo, serverInfo, openapi] = await Promise.all([
+      server.ask({ path: '/v1/models' }),
+      eitherRecord(server, '/model_info', '/get_model_info'),
+      eitherRecord(server, '/server_info', '/get_server_info'),
+      getRecord(server, '/openapi.json'),
+    ]);
+    const [listed] = readModels(models.text).filter(({ parent }) => parent === undefined);
+    const name = asText(modelInfo.served_model_name) ?? listed?.id ?? asText(serverInfo.served_model_name);
+    if (name === undefined) throw new Error('the engine lists no model: is it an SGLang server?');
+    const pageSize = asCount(serverInfo.page_size) ?? 1;
+    const states: readonly unknown[] = Array.isArray(serverInfo.internal_states) ? serverInfo.internal_states : [];
+    const capacity = asCount(serverInfo.max_total_num_tokens) ?? asCount(asRecord(states[0])?.max_total_num_tokens);
+    const events = this.#options.events ?? sourceOf(serverInfo);
+    const { takesText } = this.#options;
+    const embeds = modelInfo.is_generation === false;
+    this.#modelName = name;
+    this.#contextLength = listed?.contextLength ?? asCount(serverInfo.context_length) ?? 0;
+    this.#totalKvBlocks = Math.floor((capacity ?? 0) / pageSize);
+    this.#abilities = abilitiesOf(serverInfo, openapi);
+    const bootstrapPort = asCount(serverInfo.disaggregation_bootstrap_port);
+    const modelPath = asText(modelInfo.model_path) ?? asText(serverInfo.model_path);
+    return {
+      info: {
+        contextLength: this.#contextLength || undefined,
+        kvBlockSizeTokens: asCount(asRecord(serverInfo.kv_events)?.block_size) ?? pageSize,
+        totalKvBlocks: this.#totalKvBlocks,
+        maxNumSeqs: asCount(serverInfo.max_running_requests),
+        maxNumBatchedTokens: asCount(serverInfo.max_prefill_tokens),
+        dataParallelSize: asCount(serverInfo.dp_size) ?? 1,
+        modelInput: takesText ? 'Text' : 'Tokens',
+        modelType: embeds ? ['Embedding'] : takesText ? ['Chat'] : ['Chat', 'Completions'],
+        publishesKvEvents: events !== undefined && serverInfo.disable_radix_cache !== true,
+        modelName: name,
+        ...(modelPath === undefined ? {} : { modelPath }),
+        ...(serverInfo.disaggregation_mode !== 'prefill' || bootstrapPort === undefined ? {} : { bootstrapPort }),
+      },
+      events: serverInfo.disable_radix_cache === true ? undefined : events,
+      version: asText(serverInfo.version),
+      ways: { tokens: embeds ? EMBEDDINGS : GENERATE },
+    };
+  }
+
+  plan(request: TokenRequest, sink: EngineSink): Plan {
+    const { promptEmbeds, tokenIds } = request.input;
+    if (request.multiModalData !== undefined || promptEmbeds !== undefined) {
+      const what =
+        promptEmbeds === undefined ? 'media need a model that takes text' : 'prompt embeddings are not taken';
+      throw workerError('NotImplemented', `${what} (SGLang)`);
+    }
+    const headers = tracingHeaders(request);
+    if (request.embedding !== undefined) {
+      const { dimensions } = request.embedding;
+      const fields = { model: this.#modelName, ...(dimensions === undefined ? {} : { dimensions }) };
+      const body = bodyWithIds('input', tokenIds, fields);
+      return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
+    }
+    const { logprobs, prompt_logprobs: promptLogprobs } = request.output;
+    const isStream = promptLogprobs === undefined;
+    const sampling = mapFields(SAMPLING_FIELDS, request, 'SGLang');
+    const left = this.#contextLength - tokenIds.length;
+    const fields = {
+      rid: request.id,
+      stream: isStream,
+      sampling_params: this.#contextLength > 0 ? { max_new_tokens: Math.max(1, left), ...sampling } : sampling,
+      ...(logprobs === undefined && promptLogprobs === undefined ? {} : { return_logprob: true }),
+      ...(promptLogprobs === undefined ? {} : { logprob_start_len: 0 }),
+      ...mapFields(requestFields(this.#abilities), request, 'SGLang'),
+    };
+    const body = withRoom(bodyWithIds('input_ids', tokenIds, fields), request.bootstrapInfo?.bootstrap_room);
+    const reader = new TokenReader({
+      request,
+      sink,
+      isStream,
+      idsMarker: '"output_ids":[',
+      totalMarker: '"completion_tokens":',
+      read: readSglangAnswer,
+    });
+    return { message: { path: GENERATE, body, headers }, reader };
+  }
+
+  readLoad(samples: readonly MetricSample[]): readonly PartialLoad[] {
+    const byRank = new Map<number, PartialLoad>();
+    for (const { name, labels, value } of samples) {
+      const dpRank = Number(labels.dp_rank ?? 0) || 0;
+      const row = byRank.get(dpRank) ?? { dpRank };
+      if (name === RUNNING) byRank.set(dpRank, { ...row, runningRequests: value });
+      else if (name === WAITING) byRank.set(dpRank, { ...row, waitingRequests: value });
+      else byRank.set(dpRank, { ...row, usedKvBlocks: Math.round(value * this.#totalKvBlocks) });
+    }
+    return [...byRank.values()];
+  }
+
+  /** SGLang looks for closed connections once in seconds; told by id it stops at once. */
+  abort({ id }: EngineRequest): UpstreamMessage {
+    return { path: '/abort_request', body: JSON.stringify({ rid: id }) };
+  }
+
+  async clearKvBlocks(server: EngineServer): Promise<void> {
+    await command(server, { path: '/flush_cache' });
+  }
+
+  /** Levels above 1 mean the same: weights and cache leave the device. */
+  async sleep(server: EngineServer): Promise<void> {
+    await command(server, { path: '/release_memory_occupation', body: '{}' }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async wake(server: EngineServer, tags: readonly string[]): Promise<void> {
+    const body = JSON.stringify(tags.length === 0 ? {} : { tags });
+    await command(server, { path: '/resume_memory_occupation', body }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async loadLora(server: EngineServer, name: string, path: string): Promise<void> {
+    const body = JSON.stringify({ lora_name: name, lora_path: path });
+    await command(server, { path: '/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async unloadLora(server: EngineServer, name: string): Promise<void> {
+    await command(server, { path: '/unload_lora_adapter', body: JSON.stringify({ lora_name: name }) });
+  }
+}
+
+/** Newer servers warn about the older of two names. */
+async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<JsonRecord> {
+  return (await getRecord(server, newer)) ?? (await getRecord(server, older)) ?? {};
+}
+
+function abilitiesOf(serverInfo: JsonRecord, openapi: JsonRecord | undefined): SglangAbilities {
+  const schemas = asRecord(asRecord(openapi?.components)?.schemas);
+  const properties = asRecord(asRecord(schemas?.GenerateReqInput)?.properties) ?? {};
+  const lowerFirst = serverInfo.schedule_low_priority_values_first === true;
+  return {
+    priority: serverInfo.enable_priority_scheduling !== true ? undefined : lowerFirst ? 'lower-first' : 'higher-first',
+    saltField: 'cache_salt' in properties ? 'cache_salt' : 'extra_key',
+  };
+}
+
+/** The publisher as newer servers describe it, else as it was configured. */
+function sourceOf(serverInfo: JsonRecord): EventSource | undefined {
+  const described = asRecord(serverInfo.kv_events);
+  const port = asCount(described?.endpoint_port_base);
+  if (described !== undefined && port !== undefined) {
+    const host = asText(described.endpoint_host) ?? '*';
+    const replay = asCount(described.replay_endpoint_port_base);
+    return {
+      endpoint: `tcp://${host}:${port}`,
+      replayEndpoint: replay === undefined ? undefined : `tcp://${host}:${replay}`,
+      topic: asText(described.topic) ?? '',
+    };
+  }
+  const config = asText(serverInfo.kv_events_config);
+  return config === undefined ? undefined : configuredSource(config);
+}
+
+function configuredSource(text: string): EventSource | undefined {
+  let config: JsonRecord;
+  try {
+    config = asRecord(JSON.parse(text)) ?? {};
+  } catch {
+    return undefined; // the server would not have started with it
+  }
+  if (config.publisher !== 'zmq') return undefined;
+  const endpoint = asText(config.endpoint) ?? 'tcp://*:5557';
+  return { endpoint, replayEndpoint: asText(config.replay_endpoint), topic: asText(config.topic) ?? '' };
+}
+
+/** The room is a u64, which no JSON number of ours holds (ruling 26): its digits are written as they are. */
+function withRoom(body: string, room: string | undefined): string {
+  if (room === undefined) return body;
+  if (!/^\d{1,20}$/.test(room)) throw workerError('InvalidArgument', 'bootstrap_room is no number');
+  return `${body.slice(0, -1)},"bootstrap_room":${room}}`;
+}

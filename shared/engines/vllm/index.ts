@@ -1,0 +1,6 @@
+/**
+ * @module engines/vllm
+ * vLLM behind its own HTTP server, started or attached: tokens in and out, KV events, load, adapters, sleep.
+ */
+export type { VllmLaunchSettings } from './launch.ts';
+export { createVllmEngine, type VllmEngineOptions } from './vllm-engine.ts';

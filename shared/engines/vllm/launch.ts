@@ -1,0 +1,107 @@
+import type { LaunchCommand } from '../process/engine-process.ts';
+import { argumentsOf } from '../server/command-line.ts';
+import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
+
+/** What `vllm serve` is started with. Absent fields leave the choice to vLLM. */
+export interface VllmLaunchSettings {
+  /** Program and what comes before `serve`. Default `vllm`. */
+  readonly program?: readonly string[] | undefined;
+  /** Model id or folder. */
+  readonly model: string;
+  readonly servedModelName: string;
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly maxModelLen?: number | undefined;
+  readonly blockSizeTokens?: number | undefined;
+  readonly numGpuBlocks?: number | undefined;
+  readonly tensorParallelSize?: number | undefined;
+  readonly dataParallelSize?: number | undefined;
+  readonly enablePrefixCaching: boolean;
+  readonly prefixCachingAlgo?: string | undefined;
+  readonly streamIntervalTokens?: number | undefined;
+  readonly kvTransferConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** KV events as the user configured them; undefined = as the sidecar wants them. */
+  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** First port to look for free ones for KV events. */
+  readonly eventsPort: number;
+  /** Whether KV events are wanted: not of decode workers. */
+  readonly publishesKvEvents: boolean;
+  readonly enableLora: boolean;
+  readonly maxLoraRank?: number | undefined;
+  readonly maxLoras?: number | undefined;
+  readonly enablePromptEmbeds: boolean;
+  readonly shutdownTimeoutSecs: number;
+  /** Engine arguments from a file, by name. */
+  readonly fromFile?: Readonly<Record<string, unknown>> | undefined;
+  /** Arguments of the user's, last, so that they win. */
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+/** How the sidecar starts vLLM (runtime-and-workers.md, section 6.5): on the loopback, with what its own duties need. */
+export function vllmLaunch(settings: VllmLaunchSettings): LaunchPlan {
+  return {
+    ranks: settings.dataParallelSize ?? 1,
+    eventsPort: settings.eventsPort,
+    command: (ports) => commandOf(settings, ports),
+    optional: [
+      ['--enable-scale-out'],
+      ['--shutdown-timeout', `${settings.shutdownTimeoutSecs}`],
+      ['--enable-prompt-tokens-details'],
+      ['--disable-uvicorn-access-log'],
+    ],
+  };
+}
+
+function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchCommand {
+  const [program = 'vllm', ...before] = settings.program ?? [];
+  const named = argumentsOf({
+    host: '127.0.0.1',
+    port: ports.http,
+    'served-model-name': settings.servedModelName,
+    'max-num-seqs': settings.maxNumSeqs,
+    'max-num-batched-tokens': settings.maxNumBatchedTokens,
+    'max-model-len': settings.maxModelLen,
+    'block-size': settings.blockSizeTokens,
+    'num-gpu-blocks-override': settings.numGpuBlocks,
+    'tensor-parallel-size': settings.tensorParallelSize,
+    'data-parallel-size': settings.dataParallelSize,
+    'enable-prefix-caching': settings.enablePrefixCaching,
+    'prefix-caching-hash-algo': settings.prefixCachingAlgo,
+    'stream-interval': settings.streamIntervalTokens,
+    'kv-transfer-config': settings.kvTransferConfig,
+    'kv-events-config': eventsOf(settings, ports),
+    'enable-lora': settings.enableLora || undefined,
+    'max-lora-rank': settings.maxLoraRank,
+    'max-loras': settings.maxLoras,
+    'enable-prompt-embeds': settings.enablePromptEmbeds || undefined,
+    ...settings.fromFile,
+  });
+  return {
+    program,
+    args: [...before, 'serve', settings.model, ...named, ...settings.args],
+    env: {
+      // Equal hashes in every process, also of versions before 0.30 (section 5.3).
+      PYTHONHASHSEED: '0',
+      // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
+      VLLM_SERVER_DEV_MODE: '1',
+      ...(settings.enableLora ? { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' } : {}),
+      ...settings.env,
+    },
+  };
+}
+
+/** An address without a wildcard is one that the engine connects to: its prompts' tokens do not leave the machine. */
+function eventsOf(settings: VllmLaunchSettings, ports: LaunchPorts): Readonly<Record<string, unknown>> | undefined {
+  const { publishesKvEvents, enablePrefixCaching, kvEventsConfig } = settings;
+  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
+  return (
+    kvEventsConfig ?? {
+      enable_kv_cache_events: true,
+      publisher: 'zmq',
+      topic: 'kv-events',
+      endpoint: `tcp://127.0.0.1:${ports.events}`,
+      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
+    }
+  );
+}

@@ -1,0 +1,267 @@
+import { workerError } from '../../errors/index.ts';
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { type ListedModel, readModels } from '../http/listed-models.ts';
+import { tracingHeaders } from '../http/upstream.ts';
+import type { EventSource } from '../kv-stream/event-source.ts';
+import { EmbeddingReader } from '../openai/body-reader.ts';
+import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
+import { type MetricSample, readSamples } from '../server/metric-samples.ts';
+import { asCount, asRecord, asText, command, getRecord } from '../server/questions.ts';
+import { bodyWithIds, mapFields } from '../server/request-fields.ts';
+import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
+import type { EngineSink } from '../types.ts';
+import { readVllmAnswer } from './answers.ts';
+import { REMOTE_DECODE, ROUTING_FIELDS, routingHeaders, SAMPLING_FIELDS } from './request-fields.ts';
+
+export interface VllmDialectOptions {
+  /** What the server calls the model. Default: the first one that it lists. */
+  readonly modelName?: string | undefined;
+  /** Whether requests are the first leg of a disaggregated request. */
+  readonly isPrefill: boolean;
+  /** Whether clients' bodies go to the server, which then renders and tokenizes itself. */
+  readonly takesText: boolean;
+  /** Read from the command line that started the engine: its server does not tell them. */
+  readonly maxNumSeqs?: number | undefined;
+  readonly maxNumBatchedTokens?: number | undefined;
+  /** Where KV events are, if the server does not tell. */
+  readonly events?: EventSource | undefined;
+}
+
+const GENERATE = '/inference/v1/generate';
+const COMPLETIONS = '/v1/completions';
+const EMBEDDINGS = '/v1/embeddings';
+
+const RUNNING = 'vllm:num_requests_running';
+const WAITING = 'vllm:num_requests_waiting';
+const USAGE = 'vllm:kv_cache_usage_perc';
+const OLDER_USAGE = 'vllm:gpu_cache_usage_perc';
+const CACHE_CONFIG = 'vllm:cache_config_info';
+
+/** Loading an adapter or waking up reads weights. */
+const WEIGHTS_TIMEOUT_MS = 300_000;
+
+/** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions` (runtime-and-workers.md, section 6.2). */
+export class VllmDialect implements EngineDialect {
+  readonly kind = 'vllm';
+  readonly metricPrefix = 'vllm:';
+  readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE, OLDER_USAGE]);
+  readonly #options: VllmDialectOptions;
+  #modelName = '';
+  #contextLength = 0;
+  #totalKvBlocks = 0;
+  #hasGenerate = false;
+
+  constructor(options: VllmDialectOptions) {
+    this.#options = options;
+  }
+
+  async probe(server: EngineServer): Promise<Probed> {
+    const [models, version, openapi, metrics, sources] = await Promise.all([
+      server.ask({ path: '/v1/models' }),
+      getRecord(server, '/version'),
+      getRecord(server, '/openapi.json'),
+      server.ask({ path: '/metrics' }),
+      getRecord(server, '/kv_event_sources'),
+    ]);
+    const model = this.#choose(readModels(models.text));
+    const routes = asRecord(openapi?.paths) ?? {};
+    const cache = readSamples(metrics.text, new Set([CACHE_CONFIG]))[0]?.labels ?? {};
+    const ranks = Math.max(1, Object.keys(sources ?? {}).length);
+    const events = this.#options.events ?? sourceOf(sources?.['0']);
+    this.#modelName = model.id;
+    this.#contextLength = model.contextLength ?? 0;
+    this.#totalKvBlocks = asCount(cache.num_gpu_blocks) ?? 0;
+    const embeds = EMBEDDINGS in routes && !(COMPLETIONS in routes);
+    if (!embeds) this.#hasGenerate = GENERATE in routes && (await this.#answersWithIds(server, GENERATE));
+    if (!embeds && !this.#hasGenerate && !this.#options.takesText) await this.#needIds(server);
+    const hasCache = cache.enable_prefix_caching !== 'False';
+    return {
+      info: {
+        contextLength: model.contextLength,
+        kvBlockSizeTokens: asCount(cache.block_size) ?? 16,
+        totalKvBlocks: this.#totalKvBlocks,
+        maxNumSeqs: this.#options.maxNumSeqs,
+        maxNumBatchedTokens: this.#options.maxNumBatchedTokens,
+        dataParallelSize: ranks,
+        modelInput: this.#options.takesText ? 'Text' : 'Tokens',
+        modelType: embeds ? ['Embedding'] : this.#options.takesText ? ['Chat'] : ['Chat', 'Completions'],
+        publishesKvEvents: events !== undefined && hasCache,
+        modelName: model.id,
+        ...(model.root === undefined ? {} : { modelPath: model.root }),
+      },
+      events: hasCache ? events : undefined,
+      version: asText(version?.version),
+      ways: { tokens: embeds ? EMBEDDINGS : this.#hasGenerate ? GENERATE : COMPLETIONS },
+    };
+  }
+
+  plan(request: TokenRequest, sink: EngineSink): Plan {
+    if (request.multiModalData !== undefined) {
+      throw workerError(
+        'NotImplemented',
+        'media need a model that takes text: start the worker with --use-vllm-tokenizer',
+      );
+    }
+    const model = request.routing.lora_name ?? this.#modelName;
+    const headers = { ...tracingHeaders(request), ...routingHeaders(request) };
+    if (request.embedding !== undefined) return this.#planEmbedding(request, sink, model, headers);
+    const isPrefill = this.#options.isPrefill && request.isHealthCheck !== true;
+    // Neither way streams what a prefill hands over, and one refuses to stream log probabilities of the prompt.
+    const isStream = !isPrefill && request.output.prompt_logprobs === undefined;
+    const routing = mapFields(ROUTING_FIELDS, request, 'vLLM');
+    const common = {
+      model,
+      request_id: request.id,
+      stream: isStream,
+      ...(isStream ? { stream_options: { include_usage: true } } : {}),
+      ...routing,
+      ...(isPrefill ? { kv_transfer_params: REMOTE_DECODE } : {}),
+    };
+    const sampling = this.#samplingOf(request, isPrefill);
+    const { tokenIds, promptEmbeds } = request.input;
+    const usesGenerate = this.#hasGenerate && promptEmbeds === undefined;
+    const path = usesGenerate ? GENERATE : COMPLETIONS;
+    const body = usesGenerate
+      ? bodyWithIds('token_ids', tokenIds, {
+          ...common,
+          sampling_params: { ...sampling, detokenize: false, ...extra('extra_args', request) },
+        })
+      : completionsBody(tokenIds, promptEmbeds, {
+          ...common,
+          ...sampling,
+          ...idOptions(request),
+          ...extra('vllm_xargs', request),
+        });
+    const reader = new TokenReader({
+      request,
+      sink,
+      isStream,
+      idsMarker: '"token_ids":[',
+      read: readVllmAnswer,
+      prefillResult: isPrefill ? prefillResult : undefined,
+    });
+    return { message: { path, body, headers }, reader };
+  }
+
+  readLoad(samples: readonly MetricSample[]): readonly PartialLoad[] {
+    const byRank = new Map<number, PartialLoad>();
+    for (const { name, labels, value } of samples) {
+      const dpRank = Number(labels.engine ?? 0);
+      const row = byRank.get(dpRank) ?? { dpRank, totalKvBlocks: this.#totalKvBlocks };
+      if (name === RUNNING) byRank.set(dpRank, { ...row, runningRequests: value });
+      else if (name === WAITING) byRank.set(dpRank, { ...row, waitingRequests: value });
+      else byRank.set(dpRank, { ...row, usedKvBlocks: Math.round(value * this.#totalKvBlocks) });
+    }
+    return [...byRank.values()];
+  }
+
+  async clearKvBlocks(server: EngineServer): Promise<void> {
+    await command(server, { path: '/reset_prefix_cache' });
+  }
+
+  async sleep(server: EngineServer, level: number): Promise<void> {
+    await command(server, { path: `/sleep?level=${level}` }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async wake(server: EngineServer, tags: readonly string[]): Promise<void> {
+    const query = tags.map((tag) => `tags=${encodeURIComponent(tag)}`).join('&');
+    await command(server, { path: query === '' ? '/wake_up' : `/wake_up?${query}` }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async loadLora(server: EngineServer, name: string, path: string): Promise<void> {
+    const body = JSON.stringify({ lora_name: name, lora_path: path });
+    await command(server, { path: '/v1/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS);
+  }
+
+  async unloadLora(server: EngineServer, name: string): Promise<void> {
+    await command(server, { path: '/v1/unload_lora_adapter', body: JSON.stringify({ lora_name: name }) });
+  }
+
+  #choose(models: readonly ListedModel[]): ListedModel {
+    const wanted = this.#options.modelName;
+    const bases = models.filter(({ parent }) => parent === undefined);
+    const model = wanted === undefined ? bases[0] : models.find(({ id }) => id === wanted);
+    if (model !== undefined) return model;
+    const known = models.map(({ id }) => id).join(', ') || 'none';
+    throw new Error(
+      `the engine ${wanted === undefined ? 'lists no model' : `does not serve \`${wanted}\``} (it lists: ${known})`,
+    );
+  }
+
+  async #needIds(server: EngineServer): Promise<void> {
+    if (await this.#answersWithIds(server, COMPLETIONS)) return;
+    throw new Error(
+      'the engine gives no token ids: it needs vLLM 0.12 or later (return_token_ids), or attach it with --engine openai',
+    );
+  }
+
+  /** One token, asked for: what a server lists it may still not do. */
+  async #answersWithIds(server: EngineServer, path: string): Promise<boolean> {
+    const common = { model: this.#modelName, stream: false };
+    const body =
+      path === GENERATE
+        ? { ...common, token_ids: [1], sampling_params: { max_tokens: 1, detokenize: false } }
+        : { ...common, prompt: [1], max_tokens: 1, return_token_ids: true };
+    const { status, text } = await server.ask({ path, body: JSON.stringify(body) }, 30_000);
+    return status === 200 && /"token_ids":\s*\[\s*\d/.test(text);
+  }
+
+  #samplingOf(request: TokenRequest, isPrefill: boolean): Readonly<Record<string, unknown>> {
+    const fields = mapFields(SAMPLING_FIELDS, request, 'vLLM');
+    if (isPrefill) return { ...fields, min_tokens: 1, max_tokens: 1 };
+    const { n = 1, temperature } = request.sampling;
+    // vLLM refuses several greedy choices; the likeliest token alone to draw from is the same.
+    if (n > 1 && temperature === 0) Object.assign(fields, { temperature: 1, top_k: 1 });
+    const left = this.#contextLength - request.input.tokenIds.length;
+    // Absent it would be 16 on one way and the rest of the context on the other.
+    const tokensMax = request.stop.max_tokens ?? (this.#contextLength > 0 ? Math.max(1, left) : undefined);
+    return tokensMax === undefined ? fields : { ...fields, max_tokens: tokensMax };
+  }
+
+  #planEmbedding(
+    request: TokenRequest,
+    sink: EngineSink,
+    model: string,
+    headers: Readonly<Record<string, string>>,
+  ): Plan {
+    const dimensions = request.embedding?.dimensions;
+    const fields = { model, encoding_format: 'base64', ...(dimensions === undefined ? {} : { dimensions }) };
+    const body = bodyWithIds('input', request.input.tokenIds, fields);
+    return { message: { path: EMBEDDINGS, body, headers }, reader: new EmbeddingReader(sink) };
+  }
+}
+
+/** Without these `/v1/completions` gives text alone, or names tokens by text that may be half a character. */
+function idOptions(request: EngineRequest): Readonly<Record<string, unknown>> {
+  return {
+    return_token_ids: true,
+    skip_special_tokens: false,
+    ...(request.output.logprobs === undefined ? {} : { return_tokens_as_token_ids: true }),
+  };
+}
+
+function completionsBody(
+  ids: Uint32Array,
+  promptEmbeds: string | undefined,
+  fields: Readonly<Record<string, unknown>>,
+): string {
+  return promptEmbeds === undefined
+    ? bodyWithIds('prompt', ids, fields)
+    : JSON.stringify({ prompt_embeds: promptEmbeds, ...fields });
+}
+
+function extra(name: string, { extraArgs }: EngineRequest): Readonly<Record<string, unknown>> {
+  return extraArgs === undefined || Object.keys(extraArgs).length === 0 ? {} : { [name]: extraArgs };
+}
+
+function prefillResult({ kvTransferParams }: TokenAnswer): unknown {
+  return kvTransferParams === undefined ? {} : { kv_transfer_params: kvTransferParams };
+}
+
+/** What the server says of its publisher (`/kv_event_sources`). */
+function sourceOf(value: unknown): EventSource | undefined {
+  const config = asRecord(value);
+  const endpoint = asText(config?.endpoint);
+  if (config === undefined || endpoint === undefined || config.enable_kv_cache_events === false) return undefined;
+  return { endpoint, replayEndpoint: asText(config.replay_endpoint), topic: asText(config.topic) ?? '' };
+}
