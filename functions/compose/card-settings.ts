@@ -4,20 +4,24 @@ import { describeToolCallParser } from '../../shared/parsers/tool-calls/index.ts
 import type { Logger } from '../../shared/telemetry/index.ts';
 import type { CardSettings } from '../../shared/worker/index.ts';
 
-type ParserSettings = Pick<Settings<'worker'>, 'toolCallParser' | 'reasoningParser' | 'defaultThinkingMode'>;
+type ReadingSettings = Pick<
+  Settings<'worker'>,
+  'toolCallParser' | 'reasoningParser' | 'defaultThinkingMode' | 'excludeToolsWhenToolChoiceNone'
+>;
 
 /**
  * What the operator says on the card about how the model's text is to be read (parsers.md, sections 1 and 2).
  * @throws Error with one line when a named parser has no published grammar: a worker that no one can read must not register
  */
-export function cardSettings(settings: ParserSettings, logger: Logger): CardSettings {
-  const { toolCallParser, reasoningParser, defaultThinkingMode } = settings;
+export function cardSettings(settings: ReadingSettings, logger: Logger): CardSettings {
+  const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
   if (toolCallParser !== undefined) checkToolCallParser(toolCallParser);
   if (reasoningParser !== undefined) checkReasoningParser(reasoningParser, logger);
   return {
     ...(toolCallParser === undefined ? {} : { tool_call_parser: toolCallParser }),
     ...(reasoningParser === undefined ? {} : { reasoning_parser: reasoningParser }),
     ...(defaultThinkingMode === undefined ? {} : { default_thinking_mode: defaultThinkingMode }),
+    ...(excludes ? {} : { exclude_tools_when_tool_choice_none: false }),
   };
 }
 

@@ -17,6 +17,7 @@ import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
 import { planSplit } from './text-split.ts';
 import type { GenerateOptions, Pipeline, PipelineObserver } from './types.ts';
+import { withoutUnusableTools } from './unusable-tools.ts';
 
 export interface PipelineOptions {
   readonly models: LiveModelDirectory;
@@ -35,6 +36,8 @@ export interface PipelineOptions {
   readonly migrationTokensMax?: number | undefined;
   /** Longest silence of a worker within a stream, 0 = no bound. @default 0 */
   readonly streamSilenceMsMax?: number;
+  /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
+  readonly excludesUnusableTools?: boolean;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholdValues;
   /** Tells which workers are above `limits`. @default nobody is */
@@ -63,6 +66,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #observer: PipelineObserver;
+  readonly #excludesTools: boolean;
   readonly #tools: PromptTools;
   readonly #context: RunContext;
 
@@ -74,6 +78,7 @@ class DiscoveredPipeline implements Pipeline {
     this.#clock = clock;
     this.#random = options.random ?? systemRandom;
     this.#observer = observer;
+    this.#excludesTools = options.excludesUnusableTools ?? true;
     this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
     this.#context = {
       router: options.router,
@@ -107,7 +112,7 @@ class DiscoveredPipeline implements Pipeline {
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
     const model = this.models.find(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
-    return promptTokens(withDefaultThinking(request, model.card), await this.#store.get(model), this.#tools);
+    return promptTokens(this.#asModelWants(request, model), await this.#store.get(model), this.#tools);
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
@@ -116,6 +121,11 @@ class DiscoveredPipeline implements Pipeline {
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
+  }
+
+  /** The request with what the model's card and this deployment say about its prompt. */
+  #asModelWants(request: GenerationRequest, { card }: RoutableModel): GenerationRequest {
+    return withoutUnusableTools(withDefaultThinking(request, card), card, this.#excludesTools);
   }
 
   #resolve(request: GenerationRequest): RoutableModel {
@@ -135,7 +145,7 @@ class DiscoveredPipeline implements Pipeline {
     options: GenerateOptions,
   ): void {
     if (options.signal.aborted) return;
-    const request = withDefaultThinking(asked, model.card);
+    const request = this.#asModelWants(asked, model);
     const startMs = this.#clock.nowMs();
     const preprocessed = preprocess(request, model, loaded, this.#tools, options.signal);
     const run = (ready: Preprocessed): void => {

@@ -111,7 +111,7 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
   const startMs = clock.nowMs();
   const text = loaded.chatTemplate.render({
     messages: prompt.messages as readonly (ChatMessage & Record<string, unknown>)[],
-    tools: prompt.toolChoice === 'none' ? undefined : (prompt.tools as readonly Record<string, unknown>[] | undefined),
+    tools: prompt.tools as readonly Record<string, unknown>[] | undefined,
     addGenerationPrompt: prompt.addGenerationPrompt,
     continueFinalMessage: prompt.continueFinalMessage,
     args: prompt.templateArgs,

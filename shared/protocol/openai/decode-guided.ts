@@ -1,4 +1,3 @@
-import { ServeError } from '../../errors/index.ts';
 import type { GuidedDecoding } from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
@@ -40,41 +39,4 @@ function schemaOfResponseFormat(body: ChatBody | CompletionsBody): unknown {
   const format = (body as ChatBody).response_format; // refused on completions as an unknown key
   if (format?.type === 'json_object') return { type: 'object' };
   return format?.type === 'json_schema' ? format.json_schema.schema : undefined;
-}
-
-/**
- * The constraint of a forced tool call, which beats `response_format`.
- * @throws ServeError `invalid_value` beside a `guided_*` field.
- */
-export function guidedByToolChoice(body: ChatBody, nvext: Nvext): GuidedDecoding | undefined {
-  const choice = body.tool_choice;
-  if (choice == null || choice === 'auto' || choice === 'none') return undefined;
-  for (const kind of CONSTRAINTS) {
-    const field = `guided_${kind}` as const;
-    if (body[field] != null || nvext[field] != null) {
-      throw new ServeError('invalid_value', 'Invalid request', { param: field });
-    }
-  }
-  if (choice === 'required') return { json: anyToolCallSchema(body.tools ?? []) };
-  const named = body.tools?.find((tool) => tool.function.name === choice.function.name);
-  return { json: named?.function.parameters ?? NO_PARAMETERS };
-}
-
-const NO_PARAMETERS = Object.freeze({ type: 'object', properties: Object.freeze({}) });
-
-function anyToolCallSchema(tools: NonNullable<ChatBody['tools']>): unknown {
-  return {
-    type: 'array',
-    minItems: 1,
-    items: {
-      type: 'object',
-      anyOf: tools.map((tool) => ({
-        properties: {
-          name: { type: 'string', enum: [tool.function.name] },
-          parameters: tool.function.parameters ?? NO_PARAMETERS,
-        },
-        required: ['name', 'parameters'],
-      })),
-    },
-  };
 }

@@ -6,16 +6,27 @@ import { cardSettings } from '../../../functions/compose/card-settings.ts';
 import { describeChatTemplate, openChatTemplate } from '../../../shared/artifacts/index.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 
-const UNSET = { toolCallParser: undefined, reasoningParser: undefined, defaultThinkingMode: undefined };
+const UNSET = {
+  toolCallParser: undefined,
+  reasoningParser: undefined,
+  defaultThinkingMode: undefined,
+  excludeToolsWhenToolChoiceNone: true,
+};
 
 describe('what a worker says on its card about reading its text', () => {
   it('is what the operator named, and nothing else', () => {
     expect(cardSettings(UNSET, silentLogger)).toEqual({});
-    const named = { toolCallParser: 'hermes', reasoningParser: 'qwen3', defaultThinkingMode: 'disabled' } as const;
+    const named = {
+      toolCallParser: 'hermes',
+      reasoningParser: 'qwen3',
+      defaultThinkingMode: 'disabled',
+      excludeToolsWhenToolChoiceNone: false,
+    } as const;
     expect(cardSettings(named, silentLogger)).toEqual({
       tool_call_parser: 'hermes',
       reasoning_parser: 'qwen3',
       default_thinking_mode: 'disabled',
+      exclude_tools_when_tool_choice_none: false,
     });
   });
 

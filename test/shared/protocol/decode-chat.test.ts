@@ -330,3 +330,45 @@ describe('the session of a request', () => {
     expect(trigger({ messages: messages.slice(0, 1) })).toBe('other');
   });
 });
+
+describe('the constraint of a forced tool call', () => {
+  const tool = (name: string, parameters?: object) => ({ type: 'function', function: { name, parameters } });
+  const guided = (fields: object) => decode(fields).request.sampling.guided_decoding;
+
+  it('is a list of calls of the tools, and one call where others are not wanted', () => {
+    const tools = [tool('a'), tool('b', { type: 'object', properties: { n: { type: 'integer' } } })];
+    const one = { tools, tool_choice: 'required', parallel_tool_calls: false };
+    expect(guided({ tools, tool_choice: 'required' })?.json).toMatchObject({
+      type: 'array',
+      minItems: 1,
+      items: { anyOf: [{ properties: { name: { enum: ['a'] } } }, { properties: { name: { enum: ['b'] } } }] },
+    });
+    expect(guided({ tools, tool_choice: 'required' })?.json).not.toHaveProperty('maxItems');
+    expect(guided(one)?.json).toHaveProperty('maxItems', 1);
+  });
+
+  it('takes the definitions of a schema to the root, and its references after them', () => {
+    const foreign = { $id: 'urn:x', $ref: '#/y' };
+    const parameters = {
+      type: 'object',
+      properties: { p: { $ref: '#/$defs/P' }, self: { $ref: '#' }, foreign },
+      $defs: { P: { type: 'array', items: { $ref: '#/$defs/P' } } },
+    };
+    expect(guided({ tools: [tool('a'), tool('b', parameters)], tool_choice: 'required' })?.json).toMatchObject({
+      items: { anyOf: [{}, { properties: { parameters: { $ref: '#/$defs/tool_1' } } }] },
+      $defs: {
+        tool_1: {
+          properties: { p: { $ref: '#/$defs/tool_1/$defs/P' }, self: { $ref: '#/$defs/tool_1' }, foreign },
+          $defs: { P: { items: { $ref: '#/$defs/tool_1/$defs/P' } } },
+        },
+      },
+    });
+  });
+
+  it('is an empty object for a named tool that takes nothing', () => {
+    const named = (parameters: object) =>
+      guided({ tools: [tool('a', parameters)], tool_choice: { type: 'function', function: { name: 'a' } } });
+    expect(named({ type: 'object', properties: {}, additionalProperties: false })).toEqual({ regex: '\\{\\}' });
+    expect(named({ type: 'object', properties: {} })).toEqual({ json: { type: 'object', properties: {} } });
+  });
+});
