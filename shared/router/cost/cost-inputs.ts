@@ -39,21 +39,6 @@ export interface CandidateRow {
   readonly activeRequests: number;
 }
 
-export function rowOf(rank: number, prefillTokens: number, inputs: CostInputs): CandidateRow {
-  const { overlaps, sharedRanges, hashedBlocks, sharedDepths } = inputs;
-  const deviceBlocks = overlaps.device[rank] as number;
-  return {
-    prefillTokens,
-    deviceBlocks,
-    hostBlocks: overlaps.host[rank] as number,
-    diskBlocks: overlaps.disk[rank] as number,
-    sharedBlocks: sharedRanges === undefined ? 0 : hitsBeyond(sharedRanges, deviceBlocks),
-    activeBlocks: inputs.activeBlocks[rank] as number,
-    addedBlocks: Math.max(0, hashedBlocks - (sharedDepths[rank] as number)),
-    activeRequests: inputs.activeRequests[rank] as number,
-  };
-}
-
 /** Blocks of the outside pool at positions `from` and later. */
 export function hitsBeyond(ranges: readonly (readonly [number, number])[], from: number): number {
   let hits = 0;

@@ -1,5 +1,5 @@
 import type { Candidates } from '../cost/candidates.ts';
-import { type CandidateRow, type CostInputs, rowOf } from '../cost/cost-inputs.ts';
+import { type CandidateRow, type CostInputs, hitsBeyond } from '../cost/cost-inputs.ts';
 import type { DynamoWeights } from '../cost/dynamo-cost.ts';
 import type { DecisionReason } from '../scheduler-types.ts';
 
@@ -84,29 +84,44 @@ export class DecisionLog {
 
 /** A record of the candidates as they stand after `Chooser.choose`. */
 export function recordOf(choice: RecordedChoice, candidates: Candidates, reused?: Float64Array): DecisionRecord {
-  const { inputs, ...facts } = choice;
+  const { inputs } = choice;
   const { count } = candidates;
   const fits = reused !== undefined && reused.length >= COLUMNS * count;
   const columns = fits ? reused : new Float64Array(COLUMNS * count);
-  for (let at = 0; at < count; at++) writeRow(columns, at, candidates, inputs);
-  const { promptTokens, blockSizeTokens } = inputs;
-  return { ...facts, promptTokens, blockSizeTokens, count, columns };
+  writeRows(columns, candidates, inputs);
+  return {
+    requestId: choice.requestId,
+    promptTokens: inputs.promptTokens,
+    blocks: choice.blocks,
+    blockSizeTokens: inputs.blockSizeTokens,
+    weights: choice.weights,
+    waitedMs: choice.waitedMs,
+    chosenAt: choice.chosenAt,
+    reason: choice.reason,
+    count,
+    columns,
+  };
 }
 
-function writeRow(columns: Float64Array, at: number, candidates: Candidates, inputs: CostInputs): void {
-  const rank = candidates.ranks[at] as number;
-  const row = rowOf(rank, candidates.prefillTokens[at] as number, inputs);
-  let column = COLUMNS * at;
-  columns[column++] = rank;
-  columns[column++] = candidates.costs[at] as number;
-  columns[column++] = row.prefillTokens;
-  columns[column++] = row.deviceBlocks;
-  columns[column++] = row.hostBlocks;
-  columns[column++] = row.diskBlocks;
-  columns[column++] = row.sharedBlocks;
-  columns[column++] = row.activeBlocks;
-  columns[column++] = row.addedBlocks;
-  columns[column] = row.activeRequests;
+/** Every decision pays for this, so it makes no objects. */
+function writeRows(columns: Float64Array, candidates: Candidates, inputs: CostInputs): void {
+  const { ranks, costs, prefillTokens, count } = candidates;
+  const { overlaps, activeBlocks, activeRequests, sharedDepths, sharedRanges, hashedBlocks } = inputs;
+  const { device, host, disk } = overlaps;
+  for (let at = 0, column = 0; at < count; at++) {
+    const rank = ranks[at] as number;
+    const onDevice = device[rank] as number;
+    columns[column++] = rank;
+    columns[column++] = costs[at] as number;
+    columns[column++] = prefillTokens[at] as number;
+    columns[column++] = onDevice;
+    columns[column++] = host[rank] as number;
+    columns[column++] = disk[rank] as number;
+    columns[column++] = sharedRanges === undefined ? 0 : hitsBeyond(sharedRanges, onDevice);
+    columns[column++] = activeBlocks[rank] as number;
+    columns[column++] = Math.max(0, hashedBlocks - (sharedDepths[rank] as number));
+    columns[column++] = activeRequests[rank] as number;
+  }
 }
 
 /** The candidate at `at` of a record. */

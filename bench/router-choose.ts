@@ -1,0 +1,123 @@
+/**
+ * What one decision of the KV router costs: index, load, cost and choice for a prompt of 160 blocks, among 8, 64 and 512
+ * workers, and its end. Process CPU time.
+ *
+ *     npx esbuild bench/router-choose.ts --bundle --platform=node --format=esm --packages=external --outfile=dist/router-choose.js
+ *     node dist/router-choose.js [--json]
+ */
+import { seededRandom } from '../shared/clock/index.ts';
+import { createBlockIndex } from '../shared/router/block-index/index.ts';
+import { createScheduler, kvRouterConfig, RankTable, type SchedulingRequest } from '../shared/router/index.ts';
+import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
+
+const BLOCK_SIZE_TOKENS = 16;
+const PROMPT_BLOCKS = 160;
+/** Blocks that all prompts share: a system prompt. */
+const SHARED_BLOCKS = 32;
+/** Conversations a worker; each has its own tail. */
+const SESSIONS_PER_WORKER = 8;
+const ACTIVE_PER_WORKER = 4;
+const DECISIONS_WARM = 20_000;
+const ROUNDS = 25;
+const DECISIONS_A_ROUND = 400;
+
+interface Row {
+  readonly workers: number;
+  readonly costModel: 'dynamo' | 'stator';
+  readonly explained: boolean;
+  readonly chooseUs: number;
+  readonly endUs: number;
+}
+
+function promptOf(session: number): BlockHashes {
+  const tokens = new Uint32Array(PROMPT_BLOCKS * BLOCK_SIZE_TOKENS);
+  for (let at = 0; at < tokens.length; at++) {
+    tokens[at] = at < SHARED_BLOCKS * BLOCK_SIZE_TOKENS ? at : 1_000_000 + 7919 * session + at;
+  }
+  return hashBlocks(tokens, { blockSizeTokens: BLOCK_SIZE_TOKENS });
+}
+
+function measure(workers: number, costModel: 'dynamo' | 'stator', explained: boolean): Row {
+  const ranks = new RankTable();
+  const index = createBlockIndex({ ranks });
+  let nowMs = 0;
+  const scheduler = createScheduler({
+    config: kvRouterConfig({ costModel, queueThreshold: undefined }),
+    blockSizeTokens: BLOCK_SIZE_TOKENS,
+    ranks,
+    index,
+    clock: { nowMs: () => nowMs++ / 100 },
+    random: seededRandom(1),
+    explainedMax: explained ? 1000 : 0,
+  });
+  scheduler.setWorkers(
+    Array.from({ length: workers }, (_, id) => ({
+      id: id.toString(16),
+      dataParallelStartRank: 0,
+      dataParallelSize: 1,
+      taints: [],
+      totalKvBlocks: undefined,
+      maxNumBatchedTokens: 8192,
+    })),
+  );
+  const prompts = Array.from({ length: workers * SESSIONS_PER_WORKER }, (_, session) => promptOf(session));
+  prompts.forEach(({ local, sequence }, session) => {
+    index.stored(session % workers, 'device', undefined, sequence, local);
+  });
+  const outcome = {
+    decided: () => {},
+    rejected: (error: Error) => {
+      throw error;
+    },
+  };
+  const requestOf = (id: number): SchedulingRequest => ({
+    id: `r${id}`,
+    promptTokens: PROMPT_BLOCKS * BLOCK_SIZE_TOKENS,
+    hashes: prompts[(id * 31) % prompts.length] as BlockHashes,
+  });
+  let begun = 0;
+  let ended = 0;
+  const round = (size: number): readonly [chooseUs: number, endUs: number] => {
+    const requests = Array.from({ length: size }, (_, at) => requestOf(begun + at));
+    const start = process.cpuUsage();
+    for (const request of requests) scheduler.submit(request, outcome);
+    const chosen = process.cpuUsage(start);
+    begun += size;
+    const middle = process.cpuUsage();
+    for (; ended < begun - workers * ACTIVE_PER_WORKER; ended++) {
+      scheduler.prefillDone(`r${ended}`);
+      scheduler.free(`r${ended}`);
+    }
+    const freed = process.cpuUsage(middle);
+    return [(chosen.user + chosen.system) / size, (freed.user + freed.system) / size];
+  };
+  for (let done = 0; done < DECISIONS_WARM; done += DECISIONS_A_ROUND) round(DECISIONS_A_ROUND);
+  const rounds = Array.from({ length: ROUNDS }, () => round(DECISIONS_A_ROUND));
+  return {
+    workers,
+    costModel,
+    explained,
+    chooseUs: median(rounds.map(([chooseUs]) => chooseUs)),
+    endUs: median(rounds.map(([, endUs]) => endUs)),
+  };
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
+}
+
+const rows = [8, 64, 512].flatMap((workers) => [
+  measure(workers, 'dynamo', false),
+  measure(workers, 'dynamo', true),
+  measure(workers, 'stator', true),
+]);
+if (process.argv.includes('--json')) {
+  console.log(JSON.stringify(rows));
+} else {
+  console.log('workers  model   explained  choose us  end us');
+  for (const { workers, costModel, explained, chooseUs, endUs } of rows) {
+    console.log(
+      `${String(workers).padStart(7)}  ${costModel}  ${String(explained).padEnd(9)}  ${chooseUs.toFixed(1).padStart(9)}  ${endUs.toFixed(1).padStart(6)}`,
+    );
+  }
+}
