@@ -37,6 +37,7 @@ interface RankState {
   /** When a changed load is due, jittered. */
   dueAtMs: number;
   last: RankReading | undefined;
+  lastAcked: LoadAmounts | undefined;
 }
 
 const INTERVAL_MS = 1000;
@@ -108,7 +109,8 @@ export class CounterReporter {
     if (nowMs - rank.sentAtMs >= (this.#options.idleIntervalMs ?? IDLE_INTERVAL_MS)) return true;
     if (isLargeChange(rank.last.active, reading.active)) return true;
     if (nowMs < rank.dueAtMs) return false;
-    return rank.arrivals.isUnsettled || isChanged(rank.last, reading);
+    const hasSettled = rank.arrivals.acked !== rank.lastAcked; // something arrived, or was written off
+    return hasSettled || rank.arrivals.isUnsettled || isChanged(rank.last, reading);
   }
 
   async #report(rank: RankState, reading: RankReading): Promise<void> {
@@ -123,6 +125,7 @@ export class CounterReporter {
       const reserved = await state.report(pool, report, this.#stopping.signal);
       rank.arrivals.observe(clock.nowMs(), reserved, acked);
       rank.last = reading;
+      rank.lastAcked = acked;
       rank.failures = 0;
     } catch (problem) {
       if (this.#stopping.signal.aborted) return;
@@ -146,6 +149,7 @@ export class CounterReporter {
       sentAtMs: 0,
       dueAtMs: 0,
       last: undefined,
+      lastAcked: undefined,
     };
     this.#ranks.set(dpRank, rank);
     return rank;
