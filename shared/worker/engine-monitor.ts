@@ -58,7 +58,13 @@ export class EngineMonitor {
 
   #failed(reason: unknown): void {
     if (this.#stopping.signal.aborted) return;
-    this.#failures++;
-    if (this.#failures === FAILURES_MAX) this.#options.onDown(reason);
+    const wasDown = this.#failures >= FAILURES_MAX;
+    // Nobody listens any more: asking again would only take time.
+    this.#failures = isRefused(reason) ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
+    if (this.#failures >= FAILURES_MAX && !wasDown) this.#options.onDown(reason);
   }
+}
+
+function isRefused(reason: unknown): boolean {
+  return reason instanceof Error && (reason as NodeJS.ErrnoException).code === 'ECONNREFUSED';
 }

@@ -15,7 +15,7 @@ export function toRouterEvent(
 ): RouterEventRecord {
   return {
     worker_id: workerId,
-    storage_tier: 'device',
+    storage_tier: event.kind === 'cleared' ? 'device' : (event.tier ?? 'device'),
     event: { event_id: eventId, dp_rank: event.dpRank, data: form === 'compact' ? compactOf(event) : plainOf(event) },
   };
 }

@@ -3,6 +3,8 @@
  * Puts an engine behind an endpoint: serves it on the request plane, registers it under the process's lease, publishes its
  * cache changes and load, watches its health, and drains without losing a request.
  */
+
+export type { WorkerControl } from './control.ts';
 export { EndpointHealth } from './endpoint-health.ts';
 export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';

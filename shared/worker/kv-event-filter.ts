@@ -9,7 +9,7 @@ type Removed = Extract<KvEvent, { kind: 'removed' }>;
  * last removal of a block go on (ruling 30). A run of stores that has copies in the middle is cut there.
  */
 export class KvEventFilter {
-  readonly #copiesOfRank = new Map<number, BlockCopies>();
+  readonly #copiesOfRank = new Map<string, BlockCopies>();
 
   /** The events to publish, in order. Returns the same array when nothing was dropped. */
   apply(events: readonly KvEvent[]): readonly KvEvent[] {
@@ -27,7 +27,7 @@ export class KvEventFilter {
 
   #store(event: Stored, kept: KvEvent[]): void {
     const { blockHashes: hashes } = event;
-    const copies = this.#copiesOf(event.dpRank);
+    const copies = this.#copiesOf(event);
     let start = 0; // first block of the run not yet given on
     for (let at = 0; at < hashes.length; at += 2) {
       if (copies.add(hashes[at]!, hashes[at + 1]!)) continue;
@@ -40,7 +40,7 @@ export class KvEventFilter {
 
   #remove(event: Removed, kept: KvEvent[]): void {
     const { blockHashes: hashes } = event;
-    const copies = this.#copiesOf(event.dpRank);
+    const copies = this.#copiesOf(event);
     const last = new Uint32Array(hashes.length);
     let count = 0;
     for (let at = 0; at < hashes.length; at += 2) {
@@ -52,11 +52,13 @@ export class KvEventFilter {
     else if (count > 0) kept.push({ ...event, blockHashes: last.slice(0, count) });
   }
 
-  #copiesOf(dpRank: number): BlockCopies {
-    let copies = this.#copiesOfRank.get(dpRank);
+  /** Each tier of a rank holds copies of its own. */
+  #copiesOf({ dpRank, tier = 'device' }: Stored | Removed): BlockCopies {
+    const key = `${dpRank}/${tier}`;
+    let copies = this.#copiesOfRank.get(key);
     if (copies === undefined) {
       copies = new BlockCopies();
-      this.#copiesOfRank.set(dpRank, copies);
+      this.#copiesOfRank.set(key, copies);
     }
     return copies;
   }

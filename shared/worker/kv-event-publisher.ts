@@ -2,7 +2,7 @@ import type { KvEvent } from '../engines/index.ts';
 import type { EventPublisher } from '../planes/event/index.ts';
 import { createBlockIndex } from '../router/block-index/index.ts';
 import { RankTable } from '../router/index.ts';
-import { decimalId, type EventForm, toRouterEvent } from './event-records.ts';
+import { decimalId, toRouterEvent } from './event-records.ts';
 import { KvEventFilter } from './kv-event-filter.ts';
 import { RankJournal } from './rank-journal.ts';
 
@@ -11,8 +11,6 @@ export interface KvEventPublisherOptions {
   /** Hex. */
   readonly instanceId: string;
   readonly dataParallelSize: number;
-  /** Compact events need a plane whose codec carries bytes. @default 'compact' */
-  readonly form?: EventForm;
 }
 
 /**
@@ -22,14 +20,12 @@ export interface KvEventPublisherOptions {
 export class KvEventPublisher {
   readonly #publisher: EventPublisher;
   readonly #workerId: string;
-  readonly #form: EventForm;
   readonly #filter = new KvEventFilter();
   readonly #journals: readonly RankJournal[];
 
-  constructor({ publisher, instanceId, dataParallelSize, form = 'compact' }: KvEventPublisherOptions) {
+  constructor({ publisher, instanceId, dataParallelSize }: KvEventPublisherOptions) {
     this.#publisher = publisher;
     this.#workerId = decimalId(instanceId);
-    this.#form = form;
     const ranks = new RankTable();
     const index = createBlockIndex({ ranks });
     const { publisherId } = publisher;
@@ -48,7 +44,7 @@ export class KvEventPublisher {
     const records = this.#filter.apply(events).flatMap((event) => {
       const eventId = this.#journals[event.dpRank]?.append(event);
       if (eventId === undefined) return []; // a rank that the engine did not speak of
-      return [toRouterEvent(this.#workerId, eventId, event, this.#form)];
+      return [toRouterEvent(this.#workerId, eventId, event)];
     });
     if (records.length > 0) this.#publisher.publish(records);
   }

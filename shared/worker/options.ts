@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
-import type { Engine } from '../engines/index.ts';
+import type { Engine, EngineInfo } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
@@ -27,8 +27,10 @@ export interface WorkerSettings {
   readonly healthIntervalMs: number;
   /** Whether the worker keeps an index of what it published and answers routers that missed some. Default true. */
   readonly enableLocalIndexer: boolean;
-  /** Whether the event plane's codec carries bytes: events are published in the compact form. Default true. */
-  readonly publishesCompactEvents: boolean;
+  /** Whether adapters may be loaded and unloaded (`DYN_LORA_ENABLED`). Default false. */
+  readonly servesAdapters: boolean;
+  /** Depth of a sleep that does not name one. Default 1. */
+  readonly sleepLevel: number;
   /** Longest write of one record to discovery once the worker has started. Default 5000. */
   readonly discoveryTimeoutMs: number;
 }
@@ -40,7 +42,8 @@ export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   loadLookIntervalMs: 100,
   healthIntervalMs: 2000,
   enableLocalIndexer: true,
-  publishesCompactEvents: true,
+  servesAdapters: false,
+  sleepLevel: 1,
   discoveryTimeoutMs: 5000,
 };
 
@@ -51,7 +54,8 @@ export interface WorkerOptions {
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly address: WorkerAddress;
-  readonly model: ModelFacts;
+  /** What is known of the model, or how to find out once the engine has loaded it. */
+  readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
   readonly names: ServedNames;
   readonly card?: CardSettings;
   readonly clock: Clock;

@@ -40,9 +40,9 @@ export class RankJournal {
   append(event: KvEvent): number {
     const { index, rank } = this.#options;
     // What the index refuses (a parent that is gone), a router's refuses as well: both stay equal.
-    if (event.kind === 'stored') index.stored(rank, 'device', event.parentHash, event.blockHashes, event.tokensHashes);
-    else if (event.kind === 'removed') index.removed(rank, 'device', event.blockHashes);
-    else index.cleared(rank);
+    if (event.kind === 'cleared') index.cleared(rank);
+    else if (event.kind === 'removed') index.removed(rank, event.tier ?? 'device', event.blockHashes);
+    else index.stored(rank, event.tier ?? 'device', event.parentHash, event.blockHashes, event.tokensHashes);
     return this.#ring.add(event);
   }
 

@@ -25,6 +25,7 @@ const RETRY_MS = 1000;
  */
 export class Registration {
   readonly #options: RegistrationOptions;
+  readonly #records: DiscoveryRecord[];
   #isWanted = false;
   /** Undefined when a change broke off in the middle. */
   #isWritten: boolean | undefined = false;
@@ -32,6 +33,7 @@ export class Registration {
 
   constructor(options: RegistrationOptions) {
     this.#options = options;
+    this.#records = [...options.records];
   }
 
   /** Writes the records for the first time. Rejects with the store's failure. */
@@ -40,7 +42,7 @@ export class Registration {
     this.#isWritten = undefined;
     let written = 0;
     try {
-      for (const record of this.#options.records) {
+      for (const record of this.#records) {
         await this.#write('put', record, FIRST_WRITE_TIMEOUT_MS, signal);
         written++;
       }
@@ -63,6 +65,29 @@ export class Registration {
     return this.#reconcileNext();
   }
 
+  /** One more record from now on. Rejects with the store's failure; the record is wanted all the same. */
+  add(record: DiscoveryRecord): Promise<void> {
+    this.#records.push(record);
+    return this.#change('put', record);
+  }
+
+  /** One record less from now on. Rejects with the store's failure. */
+  drop(record: DiscoveryRecord): Promise<void> {
+    const at = this.#records.indexOf(record);
+    if (at >= 0) this.#records.splice(at, 1);
+    return this.#change('remove', record);
+  }
+
+  /** While the others are withdrawn there is nothing to change in the store. */
+  #change(verb: 'put' | 'remove', record: DiscoveryRecord): Promise<void> {
+    const work = this.#running.then(() => {
+      if (this.#isWritten !== true) return;
+      return this.#write(verb, record, this.#options.writeTimeoutMs);
+    });
+    this.#running = work.catch(() => undefined); // told to the one who asked
+    return work;
+  }
+
   #reconcileNext(): Promise<void> {
     this.#running = this.#running.then(() => this.#reconcile());
     return this.#running;
@@ -71,7 +96,8 @@ export class Registration {
   async #reconcile(): Promise<void> {
     const isWanted = this.#isWanted;
     if (isWanted === this.#isWritten) return;
-    const { records, logger, clock, writeTimeoutMs } = this.#options;
+    const { logger, clock, writeTimeoutMs } = this.#options;
+    const records = this.#records;
     this.#isWritten = undefined;
     try {
       if (isWanted) for (const record of records) await this.#write('put', record, writeTimeoutMs);

@@ -3,12 +3,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { reasonOf } from '../errors/index.ts';
 import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
+import type { WorkerControl } from './control.ts';
+import { answerControl, controlOf } from './control-routes.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 
 export interface StatusServerOptions {
   readonly health: EndpointHealth;
   readonly metrics: Pick<WorkerMetrics, 'contentType' | 'render'>;
   readonly logger: Logger;
+  /** Controls of the worker, once it serves. Absent = none. */
+  control?(): WorkerControl | undefined;
   /** `DYN_SYSTEM_PORT`; 0 = any free one. */
   readonly port: number;
   /** `DYN_SYSTEM_HOST`. Default 0.0.0.0. */
@@ -56,7 +60,10 @@ export async function startStatusServer(options: StatusServerOptions): Promise<S
 async function answer(options: StatusServerOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { health, metrics, healthPath = '/health', livePath = '/live' } = options;
   const path = (request.url ?? '/').split('?', 1)[0];
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
+  const control = options.control === undefined ? undefined : controlOf(request.method ?? '', path ?? '');
+  if (control !== undefined) {
+    await answerControl(options.control?.(), control, request, response);
+  } else if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.writeHead(405, { allow: 'GET, HEAD' }).end();
   } else if (path === healthPath || path === livePath) {
     const body = health.report();

@@ -4,8 +4,10 @@ import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventPublisher, EventScope } from '../planes/event/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC, recoveryEndpoint } from '../router/feed/index.ts';
+import { Adapters } from './adapters.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
+import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
 import { EngineMonitor } from './engine-monitor.ts';
 import { decimalId } from './event-records.ts';
@@ -25,6 +27,10 @@ export interface Worker {
   readonly card: ModelCard;
   /** Requests under way. */
   readonly activeRequests: number;
+  /** Adapters, sleep and the like. */
+  readonly control: WorkerControl;
+  /** Resolves when the engine's process has ended by itself: the worker has left discovery and can only be drained. */
+  readonly engineExit: Promise<Error>;
   /** Leaves discovery, takes no more requests, lets streams end (ruling 37), stops the engine. Idempotent. */
   drain(): Promise<DrainReport>;
 }
@@ -45,7 +51,8 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
     const keepsIndex = info.publishesKvEvents && (options.settings?.enableLocalIndexer ?? true);
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
-    const card = buildModelCard(options.model, info, options.names, settings);
+    const facts = typeof options.model === 'function' ? await options.model(info) : options.model;
+    const card = buildModelCard(facts, info, options.names, settings);
     const worker = new ServingWorker(options, info, card);
     await worker.open(signal);
     return worker;
@@ -61,12 +68,14 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
  * | serving | to the engine | refuse | - | fail streams, withdraw | - | -> draining |
  * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
  * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
+ * | asleep (`sleep` of the control) | the engine refuses | refuse | serve | withdrawn | - | -> draining |
  * | draining | `WorkerUnavailable` | - | - | - | - | same promise |
  */
 class ServingWorker implements Worker {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly card: ModelCard;
+  readonly engineExit: Promise<Error>;
   readonly #options: WorkerOptions;
   readonly #settings: WorkerSettings;
   readonly #path: string;
@@ -77,8 +86,10 @@ class ServingWorker implements Worker {
   #registration: Registration | undefined;
   #reporter: LoadReporter | undefined;
   #monitor: EngineMonitor | undefined;
+  #control: WorkerControl | undefined;
   #hasLease = true;
   #isEngineUp = true;
+  #isAsleep = false;
   #isDraining = false;
   #drained: Promise<DrainReport> | undefined;
 
@@ -90,6 +101,17 @@ class ServingWorker implements Worker {
     this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
     const { namespace, component, endpoint } = options.address;
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
+    this.engineExit = new Promise((resolve) => {
+      options.engine.onExit?.((reason) => {
+        this.#loseEngine(reason);
+        resolve(reason);
+      });
+    });
+  }
+
+  get control(): WorkerControl {
+    if (this.#control === undefined) throw new Error('the worker is not open');
+    return this.#control;
   }
 
   get activeRequests(): number {
@@ -106,6 +128,7 @@ class ServingWorker implements Worker {
       const records = [...channels, ...this.#serveRouters(server), ...this.#records(transport)];
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
+      this.#control = this.#openControl(this.#registration);
       discovery.onLeaseLost(() => this.#loseLease());
       discovery.onLeaseRegained(() => this.#regainLease());
       await this.#registration.register(signal);
@@ -166,9 +189,8 @@ class ServingWorker implements Worker {
     };
     if (this.engineInfo.publishesKvEvents) {
       const { dataParallelSize } = this.engineInfo;
-      const form = this.#settings.publishesCompactEvents ? 'compact' : 'plain';
       const publisher = await open(KV_EVENTS_TOPIC);
-      const events = new KvEventPublisher({ publisher, instanceId: this.instanceId, dataParallelSize, form });
+      const events = new KvEventPublisher({ publisher, instanceId: this.instanceId, dataParallelSize });
       this.#events = events;
       engine.onKvEvents((step) => events.publish(step));
     }
@@ -200,7 +222,52 @@ class ServingWorker implements Worker {
       serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
     );
     if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
+    for (const name of this.#hasAdapters ? ADAPTER_ENDPOINTS : []) {
+      records.push(serve(name, (call) => this.control.handler(name)(call)));
+    }
     return records;
+  }
+
+  /** Prefill workers hand blocks over and answer no client: adapters are loaded where clients are answered. */
+  get #hasAdapters(): boolean {
+    return this.#settings.servesAdapters && this.#options.engine.loadLora !== undefined;
+  }
+
+  #openControl(registration: Registration): WorkerControl {
+    const { engine, address } = this.#options;
+    const { card, instanceId } = this;
+    return new WorkerControl({
+      adapters: this.#hasAdapters ? new Adapters({ engine, registration, card, address, instanceId }) : undefined,
+      clearKvBlocks: engine.clearKvBlocks?.bind(engine),
+      sleep: engine.sleep === undefined ? undefined : (level, signal) => this.#sleep(level, signal),
+      wake: engine.wake === undefined ? undefined : (tags, signal) => this.#wake(tags, signal),
+      sleepLevel: this.#settings.sleepLevel,
+    });
+  }
+
+  /** Out of discovery first, then the streams, then the engine (runtime-and-workers.md, section 5.5). */
+  async #sleep(level: number, signal: AbortSignal): Promise<void> {
+    this.#isAsleep = true;
+    this.#showHealth();
+    await this.#registration?.withdraw();
+    await drainCalls(this.#calls, this.#options.clock, this.#settings);
+    try {
+      await this.#options.engine.sleep?.(level, signal);
+    } catch (error) {
+      await this.#awake();
+      throw error;
+    }
+  }
+
+  async #wake(tags: readonly string[], signal: AbortSignal): Promise<void> {
+    await this.#options.engine.wake?.(tags, signal);
+    await this.#awake();
+  }
+
+  async #awake(): Promise<void> {
+    this.#isAsleep = false;
+    this.#showHealth();
+    if (this.#isEngineUp && !this.#isDraining) await this.#registration?.restore();
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
@@ -241,11 +308,11 @@ class ServingWorker implements Worker {
     this.#isEngineUp = true;
     this.#options.logger.info('engine is back', { instance_id: this.instanceId });
     this.#showHealth();
-    void this.#registration?.restore(); // logs its own failures
+    if (!this.#isAsleep) void this.#registration?.restore(); // logs its own failures
   }
 
   #showHealth(): void {
-    const isReady = this.#hasLease && this.#isEngineUp && !this.#isDraining;
+    const isReady = this.#hasLease && this.#isEngineUp && !this.#isAsleep && !this.#isDraining;
     this.#options.health?.set(this.#options.address.endpoint, isReady ? 'ready' : 'notready');
   }
 

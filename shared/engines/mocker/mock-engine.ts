@@ -120,6 +120,11 @@ class MockEngine implements Engine {
     }
   }
 
+  /** Adapters change nothing here but the names of their blocks: any may be loaded. */
+  async loadLora(): Promise<void> {}
+
+  async unloadLora(): Promise<void> {}
+
   async stop(): Promise<void> {
     this.#state = 'stopped';
     this.#onKvEvents = undefined;
