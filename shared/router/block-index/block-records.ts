@@ -7,34 +7,43 @@ export const ROOT = 0;
 const WORD_SHIFT = 3;
 const BLOCK_SHIFT = PAGE_SHIFT - WORD_SHIFT;
 const SEQUENCE = 0;
-const LOCAL = 2;
-const HOLDERS = 4;
-const BACK = 5;
-const NEXT = 6;
-const CHILD = 7;
+const HOLDERS = 2;
+const BACK = 3;
+const NEXT = 4;
+const CHILD = 5;
+const SKIP = 6;
+const DEPTH = 7;
 
 /** In `BACK`: what stands there is the parent, since the block is its first child. */
 const IS_FIRST = 1 << 31;
 /** In `BACK`: no block. */
 const IS_FREE = 1 << 30;
+/** In `DEPTH`: others held the parent when the block was made; its skip is the parent. */
+const IS_HEAD = 1 << 31;
 
 /**
- * The tree of blocks, one record of 32 bytes each; two fill a line of the processor's cache:
+ * The tree of blocks, one record of 32 bytes each, two of which fill a line of the processor's cache, and apart from them
+ * what only dumps want, the local hashes:
  *
- *     sequence hash 64 | local hash 64 | holders 32 | back 32 | next 32 | child 32
+ *     sequence hash 64 | holders 32 | back 32 | next 32 | child 32 | skip 32 | depth 32          local hash 64
  *
  *     parent --child--> first --next--> second --next--> ...
  *            <--back--        <--back--        <--back--
+ *
+ * `skip` leads far up: to the first block of the chain that had the same holders when the block was made, and from there
+ * to its parent. It saves steps where this still holds, and is an ancestor in any case.
  */
 export class BlockRecords {
   readonly #words: PagedWords;
+  readonly #locals: PagedWords;
   readonly #table: HashTable;
   #free = 0;
   #top = 1;
   #count = 0;
 
-  constructor(words: PagedWords, table: HashTable) {
+  constructor(words: PagedWords, locals: PagedWords, table: HashTable) {
     this.#words = words;
+    this.#locals = locals;
     this.#table = table;
     words.reach(0);
   }
@@ -48,36 +57,53 @@ export class BlockRecords {
     return this.#top;
   }
 
-  /** Makes the block a child of `parent`. @returns its number; 0 when there is no room */
-  create(parent: number, low: number, high: number, localLow: number, localHigh: number, holders: number): number {
-    const block = this.#free !== 0 ? this.#free : this.#top;
+  /**
+   * Makes a block below `parent`, which must not be there yet.
+   * @param isSame whether the parent has the same holders
+   * @returns its number; 0 when there is no room
+   */
+  create(
+    parent: number,
+    low: number,
+    high: number,
+    localLow: number,
+    localHigh: number,
+    holders: number,
+    isSame: boolean,
+  ): number {
+    const isReused = this.#free !== 0;
+    const block = isReused ? this.#free : this.#top;
     if (block > NUMBER_MAX) return 0;
-    if (block === this.#top) this.#words.reach(block << WORD_SHIFT);
-    const following = this.#free !== 0 ? this.next(block) : 0;
+    if (!isReused) {
+      this.#words.reach(block >>> BLOCK_SHIFT);
+      this.#locals.reach(block >>> (PAGE_SHIFT - 1));
+    }
+    if (!this.#table.insert(BLOCK, block, low, high)) return 0;
+    const above = this.#words.writable(parent >>> BLOCK_SHIFT);
+    const up = offsetOf(parent);
+    const sibling = above[up + CHILD] as number;
+    const isHead = parent === ROOT || sibling !== 0 || !isSame;
+    const depth = above[up + DEPTH] as number;
+    const skip = isHead || depth < 0 ? parent : (above[up + SKIP] as number);
+    above[up + CHILD] = block;
     const page = this.#words.writable(block >>> BLOCK_SHIFT);
     const at = offsetOf(block);
-    // The key must stand before the table looks at it.
+    if (isReused) this.#free = page[at + NEXT] as number;
+    else this.#top++;
     page[at + SEQUENCE] = low;
     page[at + SEQUENCE + 1] = high;
-    if (!this.#table.insert(BLOCK, block, low, high)) return 0;
-    if (this.#free !== 0) this.#free = following;
-    else this.#top++;
-    page[at + LOCAL] = localLow;
-    page[at + LOCAL + 1] = localHigh;
     page[at + HOLDERS] = holders;
+    page[at + BACK] = parent | IS_FIRST;
+    page[at + NEXT] = sibling;
     page[at + CHILD] = 0;
-    this.#link(block, parent);
+    page[at + SKIP] = skip;
+    page[at + DEPTH] = ((depth & ~IS_HEAD) + 1) | (isHead ? IS_HEAD : 0);
+    const locals = this.#locals.writable(block >>> (PAGE_SHIFT - 1));
+    locals[(block << 1) & PAGE_MASK] = localLow;
+    locals[((block << 1) & PAGE_MASK) + 1] = localHigh;
+    if (sibling !== 0) this.#set(sibling, BACK, block);
     this.#count++;
     return block;
-  }
-
-  #link(block: number, parent: number): void {
-    const sibling = this.child(parent);
-    const page = this.#words.writable(block >>> BLOCK_SHIFT);
-    page[offsetOf(block) + BACK] = parent | IS_FIRST;
-    page[offsetOf(block) + NEXT] = sibling;
-    this.#set(parent, CHILD, block);
-    if (sibling !== 0) this.#set(sibling, BACK, block);
   }
 
   /** Takes a block without children out of tree and table. @returns its parent if that has no children left, else 0 */
@@ -100,15 +126,20 @@ export class BlockRecords {
   }
 
   parentOf(block: number): number {
+    if (this.#get(block, DEPTH) < 0) return this.#get(block, SKIP);
     let back = this.#get(block, BACK);
     while ((back & IS_FIRST) === 0) back = this.#get(back, BACK);
     return back & ~IS_FIRST;
   }
 
-  /** The parent if the block is its only child; else 0. */
-  parentOfOnly(block: number): number {
-    const back = this.#get(block, BACK);
-    return (back & IS_FIRST) !== 0 && this.next(block) === 0 ? back & ~IS_FIRST : 0;
+  /** Position of the block in its prompts, from 1. */
+  depth(block: number): number {
+    return this.#get(block, DEPTH) & ~IS_HEAD;
+  }
+
+  /** An ancestor, `ROOT` included, from which on downwards the holders may well be the block's own. */
+  skip(block: number): number {
+    return this.#get(block, SKIP);
   }
 
   /** First child; 0 when there is none. */
@@ -143,11 +174,11 @@ export class BlockRecords {
   }
 
   localLow(block: number): number {
-    return this.#get(block, LOCAL);
+    return (this.#locals.pages[block >>> (PAGE_SHIFT - 1)] as Int32Array)[(block << 1) & PAGE_MASK] as number;
   }
 
   localHigh(block: number): number {
-    return this.#get(block, LOCAL + 1);
+    return (this.#locals.pages[block >>> (PAGE_SHIFT - 1)] as Int32Array)[((block << 1) & PAGE_MASK) + 1] as number;
   }
 
   /** Finds its way again after the words were replaced by those of a snapshot. */

@@ -52,7 +52,7 @@ export class EngineNames {
    * @returns the bit to add to its tiers; 0 when there is no room
    */
   bind(block: number, tenure: number, tiers: number, low: number, high: number, level: number): number {
-    this.#shared.reach((block << BLOCK_SHIFT) + USERS);
+    this.#shared.reach(block >>> (PAGE_SHIFT - BLOCK_SHIFT));
     const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.#findPrivate(block, tenure, low, high);
     if (own !== 0) {
       this.#setPrivate(own, LEVELS, this.levelsOf(own) | (1 << level));
@@ -167,7 +167,7 @@ export class EngineNames {
   #createPrivate(block: number, tenure: number, low: number, high: number, levels: number): boolean {
     const name = this.#free !== 0 ? this.#free : this.#top;
     if (name > NUMBER_MAX) return false;
-    this.#private.reach((name << PRIVATE_SHIFT) + BACK);
+    this.#private.reach(name >>> (PAGE_SHIFT - PRIVATE_SHIFT));
     const following = this.#free !== 0 ? this.nextPrivate(name) : 0;
     this.#setPrivate(name, 0, low);
     this.#setPrivate(name, 1, high);
@@ -198,22 +198,22 @@ export class EngineNames {
   }
 
   #getShared(block: number, field: number): number {
-    const address = (block << BLOCK_SHIFT) + field;
-    return (this.#shared.pages[address >>> PAGE_SHIFT] as Int32Array)[address & PAGE_MASK] as number;
+    const page = this.#shared.pages[block >>> (PAGE_SHIFT - BLOCK_SHIFT)] as Int32Array;
+    return page[((block << BLOCK_SHIFT) & PAGE_MASK) + field] as number;
   }
 
   #setShared(block: number, field: number, word: number): void {
-    const address = (block << BLOCK_SHIFT) + field;
-    this.#shared.writable(address >>> PAGE_SHIFT)[address & PAGE_MASK] = word;
+    const page = this.#shared.writable(block >>> (PAGE_SHIFT - BLOCK_SHIFT));
+    page[((block << BLOCK_SHIFT) & PAGE_MASK) + field] = word;
   }
 
   #getPrivate(name: number, field: number): number {
-    const address = (name << PRIVATE_SHIFT) + field;
-    return (this.#private.pages[address >>> PAGE_SHIFT] as Int32Array)[address & PAGE_MASK] as number;
+    const page = this.#private.pages[name >>> (PAGE_SHIFT - PRIVATE_SHIFT)] as Int32Array;
+    return page[((name << PRIVATE_SHIFT) & PAGE_MASK) + field] as number;
   }
 
   #setPrivate(name: number, field: number, word: number): void {
-    const address = (name << PRIVATE_SHIFT) + field;
-    this.#private.writable(address >>> PAGE_SHIFT)[address & PAGE_MASK] = word;
+    const page = this.#private.writable(name >>> (PAGE_SHIFT - PRIVATE_SHIFT));
+    page[((name << PRIVATE_SHIFT) & PAGE_MASK) + field] = word;
   }
 }

@@ -4,8 +4,8 @@ import type { RankTable } from '../rank-table.ts';
 import { ROOT } from './block-records.ts';
 import { dumpTenure } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
-import { ALONE, HOLDERS_MAX, RECENT, TENURE_SHIFT } from './holder-sets.ts';
-import { fastest, Holdings, hasLevel } from './holdings.ts';
+import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import { fastest, Holdings, hasLevel, levelsOf } from './holdings.ts';
 import { matchChain } from './match.ts';
 import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
@@ -69,7 +69,10 @@ export class FlatBlockIndex implements BlockIndex {
       holdings.tenures.isNamed[tenure] = 1;
       if (!this.#makeWay(tenure, parent, parentBlock, blockHashes)) return 'invalid_block';
     }
-    return this.#store(tenure, level, parentBlock, blockHashes, tokensHashes);
+    const evicted = this.#counters.evictedBlocks;
+    const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
+    if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
+    return isStored ? 'ok' : 'capacity_exhausted';
   }
 
   /** The block that the tenure's engine calls `parent`, held in `level` or a faster tier; -1 when there is none. */
@@ -120,58 +123,112 @@ export class FlatBlockIndex implements BlockIndex {
     return true;
   }
 
+  /**
+   * The tenure holds the blocks of the path, the first of which follow `parent`.
+   * @param blockHashes undefined when the engine names the blocks as we do
+   * @returns false when there is no room for all
+   */
   #store(
     tenure: number,
     level: number,
     parent: number,
-    blockHashes: Uint32Array,
+    blockHashes: Uint32Array | undefined,
     tokensHashes: Uint32Array,
-  ): IndexStatus {
-    const { blocks, sequence } = this.#path;
-    const { blocks: records, names } = this.holdings;
-    const count = blockHashes.length >> 1;
-    let above = parent;
-    for (let at = 0; at < count; at++) {
-      const low = (blockHashes[2 * at] as number) | 0;
-      const high = (blockHashes[2 * at + 1] as number) | 0;
-      const isOurs = low === sequence[2 * at] && high === sequence[2 * at + 1];
-      let block = blocks[at] as number;
-      if (block === 0) {
-        if (records.count >= this.#blocksMax && !this.#evict(above)) return 'capacity_exhausted';
-        block = records.create(
-          above,
-          sequence[2 * at] as number,
-          sequence[2 * at + 1] as number,
-          tokensHashes[2 * at] as number,
-          tokensHashes[2 * at + 1] as number,
-          isOurs ? ALONE | (tenure << TENURE_SHIFT) | (1 << level) : 0,
-        );
-        if (block === 0) return 'capacity_exhausted';
-        above = block;
-        if (isOurs) {
-          this.holdings.tenures.blocks[tenure] = (this.holdings.tenures.blocks[tenure] as number) + 1;
-          continue;
-        }
-      }
-      above = block;
-      const before = this.holdings.tiersOf(block, tenure);
-      const bit = isOurs ? 1 << level : names.bind(block, tenure, before, low, high, level);
-      if (bit === 0 || this.holdings.sets.countOf(records.holders(block)) >= HOLDERS_MAX) {
-        this.holdings.giveBack(block);
-        return 'capacity_exhausted';
-      }
-      if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
-      this.holdings.change(block, tenure, before, before | bit);
-      records.setHolders(block, records.holders(block) | RECENT);
+  ): boolean {
+    const { blocks, known } = this.#path;
+    const count = tokensHashes.length >> 1;
+    const last = known === 0 ? parent : (blocks[known - 1] as number);
+    if (!this.#makeRoom(count - known, last)) return false;
+    // A chain that one tenure alone goes on with is one stretch for `match`.
+    const isSame = isHeldAlone(this.holdings.blocks.holders(last), tenure, level);
+    if (blockHashes !== undefined) {
+      const appended = this.#append(last, tokensHashes, 0, isSame);
+      if (appended === count - known && this.#holdNamed(tenure, level, blockHashes)) return true;
+      if (appended > 0) this.holdings.giveBack(blocks[known + appended - 1] as number);
+      return false;
     }
-    return 'ok';
+    const { tenures } = this.holdings;
+    const appended = this.#append(last, tokensHashes, ALONE | (tenure << TENURE_SHIFT) | (1 << level), isSame);
+    tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + appended;
+    return this.#hold(tenure, level) && appended === count - known;
   }
 
-  #evict(pinned: number): boolean {
-    const freed = this.#upkeep.evict(pinned);
-    this.#counters.evictedBlocks += freed;
-    if (freed > 0) this.#onEvicted(freed);
-    return freed > 0;
+  #makeRoom(blocks: number, pinned: number): boolean {
+    while (this.holdings.blocks.count + blocks > this.#blocksMax) {
+      const freed = this.#upkeep.evict(pinned);
+      if (freed === 0) return false;
+      this.#counters.evictedBlocks += freed;
+    }
+    return true;
+  }
+
+  /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
+  #append(last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
+    const { blocks, sequence, known } = this.#path;
+    const records = this.holdings.blocks;
+    let above = last;
+    for (let at = 2 * known; at < tokensHashes.length; at += 2) {
+      above = records.create(
+        above,
+        sequence[at] as number,
+        sequence[at + 1] as number,
+        tokensHashes[at] as number,
+        tokensHashes[at + 1] as number,
+        holders,
+        isSame || at > 2 * known,
+      );
+      if (above === 0) return (at >> 1) - known;
+      blocks[at >> 1] = above;
+    }
+    return (tokensHashes.length >> 1) - known;
+  }
+
+  /** The tenure also holds the blocks that were in the index before, named as we name them. */
+  #hold(tenure: number, level: number): boolean {
+    const { blocks, known } = this.#path;
+    const { blocks: records, sets, tenures } = this.holdings;
+    // Blocks of a chain often have the same holders, and then the same after the change.
+    let from = -1;
+    let to = 0;
+    let before = 0;
+    for (let at = 0; at < known; at++) {
+      const block = blocks[at] as number;
+      const holders = records.holders(block) & ~RECENT;
+      if (at > 0 && holders === from) {
+        sets.retain(to);
+        sets.release(from);
+      } else {
+        before = sets.tiersOf(holders, tenure);
+        if (before === 0 && sets.countOf(holders) >= HOLDERS_MAX) return false;
+        from = holders;
+        to = sets.replace(holders, tenure, before | (1 << level));
+      }
+      if (before === 0) tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + 1;
+      else if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
+      records.setHolders(block, to | RECENT);
+    }
+    return true;
+  }
+
+  /** The tenure holds the blocks of the path under these names. */
+  #holdNamed(tenure: number, level: number, blockHashes: Uint32Array): boolean {
+    const { blocks, sequence, known } = this.#path;
+    const { blocks: records, names, sets } = this.holdings;
+    for (let at = 0; at < blockHashes.length; at += 2) {
+      const block = blocks[at >> 1] as number;
+      const low = (blockHashes[at] as number) | 0;
+      const high = (blockHashes[at + 1] as number) | 0;
+      const isOurs = low === sequence[at] && high === sequence[at + 1];
+      const holders = records.holders(block);
+      const before = sets.tiersOf(holders, tenure);
+      const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
+      const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, tenure, before, low, high, level);
+      if (bit === 0) return false;
+      if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
+      this.holdings.change(block, tenure, before, before | bit);
+      if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
+    }
+    return true;
   }
 
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
@@ -234,6 +291,12 @@ export class FlatBlockIndex implements BlockIndex {
   get bytes(): number {
     return this.holdings.bytes;
   }
+}
+
+/** Whether nobody but the tenure holds, and that only in `level`. */
+function isHeldAlone(holders: number, tenure: number, level: number): boolean {
+  if (holders >= 0 || (holders & HOLDER_MASK) >>> TENURE_SHIFT !== tenure) return false;
+  return levelsOf(holders & TIERS_MASK) === 1 << level;
 }
 
 function levelOf(tier: StorageTier): number {

@@ -7,11 +7,10 @@ export const PRIVATE_NAME = 2;
 export const HOLDER_SET = 3;
 export type EntryKind = typeof BLOCK | typeof SHARED_NAME | typeof PRIVATE_NAME | typeof HOLDER_SET;
 
+const NUMBER_BITS = 28;
 const KIND_SHIFT = 30;
-const NUMBER_BITS = 25;
 /** Largest record number. */
 export const NUMBER_MAX = (1 << NUMBER_BITS) - 1;
-const TAG_MASK = 31 << NUMBER_BITS;
 
 /** Words of a record by kind, as a power of two, and where its key stands in it. */
 const RECORD_SHIFTS = [3, 2, 3, 2] as const;
@@ -19,10 +18,11 @@ const KEY_OFFSETS = [0, 0, 0, 2] as const;
 
 const SLOT_BITS = 12;
 const SLOTS = 1 << SLOT_BITS;
-const SLOT_MASK = SLOTS - 1;
+/** A slot is two words. */
+const WORD_MASK = 2 * SLOTS - 1;
 const USED_MAX = 0.75 * SLOTS;
-/** 65,536 segments hold more entries than there are records. */
-const DEPTH_MAX = 16;
+/** 262,144 segments hold more entries than memory does records. */
+const DEPTH_MAX = 18;
 
 interface Segment {
   readonly slots: Int32Array;
@@ -33,29 +33,31 @@ interface Segment {
 
 /**
  * Record numbers by 64-bit key, four kinds in one table. The table grows a segment at a time (extendible hashing), so no
- * growth takes longer than one split, about 0.1 ms; within a segment it probes linearly. Keys stay in the records:
+ * growth takes longer than one split, some 30 us; within a segment it probes linearly. Keys stay in the records, but the
+ * hash stands beside the entry, so that probing, splitting and closing gaps look at no record:
  *
- *     hash    directory : tag 5 : home 12        of both key halves
- *     slot    kind 2 : tag 5 : number 25         0 = free; the tag spares most looks at records of other keys
+ *     hash     directory .. | .. home 12         of both halves of the key
+ *     slot     hash 32 | kind 2 : number 28      entry 0 = free
  *
- * Keys of names may be held several times (`seek`, `next`), those of blocks are unique (`findBlock`).
+ * Keys of names and sets may be held several times (`seek`, `next`), those of blocks are unique (`findBlock`).
  */
 export class HashTable {
   readonly #records: readonly PagedWords[];
   #directory: Segment[];
   #shift = 31;
   #segments = 1;
-  readonly #spill = new Int32Array(SLOTS);
+  readonly #spill = new Int32Array(2 * SLOTS);
   // Where `next` goes on.
   #sought: Segment;
   #at = 0;
+  #hash = 0;
   #low = 0;
   #high = 0;
 
   /** @param records by kind */
   constructor(records: readonly [PagedWords, PagedWords, PagedWords, PagedWords]) {
     this.#records = records;
-    const first: Segment = { slots: new Int32Array(SLOTS), used: 0, depth: 0 };
+    const first: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth: 0 };
     this.#directory = [first, first];
     this.#sought = first;
   }
@@ -64,23 +66,34 @@ export class HashTable {
   findBlock(low: number, high: number): number {
     const hash = spread(low, high);
     const { slots } = this.#directory[hash >>> this.#shift] as Segment;
-    const wanted = (hash << (NUMBER_BITS - SLOT_BITS)) & TAG_MASK;
-    const { pages } = this.#records[BLOCK] as PagedWords;
-    for (let at = hash & SLOT_MASK; ; at = (at + 1) & SLOT_MASK) {
-      const slot = slots[at] as number;
-      if (slot === 0) return 0;
-      if ((slot & ~NUMBER_MAX) !== wanted) continue;
-      const address = (slot & NUMBER_MAX) << 3;
-      const page = pages[address >>> PAGE_SHIFT] as Int32Array;
-      if (page[address & PAGE_MASK] === low && page[(address & PAGE_MASK) + 1] === high) return slot & NUMBER_MAX;
+    for (let at = home(hash); ; at = (at + 2) & WORD_MASK) {
+      const entry = slots[at + 1] as number;
+      if (entry === 0) return 0;
+      if (slots[at] !== hash || entry >>> KIND_SHIFT !== BLOCK) continue;
+      const page = (this.#records[BLOCK] as PagedWords).pages[entry >>> (PAGE_SHIFT - RECORD_SHIFTS[BLOCK])];
+      const key = (entry << RECORD_SHIFTS[BLOCK]) & PAGE_MASK;
+      if ((page as Int32Array)[key] === low && (page as Int32Array)[key + 1] === high) return entry;
     }
+  }
+
+  /**
+   * Asks memory for the slots of several keys at once, from pair `from` up to pair `to`: most slots are far from the
+   * processor, and this way it waits for all of them together. @returns nothing of use
+   */
+  warm(pairs: Int32Array, from: number, to: number): number {
+    let touched = 0;
+    for (let at = 2 * from; at < 2 * to; at += 2) {
+      const hash = spread(pairs[at] as number, pairs[at + 1] as number);
+      touched |= (this.#directory[hash >>> this.#shift] as Segment).slots[home(hash)] as number;
+    }
+    return touched;
   }
 
   /** Begins a search for all entries with this key, whatever they stand for. */
   seek(low: number, high: number): void {
-    const hash = spread(low, high);
-    this.#sought = this.#directory[hash >>> this.#shift] as Segment;
-    this.#at = hash & SLOT_MASK;
+    this.#hash = spread(low, high);
+    this.#sought = this.#directory[this.#hash >>> this.#shift] as Segment;
+    this.#at = home(this.#hash);
     this.#low = low;
     this.#high = high;
   }
@@ -88,16 +101,21 @@ export class HashTable {
   /** The next entry that was sought, see `kindOf` and `numberOf`; 0 after the last one. */
   next(): number {
     const { slots } = this.#sought;
-    const tag = (spread(this.#low, this.#high) << (NUMBER_BITS - SLOT_BITS)) & TAG_MASK;
     for (;;) {
-      const slot = slots[this.#at] as number;
-      if (slot === 0) return 0;
-      this.#at = (this.#at + 1) & SLOT_MASK;
-      if ((slot & TAG_MASK) !== tag) continue;
-      const page = this.#pageOf(slot);
-      const key = keyOffset(slot);
-      if (page[key] === this.#low && page[key + 1] === this.#high) return slot;
+      const at = this.#at;
+      const entry = slots[at + 1] as number;
+      if (entry === 0) return 0;
+      this.#at = (at + 2) & WORD_MASK;
+      if (slots[at] === this.#hash && this.#hasKey(entry)) return entry;
     }
+  }
+
+  #hasKey(entry: number): boolean {
+    const kind = entry >>> KIND_SHIFT;
+    const shift = RECORD_SHIFTS[kind] as number;
+    const page = (this.#records[kind] as PagedWords).pages[numberOf(entry) >>> (PAGE_SHIFT - shift)] as Int32Array;
+    const key = ((entry << shift) & PAGE_MASK) + (KEY_OFFSETS[kind] as number);
+    return page[key] === this.#low && page[key + 1] === this.#high;
   }
 
   /** @returns false when there is no room: thousands of names have the same key */
@@ -111,31 +129,32 @@ export class HashTable {
       }
       segment = this.#directory[hash >>> this.#shift] as Segment;
     }
-    put(segment, hash, (kind << KIND_SHIFT) | ((hash << (NUMBER_BITS - SLOT_BITS)) & TAG_MASK) | number);
+    put(segment, hash, (kind << KIND_SHIFT) | number);
     return true;
   }
 
-  /** Takes the entry out; its record must still have its key. Nothing happens when it is not there. */
+  /** Takes the entry out. Nothing happens when it is not there. */
   remove(kind: EntryKind, number: number, low: number, high: number): void {
     const hash = spread(low, high);
     const segment = this.#directory[hash >>> this.#shift] as Segment;
     const { slots } = segment;
-    const wanted = (kind << KIND_SHIFT) | ((hash << (NUMBER_BITS - SLOT_BITS)) & TAG_MASK) | number;
-    let hole = hash & SLOT_MASK;
-    for (; slots[hole] !== wanted; hole = (hole + 1) & SLOT_MASK) if (slots[hole] === 0) return;
+    const wanted = (kind << KIND_SHIFT) | number;
+    let hole = home(hash);
+    for (; slots[hole + 1] !== wanted; hole = (hole + 2) & WORD_MASK) if (slots[hole + 1] === 0) return;
     // Entries that were pushed beyond the hole move up, so that there are no tombstones.
-    for (let at = (hole + 1) & SLOT_MASK; slots[at] !== 0; at = (at + 1) & SLOT_MASK) {
-      const home = this.#hashOf(slots[at] as number) & SLOT_MASK;
-      if (((at - home) & SLOT_MASK) < ((at - hole) & SLOT_MASK)) continue;
+    for (let at = (hole + 2) & WORD_MASK; slots[at + 1] !== 0; at = (at + 2) & WORD_MASK) {
+      const from = home(slots[at] as number);
+      if (((at - from) & WORD_MASK) < ((at - hole) & WORD_MASK)) continue;
       slots[hole] = slots[at] as number;
+      slots[hole + 1] = slots[at + 1] as number;
       hole = at;
     }
-    slots[hole] = 0;
+    slots[hole + 1] = 0;
     segment.used--;
   }
 
   get bytes(): number {
-    return 4 * SLOTS * this.#segments + 8 * this.#directory.length;
+    return 8 * SLOTS * this.#segments + 8 * this.#directory.length;
   }
 
   #split(segment: Segment): boolean {
@@ -145,35 +164,23 @@ export class HashTable {
       this.#shift--;
     }
     const bit = 1 << (31 - segment.depth);
-    const upper: Segment = { slots: new Int32Array(SLOTS), used: 0, depth: ++segment.depth };
+    const upper: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth: ++segment.depth };
     this.#segments++;
     this.#spill.set(segment.slots);
     segment.slots.fill(0);
     segment.used = 0;
     let sample = 0;
-    for (const slot of this.#spill) {
-      if (slot === 0) continue;
-      const hash = this.#hashOf(slot);
-      sample = hash;
-      put((hash & bit) === 0 ? segment : upper, hash, slot);
+    for (let at = 0; at <= WORD_MASK; at += 2) {
+      const entry = this.#spill[at + 1] as number;
+      if (entry === 0) continue;
+      sample = this.#spill[at] as number;
+      put((sample & bit) === 0 ? segment : upper, sample, entry);
     }
     // The entries' common bits say which stretch of the directory the two share.
     const width = 1 << (32 - this.#shift - segment.depth);
     const first = ((sample | bit) >>> (32 - segment.depth)) * width;
     this.#directory.fill(upper, first, first + width);
     return true;
-  }
-
-  #hashOf(slot: number): number {
-    const page = this.#pageOf(slot);
-    const key = keyOffset(slot);
-    return spread(page[key] as number, page[key + 1] as number);
-  }
-
-  #pageOf(slot: number): Int32Array {
-    const kind = slot >>> KIND_SHIFT;
-    const address = (slot & NUMBER_MAX) << (RECORD_SHIFTS[kind] as number);
-    return (this.#records[kind] as PagedWords).pages[address >>> PAGE_SHIFT] as Int32Array;
   }
 }
 
@@ -185,17 +192,17 @@ export function numberOf(entry: number): number {
   return entry & NUMBER_MAX;
 }
 
-function keyOffset(slot: number): number {
-  const kind = slot >>> KIND_SHIFT;
-  const address = (slot & NUMBER_MAX) << (RECORD_SHIFTS[kind] as number);
-  return (address & PAGE_MASK) + (KEY_OFFSETS[kind] as number);
+/** First word of the slot in which an entry belongs. */
+function home(hash: number): number {
+  return (hash << 1) & WORD_MASK;
 }
 
-function put(segment: Segment, hash: number, slot: number): void {
+function put(segment: Segment, hash: number, entry: number): void {
   const { slots } = segment;
-  let at = hash & SLOT_MASK;
-  while (slots[at] !== 0) at = (at + 1) & SLOT_MASK;
-  slots[at] = slot;
+  let at = home(hash);
+  while (slots[at + 1] !== 0) at = (at + 2) & WORD_MASK;
+  slots[at] = hash;
+  slots[at + 1] = entry;
   segment.used++;
 }
 

@@ -250,7 +250,7 @@ export class HolderSets {
     if (this.#top + room > this.#granulesMax) throw new RangeError('no room for another set of holders');
     const set = this.#top;
     this.#top += room;
-    this.#words.reach((set + room - 1) << GRANULE_SHIFT);
+    this.#words.reach(set >>> (PAGE_SHIFT - GRANULE_SHIFT));
     this.#writable(set)[offsetOf(set)] = size << LENGTH_BITS;
     return set;
   }

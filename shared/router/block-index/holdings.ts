@@ -6,6 +6,8 @@ import { PagedWords } from './paged-words.ts';
 import type { PairSet } from './pair-set.ts';
 import { Tenures } from './tenures.ts';
 
+type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
+
 /** More than any tier's number: not held. */
 export const NOT_HELD = 4;
 
@@ -14,17 +16,23 @@ export const NOT_HELD = 4;
  * block is held in a tier only while its parent is held in that tier or a faster one.
  */
 export class Holdings {
-  readonly words = [new PagedWords(), new PagedWords(), new PagedWords(), new PagedWords()] as const;
-  readonly table = new HashTable(this.words);
-  readonly blocks = new BlockRecords(this.words[0], this.table);
-  readonly names = new EngineNames(this.words[1], this.words[2], this.table);
+  /** By kind of entry; at the end, what no entry of the table stands for. */
+  readonly words: readonly PagedWords[];
+  readonly table: HashTable;
+  readonly blocks: BlockRecords;
+  readonly names: EngineNames;
   readonly tenures = new Tenures();
   readonly sets: HolderSets;
   readonly #below: number[] = [];
 
   /** @param setGranulesMax room for sets of holders, 16 bytes each */
   constructor(setGranulesMax: number) {
-    this.sets = new HolderSets(this.words[3], this.table, setGranulesMax);
+    const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords()) as FiveWords;
+    this.words = [blocks, shared, own, sets, locals];
+    this.table = new HashTable([blocks, shared, own, sets]);
+    this.blocks = new BlockRecords(blocks, locals, this.table);
+    this.names = new EngineNames(shared, own, this.table);
+    this.sets = new HolderSets(sets, this.table, setGranulesMax);
   }
 
   /** Tiers of the tenure, by the way in which the block was named. */
@@ -211,13 +219,17 @@ export class Holdings {
   }
 }
 
-/** Number of the fastest tier among `tiers`, however named; `NOT_HELD` when there is none. */
+/** One bit a level, however the block is named. */
+export function levelsOf(tiers: number): number {
+  return (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
+}
+
+/** The fastest level among `tiers`; `NOT_HELD` when there is none. */
 export function fastest(tiers: number): number {
-  const levels = (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
+  const levels = levelsOf(tiers);
   return levels === 0 ? NOT_HELD : 31 - Math.clz32(levels & -levels);
 }
 
-/** Whether the tier of this number is among `tiers`, however named. */
 export function hasLevel(tiers: number, level: number): boolean {
-  return ((tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & (1 << level)) !== 0;
+  return (levelsOf(tiers) & (1 << level)) !== 0;
 }

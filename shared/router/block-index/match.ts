@@ -1,59 +1,81 @@
 import type { Overlaps } from '../overlaps.ts';
+import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
 import { fastest, type Holdings } from './holdings.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders
- * are among those of every block before it; so the chain's end and the stretches with equal holders are found by halving,
- * and most blocks are never looked at:
+ * are among those of every block before it. So the end of the chain is found by halving; from there the way leads up by
+ * skips, over stretches with equal holders, and most blocks are never looked at:
  *
  *     block     0 . . . . . 63 64 . . . . 200 | 201 . .     not in the index from 201 on
  *     holders   { a b c d }    { b }          |
+ *               ^ <-- skip --- ^ <--- skip -- ^             200 to 64, its parent 63, and 0
  */
 export function matchChain(holdings: Holdings, sequence: Uint32Array, overlaps: Overlaps): void {
-  const { blocks, table } = holdings;
-  const blockAt = (at: number): number => table.findBlock((sequence[2 * at] ?? 0) | 0, (sequence[2 * at + 1] ?? 0) | 0);
-  const count = sequence.length >> 1;
-  const first = count === 0 ? 0 : blockAt(0);
-  if (first === 0) return;
-  let last = count - 1;
-  let lastBlock = blockAt(last);
-  if (lastBlock === 0) {
-    // Found at `found`, missing from `last` on.
-    let found = 0;
-    lastBlock = first;
-    while (last - found > 1) {
-      const middle = (found + last) >>> 1;
-      const block = blockAt(middle);
-      if (block === 0) last = middle;
-      else {
-        found = middle;
-        lastBlock = block;
-      }
-    }
-    last = found;
-  }
-  const outer = blocks.holders(first) & ~RECENT;
-  for (let holders = blocks.holders(lastBlock) & ~RECENT; ; ) {
-    score(holdings, holders, last + 1, overlaps);
-    if (holders === outer) break;
-    // Others hold block `found`, the same hold `last`.
-    let found = 0;
-    let others = outer;
-    while (last - found > 1) {
-      const middle = (found + last) >>> 1;
-      const at = blocks.holders(blockAt(middle)) & ~RECENT;
-      if (at === holders) last = middle;
-      else {
-        found = middle;
-        others = at;
-      }
-    }
-    last = found;
-    holders = others;
+  const { blocks } = holdings;
+  let block = lastBlock(holdings, sequence);
+  while (block !== ROOT) {
+    const holders = blocks.holders(block) & ~RECENT;
+    score(holdings, holders, blocks.depth(block), overlaps);
+    block = ancestorOfOthers(holdings, sequence, block, holders);
   }
   settle(overlaps);
+}
+
+/** The block before position `depth + 1` of the chain; 0 when it is not in the index. */
+function blockAt(holdings: Holdings, sequence: Uint32Array, depth: number): number {
+  const at = 2 * depth - 2;
+  return holdings.table.findBlock((sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+}
+
+/** The last block of the chain that is in the index; `ROOT` when none is. */
+function lastBlock(holdings: Holdings, sequence: Uint32Array): number {
+  let missing = sequence.length >> 1;
+  if (missing === 0) return ROOT;
+  const whole = blockAt(holdings, sequence, missing);
+  if (whole !== 0) return whole;
+  let found = 0;
+  let block = ROOT;
+  // Many prompts share nothing with any other, so the first block is looked up first.
+  for (let depth = 1; missing - found > 1; depth = (found + missing) >>> 1) {
+    const at = blockAt(holdings, sequence, depth);
+    if (at === 0) missing = depth;
+    else {
+      found = depth;
+      block = at;
+    }
+  }
+  return block;
+}
+
+/** The nearest ancestor that others hold too; `ROOT` when the same hold all of them. */
+function ancestorOfOthers(holdings: Holdings, sequence: Uint32Array, from: number, holders: number): number {
+  const { blocks } = holdings;
+  let block = from;
+  for (;;) {
+    const above = blocks.skip(block);
+    if (above === ROOT) return ROOT;
+    if ((blocks.holders(above) & ~RECENT) === holders) {
+      block = above;
+      continue;
+    }
+    // Others hold the block at depth `other`, the same the one at depth `same`.
+    let result = above;
+    let other = blocks.depth(above);
+    let same = blocks.depth(block);
+    while (same - other > 1) {
+      const middle = (other + same) >>> 1;
+      const at = blockAt(holdings, sequence, middle);
+      if ((blocks.holders(at) & ~RECENT) === holders) same = middle;
+      else {
+        other = middle;
+        result = at;
+      }
+    }
+    return result;
+  }
 }
 
 /** These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers. */

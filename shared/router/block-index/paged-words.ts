@@ -17,9 +17,9 @@ export class PagedWords {
   readonly pages: Int32Array[] = [];
   #frozen: FrozenPages | undefined;
 
-  /** Makes room for the word at `address`. */
-  reach(address: number): void {
-    while (this.pages.length <= address >>> PAGE_SHIFT) this.pages.push(new Int32Array(PAGE_WORDS));
+  /** Makes sure that the page is there. */
+  reach(page: number): void {
+    while (this.pages.length <= page) this.pages.push(new Int32Array(PAGE_WORDS));
   }
 
   /** The page, to be changed. It may be another array than before: look it up again for each change. */
@@ -35,7 +35,7 @@ export class PagedWords {
 
   /** Takes over the words of a page. */
   restore(page: number, words: Int32Array): void {
-    this.reach(page << PAGE_SHIFT);
+    this.reach(page);
     (this.pages[page] as Int32Array).set(words);
   }
 

@@ -1,48 +1,50 @@
-import { type ChainDesk, chainDesk } from '../../tokens/index.ts';
+import { type ChainDesk, chainDesk, chainHashes } from '../../tokens/index.ts';
 import { ROOT } from './block-records.ts';
 import type { Holdings } from './holdings.ts';
 
 /** The blocks of one event: their sequence hashes, and where they stand in the index. Reused from event to event. */
 export class Path {
-  /** Pairs of halves. */
-  sequence = new Int32Array(512);
+  /** Pairs of halves. Until the next hashing in this process. */
+  sequence: Int32Array;
   /** Numbers of the blocks; 0 from the first one that is not in the index. */
   blocks = new Int32Array(256);
   /** Blocks that are in the index. */
   known = 0;
   readonly #desk: ChainDesk = chainDesk();
 
-  /** Names the blocks that follow `parent`. */
+  constructor() {
+    this.sequence = this.#desk.sequence;
+  }
+
+  /** Names the blocks that follow `parent`, of which there is at least one. */
   chain(holdings: Holdings, parent: number, tokensHashes: Uint32Array): void {
-    const { local, sequence, blocksMax } = this.#desk;
+    const { local, blocksMax } = this.#desk;
     const count = tokensHashes.length >> 1;
-    if (count > this.blocks.length) {
-      this.blocks = new Int32Array(2 * count);
-      this.sequence = new Int32Array(4 * count);
+    if (count > blocksMax) {
+      this.#chainLong(holdings, parent, tokensHashes);
+      return;
     }
-    const out = this.sequence;
-    let at = 0;
-    if (parent === ROOT) {
-      out[0] = tokensHashes[0] as number;
-      out[1] = tokensHashes[1] as number;
-      at = 1;
+    for (let word = 0; word < tokensHashes.length; word++) local[word] = tokensHashes[word] as number;
+    const { sequence } = this.#desk;
+    this.sequence = sequence;
+    if (parent !== ROOT) {
+      this.#desk.chain(0, count, holdings.blocks.low(parent), holdings.blocks.high(parent));
+      return;
     }
-    let low = parent === ROOT ? (out[0] as number) : holdings.blocks.low(parent);
-    let high = parent === ROOT ? (out[1] as number) : holdings.blocks.high(parent);
-    while (at < count) {
-      const from = 2 * at;
-      const words = 2 * Math.min(blocksMax, count - at);
-      for (let word = 0; word < words; word++) local[word] = tokensHashes[from + word] as number;
-      this.#desk.chain(words >> 1, low, high);
-      for (let word = 0; word < words; word++) out[from + word] = sequence[word] as number;
-      at += words >> 1;
-      low = out[2 * at - 2] as number;
-      high = out[2 * at - 1] as number;
-    }
+    sequence[0] = local[0] as number;
+    sequence[1] = local[1] as number;
+    this.#desk.chain(1, count, sequence[0] as number, sequence[1] as number);
+  }
+
+  /** More than the desk takes at once. */
+  #chainLong({ blocks }: Holdings, parent: number, tokensHashes: Uint32Array): void {
+    const start = parent === ROOT ? undefined : ([blocks.low(parent) >>> 0, blocks.high(parent) >>> 0] as const);
+    this.sequence = new Int32Array(chainHashes(tokensHashes, start));
   }
 
   /** Looks the first `count` blocks up. */
   locate(holdings: Holdings, count: number): void {
+    if (count > this.blocks.length) this.blocks = new Int32Array(2 * count);
     const { sequence, blocks } = this;
     let at = 0;
     for (; at < count; at++) {
@@ -50,6 +52,8 @@ export class Path {
       if (block === 0) break;
       blocks[at] = block;
     }
+    // The others will be put into the table.
+    holdings.table.warm(sequence, at, count);
     this.known = at;
     blocks.fill(0, at, count);
   }

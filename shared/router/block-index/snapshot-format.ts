@@ -7,7 +7,7 @@
  *     RANKS     one line a rank: number, data-parallel rank, worker id
  *     TENURES   of all tenures: ranks, blocks, flags
  *     CURSORS   the caller's, as they are
- *     BLOCKS, SHARED_NAMES, PRIVATE_NAMES, HOLDER_SETS    a page each, as it stands in memory
+ *     PAGES     one of some kind of record each, as it stands in memory
  *     END       bytes of the whole, two words, and the checksum of everything before, four words
  *
  * Hash tables are not written: filling them anew takes less time than reading them.

@@ -1,6 +1,6 @@
 import type { RankTable } from '../rank-table.ts';
 import type { Holdings } from './holdings.ts';
-import { type FrozenPages, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
+import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 import {
   Checksum,
   CURSORS,
@@ -41,7 +41,7 @@ export function writeSnapshot(
   const { blocks, names, sets, tenures } = holdings;
   const capacity = table.capacity;
   const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, tenures.count, 0, 0);
-  const inUse = [blocks.top << 3, blocks.top << 2, names.top << 3, sets.top << 2];
+  const inUse = [8 * blocks.top, 4 * blocks.top, 8 * names.top, 4 * sets.top, 2 * blocks.top];
   return chunks(holdings, {
     workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
     dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
@@ -50,7 +50,7 @@ export function writeSnapshot(
     isNamed: tenures.isNamed.slice(0, tenures.count),
     cursors: cursors.slice(),
     pages: holdings.words.map((words) => words.freeze()),
-    words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) << PAGE_SHIFT)),
+    words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
     head,
   });
 }
@@ -75,9 +75,9 @@ function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void
 
 function* pages(writer: SectionWriter, kind: number, words: PagedWords, frozen: Frozen): Generator<Uint8Array> {
   const inUse = frozen.words[kind] ?? 0;
-  for (let page = 0; page << PAGE_SHIFT < inUse; page++) {
+  for (let page = 0; page * PAGE_WORDS < inUse; page++) {
     const content = words.take(frozen.pages[kind] ?? [], page);
-    yield writer.section(PAGES + kind, page, content.subarray(0, inUse - (page << PAGE_SHIFT)));
+    yield writer.section(PAGES + kind, page, content.subarray(0, inUse - page * PAGE_WORDS));
   }
 }
 

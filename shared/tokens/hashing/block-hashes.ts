@@ -101,8 +101,8 @@ export interface ChainDesk {
   readonly sequence: Int32Array;
   /** Longest run. */
   readonly blocksMax: number;
-  /** Sequence hashes of the first `count` local ones, after the parent's. */
-  chain(count: number, parentLow: number, parentHigh: number): void;
+  /** Sequence hashes of the local ones `from .. to`, at the same places, after the parent's. */
+  chain(from: number, to: number, parentLow: number, parentHigh: number): void;
 }
 
 export function chainDesk(): ChainDesk {
@@ -111,7 +111,8 @@ export function chainDesk(): ChainDesk {
     local: new Int32Array(memory.buffer, LOCAL, 2 * HASHES_MAX),
     sequence: new Int32Array(memory.buffer, SEQUENCE, 2 * HASHES_MAX),
     blocksMax: HASHES_MAX,
-    chain: (count, parentLow, parentHigh) => chain(LOCAL, count, parentLow, parentHigh, SEQUENCE),
+    chain: (from, to, parentLow, parentHigh) =>
+      chain(LOCAL + 8 * from, to - from, parentLow, parentHigh, SEQUENCE + 8 * from),
   };
 }
 
