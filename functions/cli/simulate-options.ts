@@ -1,26 +1,25 @@
+import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
-import type { ResolvedConfig, SettingName, Settings } from '../../shared/config/index.ts';
-import { costModelOf, type KvRouterConfig, kvRouterConfig } from '../../shared/router/index.ts';
+import { ConfigError, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
+import {
+  type KvRouterConfig,
+  KvRouterConfigError,
+  kvRouterConfigOf,
+  type PolicyConfig,
+  readPolicyConfig,
+} from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
 
-type SimulateSettings = Settings<'simulate'>;
-
-/** Weights of Dynamo's formula: one that is set keeps its meaning (ruling 34). */
-const WEIGHTS: readonly SettingName[] = [
-  'routerKvOverlapScoreCredit',
-  'routerKvOverlapScoreCreditDecay',
-  'routerKvOverlapScoreWeight',
-  'routerPrefillLoadScale',
-  'routerDecodeActiveRequestWeight',
-  'routerTemperature',
-];
-
-/** Requests wait centrally while every worker has a backlog. */
-const STATOR_QUEUE_THRESHOLD = 0;
-
-/** What to simulate, from the settings of one run. */
-export function simulationOptions(config: ResolvedConfig<'simulate'>, workload: Workload): SimulationOptions {
+/**
+ * What to simulate, from the settings of one run.
+ * @throws ConfigError for settings of the router that exclude each other, and for a bad policy file
+ */
+export async function simulationOptions(
+  config: ResolvedConfig<'simulate'>,
+  workload: Workload,
+): Promise<SimulationOptions> {
   const { settings } = config;
+  const policies = await readPolicies(settings.routerPolicyConfig);
   return {
     workload,
     workers: settings.workers,
@@ -41,7 +40,8 @@ export function simulationOptions(config: ResolvedConfig<'simulate'>, workload: 
       mode: settings.loadAware ? 'load-aware' : settings.mode,
       routers: settings.routers,
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
-      kv: kvConfig(config),
+      kv: kvConfig(config, policies),
+      policies: policies?.root,
     },
     arrivalSpeedup: settings.arrivalSpeedup,
     concurrency: settings.replayConcurrency,
@@ -50,38 +50,30 @@ export function simulationOptions(config: ResolvedConfig<'simulate'>, workload: 
   };
 }
 
-function kvConfig({ settings, given }: ResolvedConfig<'simulate'>): KvRouterConfig {
-  const isWeightSet = WEIGHTS.some((setting) => given.has(setting));
-  const costModel = costModelOf(settings.costModel, isWeightSet);
-  // The gate belongs to the stator model; a threshold that is given wins (router.md, section 12.5).
-  const hasOwnGate = costModel === 'stator' && !given.has('routerQueueThreshold');
-  const predictedTtlSecs = settings.routerPredictedTtlSecs;
-  return kvRouterConfig({
-    costModel,
-    overlapScoreCredit: settings.routerKvOverlapScoreCredit,
-    overlapScoreCreditDecay: settings.routerKvOverlapScoreCreditDecay,
-    prefillLoadScale: settings.routerPrefillLoadScale,
-    decodeActiveRequestWeight: settings.routerDecodeActiveRequestWeight,
-    routerTemperature: settings.routerTemperature,
-    useKvEvents: settings.routerKvEvents,
-    ttlMs: settings.routerTtlSecs * 1000,
-    approximateCachePolicy: settings.routerApproximateCachePolicy,
-    predictedTtlMs: predictedTtlSecs === undefined ? undefined : predictedTtlSecs * 1000,
-    replicaSync: settings.routers > 1,
-    trackActiveBlocks: settings.routerTrackActiveBlocks,
-    trackOutputBlocks: settings.routerTrackOutputBlocks,
-    assumeKvReuse: settings.routerAssumeKvReuse,
-    trackPrefillTokens: settings.routerTrackPrefillTokens,
-    queueThreshold: hasOwnGate ? STATOR_QUEUE_THRESHOLD : (settings.routerQueueThreshold ?? undefined),
-    queuePolicy: settings.routerQueuePolicy,
-    overlapRefreshAfterMs: settings.routerOverlapRefreshAfterSecs * 1000,
-    activeRequestExpiryMs: settings.routerActiveRequestExpirySecs * 1000,
-  });
+async function readPolicies(path: string | undefined): Promise<PolicyConfig | undefined> {
+  if (path === undefined) return undefined;
+  const yaml = await readFile(path, 'utf8');
+  return explainRefusal(() => readPolicyConfig(yaml));
+}
+
+function kvConfig({ settings, given }: ResolvedConfig<'simulate'>, policies: PolicyConfig | undefined): KvRouterConfig {
+  const routerSettings = { ...settings, routerCostModel: settings.costModel };
+  return explainRefusal(() => kvRouterConfigOf(routerSettings, given.keys(), policies?.settings));
+}
+
+/** A configuration that the router refuses is the user's mistake. */
+function explainRefusal<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (thrown) {
+    if (thrown instanceof KvRouterConfigError) throw new ConfigError([thrown.message]);
+    throw thrown;
+  }
 }
 
 /** What was simulated, for the head of a report. */
 export function describeRun(
-  settings: SimulateSettings,
+  settings: Settings<'simulate'>,
   options: SimulationOptions,
 ): Readonly<Record<string, string | number>> {
   const { mode, kv } = options.routing;

@@ -33,7 +33,7 @@ async function simulateOnce(
   workloads: WorkloadSource,
 ): Promise<RunReport> {
   const startedMs = performance.now();
-  const options = simulationOptions(config, await workloads.open(config.settings));
+  const options = await simulationOptions(config, await workloads.open(config.settings));
   const simulation = simulate(options);
   const wallMs = performance.now() - startedMs;
   return reportRun(simulation, { swept, about: describeRun(config.settings, options), wallMs });

@@ -81,6 +81,8 @@ export class KvRouters implements RouterBench {
       ranks,
       index: this.#index,
       blockSizeTokens: engine.blockSizeTokens,
+      policies: options.policies,
+      explainedMax: 0,
       clock: { nowMs: () => this.#fleet.nowMs },
       random: routerRandom(seed, router),
     });

@@ -1,6 +1,6 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { SchedulerOptions } from '../engines/mocker/index.ts';
-import { type KvRouterConfig, loadAware } from '../router/index.ts';
+import { type KvRouterConfig, loadAware, type PolicyProfile } from '../router/index.ts';
 import type { Fleet } from './fleet.ts';
 import { KvRouters } from './kv-routers.ts';
 import { SimpleRouters } from './simple-routers.ts';
@@ -17,6 +17,8 @@ export interface RoutingOptions {
   readonly replicaSyncDelayMs: number;
   /** For the modes `kv` and `load-aware`. */
   readonly kv: KvRouterConfig;
+  /** Queue classes of those. @default one, as `kv` says */
+  readonly policies?: PolicyProfile | undefined;
 }
 
 /** What routers are made for. */
