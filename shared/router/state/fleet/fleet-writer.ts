@@ -32,6 +32,8 @@ const REWRITE_MS = 5000;
 /** Reads a second that one copy of a cell answers. */
 const READS_PER_COPY = 500;
 const COPIES_MAX = 16;
+/** A copy is given up when the others would still be read no more than this share of what they can. */
+const EASE_SHARE = 0.6;
 /** Writes under way at once. */
 const WRITES_MAX = 8;
 const MS_PER_SECOND = 1000;
@@ -85,7 +87,7 @@ export class FleetWriter {
   }
 
   #dueCopies(workers: readonly FleetWorker[], cell: number, cells: number): readonly DueCell[] {
-    const { state, clock, rewriteMs = REWRITE_MS } = this.#options;
+    const { state, clock, writeMs = WRITE_MS, rewriteMs = REWRITE_MS } = this.#options;
     const packed = { cells, copies: this.#copies, rewriteMs, workers };
     const ageless = workers.map((worker) => ({
       ...worker,
@@ -95,7 +97,7 @@ export class FleetWriter {
     const due: DueCell[] = [];
     for (let copy = 0; copy < this.#copies; copy++) {
       const written = this.#written.get(`${cell}/${copy}`);
-      const isRecent = written !== undefined && clock.nowMs() - written.writtenAtMs < rewriteMs;
+      const isRecent = written !== undefined && clock.nowMs() - written.writtenAtMs < rewriteMs - writeMs; // the next round is late
       if (isRecent && written.content.equals(content)) continue;
       due.push({ cell, copy, content, body: packFleetCell(packed, state.nowMs()) });
     }
@@ -136,8 +138,10 @@ export class FleetWriter {
     }
     if (before === undefined) return;
     const perSecond = (MS_PER_SECOND * (this.#reads.total - before.total)) / (nowMs - before.atMs);
-    const needed = Math.min(COPIES_MAX, Math.max(1, Math.ceil(perSecond / (this.#cells ?? 1) / READS_PER_COPY)));
-    if (needed > this.#copies || 2 * needed < this.#copies) this.#copies = needed; // does not go back and forth
+    const copies = perSecond / (this.#cells ?? 1) / READS_PER_COPY;
+    const [needed, atEase] = [copies, copies / EASE_SHARE].map((count) => Math.max(1, Math.ceil(count)));
+    // Between the two the number stays, so that it does not go back and forth.
+    this.#copies = Math.min(COPIES_MAX, Math.max(needed!, Math.min(this.#copies, atEase!)));
   }
 }
 
