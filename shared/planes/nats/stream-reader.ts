@@ -42,7 +42,9 @@ export class StreamReader implements NatsStreamReader {
   readonly #heartbeat: Timer;
   #isOver = false;
   #isWaiting = false;
-  /** Messages still due in the batch under way; 0 = none is. */
+  /** A batch is under way. */
+  #isAsked = false;
+  /** Messages still due in it. */
   #due = 0;
   #silentBeats = 0;
 
@@ -78,6 +80,7 @@ export class StreamReader implements NatsStreamReader {
 
   next(isWaiting: boolean): void {
     if (this.#isOver) return;
+    this.#isAsked = true;
     this.#due = BATCH_MESSAGES;
     this.#isWaiting = isWaiting;
     this.#silentBeats = 0;
@@ -131,13 +134,13 @@ export class StreamReader implements NatsStreamReader {
   }
 
   #endBatch(isLast: boolean): void {
-    if (this.#isOver || this.#due === 0) return;
-    this.#due = 0;
+    if (this.#isOver || !this.#isAsked) return;
+    this.#isAsked = false;
     this.#options.receiver.batchEnded(isLast);
   }
 
   #beat(): void {
-    if (this.#due === 0) return; // it is the receiver's turn
+    if (!this.#isAsked) return; // it is the receiver's turn
     this.#silentBeats++;
     if (this.#silentBeats > SILENT_BEATS_MAX) this.#lose('JetStream has fallen silent');
   }

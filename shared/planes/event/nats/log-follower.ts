@@ -16,6 +16,7 @@ export interface LogFollowerOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly onProblem: (problem: unknown) => void;
+  readonly onClosed: () => void;
 }
 
 /**
@@ -47,9 +48,9 @@ export class LogFollower implements EventLogFollower {
 
   /** Resolves when the stream is open for the first time; closes and rejects when `signal` aborts before. */
   async start(signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
     const opened = new Promise<void>((resolve, reject) => {
       const onAbort = (): void => reject(signal.reason);
+      if (signal.aborted) onAbort();
       signal.addEventListener('abort', onAbort, { once: true });
       this.#onOpen = () => {
         signal.removeEventListener('abort', onAbort);
@@ -68,6 +69,7 @@ export class LogFollower implements EventLogFollower {
   async close(): Promise<void> {
     this.#closing.abort();
     this.#endReading?.();
+    this.#options.onClosed();
     await this.#running;
   }
 

@@ -13,6 +13,8 @@ export interface NatsEventLogOptions {
   readonly random: Random;
   /** A message that is no event (it is passed over), a listener that threw, a stream that cannot be read for now. */
   readonly onProblem: (problem: unknown) => void;
+  /** Those that the plane closes with itself. */
+  readonly followers: Set<LogFollower>;
 }
 
 /** The log of one subject in its JetStream stream. */
@@ -66,7 +68,9 @@ export class NatsEventLog implements EventLog {
       knownCreatedAt: this.#knownCreatedAt,
       listener,
       toEntry: (sequence, data) => this.#entry(sequence, data),
+      onClosed: () => this.#options.followers.delete(follower),
     });
+    this.#options.followers.add(follower);
     await follower.start(signal);
     return follower;
   }

@@ -4,6 +4,7 @@ import type { RecordCodec } from '../../record-codec.ts';
 import { subjectOf, subjectPrefixOf } from '../subject.ts';
 import type { EventLog, EventPlane, EventScope } from '../types.ts';
 import { NatsEventLog } from './log.ts';
+import type { LogFollower } from './log-follower.ts';
 import { NatsPublisher } from './publisher.ts';
 import { NatsSubscription } from './subscription.ts';
 
@@ -46,6 +47,7 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
   const { client, clock, random = systemRandom, codec = 'msgpack', onProblem } = options;
   const { loggedTopics = ['kv-events'] } = options;
   const streams = new LogStreams(options);
+  const followers = new Set<LogFollower>();
 
   return {
     name: 'nats',
@@ -58,13 +60,14 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
     subscribe: async (scope, topic, listener) =>
       new NatsSubscription({ client, subject: subjectOf(scope, topic), topic, listener, onProblem }),
     async log(scope, topic, signal): Promise<EventLog> {
-      const log = new NatsEventLog({ stream: streams.of(scope, topic), topic, clock, random, onProblem });
+      const log = new NatsEventLog({ stream: streams.of(scope, topic), topic, clock, random, onProblem, followers });
       await log.state(signal);
       streams.keep(scope, topic);
       return log;
     },
     async close() {
       streams.close();
+      await Promise.all([...followers].map((follower) => follower.close()));
       await client.close();
     },
   };

@@ -1,0 +1,178 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../../shared/planes/event/index.ts';
+import { createNatsClient } from '../../../../shared/planes/nats/index.ts';
+import { LogHearing } from '../../../contract/planes/event-log.contract.ts';
+import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
+import { deleteStreams } from '../../../support/nats-streams.ts';
+
+const SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
+const TOPIC = 'kv-events';
+const never = new AbortController().signal;
+const MIB = 2 ** 20;
+
+describe.runIf(hasNatsServer())('the NATS event plane', () => {
+  const planes: EventPlane[] = [];
+  let server: NatsServer;
+  let problems: string[] = [];
+  afterEach(async () => {
+    server.thaw();
+    await Promise.all(planes.splice(0).map((plane) => plane.close()));
+    await server.stop();
+    problems = [];
+  });
+
+  function open(options: { readonly keptBytesMax?: number; readonly logBytesMax?: number } = {}): EventPlane {
+    const { keptBytesMax, logBytesMax = 4 * MIB } = options;
+    const client = createNatsClient({
+      clock: systemClock,
+      servers: [server.url],
+      retryMs: 20,
+      pingIntervalMs: 300,
+      closeTimeoutMs: 200,
+      ...(keptBytesMax === undefined ? {} : { keptBytesMax }),
+    });
+    const plane = createNatsEventPlane({
+      client,
+      clock: systemClock,
+      log: { bytesMax: logBytesMax, heartbeatMs: 200 },
+      onProblem: (problem) => void problems.push(String(problem)),
+    });
+    planes.push(plane);
+    return plane;
+  }
+
+  async function follow(plane: EventPlane): Promise<LogHearing> {
+    const hearing = new LogHearing();
+    const log = await plane.log!(SCOPE, TOPIC, never);
+    await log.follow(1, hearing, never);
+    return hearing;
+  }
+
+  it('starts without the server and delivers all to subscribers and log once it is there', async () => {
+    server = await startNatsServer({ isStarted: false });
+    const [sender, receiver] = [open(), open()];
+    const publisher = await sender.publisher(SCOPE, TOPIC);
+    const heard: unknown[] = [];
+    const subscription = await receiver.subscribe(SCOPE, TOPIC, { event: ({ payload }) => heard.push(payload) });
+    subscription.connect(publisher.publisherId, publisher.transport);
+    const following = follow(receiver);
+    await server.restart();
+    const hearing = await following;
+    publisher.publish('a');
+    await waitUntil(() => heard.length === 1 && hearing.payloads.length === 1);
+    expect(publisher.dropped).toBe(0);
+  });
+
+  it('keeps the log through a crash of the server; followers go on without a gap', async () => {
+    server = await startNatsServer();
+    const [sender, receiver] = [open(), open()];
+    const hearing = await follow(receiver);
+    const publisher = await sender.publisher(SCOPE, TOPIC);
+    for (let at = 0; at < 100; at++) publisher.publish(at);
+    await waitUntil(() => hearing.entries.length === 100);
+    await server.kill();
+    for (let at = 100; at < 200; at++) publisher.publish(at);
+    await server.restart();
+    await waitUntil(() => hearing.payloads.at(-1) === 199);
+    expect(hearing.gaps).toEqual([]);
+    // What was on its way when the server died may stand twice; nothing is missing, and the order holds.
+    const lastSeen = new Map(hearing.payloads.map((payload, at) => [payload, at]));
+    expect([...lastSeen.keys()].sort((a, b) => Number(a) - Number(b))).toEqual(
+      Array.from({ length: 200 }, (_, at) => at),
+    );
+    expect(hearing.sequences).toEqual(hearing.sequences.map((_, at) => at + 1));
+    expect(publisher.dropped).toBe(0);
+  });
+
+  it('counts what it drops while the server is away, and subscribers miss exactly that', async () => {
+    server = await startNatsServer();
+    const plane = open({ keptBytesMax: 20_000 }); // both ends over one connection: neither is back before the other
+    const publisher = await plane.publisher(SCOPE, TOPIC);
+    const heard: string[] = [];
+    const subscription = await plane.subscribe(SCOPE, TOPIC, { event: ({ payload }) => heard.push(String(payload)) });
+    subscription.connect(publisher.publisherId, publisher.transport);
+    publisher.publish('before');
+    await waitUntil(() => heard.length === 1);
+    await server.kill();
+    for (let at = 0; at < 100; at++) publisher.publish('x'.repeat(1000));
+    expect(publisher.dropped).toBeGreaterThan(70);
+    await server.restart();
+    const dropped = publisher.dropped;
+    await waitUntil(() => {
+      publisher.publish('after');
+      return subscription.missed === publisher.dropped; // each event that is heard shows the gap before it
+    });
+    expect(heard.filter((payload) => payload.startsWith('x'))).toHaveLength(100 - dropped);
+  });
+
+  it('drops and counts an event that is longer than the server takes', async () => {
+    server = await startNatsServer();
+    const publisher = await open().publisher(SCOPE, TOPIC);
+    publisher.publish('x'.repeat(2 * MIB));
+    expect(publisher.dropped).toBe(1);
+  });
+
+  it('says so when the log does not fit the store, and delivers events all the same', async () => {
+    server = await startNatsServer({ storeBytesMax: 2 * MIB });
+    const plane = open({ logBytesMax: 4 * MIB });
+    await expect(plane.log!(SCOPE, TOPIC, never)).rejects.toThrow(/storage/);
+    const publisher = await plane.publisher(SCOPE, TOPIC);
+    const heard: unknown[] = [];
+    const subscription = await plane.subscribe(SCOPE, TOPIC, { event: ({ payload }) => heard.push(payload) });
+    subscription.connect(publisher.publisherId, publisher.transport);
+    publisher.publish('a');
+    await waitUntil(() => heard.length === 1);
+    await waitUntil(() => problems.some((problem) => problem.includes('storage')));
+  });
+
+  it('makes a log again that was deleted, as soon as someone follows or the server comes back', async () => {
+    server = await startNatsServer();
+    const plane = open();
+    const publisher = await plane.publisher(SCOPE, TOPIC);
+    const hearing = await follow(plane);
+    publisher.publish(1);
+    await waitUntil(() => hearing.entries.length === 1);
+    await deleteStreams(server.url);
+    await waitUntil(() => hearing.gaps.length === 1);
+    publisher.publish(2);
+    await waitUntil(() => hearing.entries.length === 2);
+    expect(hearing.sequences).toEqual([1, 1]);
+  });
+
+  it('leaves a stream that exists as it is, and says what differs', async () => {
+    server = await startNatsServer();
+    await open({ logBytesMax: 4 * MIB }).log!(SCOPE, TOPIC, never);
+    await open({ logBytesMax: 8 * MIB }).log!(SCOPE, TOPIC, never);
+    await waitUntil(() => problems.length > 0);
+    expect(problems).toEqual([
+      `the event stream namespace-dynamo-component-backend-kv-events is left as it is: max_bytes is ${4 * MIB}, the setting says ${8 * MIB}`,
+    ]);
+  });
+
+  it('refuses the stream of a namespace that reads alike but is another', async () => {
+    server = await startNatsServer();
+    const plane = open();
+    await plane.log!({ kind: 'namespace', namespace: 'a_b' }, TOPIC, never);
+    await expect(plane.log!({ kind: 'namespace', namespace: 'a-b' }, TOPIC, never)).rejects.toThrow(
+      'captures namespace.a_b.kv-events, not namespace.a-b.kv-events',
+    );
+  });
+
+  it('reads and follows a long log whole, in pages', async () => {
+    server = await startNatsServer();
+    const plane = open({ logBytesMax: 64 * MIB });
+    const log = await plane.log!(SCOPE, TOPIC, never);
+    const publisher = await plane.publisher(SCOPE, TOPIC);
+    const count = 10_000;
+    for (let at = 0; at < count; at++) publisher.publish({ at, filler: 'x'.repeat(at % 100 === 0 ? 4000 : 100) });
+    await waitUntil(async () => (await log.state(never)).lastSequence === count);
+    let next = 0;
+    for await (const { envelope } of log.read(1, never)) expect((envelope.payload as { at: number }).at).toBe(next++);
+    expect(next).toBe(count);
+    const hearing = await follow(plane);
+    await waitUntil(() => hearing.entries.length === count);
+    expect(hearing.gaps).toEqual([]);
+    expect(publisher.dropped).toBe(0);
+  });
+});
