@@ -5,10 +5,14 @@ import { stopSignal } from '../compose/stop-signal.ts';
 import type { CommandContext } from './commands.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains. */
-export async function run({ settings }: CommandContext<'frontend'>): Promise<number> {
+export async function run({ settings, config }: CommandContext<'frontend'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
+  const frontend = await composeFrontend(settings, {
+    logger,
+    plane: { poolSizeMax: settings.tcpPoolSize },
+    given: config.given.keys(),
+  });
   const server = await serveFrontend(frontend, settings, logger);
   logger.info('serving', { url: server.url, models: frontend.models.list().map(({ name }) => name) });
   logger.info('draining', { reason: await stopped });

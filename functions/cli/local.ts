@@ -28,7 +28,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
   try {
     const frontend = await composeFrontend(
       { ...settings, fileKv },
-      { logger, plane: { poolSizeMax: settings.tcpPoolSize } },
+      { logger, plane: { poolSizeMax: settings.tcpPoolSize }, given: config.given.keys() },
     );
     const server = await serveFrontend(frontend, settings, logger); // before the workers: a port in use costs nothing
     workers.start();

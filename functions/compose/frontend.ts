@@ -13,7 +13,6 @@ import {
   type RoutableModel,
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
-import { createRouter } from '../../shared/router/index.ts';
 import {
   createFrontendMetrics,
   type FrontendMetrics,
@@ -22,9 +21,12 @@ import {
 } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
-import { type CallingPlaneOptions, callingPlane } from './planes.ts';
+import { bucketsOf } from './metric-buckets.ts';
+import { type CallingPlaneOptions, callingPlane, eventPlane } from './planes.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
+import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
+import { openRouting } from './routing.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
 export type FrontendSettings = Pick<
@@ -33,7 +35,7 @@ export type FrontendSettings = Pick<
 >;
 
 /** Settings that only some hosts read: folders and threads need a machine, tables need a cloud. */
-type HostSettings = Partial<
+export type HostSettings = Partial<
   Pick<
     Settings<'frontend'>,
     | 'encodeThreads'
@@ -45,6 +47,8 @@ type HostSettings = Partial<
     | 'awsRegion'
     | 'responsesTable'
     | 'responseStoreMaxMb'
+    | 'kvCacheBlockSize'
+    | 'routerOverlapRefreshAfterSecs'
   >
 >;
 
@@ -54,6 +58,10 @@ export interface FrontendOptions {
   readonly plane?: CallingPlaneOptions;
   /** What the host may do to the discovery table. */
   readonly discovery?: DiscoveryHost;
+  /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
+  readonly followsEvents?: boolean;
+  /** Names of the settings that the operator set; some that are set keep other settings from being chosen. @default none */
+  readonly given?: Iterable<string>;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -71,7 +79,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions, discovery: host }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true, given = [] }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -82,8 +90,9 @@ export async function composeFrontend(
   const lifecycle = new ServiceLifecycle();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
-    const models = await followModels(settings, { discovery, plane, metrics, logger });
-    const responseStore = await openResponseStore(settings, logger.for('responses'));
+    const models = await followModels(settings, { discovery, plane, metrics, logger, followsEvents, given });
+    const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
+    const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
     lifecycle.discovered();
     const app = createHttpApp({
       pipeline: models.pipeline,
@@ -93,6 +102,7 @@ export async function composeFrontend(
       random: systemRandom,
       settings: httpSettings(settings),
       responseStore,
+      records,
       discovery,
       lifecycle,
     });
@@ -105,6 +115,8 @@ export async function composeFrontend(
       close: async () => {
         models.directory.close();
         responseStore?.close();
+        await records?.close();
+        await models.routing.close();
         await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
       },
     };
@@ -119,10 +131,13 @@ interface Parts {
   readonly plane: RequestPlane;
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
+  readonly followsEvents: boolean;
+  readonly given: Iterable<string>;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
-async function followModels(settings: FrontendSettings & HostSettings, { discovery, plane, metrics, logger }: Parts) {
+async function followModels(settings: FrontendSettings & HostSettings, parts: Parts) {
+  const { discovery, plane, metrics, logger, followsEvents, given } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: async (card) => {
@@ -135,20 +150,26 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
-  const router = createRouter({
-    mode: settings.routerMode,
-    inhibitedMs: settings.inhibitedDurationSecs * 1000,
-    clock: systemClock,
-    random: systemRandom,
+  const routing = openRouting(settings, {
+    discovery,
+    plane,
+    openEventPlane: followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined,
+    metrics,
+    logger,
+    given,
   });
+  const { router } = routing;
   const directory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
+    kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
-      for (const model of models) if (model.name === model.primaryName) metrics.setModel(factsOf(model, settings));
+      const primary = models.filter(({ name, primaryName }) => name === primaryName);
+      for (const model of primary) metrics.setModel(factsOf(model, settings));
+      routing.follow(primary);
     },
     onWorkerAdded: (workerId) => router.forget(workerId),
     onDiscoveryFailing: (error) =>
@@ -170,13 +191,15 @@ async function followModels(settings: FrontendSettings & HostSettings, { discove
     router,
     plane,
     clock: systemClock,
-    observer: metrics,
+    observer: { ...metrics, reused: (pool, tokens) => routing.reused(pool, tokens) },
     migrationLimit: settings.migrationLimit,
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
     thresholds: thresholdsOf(settings),
+    excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
+    busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
-  return { directory, pipeline, encoder };
+  return { directory, pipeline, encoder, routing };
 }
 
 /** Workers of other versions may publish names that are unknown here. */
@@ -244,33 +267,6 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
       isNvextDisabled: settings.disableFrontendNvext,
       forcesUsage: settings.enableForceIncludeUsage,
       metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
-    },
-  };
-}
-
-function bucketsOf(settings: FrontendSettings) {
-  return {
-    requestDuration: {
-      min: settings.metricsRequestDurationMin,
-      max: settings.metricsRequestDurationMax,
-      count: settings.metricsRequestDurationCount,
-    },
-    inputSequence: {
-      min: settings.metricsInputSequenceMin,
-      max: settings.metricsInputSequenceMax,
-      count: settings.metricsInputSequenceCount,
-    },
-    outputSequence: {
-      min: settings.metricsOutputSequenceMin,
-      max: settings.metricsOutputSequenceMax,
-      count: settings.metricsOutputSequenceCount,
-    },
-    ttft: { min: settings.metricsTtftMin, max: settings.metricsTtftMax, count: settings.metricsTtftCount },
-    itl: { min: settings.metricsItlMin, max: settings.metricsItlMax, count: settings.metricsItlCount },
-    embeddingLatency: {
-      min: settings.metricsEmbeddingLatencyMin,
-      max: settings.metricsEmbeddingLatencyMax,
-      count: settings.metricsEmbeddingLatencyCount,
     },
   };
 }

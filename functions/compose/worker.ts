@@ -110,6 +110,7 @@ async function startOne(
         graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
         drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
         loadReportIntervalMs: settings.loadReportIntervalMs,
+        enableLocalIndexer: settings.enableLocalIndexer,
       },
     },
     signal,

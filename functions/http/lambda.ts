@@ -35,7 +35,7 @@ export const handler = awslambda.streamifyResponse(
         natsAttemptsMax: NATS_ATTEMPTS_MAX,
       };
       const discovery = { sweeps: false }; // its role may query the table and nothing else
-      const { app, refresh } = await composeFrontend(settings, { logger, plane, discovery });
+      const { app, refresh } = await composeFrontend(settings, { logger, plane, discovery, followsEvents: false });
       return { fetch: app.fetch, beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal) };
     },
     {

@@ -205,6 +205,7 @@ function modelOf(name: string, cards: readonly JoinedCard[], blockSizeTokens: nu
   const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
   const pool: WorkerPool = {
     key: mdcSum,
+    model: name,
     role: roleOf(card),
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
   };

@@ -58,6 +58,7 @@ export class RequestRun implements CallSink, WatchedStream {
   #hasOutput = false;
   /** From the present worker. */
   #outputTokens = 0;
+  #hasToldCached = false;
   #isPaused = false;
   #isClosed = false;
   lastActivityMs = 0;
@@ -108,6 +109,8 @@ export class RequestRun implements CallSink, WatchedStream {
   output(output: EngineOutput): void {
     if (this.#isClosed) return;
     this.#noteOutput(output.token_ids?.length ?? 0);
+    const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
+    if (cached !== undefined) this.#noteCached(cached);
     if (output.token_ids !== undefined) this.#produced?.add(output.token_ids, 0, output.token_ids.length);
     try {
       const failure = this.#answer.output(output);
@@ -207,6 +210,13 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
     if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
     this.#hasOutput = true;
+  }
+
+  /** Engines repeat their usage; the first one counts. */
+  #noteCached(tokens: number): void {
+    if (this.#hasToldCached) return;
+    this.#hasToldCached = true;
+    this.#context.observer.reused?.(this.#model.pool, tokens);
   }
 
   #touch(): void {

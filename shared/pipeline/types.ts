@@ -1,5 +1,6 @@
 import type { ModelCard } from '../discovery/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
+import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
 import type { BusyThresholds } from './busy-thresholds.ts';
 
@@ -75,6 +76,8 @@ export interface PipelineObserver {
   tokenize(ms: number): void;
   /** A prompt was looked up in the cache of tokens, and so many of its tokens were there. */
   tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
+  /** A worker says how many prompt tokens of a request it had cached. */
+  reused?(pool: WorkerPool, tokens: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;

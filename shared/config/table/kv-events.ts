@@ -15,10 +15,10 @@ export const kvEventsRows = {
       'max_queue_size',
       'topic',
     ],
-    defaultText: 'unset = off',
+    defaultText: 'set by the sidecar, on loopback; off for decode workers and without prefix caching',
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: "Engine's event publisher; on only with enable_kv_cache_events.",
   }),
   enableLocalIndexer: bool({
@@ -26,7 +26,7 @@ export const kvEventsRows = {
     default: true,
     usedBy: ['worker'],
     source: 'older Dynamo; 1.6.1: always on',
-    built: false,
+    built: true,
     about: 'Worker keeps its own index for replays and dumps.',
   }),
   zmqKvEventsPorts: ports({
@@ -51,7 +51,7 @@ export const kvEventsRows = {
     default: 20080,
     usedBy: ['worker'],
     source: 'older Dynamo',
-    built: false,
+    built: true,
     about: "Port of the engine's event stream that the sidecar sets up.",
   }),
   vllmKvEventsUseIntBlockHashes: bool({
@@ -59,7 +59,7 @@ export const kvEventsRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Engine sends 64-bit block hashes; both forms are read.',
   }),
 };

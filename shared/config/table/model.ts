@@ -97,7 +97,7 @@ export const modelRows = {
     defaultText: 'unset = from the model card',
     usedBy: LASTING_FLEET_ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Overrides the KV cache block size.',
   }),
   tokenizer: choice({

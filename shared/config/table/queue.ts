@@ -10,7 +10,7 @@ export const queueRows = {
     default: 16,
     usedBy: ROUTERS,
     source: 'seed; 1.6.1: unset; ruling 16',
-    built: false,
+    built: true,
     about: 'Fraction of prefill capacity above which requests queue.',
   }),
   routerQueuePolicy: choice({
@@ -20,7 +20,7 @@ export const queueRows = {
     default: 'fcfs',
     usedBy: ROUTERS,
     source: 'seed; 1.6.1: no lcfs',
-    built: false,
+    built: true,
     about: 'Order of the router queue.',
   }),
   admissionControl: choice({
@@ -30,7 +30,7 @@ export const queueRows = {
     default: 'none',
     usedBy: EDGES,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'token-capacity applies the busy thresholds; none clears them.',
   }),
   activeDecodeBlocksThreshold: decimalOrNone({
@@ -41,7 +41,7 @@ export const queueRows = {
     default: 1,
     usedBy: EDGES,
     source: 'seed; 1.6.1: unset',
-    built: false,
+    built: true,
     about: 'KV use above which a worker is busy.',
   }),
   activePrefillTokensThreshold: intOrNone({
@@ -51,7 +51,7 @@ export const queueRows = {
     default: 10000000,
     usedBy: EDGES,
     source: 'seed; 1.6.1: unset',
-    built: false,
+    built: true,
     about: 'Active prefill tokens above which a worker is busy.',
   }),
   activePrefillTokensThresholdFrac: decimalOrNone({
@@ -61,7 +61,7 @@ export const queueRows = {
     default: 64,
     usedBy: EDGES,
     source: 'seed; 1.6.1: unset',
-    built: false,
+    built: true,
     about: 'The same as fraction of max_num_batched_tokens; OR with the absolute.',
   }),
   routerOverlapRefreshAfterSecs: decimal({
@@ -72,7 +72,7 @@ export const queueRows = {
     default: 10,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Queued longer than this: overlap is looked up again.',
   }),
   routerActiveRequestExpirySecs: int({
@@ -82,7 +82,7 @@ export const queueRows = {
     default: 300,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Age at which a lost active request is freed.',
   }),
   engineRequestLimit: int({

@@ -10,7 +10,7 @@ export const routerIndexRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Index from worker events, or predicted.',
   }),
   routerTtlSecs: decimal({
@@ -21,7 +21,7 @@ export const routerIndexRows = {
     default: 120,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Life of predicted blocks when KV events are off.',
   }),
   routerApproximateCachePolicy: choice({
@@ -92,7 +92,7 @@ export const routerIndexRows = {
     default: 4,
     usedBy: LASTING_ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Index threads; accepted, one thread reaches the stated speed.',
   }),
   routerMaxTreeSize: int({

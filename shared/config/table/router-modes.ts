@@ -6,8 +6,7 @@ export const routerModesRows = {
   routerMode: choice({
     flags: ['--router-mode'],
     env: ['DYN_ROUTER_MODE'],
-    values: ['round-robin', 'random', 'power-of-two', 'direct', 'least-loaded'],
-    refused: { kv: 'not built yet', 'device-aware-weighted': 'not built yet' },
+    values: ['round-robin', 'random', 'power-of-two', 'kv', 'direct', 'least-loaded', 'device-aware-weighted'],
     default: 'round-robin',
     usedBy: EDGES,
     source: 'seed; power-of-two 1.6.1',
@@ -20,7 +19,7 @@ export const routerModesRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Load-only preset; implies --router-mode kv (router.md 1.4).',
   }),
   routerMinInitialWorkers: int({
@@ -43,7 +42,7 @@ export const routerModesRows = {
     defaultText: 'unset = off',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Idle life of a session's binding to a worker.",
   }),
   routerSessionAffinityMode: choice({
@@ -53,7 +52,7 @@ export const routerModesRows = {
     default: 'hard',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Binding as a constraint or as a preference.',
   }),
   encoderCudaToCpuRatio: decimal({
@@ -62,7 +61,7 @@ export const routerModesRows = {
     default: 8,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Weight of an accelerator against a CPU, device-aware mode.',
   }),
   routerSeed: int({
@@ -72,7 +71,7 @@ export const routerModesRows = {
     defaultText: 'random',
     usedBy: ROUTERS,
     source: 'product+; ruling 25',
-    built: false,
+    built: true,
     about: 'Seed of ties and sampling, for repeatable runs.',
   }),
   routerEndpoint: text({

@@ -10,7 +10,7 @@ export const routerScoringRows = {
     default: 'auto',
     usedBy: FLEET_ROUTERS,
     source: 'product; ruling 34',
-    built: false,
+    built: true,
     about: "Cost model; dynamo is the seed's formula.",
   }),
   routerKvOverlapScoreCredit: decimal({
@@ -21,7 +21,7 @@ export const routerScoringRows = {
     default: 1,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Credit for prefix overlap on the device.',
   }),
   routerKvOverlapScoreCreditDecay: decimal({
@@ -31,7 +31,7 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Lowers the credit as a worker's prefill load exceeds the least.",
   }),
   routerKvOverlapScoreWeight: decimal({
@@ -40,7 +40,7 @@ export const routerScoringRows = {
     min: 0,
     usedBy: ROUTERS,
     source: 'seed (router page, 1.0); ruling 16',
-    built: false,
+    built: true,
     deprecated: 'use --router-prefill-load-scale, with --router-kv-overlap-score-credit 0 where the weight was 0',
     about: 'Sets the prefill scale; 0 also sets the credit to 0.',
   }),
@@ -51,7 +51,7 @@ export const routerScoringRows = {
     default: 1,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Scales adjusted prefill load before decode blocks are added.',
   }),
   routerDecodeActiveRequestWeight: decimal({
@@ -61,7 +61,7 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Decode cost in blocks for each active request.',
   }),
   routerHostCacheHitWeight: decimal({
@@ -72,7 +72,7 @@ export const routerScoringRows = {
     default: 0.75,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Credit for overlap in host memory.',
   }),
   routerDiskCacheHitWeight: decimal({
@@ -83,7 +83,7 @@ export const routerScoringRows = {
     default: 0.25,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Credit for overlap on disk.',
   }),
   sharedCacheMultiplier: decimal({
@@ -116,7 +116,7 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Softmax temperature over normalised worker costs.',
   }),
   routerTrackActiveBlocks: bool({
@@ -126,7 +126,7 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Counts blocks of running requests.',
   }),
   routerAssumeKvReuse: bool({
@@ -136,7 +136,7 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Real hashes for active blocks.',
   }),
   routerTrackOutputBlocks: bool({
@@ -146,7 +146,7 @@ export const routerScoringRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Counts output blocks with decay; needs active blocks.',
   }),
   routerTrackPrefillTokens: bool({
@@ -155,7 +155,7 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Counts prompt tokens in worker load.',
   }),
   routerPrefillLoadModel: choice({

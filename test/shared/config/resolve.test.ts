@@ -213,8 +213,8 @@ describe('values', () => {
   });
 
   it('words whose feature is not built are refused with those that are', () => {
-    expect(problemsOf('frontend', ['--router-mode', 'kv'])).toEqual([
-      '--router-mode "kv": not built yet; allowed: round-robin, random, power-of-two, direct, least-loaded',
+    expect(problemsOf('frontend', ['--tokenizer', 'basetenkenizer'])).toEqual([
+      '--tokenizer "basetenkenizer": not built yet; allowed: default, fastokens',
     ]);
     expect(problemsOf('worker', ['--engine', 'vllm'])[0]).toContain('attach it with --engine openai --engine-url URL');
   });

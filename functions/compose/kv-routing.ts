@@ -1,0 +1,179 @@
+import { seededRandom, systemClock, systemRandom, type Timer } from '../../shared/clock/index.ts';
+import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
+import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
+import {
+  type BlockChangeSink,
+  type BusyLimits,
+  BusyWorkers,
+  indexSink,
+  WorkerLoads,
+} from '../../shared/router/feed/index.ts';
+import {
+  createKvRouter,
+  type KvPool,
+  type KvRouter,
+  type KvRouterConfig,
+  kvRouterConfigOf,
+  type PrefixIndex,
+  type RankTable,
+  type Router,
+  type WorkerPool,
+} from '../../shared/router/index.ts';
+import { meterRouter, schedulerMetrics } from '../../shared/router/observe/index.ts';
+import type { RouterPoolMetrics, RouterWorkerType } from '../../shared/telemetry/index.ts';
+import type { FrontendSettings, HostSettings } from './frontend.ts';
+import type { Routing } from './routing.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+const HOUSEKEEPING_MS = 100;
+
+/** What belongs to one worker set beside its scheduler. */
+interface Fed {
+  readonly metrics: RouterPoolMetrics;
+  readonly index: BlockIndex | undefined;
+  readonly sink: BlockChangeSink | undefined;
+}
+
+/** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
+export class KvRouting implements Routing {
+  readonly router: Router;
+  readonly #kv: KvRouter;
+  readonly #config: KvRouterConfig;
+  readonly #parts: RoutingParts;
+  readonly #fed = new Map<string, Fed>();
+  readonly #loads = new WorkerLoads();
+  readonly #busy = new BusyWorkers(this.#loads, systemClock);
+  readonly #open: OpenFeeds | undefined;
+  readonly #housekeeping: Timer;
+  #workerIds: ReadonlySet<string> = new Set();
+
+  /** @throws KvRouterConfigError for flags that contradict each other */
+  constructor(settings: FrontendSettings & HostSettings, parts: RoutingParts) {
+    const { routerMetrics, metrics } = parts;
+    this.#parts = parts;
+    this.#config = kvRouterConfigOf(settings, parts.given);
+    const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
+    this.#kv = createKvRouter({
+      config: this.#config,
+      clock: systemClock,
+      random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+      inhibitedMs: settings.inhibitedDurationSecs * 1000,
+      indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
+      ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
+      observer: {
+        pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
+        hashed: (ms) => routerMetrics.hashed(ms),
+      },
+    });
+    this.router = meterRouter(this.#kv, {
+      metrics: routerMetrics,
+      clock: systemClock,
+      onAsked: ({ pool, policyClass = 'default' }) => {
+        if (pool !== undefined) this.#fedOf(pool).metrics.received(policyClass);
+      },
+    });
+    const followsKvEvents = this.#config.useKvEvents && this.#config.overlapScoreCredit > 0;
+    this.#open = openFeeds(parts, { loads: this.#loads, followsKvEvents });
+    metrics.registry.beforeScrape(() => this.#showState());
+    this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
+      for (const { index } of this.#fed.values()) index?.housekeep();
+    });
+  }
+
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
+    return this.#busy.of(workers, limits);
+  }
+
+  reused(pool: WorkerPool, tokens: number): void {
+    this.#fedOf(pool).metrics.reused(tokens);
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    const present = new Set(models.map(({ pool }) => nameOf(pool)));
+    for (const { pool } of this.#kv.pools) if (!present.has(nameOf(pool))) this.#forget(pool);
+    for (const { pool, workers } of models) {
+      this.#kv.setWorkers(pool, workers);
+      const followed = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
+      this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
+    }
+    this.#showWorkers(models);
+  }
+
+  async close(): Promise<void> {
+    this.#housekeeping.cancel();
+    this.#kv.close();
+    await this.#open?.close();
+  }
+
+  #fedOf(pool: WorkerPool): Fed {
+    const name = nameOf(pool);
+    const known = this.#fed.get(name);
+    if (known !== undefined) return known;
+    const { routerMetrics } = this.#parts;
+    const metrics = routerMetrics.pool(pool.model ?? pool.key, workerTypeOf(pool), pool.role);
+    const fed: Fed = { metrics, index: undefined, sink: undefined };
+    this.#fed.set(name, fed);
+    return fed;
+  }
+
+  #indexFor(pool: WorkerPool, ranks: RankTable): PrefixIndex | undefined {
+    const { metrics } = this.#fedOf(pool);
+    const { routerMetrics } = this.#parts;
+    const index = createBlockIndex({ ranks, onEvicted: (blocks) => metrics.indexEvicted(blocks) });
+    const sink = indexSink(index, ranks, (type, status) => routerMetrics.applied(type, status));
+    this.#fed.set(nameOf(pool), { metrics, index, sink });
+    return index;
+  }
+
+  #forget(pool: WorkerPool): void {
+    this.#open?.feeds.setWorkers(nameOf(pool), [], undefined);
+    this.#kv.removePool(pool.key);
+    this.#fed.delete(nameOf(pool));
+  }
+
+  /** Series of workers that left are removed. */
+  #showWorkers(models: readonly RoutableModel[]): void {
+    const { metrics, routerMetrics } = this.#parts;
+    const present = new Set<string>();
+    for (const { pool, workers } of models) {
+      for (const { id, dataParallelStartRank: start, dataParallelSize: size } of workers) {
+        present.add(id);
+        if (this.#workerIds.has(id)) continue;
+        for (let rank = start; rank < start + size; rank++) routerMetrics.registered(id, rank, workerTypeOf(pool));
+      }
+    }
+    for (const id of this.#workerIds) {
+      if (present.has(id)) continue;
+      routerMetrics.unregistered(id);
+      metrics.removeWorker(id);
+    }
+    this.#workerIds = present;
+  }
+
+  /** What is computed when somebody looks. */
+  #showState(): void {
+    const { metrics, routerMetrics } = this.#parts;
+    let duplicates = 0;
+    for (const { pool, scheduler } of this.#kv.pools) {
+      const workerType = workerTypeOf(pool);
+      for (const load of scheduler.loads()) {
+        const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } = load;
+        metrics.setWorker({ workerId, dpRank, workerType }, { activeDecodeBlocks, activePrefillTokens });
+      }
+      const { index, metrics: own } = this.#fedOf(pool);
+      own.indexBlocks(index?.blockCount ?? 0);
+      duplicates += index?.counters.duplicateBlocks ?? 0;
+    }
+    routerMetrics.duplicates(duplicates);
+  }
+}
+
+function nameOf({ role, key }: KvPool['pool']): string {
+  return `${role} ${key}`;
+}
+
+/** Aggregated workers decode (http-api.md, section 16.1). */
+function workerTypeOf({ role }: WorkerPool): RouterWorkerType {
+  return role === 'prefill' ? 'prefill' : 'decode';
+}

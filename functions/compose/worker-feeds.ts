@@ -1,0 +1,68 @@
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
+import type { RoutableModel } from '../../shared/pipeline/index.ts';
+import type { EventPlane } from '../../shared/planes/event/index.ts';
+import type { RequestPlane } from '../../shared/planes/request/index.ts';
+import { RecoveryClient, RecoverySlots, WorkerFeeds, type WorkerLoads } from '../../shared/router/feed/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../../shared/telemetry/index.ts';
+
+/** What routing is made of. */
+export interface RoutingParts {
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  /** Opened when something is to be followed; undefined on hosts that can follow nothing. */
+  readonly openEventPlane: (() => EventPlane) | undefined;
+  readonly metrics: FrontendMetrics;
+  readonly routerMetrics: RouterMetrics;
+  readonly logger: ProcessLogger;
+  /** Names of the settings that the operator set. */
+  readonly given: Iterable<string>;
+}
+
+/** The feeds of a process, and the event plane that they opened. */
+export interface OpenFeeds {
+  readonly feeds: WorkerFeeds;
+  close(): Promise<void>;
+}
+
+/** Undefined on hosts that can follow nothing. */
+export function openFeeds(
+  parts: RoutingParts,
+  options: { readonly loads: WorkerLoads; readonly followsKvEvents: boolean },
+): OpenFeeds | undefined {
+  const { discovery, plane, openEventPlane, routerMetrics, logger } = parts;
+  if (openEventPlane === undefined) return undefined;
+  const eventPlane = openEventPlane();
+  const recovery = new RecoveryClient({
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+    carriesBytes: true, // the request plane's codec is msgpack
+    onSkip: (reason) => routerMetrics.skipped(reason),
+  });
+  const surroundings = {
+    eventPlane,
+    discovery,
+    recovery,
+    slots: new RecoverySlots(),
+    clock: systemClock,
+    random: systemRandom,
+    logger: logger.for('router'),
+    observer: routerMetrics,
+  };
+  const feeds = new WorkerFeeds(surroundings, options);
+  return {
+    feeds,
+    close: async () => {
+      await feeds.close();
+      await eventPlane.close();
+    },
+  };
+}
+
+/** Follows the loads of every model's workers, and nothing else of them. */
+export function followLoads(feeds: WorkerFeeds, models: readonly RoutableModel[]): void {
+  const keys = new Set(models.map(({ pool }) => pool.key));
+  for (const key of feeds.keys) if (!keys.has(key)) feeds.setWorkers(key, [], undefined);
+  for (const { pool, workers } of models) feeds.setWorkers(pool.key, workers, undefined);
+}
