@@ -1,7 +1,7 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
 import { DynamoDbResponseStore, MemoryResponseStore, type ResponseStore } from '../../shared/responses/index.ts';
-import type { Logger } from '../../shared/telemetry/index.ts';
+import type { Logger, MetricRegistry } from '../../shared/telemetry/index.ts';
 
 /** What every frontend reads, and what only those in a cloud (a table) or with memory to spare read. */
 type ResponseStoreSettings = Pick<Settings<'frontend'>, 'responseStore' | 'responseStoreTtlSecs'> &
@@ -15,6 +15,7 @@ const BYTES_PER_MB = 1024 * 1024;
  */
 export async function openResponseStore(
   settings: ResponseStoreSettings,
+  registry: MetricRegistry,
   logger: Logger,
 ): Promise<ResponseStore | undefined> {
   if (settings.responseStore === 'off') return undefined;
@@ -25,10 +26,17 @@ export async function openResponseStore(
     return DynamoDbResponseStore.open({ tableName, endpoint, region, clock: systemClock, random: systemRandom, ttlMs });
   }
   if (memoryMbMax === undefined) return undefined;
+  const evicted = registry.counter(
+    'stator_responses_evicted_total',
+    'Stored responses that left memory before their time, for want of room.',
+  );
   return new MemoryResponseStore({
     clock: systemClock,
     ttlMs,
     bytesMax: memoryMbMax * BYTES_PER_MB,
-    onEvict: (id) => logger.debug('response left the full store before its time', { response_id: id }),
+    onEvict: (id) => {
+      evicted.with().add();
+      logger.debug('response left the full store before its time', { response_id: id });
+    },
   });
 }

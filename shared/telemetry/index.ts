@@ -33,5 +33,9 @@ export {
   type WorkerOutcome,
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
+export { createFileSink, type FileSinkOptions } from './records/file-sink.ts';
+export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/queued-recorder.ts';
+export type { RequestEnd, RequestRecorder } from './records/request-record.ts';
+export { createStreamSink } from './records/stream-sink.ts';
 export type { RequestMeter, RequestOutcome } from './request-meter.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';

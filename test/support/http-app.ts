@@ -19,6 +19,7 @@ export interface TestAppOptions {
   readonly discovery?: HttpAppDeps['discovery'];
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
+  readonly records?: HttpAppDeps['records'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -48,6 +49,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })
         : (options.responseStore ?? undefined),
+    records: options.records,
     discovery: options.discovery ?? { list: async () => [] },
     lifecycle,
   };

@@ -1,4 +1,4 @@
-import { bool, choice, decimal, file, logFilter, text, url } from '../builders.ts';
+import { bool, choice, choices, decimal, file, int, logFilter, text, url } from '../builders.ts';
 import { CONTAINERS, EDGES, FLEET } from '../processes.ts';
 
 /** Rows of "Logging and tracing". */
@@ -139,12 +139,48 @@ export const loggingRows = {
   }),
   requestTrace: text({
     env: ['DYN_REQUEST_TRACE'],
-    allowed: 'sinks file, stderr, nats, otel, s3',
+    allowed: 'a switch, or sinks: file, stderr',
     defaultText: 'unset = off',
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
-    about: 'Request records; file and stderr built, other sinks later.',
+    built: true,
+    about: 'Takes a record of every request; sinks nats, otel and s3 are not built.',
+  }),
+  requestTraceSinks: choices({
+    env: ['DYN_REQUEST_TRACE_SINKS'],
+    values: ['file', 'stderr'],
+    default: ['file'],
+    usedBy: EDGES,
+    source: '1.6.1',
+    built: true,
+    about: 'Where request records go.',
+  }),
+  requestTraceFilePath: text({
+    env: ['DYN_REQUEST_TRACE_FILE_PATH'],
+    olderEnv: ['DYN_REQUEST_TRACE_OUTPUT_PATH'],
+    default: '/tmp/dynamo-request-trace',
+    usedBy: EDGES,
+    source: '1.6.1',
+    built: true,
+    about: 'File of request records; the start of segment names when they are compressed.',
+  }),
+  requestTraceFileFormat: choice({
+    env: ['DYN_REQUEST_TRACE_FILE_FORMAT'],
+    values: ['jsonl', 'jsonl_gz'],
+    default: 'jsonl_gz',
+    usedBy: EDGES,
+    source: '1.6.1',
+    built: true,
+    about: 'Format of the file of request records.',
+  }),
+  requestTraceCapacity: int({
+    env: ['DYN_REQUEST_TRACE_CAPACITY'],
+    min: 1,
+    default: 1024,
+    usedBy: EDGES,
+    source: '1.6.1',
+    built: true,
+    about: 'Request records that may wait to be written; later ones are dropped and counted.',
   }),
   nvtx: bool({
     env: ['DYN_NVTX'],

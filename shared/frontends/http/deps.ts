@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
-import type { FrontendMetrics, Logger } from '../../telemetry/index.ts';
+import type { FrontendMetrics, Logger, RequestRecorder } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -22,6 +22,8 @@ export interface HttpAppDeps {
   readonly settings: HttpSettings;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
+  /** Takes note of every request; undefined = nobody does. */
+  readonly records?: Pick<RequestRecorder, 'requestEnded'> | undefined;
   /** Listed by `/health`. */
   readonly discovery: Pick<Discovery, 'list'>;
   readonly lifecycle: ServiceLifecycle;

@@ -1,7 +1,13 @@
 import { setMaxListeners } from 'node:events';
 import { detailOf, errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
 import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
-import { continueTrace, parseTraceparent, type RequestMeter, type TraceContext } from '../../telemetry/index.ts';
+import {
+  continueTrace,
+  parseTraceparent,
+  type RequestMeter,
+  type RequestRecorder,
+  type TraceContext,
+} from '../../telemetry/index.ts';
 import { answerError, statusOf } from './answer.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './exchange.ts';
@@ -110,7 +116,7 @@ export class InferenceCall {
   succeed(usage: Usage | undefined): void {
     if (this.#close()) return;
     this.#meter?.end({ status: 'success' });
-    this.#log(200, usage);
+    this.#tell(200, usage);
   }
 
   /** @param status what the client got: 200 when the failure came inside a stream. */
@@ -121,7 +127,7 @@ export class InferenceCall {
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
-    this.#log(status, undefined, error);
+    this.#tell(status, undefined, error);
   }
 
   #ids(): readonly string[] {
@@ -142,7 +148,7 @@ export class InferenceCall {
     metrics.disconnected();
     metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
     this.#meter?.end({ status: 'error', errorType: 'cancelled' });
-    this.#log(499, undefined, new ServeErrorClass('client_closed_request', 'client disconnected'));
+    this.#tell(499, undefined, new ServeErrorClass('client_closed_request', 'client disconnected'));
   }
 
   #close(): boolean {
@@ -151,6 +157,37 @@ export class InferenceCall {
     this.#forget?.();
     this.deps.lifecycle.left();
     return false;
+  }
+
+  #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
+    this.#log(status, usage, error);
+    if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
+  }
+
+  /** What operators asked to keep of every request (`DYN_REQUEST_TRACE`). */
+  #record(
+    records: Pick<RequestRecorder, 'requestEnded'>,
+    status: number,
+    usage: Usage | undefined,
+    error: ServeError | undefined,
+  ): void {
+    const request = this.#request;
+    if (request === undefined) return; // never understood: there is nothing to replay or to attribute
+    records.requestEnded({
+      requestId: request.id,
+      clientRequestId: this.exchange.header('x-request-id'),
+      model: this.#model,
+      endpoint: this.#endpoint,
+      status,
+      errorType: error === undefined ? undefined : errorTypeLabel(error.code),
+      receivedMs: this.receivedMs,
+      totalMs: this.elapsedMs,
+      ttftMs: this.ttftMs,
+      inputTokens: usage?.promptTokens,
+      outputTokens: usage?.completionTokens,
+      cachedTokens: usage?.cachedTokens,
+      agentContext: request.agentContext,
+    });
   }
 
   /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */

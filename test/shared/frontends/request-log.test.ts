@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type ServeError, workerError } from '../../../shared/errors/index.ts';
+import type { RequestEnd } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -90,5 +91,36 @@ describe('the line of a request that failed', () => {
     const { line } = await chat({}, undefined, JSON.stringify({ model: 'm', messages: [] }));
     expect(line?.fields).toMatchObject({ status: 400, error_type: 'validation' });
     expect(line?.fields.error_cause).toBeUndefined();
+  });
+});
+
+describe('the record of a request', () => {
+  const recorded = async (play: (call: ScriptedCall) => void, body?: string, headers = {}) => {
+    const ends: RequestEnd[] = [];
+    await chat(headers, play, body, { records: { requestEnded: (end) => void ends.push(end) } });
+    return ends;
+  };
+
+  it('says who asked for what, and what it took', async () => {
+    const headers = { 'x-dynamo-session-id': 's', 'x-request-id': 'mine' };
+    const ends = await recorded(({ sink }) => playTexts(sink, ['Hi', '!']), undefined, headers);
+    expect(ends).toHaveLength(1);
+    expect(ends[0]).toMatchObject({
+      clientRequestId: 'mine',
+      model: 'm',
+      endpoint: 'chat_completions',
+      status: 200,
+      errorType: undefined,
+      inputTokens: 3,
+      outputTokens: 3,
+      agentContext: { session_id: 's', input_trigger: 'user_message' },
+    });
+    expect(ends[0]?.requestId).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  it('is there of failures, too, but not of what was never understood', async () => {
+    const [end] = await recorded(({ sink }) => playFailure(sink, workerError('RateLimited')));
+    expect(end).toMatchObject({ status: 429, errorType: 'overload', inputTokens: undefined });
+    expect(await recorded(() => {}, '{')).toEqual([]);
   });
 });
