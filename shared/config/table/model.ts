@@ -177,7 +177,7 @@ export const modelRows = {
     default: true,
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Hides tools from the template when tool_choice is none.',
   }),
   customJinjaTemplate: file({
