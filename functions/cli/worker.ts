@@ -6,11 +6,11 @@ import type { CommandContext } from './commands.ts';
 import { reportToParent } from './worker-report.ts';
 
 /** `stator worker`: serves one engine until told to stop, then drains. */
-export async function run({ settings }: CommandContext<'worker'>): Promise<number> {
+export async function run({ settings, config }: CommandContext<'worker'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
   const starting = new AbortController();
-  const ready = startWorkerProcess(settings, logger, starting.signal);
+  const ready = startWorkerProcess(settings, logger, starting.signal, undefined, new Set(config.given.keys()));
   try {
     const first = await Promise.race([ready, stopped]);
     if (typeof first === 'string') {
@@ -20,9 +20,10 @@ export async function run({ settings }: CommandContext<'worker'>): Promise<numbe
       return 0;
     }
     await reportToParent({ kind: 'ready' });
-    logger.info('draining', { reason: await stopped });
+    const reason = await Promise.race([stopped, first.engineExit]);
+    logger.info('draining', { reason: reasonOf(reason) });
     await first.drain();
-    return 0;
+    return typeof reason === 'string' ? 0 : 1; // an engine that has died: whoever started us starts us again
   } catch (thrown) {
     if (await reportToParent({ kind: 'failed', reason: reasonOf(thrown) })) return 1; // the parent says it, once for all
     throw thrown;

@@ -1,8 +1,9 @@
 import { builtinModelPath, describeChatTemplate } from '../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import type { Settings } from '../../shared/config/index.ts';
+import type { SettingName, Settings } from '../../shared/config/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
-import type { Engine } from '../../shared/engines/index.ts';
+import type { Engine, EngineInfo } from '../../shared/engines/index.ts';
+import { relabelEngineMetrics } from '../../shared/engines/index.ts';
 import { createOpenAiEngine } from '../../shared/engines/openai/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
@@ -12,6 +13,7 @@ import {
   EndpointHealth,
   type ModelFacts,
   type ServedNames,
+  type StatusServerOptions,
   startStatusServer,
   startWorker,
   type Worker,
@@ -22,12 +24,15 @@ import { openDiscovery } from './discovery.ts';
 import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor } from './mock-engine.ts';
 import { eventPlane, servingPlane } from './planes.ts';
+import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
 
 /** The workers of one process: one, or several mock ones. */
 export interface WorkerProcess {
   readonly workers: readonly Worker[];
+  /** Resolves when an engine has ended by itself: there is nothing left but to drain and to exit with a failure. */
+  readonly engineExit: Promise<Error>;
   /** Leaves discovery, lets streams end, stops the engines and closes everything. */
   drain(): Promise<void>;
 }
@@ -44,9 +49,14 @@ interface Surroundings {
   readonly address: WorkerAddress;
 }
 
+interface OpenedEngine {
+  readonly engine: Engine;
+  readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
+}
+
 /** A model that is not the settings' to choose: one made from code. */
 export interface DefinedModel {
-  open(): Promise<{ readonly engine: Engine; readonly model: ModelFacts }>;
+  open(): Promise<OpenedEngine>;
   readonly names: ServedNames;
   readonly card: CardSettings;
 }
@@ -57,32 +67,41 @@ export async function startWorkerProcess(
   logger: ProcessLogger,
   signal: AbortSignal,
   defined?: DefinedModel,
+  given: ReadonlySet<SettingName> = new Set(),
 ): Promise<WorkerProcess> {
   const address = parseEndpoint(settings.endpoint);
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
   const health = new EndpointHealth(systemClock, [address.endpoint], settings.systemStartingHealthStatus);
-  const status = await openStatusServer(settings, metrics, health, logger);
+  const workers: Worker[] = [];
+  const engines: Engine[] = [];
+  const status = await openStatusServer(settings, logger, {
+    health,
+    metrics: withEngineMetrics(metrics, engines, address),
+    control: () => workers[0]?.control,
+  });
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
     requestPlane: servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events')),
   };
   const surroundings = { settings, logger, discovery, metrics, health, address, ...planes };
-  const workers: Worker[] = [];
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
   };
   try {
     const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
+    const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
+    const context = { logger: logger.for('engine'), given, onDroppedKvEvents };
     const model = defined ?? {
-      open: () => openEngine(settings),
+      open: () => openEngine(settings, context),
       names,
       card: cardSettings(settings, logger.for('worker')),
     };
-    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, signal));
-    return { workers, drain: close };
+    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, engines, signal));
+    const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
+    return { workers, engineExit, drain: close };
   } catch (error) {
     await close();
     throw error;
@@ -92,10 +111,12 @@ export async function startWorkerProcess(
 async function startOne(
   surroundings: Surroundings,
   { open, names, card }: DefinedModel,
+  engines: Engine[],
   signal: AbortSignal,
 ): Promise<Worker> {
   const { settings, logger, ...parts } = surroundings;
   const { engine, model } = await open();
+  engines.push(engine);
   return startWorker(
     {
       ...parts,
@@ -110,6 +131,8 @@ async function startOne(
         graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
         drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
         loadReportIntervalMs: settings.loadReportIntervalMs,
+        servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
+        sleepLevel: settings.sleepModeLevel,
         enableLocalIndexer: settings.enableLocalIndexer,
       },
     },
@@ -117,9 +140,11 @@ async function startOne(
   );
 }
 
-async function openEngine(
-  settings: WorkerProcessSettings,
-): Promise<{ readonly engine: Engine; readonly model: ModelFacts }> {
+async function openEngine(settings: WorkerProcessSettings, context: ServerEngineContext): Promise<OpenedEngine> {
+  if (settings.engine === 'vllm' || settings.engine === 'sglang') {
+    const engine = await serverEngineFor(settings, context);
+    return { engine: withMediaGuard(engine, settings), model: (info) => modelFactsOf(settings, info) };
+  }
   if (settings.engine === 'openai') {
     const { engineUrl, engineApiKey, model } = settings;
     if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
@@ -137,7 +162,9 @@ async function openEngine(
 }
 
 /** The name clients use; undefined where the engine's own name is best. */
-function displayName({ modelName, servedModelName, modelPath, engine }: WorkerProcessSettings): string | undefined {
+function displayName(settings: WorkerProcessSettings): string | undefined {
+  const { modelName, servedModelName, modelPath, engine } = settings;
+  if (engine === 'vllm' || engine === 'sglang') return servedNameOf(settings);
   const given = servedModelName ?? modelName;
   if (given !== undefined || engine === 'openai') return given;
   return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
@@ -156,15 +183,13 @@ function parseEndpoint(text: string): WorkerAddress {
 
 async function openStatusServer(
   settings: WorkerProcessSettings,
-  metrics: WorkerMetrics,
-  health: EndpointHealth,
   logger: ProcessLogger,
+  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'control'>,
 ) {
   if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
   const log = logger.for('status');
   const server = await startStatusServer({
-    health,
-    metrics,
+    ...shown,
     logger: log,
     port: settings.systemPort,
     host: settings.systemHost,
@@ -173,4 +198,21 @@ async function openStatusServer(
   });
   log.info('status server is up', { port: server.port });
   return server;
+}
+
+/** The process's own metrics, and those of its engine under their own names with our labels (section 10.2). */
+function withEngineMetrics(
+  metrics: WorkerMetrics,
+  engines: readonly Engine[],
+  { namespace, component, endpoint }: WorkerAddress,
+): Pick<WorkerMetrics, 'contentType' | 'render'> {
+  const labels = { dynamo_namespace: namespace, dynamo_component: component, dynamo_endpoint: endpoint };
+  return {
+    contentType: metrics.contentType,
+    render: async () => {
+      const own = await metrics.render();
+      const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
+      return [own.trimEnd(), ...theirs].filter((text) => text !== '').join('\n');
+    },
+  };
 }

@@ -91,7 +91,24 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'engineUrl',
     holds: ({ values }) => values.engineUrl === undefined || values.engine !== 'mocker',
-    says: 'needs --engine openai: the mocker has no server',
+    says: 'needs --engine vllm, sglang or openai: the mocker has no server',
+  },
+  {
+    setting: 'engine',
+    holds: ({ values }) =>
+      (values.engine !== 'vllm' && values.engine !== 'sglang') ||
+      values.engineUrl !== undefined ||
+      (values.model ?? values.modelPath) !== undefined,
+    says: 'needs --model, the id or folder of the model to serve, or --engine-url, a running server',
+  },
+  {
+    setting: 'kvTransferConfig',
+    holds: ({ values }) =>
+      values.engine !== 'vllm' ||
+      values.engineUrl !== undefined ||
+      values.disaggregationMode !== 'prefill' ||
+      values.kvTransferConfig !== undefined,
+    says: 'is needed by a prefill worker, e.g. \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\'',
   },
   {
     setting: 'discoveryBackend',

@@ -7,7 +7,7 @@ export const loraRows = {
     default: false,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Opens the LoRA routes of the status server.',
   }),
   loraPath: folder({
@@ -33,7 +33,7 @@ export const loraRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'The engine serves adapters.',
   }),
   maxLoraRank: int({
@@ -41,7 +41,7 @@ export const loraRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Largest rank of an adapter in the engine.',
   }),
   maxLoras: int({
@@ -49,7 +49,7 @@ export const loraRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Adapters in one step of the engine.',
   }),
   vllmAllowRuntimeLoraUpdating: bool({
@@ -57,7 +57,7 @@ export const loraRows = {
     defaultText: 'true when LoRA is enabled',
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Set for a started engine.',
   }),
   vllmLoraModulesLoadingTimeoutSecs: decimal({

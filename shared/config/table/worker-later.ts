@@ -80,7 +80,7 @@ export const workerLaterRows = {
     defaultText: 'own address',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Host of the side channel of the NIXL connector; set to the own address when unset.',
   }),
   vllmNixlSideChannelPort: port({
@@ -88,15 +88,15 @@ export const workerLaterRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Port of the side channel of the NIXL connector.',
   }),
   vllmServerDevMode: bool({
     env: ['VLLM_SERVER_DEV_MODE'],
-    defaultText: "engine's",
+    defaultText: '1 for an engine that is started, on loopback',
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Opens development routes of a started engine, sleep and wake included.',
   }),
   vllmLogStatsIntervalSecs: decimal({

@@ -1,15 +1,12 @@
-import { bool, choice, choices, file, int, json, rest, secret, text, url } from '../builders.ts';
+import { bool, choice, choices, decimal, file, int, json, rest, secret, text, url } from '../builders.ts';
 import { MOCKERS, WORKERS } from '../processes.ts';
-
-const RUN_ITS_SERVER = 'not built yet: start its own server and attach it with --engine openai --engine-url URL';
 
 /** Rows of "Worker and vLLM engine", one part of them. */
 export const workerRows = {
   engine: choice({
     flags: ['--engine'],
     env: ['STATOR_ENGINE'],
-    values: ['mocker', 'openai'],
-    refused: { vllm: RUN_ITS_SERVER, sglang: RUN_ITS_SERVER },
+    values: ['mocker', 'vllm', 'sglang', 'openai'],
     defaultFor: { local: 'mocker' },
     defaultText: 'mocker in stator local, else required',
     required: true,
@@ -27,6 +24,26 @@ export const workerRows = {
     built: true,
     about: 'Attaches a running engine server instead of starting one.',
   }),
+  engineCommand: text({
+    flags: ['--engine-command'],
+    env: ['STATOR_ENGINE_COMMAND'],
+    allowed: 'a program and its first arguments, split at spaces',
+    defaultText: 'vllm, or python3 -m sglang.launch_server',
+    usedBy: WORKERS,
+    source: 'product+',
+    built: true,
+    about: 'Starts the engine when --engine-url is not given.',
+  }),
+  engineStartTimeoutSecs: decimal({
+    env: ['STATOR_ENGINE_START_TIMEOUT_SECS'],
+    above: 0,
+    unit: 's',
+    defaultText: '1800 for an engine that is started, else 10',
+    usedBy: WORKERS,
+    source: 'product+',
+    built: true,
+    about: 'How long a worker waits for its engine to be healthy.',
+  }),
   engineApiKey: secret({
     flags: ['--engine-api-key'],
     env: ['STATOR_ENGINE_API_KEY'],
@@ -42,7 +59,7 @@ export const workerRows = {
     usedBy: ['worker', 'local'],
     source: 'seed (vLLM page): Qwen/Qwen3-0.6B, for an engine that is started',
     built: true,
-    about: 'Model of the engine, as an attached server calls it.',
+    about: 'Model of the engine: id or folder to start it with, or its name at an attached server.',
   }),
   servedModelName: text({
     flags: ['--served-model-name'],
@@ -58,14 +75,14 @@ export const workerRows = {
     allowed: 'a JSON file of engine arguments',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Engine arguments from a file; unknown keys are errors.',
   }),
   engineArguments: rest({
     default: [],
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Arguments after -- go to the engine as they are.',
   }),
   tensorParallelSize: int({
@@ -74,7 +91,7 @@ export const workerRows = {
     default: 1,
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Passed to the engine.',
   }),
   kvTransferConfig: json({
@@ -82,7 +99,7 @@ export const workerRows = {
     note: 'needed in prefill mode',
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'KV connector; passed to the engine, read for roles.',
   }),
   enablePrefixCaching: bool({
@@ -99,7 +116,7 @@ export const workerRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Deterministic block hashes across processes.',
   }),
   enablePromptEmbeds: bool({
@@ -107,7 +124,7 @@ export const workerRows = {
     default: false,
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Prompt embeddings; NATS needs 15 MB payloads.',
   }),
   pythonhashseed: int({
@@ -117,7 +134,7 @@ export const workerRows = {
     defaultText: '0 set by the sidecar',
     usedBy: ['worker'],
     source: 'seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Deterministic hashing of a started engine.',
   }),
   endpointTypes: choices({
@@ -137,7 +154,7 @@ export const workerRows = {
     default: false,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Text input to the engine; only chat is served.',
   }),
   sleepModeLevel: int({
@@ -148,7 +165,7 @@ export const workerRows = {
     default: 1,
     usedBy: ['worker'],
     source: 'older Dynamo',
-    built: false,
+    built: true,
     about: 'Depth of engine sleep.',
   }),
   headless: bool({
@@ -257,7 +274,7 @@ export const workerRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Tokens per engine output.',
   }),
 };

@@ -54,8 +54,6 @@ export interface LaunchPlan {
 /** What differs from one engine server to another. Requests and answers in one place, questions in another. */
 export interface EngineDialect {
   readonly kind: 'vllm' | 'sglang';
-  /** Metrics with this prefix are the engine's own. */
-  readonly metricPrefix: string;
   /** Metrics that `readLoad` looks at. */
   readonly loadMetrics: ReadonlySet<string>;
   /** Asks a server that is up what it is and can do. Rejects with what to change. */

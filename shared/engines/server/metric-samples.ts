@@ -26,21 +26,28 @@ function readLabels(text: string): Readonly<Record<string, string>> {
   return Object.fromEntries(pairs);
 }
 
+/** Engines whose own metrics are passed on. Their process and interpreter have others that would clash with ours. */
+const ENGINE_PREFIXES = ['vllm:', 'sglang:'];
+
 /**
- * The metrics of `text` whose names start with `prefix`, with more labels on every sample. Labels that a sample has are
+ * The metrics of `text` that are the engine's own, with more labels on every sample. Labels that a sample has are
  * never overwritten (runtime-and-workers.md, section 10.2).
  */
-export function relabel(text: string, prefix: string, labels: Readonly<Record<string, string>>): string {
+export function relabelEngineMetrics(text: string, labels: Readonly<Record<string, string>>): string {
   const added = Object.entries(labels);
   const lines: string[] = [];
   for (const line of text.split('\n')) {
     if (line.startsWith('#')) {
-      if (line.split(' ', 3)[2]?.startsWith(prefix)) lines.push(line);
-    } else if (line.startsWith(prefix)) {
+      if (isEngines(line.split(' ', 3)[2] ?? '')) lines.push(line);
+    } else if (isEngines(line)) {
       lines.push(withLabels(line, added));
     }
   }
   return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
+}
+
+function isEngines(name: string): boolean {
+  return ENGINE_PREFIXES.some((prefix) => name.startsWith(prefix));
 }
 
 function withLabels(line: string, added: readonly (readonly [string, string])[]): string {

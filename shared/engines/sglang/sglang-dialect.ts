@@ -34,7 +34,6 @@ const WEIGHTS_TIMEOUT_MS = 300_000;
 /** SGLang's server and its native `/generate` (runtime-and-workers.md, section 6.8). */
 export class SglangDialect implements EngineDialect {
   readonly kind = 'sglang';
-  readonly metricPrefix = 'sglang:';
   readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE]);
   readonly #options: SglangDialectOptions;
   #modelName = '';

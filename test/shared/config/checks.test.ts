@@ -64,7 +64,16 @@ describe('settings that need each other', () => {
       '--router-tracking-hash keyed-xxh3-v1 needs --router-tracking-key-file and --router-tracking-key-id',
     ],
     ['worker', ['--engine=openai'], '--engine openai needs --engine-url, the base URL of the running server'],
-    ['local', ['--engine-url=http://h'], '--engine-url needs --engine openai: the mocker has no server'],
+    [
+      'local',
+      ['--engine-url=http://h'],
+      '--engine-url needs --engine vllm, sglang or openai: the mocker has no server',
+    ],
+    [
+      'worker',
+      ['--engine=vllm'],
+      '--engine needs --model, the id or folder of the model to serve, or --engine-url, a running server',
+    ],
     ['frontend', ['--discovery-backend=dynamodb'], '--discovery-backend dynamodb needs STATOR_DISCOVERY_TABLE'],
     [
       'local',
