@@ -66,7 +66,7 @@ export class Decider {
       },
       this.#clock.nowMs(),
     );
-    index?.routed?.(request.id, decision.rank, request.hashes);
+    index?.decided?.(request.id, decision.rank, request.hashes);
     if (observer !== undefined) this.#tell(observer, decision, request, lookup, startMs);
     return decision;
   }

@@ -1,6 +1,7 @@
 import { ServeError, workerError } from '../errors/index.ts';
 import type { RoutingHints } from '../protocol/generation/index.ts';
 import type { Inhibition } from './inhibition.ts';
+import { RoutingError } from './routing-error.ts';
 import type { RoutableWorker, RouteRequest } from './types.ts';
 
 /** The worker that the request is pinned to, if it is: the decode side's pin wins in aggregated serving. */
@@ -28,8 +29,11 @@ export function eligibleWorkers<Worker extends RoutableWorker>(
   }
   const untried = allowed.filter((worker) => !request.excluded.has(worker.id));
   if (untried.length === 0) throw workerError('Unavailable');
-  const healthy = untried.filter((worker) => !inhibition.has(worker.id));
-  return healthy.length > 0 ? healthy : untried;
+  const { busy } = request;
+  const open = busy === undefined || busy.size === 0 ? untried : untried.filter((worker) => !busy.has(worker.id));
+  if (open.length === 0) throw new RoutingError({ kind: 'AllEligibleWorkersOverloaded' });
+  const healthy = open.filter((worker) => !inhibition.has(worker.id));
+  return healthy.length > 0 ? healthy : open;
 }
 
 /** True when no hint narrows the choice, so that the list can be used as it is. */
@@ -37,6 +41,7 @@ export function isUnconstrained(request: RouteRequest): boolean {
   const { routing } = request;
   return (
     request.excluded.size === 0 &&
+    (request.busy === undefined || request.busy.size === 0) &&
     pinnedWorkerId(routing) === undefined &&
     routing.dp_rank === undefined &&
     routing.allowed_worker_ids === undefined &&
@@ -56,6 +61,7 @@ function pinnedTo<Worker extends RoutableWorker>(
     });
   }
   if (request.excluded.has(id)) throw workerError('Unavailable');
+  if (request.busy?.has(id)) throw new RoutingError({ kind: 'PinnedWorkerOverloaded', workerId: id });
   return worker;
 }
 

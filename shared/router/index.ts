@@ -34,6 +34,7 @@ export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { adapterHolders } from './lora-filter.ts';
 export { type Pick, pickerFor } from './modes.ts';
 export { Overlaps } from './overlaps.ts';
+export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { readPolicyConfig } from './queue/read-policy-config.ts';
 export { RankTable } from './rank-table.ts';

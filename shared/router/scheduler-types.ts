@@ -11,8 +11,10 @@ export interface PrefixIndex {
   match(hashes: BlockHashes, overlaps: Overlaps): void;
   /** The rank left the pool: forget its blocks, and `RankTable.recycle` its number once nothing refers to it. */
   removeRank(rank: number): void;
+  /** KV blocks that the rank has room for; told for every rank of the pool whenever the pool changes. */
+  setCapacity?(rank: number, blocks: number | undefined): void;
   /** A request was sent there. For indexes that predict (router.md, section 4.7). */
-  routed?(requestId: string, rank: number, hashes: BlockHashes): void;
+  decided?(requestId: string, rank: number, hashes: BlockHashes): void;
   /** That request ended. */
   freed?(requestId: string): void;
   /** Blocks that the rank holds in all, for the tie-break `fewest-blocks`. */

@@ -97,6 +97,11 @@ class PoolScheduler implements Scheduler {
       if (index === undefined) ranks.recycle(rank);
       else index.removeRank(rank);
     }
+    if (index?.setCapacity !== undefined) {
+      for (const { worker, ranks: own } of this.#workers.workers) {
+        for (const rank of own) index.setCapacity(rank, worker.totalKvBlocks);
+      }
+    }
     if (gone.length > 0) this.#queue.distrustFound(); // their numbers may soon mean other ranks
     this.#drain();
   }

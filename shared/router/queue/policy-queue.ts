@@ -1,31 +1,86 @@
 import type { PendingTotals } from '../router-observer.ts';
 import type { RoutingFailure } from '../routing-error.ts';
+import type { SchedulingRequest } from '../scheduler-types.ts';
 import type { PolicyClass, PolicyProfile } from './policy-config.ts';
 import type { Waiting } from './waiting.ts';
-import { WaitingHeap } from './waiting-heap.ts';
+import { precedes, WaitingHeap } from './waiting-heap.ts';
 
-/** Waiting requests of one class. */
+/**
+ * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are pinned to,
+ * so that a full worker holds up only its own.
+ */
 class ClassQueue {
   readonly policyClass: PolicyClass;
-  readonly heap = new WaitingHeap();
+  readonly #lanes = new Map<string, WaitingHeap>(); // none is empty
   /** Uncached tokens that the class may still send before another one's turn. */
   creditTokens = 0;
-  promptTokens = 0;
-  cachedTokens = 0;
+  #requests = 0;
+  #promptTokens = 0;
+  #cachedTokens = 0;
 
   constructor(policyClass: PolicyClass) {
     this.policyClass = policyClass;
   }
 
   get totals(): PendingTotals {
-    return { requests: this.heap.size, promptTokens: this.promptTokens, cachedTokens: this.cachedTokens };
+    return { requests: this.#requests, promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens };
   }
 
-  /** Adds (1) or takes away (-1) what a request counts. */
-  count({ weighed, cachedTokens }: Waiting, sign: 1 | -1): void {
-    this.promptTokens += sign * weighed.request.promptTokens;
-    this.cachedTokens += sign * cachedTokens;
+  /** Whether others wait where the request would. */
+  hasLineFor(request: SchedulingRequest): boolean {
+    return this.#lanes.has(laneOf(request));
   }
+
+  get lanes(): IterableIterator<WaitingHeap> {
+    return this.#lanes.values();
+  }
+
+  /** The most urgent of the first ones in line that could go now. */
+  first(canGo: (first: Waiting) => boolean): Waiting | undefined {
+    let best: Waiting | undefined;
+    for (const { top } of this.#lanes.values()) {
+      if (top === undefined || (best !== undefined && precedes(best, top)) || !canGo(top)) continue;
+      best = top;
+    }
+    return best;
+  }
+
+  add(waiting: Waiting): void {
+    const name = laneOf(waiting.weighed.request);
+    let lane = this.#lanes.get(name);
+    if (lane === undefined) {
+      lane = new WaitingHeap();
+      this.#lanes.set(name, lane);
+    }
+    lane.add(waiting);
+    this.#count(waiting, 1);
+  }
+
+  /** False when it does not wait any more. */
+  remove(waiting: Waiting): boolean {
+    const name = laneOf(waiting.weighed.request);
+    const lane = this.#lanes.get(name);
+    if (lane?.remove(waiting) !== true) return false;
+    if (lane.size === 0) this.#lanes.delete(name);
+    this.#count(waiting, -1);
+    if (this.#requests === 0) this.creditTokens = 0;
+    return true;
+  }
+
+  /** Requests that go before it in its line. */
+  before(waiting: Waiting): number {
+    return this.#lanes.get(laneOf(waiting.weighed.request))?.before(waiting) ?? 0;
+  }
+
+  #count({ weighed, cachedTokens }: Waiting, sign: 1 | -1): void {
+    this.#requests += sign;
+    this.#promptTokens += sign * weighed.request.promptTokens;
+    this.#cachedTokens += sign * cachedTokens;
+  }
+}
+
+function laneOf({ pinned }: SchedulingRequest): string {
+  return pinned === undefined ? '' : `${pinned.workerId} ${pinned.dpRank ?? ''}`;
 }
 
 /**
@@ -63,12 +118,17 @@ export class PolicyQueue {
     return (this.#classes[at] as ClassQueue).policyClass;
   }
 
+  /** Whether others of the class wait where the request would. */
+  hasLineFor(at: number, request: SchedulingRequest): boolean {
+    return (this.#classes[at] as ClassQueue).hasLineFor(request);
+  }
+
   totalsOf(at: number): PendingTotals {
     return (this.#classes[at] as ClassQueue).totals;
   }
 
   *entries(): IterableIterator<Waiting> {
-    for (const { heap } of this.#classes) yield* heap;
+    for (const { lanes } of this.#classes) for (const lane of lanes) yield* lane;
   }
 
   /**
@@ -95,19 +155,14 @@ export class PolicyQueue {
   }
 
   add(waiting: Waiting): void {
-    const line = this.#classes[waiting.classAt] as ClassQueue;
-    line.heap.add(waiting);
-    line.count(waiting, 1);
+    (this.#classes[waiting.classAt] as ClassQueue).add(waiting);
     this.#requests++;
     this.#promptTokens += waiting.weighed.request.promptTokens;
   }
 
   /** False when it does not wait any more. */
   remove(waiting: Waiting): boolean {
-    const line = this.#classes[waiting.classAt] as ClassQueue;
-    if (!line.heap.remove(waiting)) return false;
-    line.count(waiting, -1);
-    if (line.heap.size === 0) line.creditTokens = 0;
+    if (!(this.#classes[waiting.classAt] as ClassQueue).remove(waiting)) return false;
     this.#requests--;
     this.#promptTokens -= waiting.weighed.request.promptTokens;
     return true;
@@ -115,48 +170,50 @@ export class PolicyQueue {
 
   /** Gives every request a new key. */
   rekey(keyOf: (waiting: Waiting) => number): void {
-    for (const { heap } of this.#classes) {
-      for (const waiting of heap) waiting.key = keyOf(waiting);
-      heap.reorder();
+    for (const { lanes } of this.#classes) {
+      for (const lane of lanes) {
+        for (const waiting of lane) waiting.key = keyOf(waiting);
+        lane.reorder();
+      }
     }
   }
 
   before(waiting: Waiting): number {
-    return (this.#classes[waiting.classAt] as ClassQueue).heap.before(waiting);
+    return (this.#classes[waiting.classAt] as ClassQueue).before(waiting);
   }
 
   /** Takes out the request whose turn it is among those that could go; undefined when none could. */
   next(canGo: (first: Waiting) => boolean): Waiting | undefined {
     if (this.#requests === 0) return undefined;
-    const ready = this.#classes.map(({ heap }) => heap.top !== undefined && canGo(heap.top));
-    if (!ready.includes(true)) return undefined;
-    this.#grantCredit(ready);
+    const heads = this.#classes.map((line) => line.first(canGo));
+    if (!heads.some((head) => head !== undefined)) return undefined;
+    this.#grantCredit(heads);
     const count = this.#classes.length;
     for (let step = 0; step < count; step++) {
       const at = (this.#turn + step) % count;
       const line = this.#classes[at] as ClassQueue;
-      const first = line.heap.top;
-      if (!ready[at] || first === undefined || first.costTokens > line.creditTokens) continue;
-      line.creditTokens -= first.costTokens;
-      this.remove(first);
-      const following = line.heap.top;
-      const goesOn = following !== undefined && following.costTokens <= line.creditTokens;
-      this.#turn = goesOn ? at : (at + 1) % count;
-      return first;
+      const head = heads[at];
+      if (head === undefined || head.costTokens > line.creditTokens) continue;
+      line.creditTokens -= head.costTokens;
+      this.remove(head);
+      // The class goes on while it can pay; what follows may not be able to go, and then another class has its turn.
+      this.#turn = line.creditTokens > 0 ? at : (at + 1) % count;
+      return head;
     }
     return undefined;
   }
 
-  /** As many whole rounds at once as it takes until some ready class can pay for its first request. */
-  #grantCredit(ready: readonly boolean[]): void {
+  /** As many whole rounds at once as it takes until some class can pay for the request it would send. */
+  #grantCredit(heads: readonly (Waiting | undefined)[]): void {
     let rounds = Number.POSITIVE_INFINITY;
-    for (const [at, { heap, creditTokens, policyClass }] of this.#classes.entries()) {
-      if (!ready[at] || heap.top === undefined) continue;
-      rounds = Math.min(rounds, Math.ceil((heap.top.costTokens - creditTokens) / policyClass.quantumTokens));
+    for (const [at, { creditTokens, policyClass }] of this.#classes.entries()) {
+      const head = heads[at];
+      if (head === undefined) continue;
+      rounds = Math.min(rounds, Math.ceil((head.costTokens - creditTokens) / policyClass.quantumTokens));
     }
     if (rounds <= 0) return;
     for (const [at, line] of this.#classes.entries()) {
-      if (ready[at]) line.creditTokens += rounds * line.policyClass.quantumTokens;
+      if (heads[at] !== undefined) line.creditTokens += rounds * line.policyClass.quantumTokens;
     }
   }
 }

@@ -57,7 +57,7 @@ export class RequestQueue {
   mustWait({ request }: WeighedRequest): boolean {
     const classAt = this.#classOf(request);
     if (!canWait(this.#lines.classAt(classAt))) return false;
-    return this.#lines.totalsOf(classAt).requests > 0 || !this.#hasRoom(classAt);
+    return this.#lines.hasLineFor(classAt, request) || !this.#hasRoom(classAt);
   }
 
   /** Lets the request in, or says why it may not wait. The chooser has looked and narrowed for it. */

@@ -1,0 +1,106 @@
+import { describe, expect, it } from 'vitest';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import {
+  costModelOf,
+  defaultKvRouterConfig,
+  type KvRouterConfig,
+  kvRouterConfig,
+  kvRouterConfigOf,
+  loadAware,
+  prefillPoolConfig,
+  readKvRouterConfig,
+} from '../../../shared/router/index.ts';
+
+describe('the configuration', () => {
+  it.each<[Partial<KvRouterConfig>, string]>([
+    [
+      { trackOutputBlocks: true, trackActiveBlocks: false },
+      'router_track_output_blocks needs router_track_active_blocks',
+    ],
+    [
+      { prefillLoadModel: 'aic', trackPrefillTokens: false },
+      'router_prefill_load_model needs router_track_prefill_tokens',
+    ],
+    [{ useRemoteIndexer: true, serveIndexer: true }, 'use_remote_indexer excludes serve_indexer'],
+    [{ approximateCachePolicy: 'lru' }, 'lru needs use_kv_events to be false'],
+    [{ predictedTtlMs: 5000, useKvEvents: false }, 'router_predicted_ttl_secs needs use_kv_events'],
+    [{ costModel: 'stator', trackPrefillTokens: false }, 'stator needs router_track_prefill_tokens'],
+    [{ overlapScoreCredit: Number.NaN }, 'overlap_score_credit must be a finite, non-negative number'],
+    [{ hostCacheHitWeight: 1.5 }, 'host_cache_hit_weight must be a number from 0 to 1, not 1.5'],
+    [{ routerTemperature: -1 }, 'router_temperature must be'],
+    [{ queueThreshold: -1 }, 'router_queue_threshold must be'],
+    [{ queueByIncomingMissingIsl: [{ missingTokensFloor: 1, tokensPerWorkerMax: 1 }] }, 'floors must start at 0'],
+    [{ queuedRequestsMax: 0 }, 'queuedRequestsMax must be'],
+  ])('is refused with the field that is at fault: %j', (given, message) => {
+    expect(() => kvRouterConfig(given)).toThrow(message);
+  });
+
+  it('takes the object form, with seconds, null for off, and the older weight', () => {
+    expect(
+      readKvRouterConfig({
+        overlap_score_credit: 2,
+        router_ttl_secs: 5,
+        router_queue_threshold: null,
+        shared_cache_type: 'hicache',
+        router_queue_by_incoming_missing_isl: [{ missing_cache_tokens_floor: 0, max_queue_depth: 4194304 }],
+        router_event_threads: 4,
+      }),
+    ).toEqual({
+      ...defaultKvRouterConfig,
+      overlapScoreCredit: 2,
+      ttlMs: 5000,
+      queueThreshold: undefined,
+      sharedCacheMultiplier: 0.5,
+      queueByIncomingMissingIsl: [{ missingTokensFloor: 0, tokensPerWorkerMax: 4194304 }],
+    });
+    expect(
+      readKvRouterConfig({ overlap_score_weight: 0, overlap_score_credit: 2, prefill_load_scale: 3 }),
+    ).toMatchObject({
+      overlapScoreCredit: 0,
+      prefillLoadScale: 0,
+    });
+  });
+
+  it.each([
+    [{ overlap_score_credits: 1 }, 'overlap_score_credits is not a field'],
+    [{ overlap_score_credit: 'much' }, 'overlap_score_credit must be a number, not "much"'],
+    [{ router_queue_policy: 'lifo' }, 'router_queue_policy must be one of fcfs, lcfs, wspt'],
+    [{ durable_kv_events: true }, 'durable_kv_events was removed'],
+    [{ router_event_threads: 0 }, 'router_event_threads must be'],
+    [{ use_kv_events: 1 }, 'use_kv_events must be true or false'],
+  ])('refuses what the object form does not know: %j', (object, message) => {
+    expect(() => readKvRouterConfig(object)).toThrow(message);
+  });
+
+  it('of flags is the defaults, a set weight keeps its meaning, and the preset looks at load alone', () => {
+    const resolve = (...args: string[]) => {
+      const { settings, given } = resolveConfig('frontend', args, {});
+      return kvRouterConfigOf(settings, given.keys());
+    };
+    expect(resolve()).toEqual(defaultKvRouterConfig);
+    expect(resolve('--router-queue-threshold', 'None', '--router-prefill-load-scale', '32')).toMatchObject({
+      queueThreshold: undefined,
+      prefillLoadScale: 32,
+    });
+    expect(resolve('--load-aware')).toMatchObject({ overlapScoreCredit: 0, useKvEvents: false, assumeKvReuse: false });
+    expect(resolve('--router-cost-model', 'stator').costModel).toBe('stator');
+  });
+
+  it('finds the cost model of auto by what is proven and what is set (ruling 34)', () => {
+    expect(costModelOf('auto', false, false)).toBe('dynamo');
+    expect(costModelOf('auto', false, true)).toBe('stator');
+    expect(costModelOf('auto', true, true)).toBe('dynamo');
+    expect(costModelOf('stator', true, false)).toBe('stator');
+  });
+
+  it('of a pool of prefill workers tracks no blocks; of the preset no overlap', () => {
+    expect(prefillPoolConfig(kvRouterConfig({ trackOutputBlocks: true }))).toMatchObject({
+      trackActiveBlocks: false,
+      trackOutputBlocks: false,
+    });
+    expect(loadAware(kvRouterConfig({ hostCacheHitWeight: 0.5, predictedTtlMs: 1 }))).toMatchObject({
+      overlapScoreCredit: 0,
+      hostCacheHitWeight: 0.5,
+    });
+  });
+});
