@@ -1,9 +1,12 @@
-import { mkdirSync, rmSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { cpSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
 import { buildSync, type Metafile } from 'esbuild';
 
 /** Packages with native code: never packed with a function, and never loaded when a function starts. */
 const NATIVE_PACKAGES = ['zeromq', 'tokenizers', '@node-rs/xxhash'];
+
+/** The page at /docs, with the licences of what it is made of; read from the folder only when somebody opens it. */
+const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 
 /** Entry point of the HTTP function, relative to the repository. */
 const HTTP_FUNCTION_ENTRY = 'functions/http/lambda.ts';
@@ -64,7 +67,19 @@ export function bundleFunction(options: BundleOptions = {}): FunctionBundle {
       js: "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);",
     },
   });
-  return { directory, bytes: sumBytes(metafile, () => true), initBytes: sumInitBytes(metafile) };
+  const assetBytes = options.entry === undefined ? copyDocsPage(root, directory) : 0;
+  return { directory, bytes: sumBytes(metafile, () => true) + assetBytes, initBytes: sumInitBytes(metafile) };
+}
+
+/** Lays the files of the page at /docs beside the function; returns their bytes. */
+function copyDocsPage(root: string, directory: string): number {
+  let bytes = 0;
+  for (const file of SWAGGER_UI) {
+    const target = join(directory, 'swagger-ui', file);
+    cpSync(join(root, 'node_modules/swagger-ui-dist', file), target);
+    bytes += statSync(target).size;
+  }
+  return bytes;
 }
 
 /** Follows static imports from the entry chunk and refuses native packages among them. */

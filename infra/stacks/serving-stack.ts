@@ -5,6 +5,7 @@ import type { Construct } from 'constructs';
 import { DiscoveryTable } from '../constructs/discovery-table.ts';
 import { HttpFunction } from '../constructs/http-function.ts';
 import { Network } from '../constructs/network.ts';
+import { ResponsesTable } from '../constructs/responses-table.ts';
 import { RouterStateTable } from '../constructs/router-state-table.ts';
 import { StreamingApi } from '../constructs/streaming-api.ts';
 
@@ -28,6 +29,7 @@ export class ServingStack extends Stack {
     const tableProps = props.removalPolicy === undefined ? {} : { removalPolicy: props.removalPolicy };
     const network = new Network(this, 'Network', { natGateways: props.natGateways ?? 0 });
     const discovery = new DiscoveryTable(this, 'Discovery', tableProps);
+    const responses = new ResponsesTable(this, 'Responses', tableProps);
     const routerState = new RouterStateTable(this, 'RouterState', tableProps);
     const http = new HttpFunction(this, 'Http', {
       code: props.httpFunctionCode,
@@ -35,6 +37,7 @@ export class ServingStack extends Stack {
       environment: {
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: discovery.tableName,
+        STATOR_RESPONSES_TABLE: responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? 'round-robin',
         DYN_HTTP_BODY_LIMIT_MB: '6',
@@ -44,6 +47,7 @@ export class ServingStack extends Stack {
       },
     });
     discovery.grantLookUp(http);
+    responses.grantKeep(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
     const api = new StreamingApi(this, 'Api', { handler: http.function });

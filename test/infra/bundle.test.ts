@@ -36,6 +36,14 @@ describe('bundleFunction', () => {
     expect(() => bundle(files)).toThrow(/zeromq has native code.*in plane\.ts/);
   });
 
+  it('packs the page at /docs beside the function, outside of what a cold start loads', () => {
+    const { directory, bytes, initBytes } = bundleFunction({ outdir: join(root, 'http') });
+    expect(readdirSync(join(directory, 'swagger-ui'))).toEqual(
+      expect.arrayContaining(['swagger-ui.css', 'swagger-ui-bundle.js', 'LICENSE']),
+    );
+    expect(bytes - initBytes).toBeGreaterThan(1_000_000);
+  });
+
   it('leaves nothing of an earlier bundle behind', () => {
     bundle({ 'entry.ts': `export const handler = () => import('./a.ts');`, 'a.ts': 'export const a = 1;' });
     const { directory } = bundle({ 'entry.ts': 'export const handler = 1;' });

@@ -100,7 +100,7 @@ describe('the serving stack', () => {
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
     const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
-    template.resourceCountIs('AWS::DynamoDB::Table', 2);
+    template.resourceCountIs('AWS::DynamoDB::Table', 3);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [
         { AttributeName: partitionKey, KeyType: 'HASH' },
@@ -168,10 +168,11 @@ describe('the rights in the serving stack', () => {
     }
   });
 
-  it('let the function look workers up, log, and nothing else', () => {
+  it('let the function look workers up, keep responses, log, and nothing else', () => {
     expect(rightsIn(template, 'AWS::IAM::Policy')).toEqual([
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
       ['DiscoveryTable', ['dynamodb:Query']],
+      ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
     ]);
   });
 

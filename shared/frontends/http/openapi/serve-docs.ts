@@ -59,7 +59,7 @@ export async function serveDocs({ settings }: HttpAppDeps, exchange: HttpExchang
   }
 }
 
-/** Beside the bundles, or the package itself when run from sources; a function has neither. */
+/** Beside the bundles, or the package itself when run from sources. */
 function assetFolder(): string | undefined {
   const here = dirname(fileURLToPath(import.meta.url));
   const places = [
