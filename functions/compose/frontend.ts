@@ -7,6 +7,7 @@ import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../shared
 import { findReasoningFormat } from '../../shared/parsers/reasoning/index.ts';
 import {
   type BusyThresholdValues,
+  CacheClearer,
   createPipeline,
   LiveModelDirectory,
   ModelStore,
@@ -104,6 +105,7 @@ export async function composeFrontend(
       responseStore,
       records,
       discovery,
+      caches: models.caches,
       lifecycle,
     });
     return {
@@ -199,7 +201,14 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
-  return { directory, pipeline, encoder, routing };
+  const caches = new CacheClearer({
+    models: () => directory.list().filter(({ name, primaryName }) => name === primaryName),
+    discovery,
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+  });
+  return { directory, pipeline, encoder, routing, caches };
 }
 
 /** Workers of other versions may publish names that are unknown here. */

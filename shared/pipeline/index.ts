@@ -3,6 +3,7 @@
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
 export { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
+export { CacheClearer, type CacheClearerOptions, type ClearedWorker } from './cache-clearer.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export {
   LiveModelDirectory,

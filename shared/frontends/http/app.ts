@@ -5,6 +5,7 @@ import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
 import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './cancel.ts';
+import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './clear-kv-blocks.ts';
 import { answerPreflight, withCors } from './cors.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
@@ -56,7 +57,10 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
     post(`${paths.messages}/count_tokens`, serveCountTokens);
   }
   post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
-  if (deps.settings.hasAdminRoutes) addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
+  if (deps.settings.hasAdminRoutes) {
+    addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
+    post(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks);
+  }
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);

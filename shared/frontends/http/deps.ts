@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
-import type { Pipeline } from '../../pipeline/index.ts';
+import type { CacheClearer, Pipeline } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
@@ -26,5 +26,7 @@ export interface HttpAppDeps {
   readonly records?: Pick<RequestRecorder, 'requestEnded'> | undefined;
   /** Listed by `/health`. */
   readonly discovery: Pick<Discovery, 'list'>;
+  /** Empties the workers' caches; absent = nobody can be asked. */
+  readonly caches?: Pick<CacheClearer, 'clear'> | undefined;
   readonly lifecycle: ServiceLifecycle;
 }

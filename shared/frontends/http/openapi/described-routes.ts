@@ -1,5 +1,6 @@
 import { BUSY_THRESHOLD_PATH } from '../busy-threshold.ts';
 import { CANCEL_PATH } from '../cancel.ts';
+import { CLEAR_KV_BLOCKS_PATH } from '../clear-kv-blocks.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
 import type { HttpSettings } from '../settings.ts';
 
@@ -116,12 +117,19 @@ function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean):
     body: 'BusyThresholdRequest',
     failure: 'ThresholdError',
   } as const;
+  const clear = {
+    path: CLEAR_KV_BLOCKS_PATH,
+    method: 'post',
+    id: 'clearKvBlocks',
+    tag: 'Operations',
+    summary: 'Empties the prefix cache of every worker.',
+  } as const;
   return [
     get(paths.health, 'getHealth', 'State of the service, with its endpoints.'),
     get(paths.live, 'getLive', 'Whether the process lives.'),
     get(paths.metrics, 'getMetrics', 'Metrics for Prometheus.', ['text/plain']),
     ...(hasAdminRoutes
-      ? [get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'), thresholds]
+      ? [get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'), thresholds, clear]
       : []),
   ];
 }
