@@ -7,6 +7,11 @@ import { FlatBlockIndex } from './flat-block-index.ts';
 import { loadSnapshot } from './load-snapshot.ts';
 import type { BlockIndex } from './types.ts';
 
+export {
+  type ApproximateIndex,
+  type ApproximateIndexOptions,
+  createApproximateIndex,
+} from './approximate-index.ts';
 export { SnapshotError } from './snapshot-format.ts';
 export type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
 

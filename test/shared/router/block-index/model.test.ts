@@ -86,7 +86,7 @@ describe('block index against a model on maps', () => {
       }),
       { numRuns: 10_000 },
     );
-  });
+  }, 120_000);
 });
 
 function rankTable(): RankTable {

@@ -1,0 +1,235 @@
+import type { Clock } from '../../clock/index.ts';
+import type { BlockHashes } from '../../tokens/index.ts';
+import { Overlaps } from '../overlaps.ts';
+import type { RankTable } from '../rank-table.ts';
+import { FlatBlockIndex } from './flat-block-index.ts';
+import { TouchedBlocks } from './touched-blocks.ts';
+
+/** Blocks whose time is up and that one query takes off at most. */
+const EXPIRED_PER_QUERY = 1000;
+/** Expiry is rounded up to this, and to a tenth of a shorter time to live. */
+const BUCKET_MS = 100;
+/** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
+const BY_TIME = 0;
+
+export interface ApproximateIndexOptions {
+  readonly ranks: RankTable;
+  readonly clock: Clock;
+  /** `lru`: a rank keeps as many blocks as it has room for (`setCapacity`); until that is known, by time. */
+  readonly policy: 'ttl' | 'lru';
+  /** How long a block counts as held after the last decision that used it. */
+  readonly ttlMs: number;
+  /** Most holdings of ranks that go by time; those used longest ago give way. @default 1,048,576 */
+  readonly blocksMax?: number;
+  /** Told the number of blocks that gave way for want of room. */
+  readonly onEvicted?: (blocks: number) => void;
+}
+
+/**
+ * What ranks hold as far as the router's own decisions tell (router.md, section 4.7): instead of events in approximate
+ * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
+ */
+export interface ApproximateIndex {
+  /** A request went to `rank`; its blocks count as stored there. Under `lru` they stay until it is `freed`. */
+  decided(requestId: string, rank: number, hashes: BlockHashes): void;
+  /** The request left its worker. Idempotent. */
+  freed(requestId: string): void;
+  /** How many blocks the rank has room for; undefined = unknown. Matters under `lru` only. */
+  setCapacity(rank: number, blocks: number | undefined): void;
+  /** The rank's number may be given to another pair afterwards. */
+  removeRank(rank: number): void;
+  /** Resets `overlaps` and fills it. All blocks count as on the device. */
+  match(hashes: BlockHashes, overlaps: Overlaps): void;
+  /** Raises what another index found on the device to what is known here; lower tiers go on where the device ends. */
+  raise(hashes: BlockHashes, overlaps: Overlaps): void;
+  /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
+  housekeep(blocksMax?: number): boolean;
+  readonly blockCount: number;
+  blocksOf(rank: number): number;
+}
+
+interface Running {
+  readonly rank: number;
+  readonly sequence: Uint32Array;
+}
+
+export function createApproximateIndex(options: ApproximateIndexOptions): ApproximateIndex {
+  return new DecisionIndex(options);
+}
+
+class DecisionIndex implements ApproximateIndex {
+  readonly #index: FlatBlockIndex;
+  readonly #clock: Clock;
+  readonly #policy: 'ttl' | 'lru';
+  readonly #ttlMs: number;
+  readonly #bucketMs: number;
+  readonly #touched = new TouchedBlocks();
+  readonly #blocksMax: number;
+  readonly #onEvicted: (blocks: number) => void;
+  readonly #capacities: (number | undefined)[] = [];
+  /** By rank. */
+  readonly #lists: (number | undefined)[] = [];
+  #listCount = 1;
+  readonly #freeLists: number[] = [];
+  /** Lists of removed ranks. */
+  readonly #goneLists: number[] = [];
+  readonly #running = new Map<string, Running>();
+  readonly #found = new Overlaps(0);
+  readonly #hash = new Uint32Array(2);
+
+  constructor(options: ApproximateIndexOptions) {
+    const { ranks, clock, policy, ttlMs, blocksMax = 1 << 20, onEvicted = () => {} } = options;
+    // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
+    const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
+    this.#index = new FlatBlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
+    this.#clock = clock;
+    this.#policy = policy;
+    this.#blocksMax = blocksMax;
+    this.#onEvicted = onEvicted;
+    this.#ttlMs = ttlMs;
+    this.#bucketMs = Math.min(BUCKET_MS, Math.max(1, ttlMs / 10));
+  }
+
+  decided(requestId: string, rank: number, { local, sequence }: BlockHashes): void {
+    this.#expire(EXPIRED_PER_QUERY);
+    this.#index.stored(rank, 'device', undefined, sequence, local);
+    const isPinned = this.#hasCapacity(rank) && !this.#running.has(requestId);
+    if (isPinned) this.#running.set(requestId, { rank, sequence });
+    const stamp = Math.ceil((this.#clock.nowMs() + this.#ttlMs) / this.#bucketMs);
+    const list = this.#listOf(rank);
+    for (let at = sequence.length - 2; at >= 0; at -= 2) {
+      const record = this.#touched.open(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      if (record === 0) continue;
+      if (isPinned) this.#touched.pin(record);
+      this.#touched.touch(record, list, stamp);
+    }
+    this.#shrink(rank);
+    this.#makeRoom();
+  }
+
+  freed(requestId: string): void {
+    const running = this.#running.get(requestId);
+    if (running === undefined) return;
+    this.#running.delete(requestId);
+    const { rank, sequence } = running;
+    const list = this.#listOf(rank);
+    for (let at = sequence.length - 2; at >= 0; at -= 2) {
+      const record = this.#touched.find(rank, (sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+      if (record === 0) continue;
+      this.#touched.unpin(record);
+      this.#touched.touch(record, list, this.#touched.stampOf(record));
+    }
+    this.#shrink(rank);
+  }
+
+  setCapacity(rank: number, blocks: number | undefined): void {
+    this.#capacities[rank] = blocks;
+    this.#shrink(rank);
+  }
+
+  removeRank(rank: number): void {
+    for (const [requestId, running] of this.#running) if (running.rank === rank) this.freed(requestId);
+    this.#index.cleared(rank);
+    this.#capacities[rank] = undefined;
+    const list = this.#lists[rank];
+    this.#lists[rank] = undefined;
+    if (list !== undefined) this.#goneLists.push(list);
+  }
+
+  match(hashes: BlockHashes, overlaps: Overlaps): void {
+    this.#expire(EXPIRED_PER_QUERY);
+    this.#index.match(hashes, overlaps);
+  }
+
+  raise(hashes: BlockHashes, overlaps: Overlaps): void {
+    const found = this.#found;
+    this.match(hashes, found);
+    for (let at = 0; at < found.count; at++) {
+      const rank = found.ranks[at] as number;
+      const device = overlaps.device[rank] as number;
+      const raised = found.device[rank] as number;
+      if (raised <= device) continue;
+      const inHost = device + (overlaps.host[rank] as number);
+      const onDisk = inHost + (overlaps.disk[rank] as number);
+      overlaps.touch(rank);
+      overlaps.device[rank] = raised;
+      overlaps.host[rank] = Math.max(0, inHost - raised);
+      overlaps.disk[rank] = Math.max(0, onDisk - Math.max(raised, inHost));
+    }
+  }
+
+  housekeep(blocksMax = 2000): boolean {
+    const isLate = this.#expire(blocksMax);
+    const hasGone = this.#forgetGone(blocksMax);
+    return this.#index.housekeep(blocksMax) || isLate || hasGone;
+  }
+
+  #forgetGone(blocksMax: number): boolean {
+    for (let count = 0; count < blocksMax; count++) {
+      const list = this.#goneLists[0];
+      if (list === undefined) return false;
+      const record = this.#touched.oldest(list);
+      if (record !== 0) this.#forget(record);
+      else this.#freeLists.push(...this.#goneLists.splice(0, 1));
+    }
+    return this.#goneLists.length > 0;
+  }
+
+  get blockCount(): number {
+    return this.#index.blockCount;
+  }
+
+  blocksOf(rank: number): number {
+    return this.#index.blocksOf(rank);
+  }
+
+  #hasCapacity(rank: number): boolean {
+    return this.#policy === 'lru' && this.#capacities[rank] !== undefined;
+  }
+
+  #listOf(rank: number): number {
+    if (!this.#hasCapacity(rank)) return BY_TIME;
+    const list = this.#lists[rank] ?? this.#freeLists.pop() ?? this.#listCount++;
+    this.#lists[rank] = list;
+    return list;
+  }
+
+  /** Least recently used blocks go, those of running requests excepted, until the rank has room for the rest. */
+  #shrink(rank: number): void {
+    if (!this.#hasCapacity(rank)) return;
+    while (this.blocksOf(rank) > (this.#capacities[rank] ?? 0)) {
+      const record = this.#touched.oldest(this.#listOf(rank));
+      if (record === 0) return;
+      this.#forget(record);
+    }
+  }
+
+  /** The blocks nearest to their end go. */
+  #makeRoom(): void {
+    let evicted = 0;
+    for (; this.#touched.count > this.#blocksMax; evicted++) {
+      const record = this.#touched.oldest(BY_TIME);
+      if (record === 0) break;
+      this.#forget(record);
+    }
+    if (evicted > 0) this.#onEvicted(evicted);
+  }
+
+  /** @returns whether there is more that is out of date */
+  #expire(blocksMax: number): boolean {
+    const now = this.#clock.nowMs() / this.#bucketMs;
+    for (let count = 0; ; count++) {
+      const record = this.#touched.oldest(BY_TIME);
+      if (record === 0 || this.#touched.stampOf(record) > now) return false;
+      if (count === blocksMax) return true;
+      this.#forget(record);
+    }
+  }
+
+  #forget(record: number): void {
+    this.#hash[0] = this.#touched.low(record);
+    this.#hash[1] = this.#touched.high(record);
+    this.#index.removed(this.#touched.rankOf(record), 'device', this.#hash);
+    this.#touched.remove(record);
+  }
+}

@@ -1,0 +1,147 @@
+import { HashTable, numberOf, PRIVATE_NAME } from './hash-table.ts';
+import { PAGE_MASK, PAGE_SHIFT, PagedWords } from './paged-words.ts';
+
+const WORD_SHIFT = 3;
+const RANK = 2;
+const STAMP = 3;
+const BACK = 4;
+const NEXT = 5;
+const LIST = 6;
+const PINS = 7;
+
+/** In `LIST`: pinned, so on no list. */
+const NO_LIST = -1;
+
+/**
+ * When each rank was last thought to use a block: records of 32 bytes on lists in the order of use, oldest first. A
+ * prompt's blocks are touched from its end to its start, so a parent always stands behind its children, and what is taken
+ * from the head of a list has no children left with that rank.
+ *
+ *     sequence hash 64 | rank | stamp | back | next | list | pins
+ */
+export class TouchedBlocks {
+  readonly #words = new PagedWords();
+  readonly #table: HashTable;
+  /** Head and tail by number of the list. */
+  readonly #heads: number[] = [];
+  readonly #tails: number[] = [];
+  #free = 0;
+  #top = 1;
+  #count = 0;
+
+  constructor() {
+    // The records have the shape of private names.
+    this.#table = new HashTable([this.#words, this.#words, this.#words, this.#words]);
+  }
+
+  /** The record of the block, made if there is none. */
+  open(rank: number, low: number, high: number): number {
+    const found = this.find(rank, low, high);
+    if (found !== 0) return found;
+    const record = this.#free !== 0 ? this.#free : this.#top;
+    if (!this.#table.insert(PRIVATE_NAME, record, low, high ^ mixed(rank))) return 0;
+    if (this.#free !== 0) this.#free = this.#get(record, NEXT);
+    else this.#words.reach(this.#top++ >>> (PAGE_SHIFT - WORD_SHIFT));
+    this.#set(record, 0, low);
+    this.#set(record, 1, high ^ mixed(rank));
+    this.#set(record, RANK, rank);
+    this.#set(record, LIST, NO_LIST);
+    this.#set(record, PINS, 0);
+    this.#count++;
+    return record;
+  }
+
+  /** 0 when there is none. */
+  find(rank: number, low: number, high: number): number {
+    this.#table.seek(low, high ^ mixed(rank));
+    for (let entry = this.#table.next(); entry !== 0; entry = this.#table.next()) {
+      if (this.rankOf(numberOf(entry)) === rank) return numberOf(entry);
+    }
+    return 0;
+  }
+
+  /** Puts the record at the end of the list, unless it is pinned. */
+  touch(record: number, list: number, stamp: number): void {
+    this.#set(record, STAMP, stamp);
+    this.#unlink(record);
+    if (this.#get(record, PINS) > 0) return;
+    const tail = this.#tails[list] ?? 0;
+    this.#set(record, LIST, list);
+    this.#set(record, BACK, tail);
+    this.#set(record, NEXT, 0);
+    this.#tails[list] = record;
+    if (tail === 0) this.#heads[list] = record;
+    else this.#set(tail, NEXT, record);
+  }
+
+  pin(record: number): void {
+    this.#set(record, PINS, this.#get(record, PINS) + 1);
+    this.#unlink(record);
+  }
+
+  /** Takes one pin off; `touch` puts the record back on a list. */
+  unpin(record: number): void {
+    this.#set(record, PINS, Math.max(0, this.#get(record, PINS) - 1));
+  }
+
+  /** The record at the head of the list; 0 when it is empty. */
+  oldest(list: number): number {
+    return this.#heads[list] ?? 0;
+  }
+
+  remove(record: number): void {
+    this.#unlink(record);
+    this.#table.remove(PRIVATE_NAME, record, this.#get(record, 0), this.#get(record, 1));
+    this.#set(record, NEXT, this.#free);
+    this.#free = record;
+    this.#count--;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  stampOf(record: number): number {
+    return this.#get(record, STAMP);
+  }
+
+  rankOf(record: number): number {
+    return this.#get(record, RANK);
+  }
+
+  /** Low half of the block's sequence hash. */
+  low(record: number): number {
+    return this.#get(record, 0);
+  }
+
+  high(record: number): number {
+    return this.#get(record, 1) ^ mixed(this.rankOf(record));
+  }
+
+  #unlink(record: number): void {
+    const list = this.#get(record, LIST);
+    if (list === NO_LIST) return;
+    const back = this.#get(record, BACK);
+    const next = this.#get(record, NEXT);
+    if (back === 0) this.#heads[list] = next;
+    else this.#set(back, NEXT, next);
+    if (next === 0) this.#tails[list] = back;
+    else this.#set(next, BACK, back);
+    this.#set(record, LIST, NO_LIST);
+  }
+
+  #get(record: number, field: number): number {
+    const page = this.#words.pages[record >>> (PAGE_SHIFT - WORD_SHIFT)] as Int32Array;
+    return page[((record << WORD_SHIFT) & PAGE_MASK) + field] as number;
+  }
+
+  #set(record: number, field: number, word: number): void {
+    const page = this.#words.pages[record >>> (PAGE_SHIFT - WORD_SHIFT)] as Int32Array;
+    page[((record << WORD_SHIFT) & PAGE_MASK) + field] = word;
+  }
+}
+
+/** Ranks that hold the same block have records in different places of the table. */
+function mixed(rank: number): number {
+  return Math.imul(rank + 1, 0x9e3779b1);
+}
