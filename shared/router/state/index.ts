@@ -30,6 +30,7 @@ export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions } from './
 export { SharedLoad, type SharedLoadOptions } from './replica/shared-load.ts';
 export { RouterStateError, type RouterStateErrorCode } from './router-state-error.ts';
 export type { SnapshotStore } from './snapshot-store.ts';
+export { type BlockIndexFoldOptions, foldBlockIndex, type RankFollowing } from './snapshots/block-index-fold.ts';
 export { openFileSnapshotStore } from './snapshots/file-snapshot-store.ts';
 export { type HydratedFrom, IndexReader, type IndexReaderOptions } from './snapshots/index-reader.ts';
 export { createMemorySnapshotStore } from './snapshots/memory-snapshot-store.ts';

@@ -85,6 +85,15 @@ export function packFleetCell(cell: FleetCell, nowMs: number): Uint8Array {
   return bytes;
 }
 
+/** A packed cell without what changes by the mere passing of time: equal when the fleet is the same. */
+export function withoutAges(packed: Uint8Array): Buffer {
+  const bytes = Buffer.from(packed);
+  const rowsAt = HEADER_BYTES + bytes.readUInt16BE(10);
+  const end = rowsAt + ROW_BYTES * bytes.readUInt16BE(4);
+  for (let at = rowsAt + 14; at < end; at += ROW_BYTES) bytes[at] = bytes[at] === 0 ? 0 : 1;
+  return bytes;
+}
+
 /** The cell that `bytes` hold. @throws RangeError when they are no cell, or of a later version */
 export function unpackFleetCell(bytes: Uint8Array, writtenAtMs: number): FleetCell {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -160,21 +169,44 @@ const ADDRESS = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3}):(\d{1,5})\/([0-9a-f
 interface PlainAddress {
   readonly ip: readonly number[];
   readonly port: number;
+  readonly instance: string;
+  readonly suffix: string;
 }
 
-/** The parts of `a.b.c.d:port/{id}{suffix}`; undefined when the address is of another form. */
-function plainAddress({ address, id }: FleetWorker, suffix: string): PlainAddress | undefined {
+/** Addresses read lately: those of a fleet come again every second. */
+const PARSED = new Map<string, PlainAddress | undefined>();
+const PARSED_MAX = 32_768;
+
+/** The parts of `a.b.c.d:port/{instance}{suffix}`; undefined when the address is of another form. */
+function parseAddress(address: string): PlainAddress | undefined {
+  const known = PARSED.get(address);
+  if (known !== undefined || PARSED.has(address)) return known;
   const match = ADDRESS.exec(address);
-  if (match === null || match[6] !== id || (match[7] ?? '') !== suffix) return undefined;
-  const ip = match.slice(1, 5).map(Number);
-  const port = Number(match[5]);
-  const isExact = `${ip.join('.')}:${port}/${id}${suffix}` === address && port <= U16_MAX; // no leading zeros
-  return isExact && ip.every((part) => part <= U8_MAX) ? { ip, port } : undefined;
+  let parsed: PlainAddress | undefined;
+  if (match !== null) {
+    const [ip, port, instance, suffix] = [
+      match.slice(1, 5).map(Number),
+      Number(match[5]),
+      match[6] ?? '',
+      match[7] ?? '',
+    ];
+    const isExact = `${ip.join('.')}:${port}/${instance}${suffix}` === address; // no leading zeros
+    if (isExact && port <= U16_MAX && ip.every((part) => part <= U8_MAX)) parsed = { ip, port, instance, suffix };
+  }
+  if (PARSED.size >= PARSED_MAX) PARSED.clear();
+  PARSED.set(address, parsed);
+  return parsed;
+}
+
+/** The parts of the address when it is the worker's own and ends in `suffix`. */
+function plainAddress({ address, id }: FleetWorker, suffix: string): PlainAddress | undefined {
+  const parsed = parseAddress(address);
+  return parsed?.instance === id && parsed.suffix === suffix ? parsed : undefined;
 }
 
 /** What follows the instance in the address of the first worker: the same for all in most fleets. */
 function suffixOf(workers: readonly FleetWorker[]): string {
-  const suffix = workers[0] === undefined ? '' : (ADDRESS.exec(workers[0].address)?.[7] ?? '');
+  const suffix = workers[0] === undefined ? '' : (parseAddress(workers[0].address)?.suffix ?? '');
   return Buffer.byteLength(suffix) > TEXT_BYTES_MAX ? '' : suffix;
 }
 

@@ -1,8 +1,9 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random } from '../../../clock/index.ts';
 import { Rounds } from '../rounds.ts';
 import type { PoolAddress, RouterState } from '../types.ts';
 import { dealIntoCells } from './cells.ts';
-import { type FleetWorker, packFleetCell, unpackFleetCell } from './fleet-item.ts';
+import { type FleetWorker, packFleetCell, unpackFleetCell, withoutAges } from './fleet-item.ts';
 
 export interface FleetWriterOptions {
   readonly state: RouterState;
@@ -17,6 +18,8 @@ export interface FleetWriterOptions {
   workers(): readonly FleetWorker[];
   /** Of the lease, while it is held; undefined = somebody else writes. */
   fence(): number | undefined;
+  /** Gives way to other work between the cells of a large fleet. @default the next turn of the event loop */
+  readonly defer?: () => Promise<void>;
   /** Hears of writes that failed; they are repeated. */
   onProblem(problem: unknown): void;
 }
@@ -37,6 +40,8 @@ const EASE_SHARE = 0.6;
 /** Writes under way at once. */
 const WRITES_MAX = 8;
 const MS_PER_SECOND = 1000;
+/** Cells packed in one go; about 1 ms. */
+const CELLS_A_TURN = 8;
 
 /**
  * Writes the workers of a pool where functions read them (design, "Fleet item"): a cell when it has changed, at most once a
@@ -76,7 +81,11 @@ export class FleetWriter {
     await this.#countCopies(signal);
     const dealt = dealIntoCells(this.#options.workers(), this.#cells);
     this.#cells = dealt.length;
-    const due = dealt.flatMap((workers, cell) => this.#dueCopies(workers, cell, dealt.length));
+    const due: DueCell[] = [];
+    for (const [cell, workers] of dealt.entries()) {
+      due.push(...this.#dueCopies(workers, cell, dealt.length));
+      if (cell % CELLS_A_TURN === CELLS_A_TURN - 1) await (this.#options.defer ?? nextTurn)();
+    }
     for (let at = 0; at < due.length; at += WRITES_MAX) {
       await Promise.all(due.slice(at, at + WRITES_MAX).map((write) => this.#write(write, fence, signal)));
     }
@@ -88,18 +97,14 @@ export class FleetWriter {
 
   #dueCopies(workers: readonly FleetWorker[], cell: number, cells: number): readonly DueCell[] {
     const { state, clock, writeMs = WRITE_MS, rewriteMs = REWRITE_MS } = this.#options;
-    const packed = { cells, copies: this.#copies, rewriteMs, workers };
-    const ageless = workers.map((worker) => ({
-      ...worker,
-      aliveUntilMs: worker.aliveUntilMs > state.nowMs() ? 1000 : 0,
-    }));
-    const content = Buffer.from(packFleetCell({ ...packed, workers: ageless }, 0));
+    const body = packFleetCell({ cells, copies: this.#copies, rewriteMs, workers }, state.nowMs());
+    const content = withoutAges(body);
     const due: DueCell[] = [];
     for (let copy = 0; copy < this.#copies; copy++) {
       const written = this.#written.get(`${cell}/${copy}`);
       const isRecent = written !== undefined && clock.nowMs() - written.writtenAtMs < rewriteMs - writeMs; // the next round is late
       if (isRecent && written.content.equals(content)) continue;
-      due.push({ cell, copy, content, body: packFleetCell(packed, state.nowMs()) });
+      due.push({ cell, copy, content, body });
     }
     return due;
   }

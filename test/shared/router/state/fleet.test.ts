@@ -198,6 +198,7 @@ class World {
       random: seededRandom(++this.#seed),
       workers: () => this.workers.map((worker) => ({ ...worker, aliveUntilMs: this.clock.wallMs() + 9000 })),
       fence: () => this.fence,
+      defer: async () => {},
       onProblem: () => void this.problems++,
     });
     writer.start();

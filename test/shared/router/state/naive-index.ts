@@ -95,7 +95,7 @@ export class NaiveIndex implements FoldedIndex {
     }
     if (event.eventId <= last) return;
     change(this.#of(key), event.kind, event.block);
-    this.#cursors.set(key, { ...event.rank, eventId: event.eventId });
+    this.#cursors.set(key, { ...event.rank, eventId: event.eventId, publisherId: 'ab' });
   }
 
   *write(): Generator<Uint8Array> {
@@ -142,7 +142,7 @@ export class NaiveIndex implements FoldedIndex {
     if (generation !== this.#generation) throw new Error('void');
     this.dumps++;
     this.#held.set(key, new Set(blocks));
-    this.#cursors.set(key, { ...rank, eventId: lastEventId });
+    this.#cursors.set(key, { ...rank, eventId: lastEventId, publisherId: undefined });
     const waiting = this.#recovering.get(key) ?? [];
     this.#recovering.delete(key);
     for (const event of waiting) this.#take(event);
