@@ -8,6 +8,7 @@ import type {
 } from '../protocol/generation/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { promptField, tokensLeft } from './context-length.ts';
+import { mediaParts } from './media-parts.ts';
 import type { RoutableModel } from './model-directory.ts';
 import { type PromptTokens, type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
 
@@ -50,10 +51,14 @@ function complete(
   const left = tokensLeft(request, { tokens: tokenIds.length, isWhole }, model.contextLength);
   const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
   const eosTokenIds = loaded.info.eosTokenIds;
+  const multiModalData = mediaParts(request.prompt);
   // An embedding has no continuation that could stop.
   const stop = request.embedding === undefined ? stopConditions(request.stop, left, eosTokenIds) : request.stop;
   return {
-    request: engineRequest(request, model, input, stop, eosTokenIds),
+    request: {
+      ...engineRequest(request, model, input, stop, eosTokenIds),
+      ...(multiModalData === undefined ? {} : { multiModalData }),
+    },
     promptTokens: tokenIds.length,
     formattedPrompt,
   };

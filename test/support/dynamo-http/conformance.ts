@@ -93,6 +93,7 @@ function recordedWorkerRequest(seen: Readonly<Record<string, unknown>>, row: Rec
   return {
     prompt: isEmbeddings(row) ? anything : seen.prompt, // which the record does not show
     prompt_embeds: seen.prompt_embeds,
+    multi_modal_data: seen.multi_modal_data,
     stop_conditions: { ...(seen.stop_conditions as object) },
     sampling_options: withoutSingleN({ ...(seen.sampling_options as object) }),
     output_options: { ...(seen.output_options as object) },
@@ -117,6 +118,7 @@ function workerSaw(deployment: Deployment, from: number): Record<string, unknown
     return {
       prompt: request.input.kind === 'tokens' && request.input.promptEmbeds !== undefined ? undefined : prompt,
       prompt_embeds: request.input.kind === 'tokens' ? request.input.promptEmbeds : undefined,
+      multi_modal_data: request.multiModalData,
       stop_conditions: { ...request.stop },
       sampling_options: { ...request.sampling },
       output_options: { ...request.output },
