@@ -5,7 +5,7 @@ export type CostModelChoice = 'auto' | 'stator' | 'dynamo';
  * Whether our replay tables show `stator` within 2 % of the best Dynamo setting or better on every row of router.md, section
  * 12.4, and no worse than `dynamo` with event lag and with two routers (ruling 34).
  */
-export const IS_STATOR_PROVEN: boolean = false;
+const IS_STATOR_PROVEN: boolean = false;
 
 /**
  * The formula behind a choice (ruling 34).

@@ -3,7 +3,7 @@
  * Which worker takes a request. One `choose()` seam: `createRouter` for the modes that know nothing of caches, `createKvRouter`
  * for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
-export { type CostModelChoice, costModelOf, IS_STATOR_PROVEN } from './cost-model.ts';
+export { type CostModelChoice, costModelOf } from './cost-model.ts';
 export {
   BYPASS_ANNOTATION,
   type BypassFacts,
@@ -31,16 +31,14 @@ export { createKvRouter } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 export { type KvRouterSettings, kvRouterConfigOf } from './kv-settings.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
-export { adapterHolders } from './lora-filter.ts';
 export { type Pick, pickerFor } from './modes.ts';
-export { Overlaps } from './overlaps.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { readPolicyConfig } from './queue/read-policy-config.ts';
 export { RankTable } from './rank-table.ts';
 export { createRouter, type RouterOptions } from './router.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
-export { isOverload, type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
+export { type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';
 export type {
   Booking,

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import {
+  BYPASS_ANNOTATION,
   bootstrapRoom,
   bypassesRemotePrefill,
   clientAnnotations,
@@ -47,7 +48,7 @@ describe('the legs of a disaggregated request', () => {
   });
 
   it('do not listen to a client that says to bypass the prefill worker', () => {
-    expect(clientAnnotations(['a', 'x-bypass-remote-prefill'])).toEqual(['a']);
+    expect(clientAnnotations(['a', BYPASS_ANNOTATION])).toEqual(['a']);
     expect(clientAnnotations(['a'])).toEqual(['a']);
   });
 });

@@ -96,6 +96,28 @@ describe('power-of-two', () => {
   });
 });
 
+describe('device-aware-weighted', () => {
+  const cpus = ['c1', 'c2'].map((id) => worker(id, { deviceType: 'cpu' }));
+  const gpus = ['g1', 'g2', 'g3', 'g4'].map((id) => worker(id, { deviceType: 'cuda' }));
+
+  it('gives CPUs their share of what the accelerators have: 4 of 64 requests for 2 and 4 workers at 8 to 1', async () => {
+    const routing = router('device-aware-weighted');
+    for (let index = 0; index < 64; index++) await routing.choose(request(), gpus, never);
+    const groups: string[] = [];
+    for (let index = 0; index < 6; index++) {
+      const { worker: chosen } = await routing.choose(request(), [...cpus, ...gpus], never);
+      groups.push(chosen.id.charAt(0));
+    }
+    expect(groups.join('')).toBe('ccccgg');
+  });
+
+  it('sends the first request to an accelerator, and any to the only group there is', async () => {
+    const routing = router('device-aware-weighted');
+    expect((await routing.choose(request(), [...cpus, worker('unknown')], never)).worker.id).toBe('unknown');
+    expect((await routing.choose(request(), cpus, never)).worker.deviceType).toBe('cpu');
+  });
+});
+
 describe('direct', () => {
   it('refuses a request that names no worker and says which header names one', async () => {
     await expect(router('direct').choose(request(), three, never)).rejects.toMatchObject({
@@ -144,6 +166,17 @@ describe('filters', () => {
     await expect(
       router('random').choose(request({ routing_constraints: { required_taints: ['mars'] } }), workers, never),
     ).rejects.toMatchObject({ code: 'invalid_value' });
+  });
+
+  it('passes over busy workers; when only such are left, that is an overload', async () => {
+    const busy = (...ids: string[]): RouteRequest => ({ ...request(), busy: new Set(ids) });
+    for (let index = 0; index < 4; index++) {
+      expect((await router('random').choose(busy('a', 'c'), three, never)).worker.id).toBe('b');
+    }
+    const full = { code: 'server_overloaded', retryAfterMs: 1000 };
+    await expect(router('random').choose(busy('a', 'b', 'c'), three, never)).rejects.toMatchObject(full);
+    const pinned = { ...busy('a'), routing: { backend_instance_id: 'a' } };
+    await expect(router('round-robin').choose(pinned, three, never)).rejects.toMatchObject(full);
   });
 
   it('passes over a worker that failed for five seconds, and not when no other is left', async () => {

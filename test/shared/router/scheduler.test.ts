@@ -78,17 +78,17 @@ describe('the choice', () => {
   );
 
   it('takes the worker with the smaller cache among ties where asked to (case 36)', () => {
-    const [A, B, C, D, E, F, G] = [0, 1, 2, 3, 4, 5, 6].map((seed) => promptTokens(8, seed)) as Uint32Array[];
+    const part = (letter: string): Uint32Array => promptTokens(8, letter.charCodeAt(0));
     const pool = new Pool({ blockSizeTokens: 8, config: { tieBreak: 'fewest-blocks' } });
     const sent = [
-      [[A, B], 'a'],
-      [[A, C, D], 'a'],
-      [[A, C, E], 'b'],
-      [[A, C, D, F], undefined],
-      [[A, C, G], undefined],
+      ['AB', 'a'],
+      ['ACD', 'a'],
+      ['ACE', 'b'],
+      ['ACDF', undefined],
+      ['ACG', undefined],
     ] as const;
-    const chosen = sent.map(([blocks, forced], at) => {
-      const prompt = join(...(blocks as Uint32Array[]));
+    const chosen = sent.map(([letters, forced], at) => {
+      const prompt = join(...[...letters].map(part));
       const pinned = forced && { workerId: forced };
       const { decision } = pool.submit(`r${at}`, prompt, { pinned });
       pool.store(decision!.workerId, prompt);
@@ -364,5 +364,37 @@ describe('the cost model stator', () => {
     await pool.clock.advance(10.35); // half of 1,000 tokens at 0.0207 ms each
     const { candidates } = pool.scheduler.explain(pool.request('y', promptTokens(16, 2)));
     expect(candidates[0]?.terms.backlog).toBeCloseTo(500, 6);
+  });
+});
+
+describe('observers', () => {
+  it('are told of decisions, of what waits and of what is turned away', () => {
+    const told: unknown[] = [];
+    const pool = new Pool({
+      config: { queueThreshold: 0 },
+      workers: [worker('a', { maxNumBatchedTokens: 100 }), worker('b', { maxNumBatchedTokens: 100 })],
+      observer: {
+        decided: ({ workerId }, { id }, { bestCachedTokens, bestDeviceBlocks }) =>
+          told.push([id, workerId, bestCachedTokens, bestDeviceBlocks]),
+        queued: (policyClass, { requests, promptTokens: tokens }) => told.push([policyClass, requests, tokens]),
+        backpressure: (policyClass, reason) => told.push([policyClass, reason]),
+      },
+    });
+    const prompt = promptTokens(64);
+    pool.store('b', prompt);
+    const allowedWorkers = new Set(['a']);
+    pool.submit('r1', prompt, { allowedWorkers });
+    pool.submit('r2', prompt, { allowedWorkers });
+    pool.submit('r3', prompt, { allowedWorkers, mayWait: false });
+    pool.scheduler.free('r1');
+    pool.submit('r4', prompt);
+    expect(told).toEqual([
+      ['r1', 'a', 0, 0],
+      ['default', 1, 64],
+      ['default', 'do_not_queue'],
+      ['default', 0, 0],
+      ['r2', 'a', 0, 0],
+      ['r4', 'b', 64, 4],
+    ]);
   });
 });
