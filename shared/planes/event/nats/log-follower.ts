@@ -97,19 +97,26 @@ export class LogFollower implements EventLogFollower {
     const lost = new Promise<void>((resolve) => {
       this.#endReading = resolve;
     });
+    const endReading = (): void => this.#endReading?.();
+    let lastSequence = Number.POSITIVE_INFINITY;
     const reader: NatsStreamReader = await stream.read(
       this.#cursor,
       {
         message: (sequence, data) => this.#receive(sequence, data),
-        batchEnded: () => reader.next(true),
-        lost: () => this.#endReading?.(),
+        batchEnded: (isLast) => {
+          const isCaughtUp = this.#cursor > lastSequence;
+          if (isCaughtUp || !isLast) reader.next(isCaughtUp);
+          else endReading(); // it was purged meanwhile, or the server has lost count of what is there
+        },
+        lost: endReading,
       },
       signal,
     );
     try {
       const again = await stream.facts(signal); // only now is it sure which stream the reader reads
       if (again.createdAt !== facts.createdAt) return;
-      reader.next(true);
+      lastSequence = again.lastSequence;
+      reader.next(this.#cursor > lastSequence);
       this.#failures = 0;
       this.#onOpen?.();
       await lost;
