@@ -1,0 +1,167 @@
+import fc from 'fast-check';
+import { pack } from 'msgpackr';
+import { describe, expect, it } from 'vitest';
+import { decodeEventBatch, type EngineEvent } from '../../../../shared/engines/kv-stream/engine-events.ts';
+import { MsgpackCursor, MsgpackError } from '../../../../shared/engines/kv-stream/msgpack-cursor.ts';
+import { recordedEvents } from './recorded-events.ts';
+
+/** A hash as the recording writes it: decimal, or 0x and all bytes, of which the last 8 count. */
+function pairOf(hash: string): number[] {
+  const value = BigInt(hash) & 0xffff_ffff_ffff_ffffn;
+  return [Number(value & 0xffff_ffffn), Number(value >> 32n)];
+}
+
+describe('batches of KV events', () => {
+  it('reads every recorded message of vLLM, in both layouts and with both kinds of hashes', () => {
+    const records = recordedEvents();
+    expect(records).toHaveLength(42);
+    for (const { payload, decoded } of records) {
+      const batch = decodeEventBatch(payload);
+      const [timestampSecs, events, rank] = decoded;
+      expect(batch).toMatchObject({ timestampSecs, unreadable: 0 });
+      expect(batch.dataParallelRank).toBe(rank ?? undefined);
+      expect(batch.events.map(plain)).toEqual(events.map((event) => expected(named(event))));
+    }
+  });
+
+  it('reads the example of an array layout with one block of four tokens', () => {
+    const hex = '93cb3ff8000000000000919' + '8ab426c6f636b53746f7265649101c09401020304' + '04c0a3475055c000';
+    const { events, timestampSecs, dataParallelRank } = decodeEventBatch(Buffer.from(hex, 'hex'));
+    expect({ timestampSecs, dataParallelRank }).toEqual({ timestampSecs: 1.5, dataParallelRank: 0 });
+    expect(events).toMatchObject([{ kind: 'stored', blockSizeTokens: 4, medium: 'GPU', parentHash: undefined }]);
+  });
+
+  it('reads what older and newer engines send: fewer fields, unknown ones, maps and signed hashes of SGLang', () => {
+    const older = decodeEventBatch(pack([1, [['BlockStored', [5], 4, [1, 2], 2, null]]]));
+    expect(older.events.map(plain)).toMatchObject([
+      { hashes: [5, 0], parent: [4, 0], tokens: [1, 2], medium: undefined },
+    ]);
+    const stored = {
+      type: 'BlockStored',
+      block_hashes: [-2n],
+      parent_block_hash: null,
+      token_ids: [9],
+      block_size: 1,
+      lora_id: null,
+      medium: 'CPU_PINNED',
+      cache_salt: 's',
+      lora_name: 'ad',
+      invented_later: { deep: [1, 2.5, 'x', true, null] },
+    };
+    const sglang = decodeEventBatch(pack([1, [stored, { type: 'Whatever' }, ['BlockRemoved', [7n]]], 3]));
+    expect(sglang.dataParallelRank).toBe(3);
+    expect(sglang.unreadable).toBe(1);
+    expect(sglang.events.map(plain)).toMatchObject([
+      { hashes: [0xffff_fffe, 0xffff_ffff], medium: 'CPU_PINNED', loraName: 'ad', cacheSalt: 's' },
+      { hashes: [7, 0] },
+    ]);
+  });
+
+  it('leaves out stores whose tokens are pairs or do not fill their blocks', () => {
+    const pairs = ['BlockStored', [1], null, [[1, 2]], 1, null];
+    const short = ['BlockStored', [1, 2], null, [1, 2, 3], 2, null];
+    expect(decodeEventBatch(pack([1, [pairs, short]]))).toMatchObject({ events: [], unreadable: 2 });
+  });
+
+  it('refuses what is no batch, whatever the bytes', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+        try {
+          decodeEventBatch(bytes);
+        } catch (error) {
+          expect(error).toBeInstanceOf(MsgpackError);
+        }
+      }),
+    );
+  });
+
+  it('reads the same values as a general msgpack library', () => {
+    const value = fc.letrec((tie) => ({
+      any: fc.oneof(
+        { depthSize: 'small' },
+        fc.integer(),
+        fc.double({ noNaN: true }),
+        fc.string(),
+        fc.boolean(),
+        fc.constant(null),
+        fc.array(tie('any'), { maxLength: 20 }),
+        fc.dictionary(fc.string(), tie('any'), { maxKeys: 20, noNullPrototype: true }),
+      ),
+    })).any;
+    fc.assert(
+      fc.property(value, (any) => {
+        const bytes = pack(any);
+        const cursor = new MsgpackCursor(bytes);
+        expect(normal(cursor.value())).toEqual(normal(any));
+        expect(cursor.isAtEnd).toBe(true);
+        const skipping = new MsgpackCursor(bytes);
+        skipping.skip();
+        expect(skipping.isAtEnd).toBe(true);
+      }),
+    );
+  });
+});
+
+/** -0 is 0 on the wire, `__proto__` is no key that comes back. */
+function normal(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value, (key, each) => (key === '__proto__' ? undefined : each)));
+}
+
+function plain(event: EngineEvent): Record<string, unknown> {
+  if (event.kind === 'cleared') return { kind: event.kind };
+  const common = { kind: event.kind, hashes: [...event.blockHashes], medium: event.medium, group: event.group };
+  if (event.kind === 'removed') return common;
+  return {
+    ...common,
+    parent: event.parentHash && [...event.parentHash],
+    tokens: [...event.tokenIds],
+    blockSize: event.blockSizeTokens,
+    loraName: event.loraName,
+    cacheSalt: event.cacheSalt,
+    extraKeys: event.extraKeys,
+  };
+}
+
+const STORED = [
+  'type',
+  'block_hashes',
+  'parent_block_hash',
+  'token_ids',
+  'block_size',
+  'lora_id',
+  'medium',
+  'lora_name',
+];
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  BlockStored: [...STORED, 'extra_keys', 'group_idx'],
+  BlockRemoved: ['type', 'block_hashes', 'medium', 'group_idx'],
+  AllBlocksCleared: ['type'],
+};
+
+/** An event of either layout by the names of its fields. */
+function named(event: unknown): Record<string, never> {
+  if (!Array.isArray(event)) return event as Record<string, never>;
+  return Object.fromEntries(FIELDS[event[0]]?.map((name, at) => [name, event[at]]) ?? []) as Record<string, never>;
+}
+
+function expected(event: Record<string, never>): Record<string, unknown> {
+  const { type, block_hashes, parent_block_hash, token_ids, block_size, medium, lora_name, extra_keys, group_idx } =
+    event;
+  if (type === 'AllBlocksCleared') return { kind: 'cleared' };
+  const common = {
+    kind: type === 'BlockStored' ? 'stored' : 'removed',
+    hashes: (block_hashes as string[]).flatMap(pairOf),
+    medium: medium ?? undefined,
+    group: group_idx ?? undefined,
+  };
+  if (type === 'BlockRemoved') return common;
+  return {
+    ...common,
+    parent: parent_block_hash == null ? undefined : pairOf(parent_block_hash),
+    tokens: token_ids,
+    blockSize: block_size,
+    loraName: lora_name ?? undefined,
+    cacheSalt: undefined,
+    extraKeys: extra_keys ?? undefined,
+  };
+}
