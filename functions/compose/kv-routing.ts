@@ -1,6 +1,11 @@
 import { seededRandom, systemClock, systemRandom, type Timer } from '../../shared/clock/index.ts';
 import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
-import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
+import {
+  type ApproximateIndex,
+  type BlockIndex,
+  createApproximateIndex,
+  createBlockIndex,
+} from '../../shared/router/block-index/index.ts';
 import {
   type BlockChangeSink,
   type BusyLimits,
@@ -15,6 +20,8 @@ import {
   type KvRouterConfig,
   kvRouterConfigOf,
   type PrefixIndex,
+  predictedIndex,
+  predictingIndex,
   type RankTable,
   type Router,
   type WorkerPool,
@@ -31,8 +38,12 @@ const HOUSEKEEPING_MS = 100;
 /** What belongs to one worker set beside its scheduler. */
 interface Fed {
   readonly metrics: RouterPoolMetrics;
-  readonly index: BlockIndex | undefined;
-  readonly sink: BlockChangeSink | undefined;
+  /** What the workers say that they hold; undefined without KV events. */
+  readonly index?: BlockIndex;
+  /** Where that comes from. */
+  readonly sink?: BlockChangeSink;
+  /** What they should hold by the router's own decisions. */
+  readonly predictions?: ApproximateIndex;
 }
 
 /** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
@@ -77,7 +88,10 @@ export class KvRouting implements Routing {
     this.#open = openFeeds(parts, { loads: this.#loads, followsKvEvents });
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
-      for (const { index } of this.#fed.values()) index?.housekeep();
+      for (const { index, predictions } of this.#fed.values()) {
+        index?.housekeep();
+        predictions?.housekeep();
+      }
     });
   }
 
@@ -112,7 +126,7 @@ export class KvRouting implements Routing {
     if (known !== undefined) return known;
     const { routerMetrics } = this.#parts;
     const metrics = routerMetrics.pool(pool.model ?? pool.key, workerTypeOf(pool), pool.role);
-    const fed: Fed = { metrics, index: undefined, sink: undefined };
+    const fed: Fed = { metrics };
     this.#fed.set(name, fed);
     return fed;
   }
@@ -120,10 +134,23 @@ export class KvRouting implements Routing {
   #indexFor(pool: WorkerPool, ranks: RankTable): PrefixIndex | undefined {
     const { metrics } = this.#fedOf(pool);
     const { routerMetrics } = this.#parts;
-    const index = createBlockIndex({ ranks, onEvicted: (blocks) => metrics.indexEvicted(blocks) });
+    const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
+    const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
+    const shared = { ranks, clock: systemClock, onEvicted };
+    if (!useKvEvents) {
+      const predictions = createApproximateIndex({ ...shared, policy, ttlMs });
+      this.#fed.set(nameOf(pool), { metrics, predictions });
+      return predictedIndex(predictions, ranks);
+    }
+    const index = createBlockIndex({ ranks, onEvicted });
     const sink = indexSink(index, ranks, (type, status) => routerMetrics.applied(type, status));
-    this.#fed.set(nameOf(pool), { metrics, index, sink });
-    return index;
+    if (predictedTtlMs === undefined) {
+      this.#fed.set(nameOf(pool), { metrics, index, sink });
+      return index;
+    }
+    const predictions = createApproximateIndex({ ...shared, policy: 'ttl', ttlMs: predictedTtlMs });
+    this.#fed.set(nameOf(pool), { metrics, index, sink, predictions });
+    return predictingIndex(index, predictions);
   }
 
   #forget(pool: WorkerPool): void {
@@ -161,8 +188,8 @@ export class KvRouting implements Routing {
         const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } = load;
         metrics.setWorker({ workerId, dpRank, workerType }, { activeDecodeBlocks, activePrefillTokens });
       }
-      const { index, metrics: own } = this.#fedOf(pool);
-      own.indexBlocks(index?.blockCount ?? 0);
+      const { index, predictions, metrics: own } = this.#fedOf(pool);
+      own.indexBlocks((index ?? predictions)?.blockCount ?? 0);
       duplicates += index?.counters.duplicateBlocks ?? 0;
     }
     routerMetrics.duplicates(duplicates);

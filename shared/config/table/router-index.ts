@@ -32,7 +32,7 @@ export const routerIndexRows = {
     default: 'ttl',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'How predicted blocks leave.',
   }),
   routerPredictedTtlSecs: decimal({
@@ -44,7 +44,7 @@ export const routerIndexRows = {
     defaultText: 'unset = off',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Life of entries predicted when a request is routed.',
   }),
   routerReplicaSync: bool({
