@@ -1,4 +1,4 @@
-import { workerError } from '../../errors/index.ts';
+import { detailOf, workerError } from '../../errors/index.ts';
 import { jsonOrText, type UpstreamMessage } from '../http/upstream.ts';
 import { faultOfStatus, readFault } from '../http/upstream-errors.ts';
 import type { EngineServer } from './dialect.ts';
@@ -24,6 +24,15 @@ export async function command(server: EngineServer, message: UpstreamMessage, ti
     throw workerError('NotImplemented', `the engine has no ${message.path}`);
   }
   throw faultOfStatus(status, fault);
+}
+
+/** `load`, where an engine that has the adapter already counts as one that has loaded it: it may outlive its worker. */
+export async function loadOnce(load: Promise<unknown>): Promise<void> {
+  try {
+    await load;
+  } catch (error) {
+    if (!/already (been )?loaded/i.test(detailOf(error))) throw error;
+  }
 }
 
 export function asRecord(value: unknown): JsonRecord | undefined {

@@ -6,7 +6,7 @@ import type { EventSource } from '../kv-stream/event-source.ts';
 import { EmbeddingReader } from '../openai/body-reader.ts';
 import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
 import { type MetricSample, readSamples } from '../server/metric-samples.ts';
-import { asCount, asRecord, asText, command, getRecord } from '../server/questions.ts';
+import { asCount, asRecord, asText, command, getRecord, loadOnce } from '../server/questions.ts';
 import { bodyWithIds, mapFields } from '../server/request-fields.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';
@@ -169,7 +169,7 @@ export class VllmDialect implements EngineDialect {
 
   async loadLora(server: EngineServer, name: string, path: string): Promise<void> {
     const body = JSON.stringify({ lora_name: name, lora_path: path });
-    await command(server, { path: '/v1/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS);
+    await loadOnce(command(server, { path: '/v1/load_lora_adapter', body }, WEIGHTS_TIMEOUT_MS));
   }
 
   async unloadLora(server: EngineServer, name: string): Promise<void> {

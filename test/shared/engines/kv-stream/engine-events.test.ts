@@ -150,7 +150,7 @@ function expected(event: Record<string, never>): Record<string, unknown> {
   if (type === 'AllBlocksCleared') return { kind: 'cleared' };
   const common = {
     kind: type === 'BlockStored' ? 'stored' : 'removed',
-    hashes: (block_hashes as string[]).flatMap(pairOf),
+    hashes: (block_hashes as unknown as string[]).flatMap(pairOf),
     medium: medium ?? undefined,
     group: group_idx ?? undefined,
   };

@@ -319,6 +319,26 @@ describe('KV events of the mock engine', () => {
     expect(stored.find((event) => event.dpRank === 0)?.tokensHashes).toEqual(onRank1[0]?.tokensHashes);
   });
 
+  it('say when the cache was cleared, after which nothing of it is found again', async () => {
+    const { clock, engine, ask } = await startMockBed({ blockSizeTokens: 4, dataParallelSize: 2 });
+    const events: KvEvent[] = [];
+    engine.onKvEvents((batch) => events.push(...batch));
+    const question = { prompt: range(10), stop: { max_tokens: 1 }, routing: { dp_rank: 1 } };
+    ask(question);
+    const running = ask({ prompt: range(9, 500), stop: { max_tokens: 50 } }).sink;
+    await clock.advance(30);
+    await engine.clearKvBlocks?.(new AbortController().signal);
+    const cleared = events.filter(({ kind }) => kind === 'cleared').map(({ dpRank }) => dpRank);
+    expect(cleared).toEqual([0, 1]);
+    await clock.advance(5000);
+    expect(running.closed).toBe('end');
+    const before = events.length;
+    ask(question);
+    await clock.advance(1000);
+    expect(events.slice(before)).toMatchObject([{ kind: 'stored', dpRank: 1, parentHash: undefined }]);
+    expect(usedBlocks(engine)).toBe(0);
+  });
+
   it('tell apart adapters and cache salts', async () => {
     const { clock, engine, ask } = await startMockBed({ blockSizeTokens: 4 });
     const events: KvEvent[] = [];
