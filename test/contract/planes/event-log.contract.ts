@@ -11,14 +11,15 @@ import { waitUntil } from '../../support/index.ts';
 
 /** Two processes of one deployment. Their logs hold fewer than 100 messages of 4 KiB, and at least 30. */
 export interface EventLogHarness {
+  /** Of this test alone. */
+  readonly scope: EventScope;
   readonly sender: EventPlane;
   readonly receiver: EventPlane;
-  /** Makes the log of `LOG_SCOPE` and `LOG_TOPIC` anew and empty, behind everybody's back. */
+  /** Makes the log of the scope and `LOG_TOPIC` anew and empty, behind everybody's back. */
   recreate(): Promise<void>;
   close(): Promise<void>;
 }
 
-export const LOG_SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
 export const LOG_TOPIC = 'kv-events';
 
 interface Gap {
@@ -58,8 +59,8 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
     let publisher: EventPublisher;
     beforeEach(async () => {
       harness = await start();
-      log = await openLog(harness.receiver);
-      publisher = await harness.sender.publisher(LOG_SCOPE, LOG_TOPIC);
+      log = await openLog(harness, harness.receiver);
+      publisher = await harness.sender.publisher(harness.scope, LOG_TOPIC);
     });
     afterEach(async () => {
       for (const follower of followers.splice(0)) await follower.close();
@@ -88,7 +89,7 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
     it('is empty at first, and made once', async () => {
       const state = await log.state(signal);
       expect(state).toEqual({ createdAt: expect.any(String), firstSequence: 1, lastSequence: 0 });
-      expect(await (await openLog(harness.sender)).state(signal)).toEqual(state);
+      expect(await (await openLog(harness, harness.sender)).state(signal)).toEqual(state);
       expect(await readAll(1)).toEqual([]);
     });
 
@@ -116,7 +117,7 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
     });
 
     it('holds other topics and scopes apart', async () => {
-      const other: EventScope = { kind: 'component', namespace: 'dynamo', component: 'prefill' };
+      const other: EventScope = { kind: 'component', namespace: harness.scope.namespace, component: 'other' };
       const otherLog = await harness.receiver.log!(other, LOG_TOPIC, signal);
       const elsewhere = await harness.sender.publisher(other, LOG_TOPIC);
       elsewhere.publish('elsewhere');
@@ -222,8 +223,8 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
   });
 }
 
-async function openLog(plane: EventPlane): Promise<EventLog> {
-  const log = await plane.log!(LOG_SCOPE, LOG_TOPIC, new AbortController().signal);
+async function openLog({ scope }: EventLogHarness, plane: EventPlane): Promise<EventLog> {
+  const log = await plane.log!(scope, LOG_TOPIC, new AbortController().signal);
   await log.state(new AbortController().signal);
   return log;
 }

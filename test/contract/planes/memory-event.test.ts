@@ -1,6 +1,6 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
-import { describeEventLog, LOG_SCOPE, LOG_TOPIC } from './event-log.contract.ts';
+import { createMemoryEventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
+import { describeEventLog, LOG_TOPIC } from './event-log.contract.ts';
 import { describeEventPlane } from './event-plane.contract.ts';
 
 describeEventPlane('memory', async () => {
@@ -10,10 +10,12 @@ describeEventPlane('memory', async () => {
 
 describeEventLog('memory', async () => {
   const plane = createMemoryEventPlane({ clock: systemClock, logEntriesMax: 64 });
+  const scope: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
   return {
+    scope,
     sender: plane,
     receiver: plane,
-    recreate: async () => plane.recreateLog(LOG_SCOPE, LOG_TOPIC),
+    recreate: async () => plane.recreateLog(scope, LOG_TOPIC),
     close: () => plane.close(),
   };
 });

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, beforeEach, describe } from 'vitest';
+import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createNatsEventPlane, type EventPlane } from '../../../shared/planes/event/index.ts';
+import { createNatsEventPlane, type EventPlane, type EventScope } from '../../../shared/planes/event/index.ts';
 import { createNatsClient } from '../../../shared/planes/nats/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { deleteStreams } from '../../support/nats-streams.ts';
@@ -15,7 +15,6 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
     server = await startNatsServer();
   });
   afterAll(() => server?.stop());
-  beforeEach(() => deleteStreams(server.url));
 
   function open(): EventPlane {
     const client = createNatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
@@ -23,9 +22,12 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
     return createNatsEventPlane({ client, clock: systemClock, log, onProblem: () => {} });
   }
 
+  let started = 0;
   async function start() {
     const [sender, receiver] = [open(), open()];
+    const scope: EventScope = { kind: 'component', namespace: `test${started++}`, component: 'backend' };
     return {
+      scope,
       sender,
       receiver,
       recreate: () => deleteStreams(server.url),

@@ -1,35 +1,39 @@
 import { jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsClient } from '../../../shared/planes/nats/index.ts';
-import { createNatsSnapshotStore, type SnapshotStore } from '../../../shared/router/state/index.ts';
+import { createNatsSnapshotStore, type SnapshotStore, snapshotBucketOf } from '../../../shared/router/state/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
-import { deleteStreams } from '../../support/nats-streams.ts';
 import { describeSnapshotStore } from '../snapshot-store.ts';
 
-const BUCKET = 'namespace-dynamo-component-backend-radix-bucket';
 const never = new AbortController().signal;
 
 describe.runIf(hasNatsServer())('with a nats-server', () => {
   let server: NatsServer;
   beforeAll(async () => {
-    server = await startNatsServer({ storeBytesMax: 8 << 20 });
+    server = await startNatsServer({ storeBytesMax: 16 << 20 });
   });
   afterAll(() => server?.stop());
 
+  let bucket: string;
+  let opened = 0;
+  beforeEach(() => {
+    bucket = snapshotBucketOf(`test${opened++}`, 'backend');
+  });
+
   function open(): SnapshotStore {
     const client = createNatsClient({ clock: systemClock, servers: [server.url] });
-    return createNatsSnapshotStore({ client, bucket: BUCKET });
+    return createNatsSnapshotStore({ client, bucket });
   }
 
   /** Replaces the bytes of the object that stands alone in the bucket. */
   async function damage(): Promise<void> {
     const connection = await connect({ servers: server.url });
     const { streams } = await jetstreamManager(connection);
-    const { state } = await streams.info(`OBJ_${BUCKET}`, { subjects_filter: `$O.${BUCKET}.C.>` });
+    const { state } = await streams.info(`OBJ_${bucket}`, { subjects_filter: `$O.${bucket}.C.>` });
     for (const subject of Object.keys(state.subjects ?? {})) {
-      await streams.purge(`OBJ_${BUCKET}`, { filter: subject });
+      await streams.purge(`OBJ_${bucket}`, { filter: subject });
       connection.publish(subject, new Uint8Array(100_000).fill(8));
     }
     await connection.flush();
@@ -37,33 +41,30 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   }
 
   describeSnapshotStore('nats', async () => {
-    await deleteStreams(server.url);
     const store = open();
     return { store, reopen: async () => open(), damage, close: () => store.close() };
   });
 
   it('leaves nothing behind of objects that were removed', async () => {
-    await deleteStreams(server.url);
     const store = open();
     for (let at = 0; at < 5; at++) {
       await store.put(`a${at}`, [new Uint8Array(1000)], never);
       await store.remove(`a${at}`, never);
     }
     const connection = await connect({ servers: server.url });
-    const { state } = await (await jetstreamManager(connection)).streams.info(`OBJ_${BUCKET}`);
+    const { state } = await (await jetstreamManager(connection)).streams.info(`OBJ_${bucket}`);
     expect(state.messages).toBe(0);
     await connection.close();
     await store.close();
   });
 
   it('names the bucket when the store is full, and keeps what it has', async () => {
-    await deleteStreams(server.url);
     const store = open();
     await store.put('a', [Uint8Array.of(1)], never);
     function* tooMuch(): Generator<Uint8Array> {
       for (let at = 0; at < 100; at++) yield new Uint8Array(256 << 10);
     }
-    await expect(store.put('b', tooMuch(), never)).rejects.toThrow(new RegExp(`NATS bucket ${BUCKET}: .*resources`));
+    await expect(store.put('b', tooMuch(), never)).rejects.toThrow(new RegExp(`NATS bucket ${bucket}: .*resources`));
     expect(await store.list(never)).toEqual(['a']);
     expect(await store.get('a', never)).toEqual(Uint8Array.of(1));
     await store.close();
