@@ -15,6 +15,7 @@ export {
   type ActiveLoadRecord,
   KV_EVENTS_TOPIC,
   LOAD_TOPIC,
+  type PlainStored,
   type RouterEventRecord,
 } from './event-record.ts';
 export { applyChange, indexSink, type OnApplied } from './index-sink.ts';

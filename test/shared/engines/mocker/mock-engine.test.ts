@@ -331,7 +331,7 @@ describe('KV events of the mock engine', () => {
     const cleared = events.filter(({ kind }) => kind === 'cleared').map(({ dpRank }) => dpRank);
     expect(cleared).toEqual([0, 1]);
     await clock.advance(5000);
-    expect(running.closed).toBe('end');
+    expect(running.isEnded).toBe(true);
     const before = events.length;
     ask(question);
     await clock.advance(1000);

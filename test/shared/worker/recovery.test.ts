@@ -1,0 +1,179 @@
+import { describe, expect, it } from 'vitest';
+import type { KvEvent } from '../../../shared/engines/index.ts';
+import type { ServeError } from '../../../shared/errors/index.ts';
+import type { IncomingCall } from '../../../shared/planes/request/index.ts';
+import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
+import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
+import type { PlainStored, RecoveryResponse } from '../../../shared/router/feed/index.ts';
+import { RankTable } from '../../../shared/router/index.ts';
+import { EventRing } from '../../../shared/worker/event-ring.ts';
+import { RankJournal } from '../../../shared/worker/rank-journal.ts';
+import { RecoveryService } from '../../../shared/worker/recovery-service.ts';
+
+const WHO = { worker_id: '2748', dp_rank: 0 };
+
+/** A journal with `count` events, each storing `blocks` blocks at the start of a prompt. */
+function journalOf(count: number, blocks = 1): RankJournal {
+  const ranks = new RankTable();
+  const rank = ranks.intern('abc', 0);
+  const journal = new RankJournal({
+    dpRank: 0,
+    index: createBlockIndex({ ranks }),
+    rank,
+    workerId: '2748',
+    publisherId: 'p',
+  });
+  for (let at = 0; at < count; at++) journal.append(stored(at, blocks));
+  return journal;
+}
+
+function stored(salt: number, blocks: number): KvEvent {
+  const pairs = (low: number): Uint32Array =>
+    Uint32Array.from({ length: 2 * blocks }, (_, word) => (word % 2 === 0 ? salt * blocks + word / 2 : low));
+  return { kind: 'stored', dpRank: 0, parentHash: undefined, blockHashes: pairs(1), tokensHashes: pairs(2) };
+}
+
+function idsOf(parts: readonly RecoveryResponse[]): number[] {
+  return parts.flatMap((part) => ('Events' in part ? part.Events.events.map(({ event }) => event.event_id) : []));
+}
+
+describe('what a rank answers', () => {
+  it('is the events asked for, as long as it keeps them (case 27)', () => {
+    const journal = journalOf(20);
+    const parts = [...journal.answer({ ...WHO, start_event_id: 12, end_event_id: 15 })];
+    expect(idsOf(parts)).toEqual([12, 13, 14, 15]);
+    expect(parts.at(-1)).toMatchObject({ Events: { last_event_id: 15 }, publisher_id: 'p' });
+    expect(idsOf([...journal.answer({ ...WHO, start_event_id: 19 })])).toEqual([19, 20]);
+  });
+
+  it('is every block that it holds when the events are gone, or none were asked for (case 27)', () => {
+    const journal = journalOf(1500);
+    for (const request of [WHO, { ...WHO, start_event_id: 5 }]) {
+      const parts = [...journal.answer(request)];
+      const blocks = parts.flatMap((part) => ('TreeDump' in part ? part.TreeDump.events : []));
+      expect(blocks).toHaveLength(1500);
+      expect(parts.at(-1)).toMatchObject({ TreeDump: { last_event_id: 1500 } });
+    }
+  });
+
+  it('is that it holds nothing before its first event', () => {
+    expect([...journalOf(0).answer(WHO)]).toEqual([{ TreeDump: { events: [], last_event_id: 0 }, publisher_id: 'p' }]);
+    expect([...journalOf(0).answer({ ...WHO, start_event_id: 1 })]).toHaveLength(1);
+  });
+
+  it('is its newest event when more is asked for, and a refusal of ranges that run backwards (case 27)', () => {
+    const journal = journalOf(20);
+    expect([...journal.answer({ ...WHO, start_event_id: 30 })]).toEqual([
+      { TooNew: { requested_start: 30, requested_end: null, newest_available: 20 }, publisher_id: 'p' },
+    ]);
+    expect([...journal.answer({ ...WHO, start_event_id: 9, end_event_id: 3 })]).toEqual([
+      { InvalidRange: { start_id: 9, end_id: 3 }, publisher_id: 'p' },
+    ]);
+  });
+
+  it('comes in parts that stay as they were when the answer began', () => {
+    const journal = journalOf(4, 10_000);
+    const answer = journal.answer(WHO);
+    const first = answer.next().value;
+    journal.append({ kind: 'cleared', dpRank: 0 });
+    const parts = [first, ...answer] as RecoveryResponse[];
+    expect(parts.length).toBeGreaterThan(1);
+    const blocks = parts.flatMap((part) => ('TreeDump' in part ? part.TreeDump.events : []));
+    const plain = blocks.map(({ event }) => event.data as { stored: PlainStored });
+    expect(plain.reduce((sum, { stored: { blocks: each } }) => sum + each.length, 0)).toBe(40_000);
+    expect(parts.at(-1)).toMatchObject({ TreeDump: { last_event_id: 4 } });
+  });
+});
+
+describe('the events that a rank keeps', () => {
+  it('are the last 1,024', () => {
+    const ring = new EventRing();
+    for (let at = 1; at <= 2000; at++) expect(ring.add({ kind: 'cleared', dpRank: 0 })).toBe(at);
+    expect([ring.oldest, ring.newest]).toEqual([977, 2000]);
+    expect(() => ring.at(976)).toThrow('event 976 is not kept');
+  });
+
+  it('are fewer when they are large', () => {
+    const ring = new EventRing();
+    for (let at = 0; at < 100; at++) ring.add(stored(at, 1 << 16));
+    expect(ring.newest - ring.oldest + 1).toBe(16);
+  });
+});
+
+/** A router's call that takes no output until it is let to. */
+class HeldCall implements IncomingCall {
+  readonly id = 'r';
+  readonly endpoint = 'q';
+  readonly headers = {};
+  readonly deadlineMs = undefined;
+  readonly tokenIds = undefined;
+  readonly signal = new AbortController().signal;
+  readonly stopped = this.signal;
+  readonly body: unknown;
+  readonly outputs: EngineOutput[] = [];
+  hasEnded = false;
+  error: ServeError | undefined;
+  #isBlocked = true;
+  #onUnblocked: () => void = () => {};
+
+  constructor(body: unknown) {
+    this.body = body;
+  }
+
+  release(): void {
+    this.#isBlocked = false;
+    this.#onUnblocked();
+  }
+
+  accept(): void {}
+
+  tokens(): void {}
+
+  output(output: EngineOutput): void {
+    this.outputs.push(output);
+  }
+
+  end(): void {
+    this.hasEnded = true;
+  }
+
+  fail(error: ServeError): void {
+    this.error = error;
+  }
+
+  isBlocked(): boolean {
+    return this.#isBlocked;
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#onUnblocked = callback;
+  }
+}
+
+describe('a recovery endpoint', () => {
+  function ask(service: RecoveryService, journal: RankJournal, body: unknown): HeldCall {
+    const call = new HeldCall(body);
+    service.serve(journal, call);
+    return call;
+  }
+
+  it('answers eight dumps at once and asks others to come again', () => {
+    const service = new RecoveryService();
+    const journal = journalOf(10);
+    const dumps = Array.from({ length: 9 }, () => ask(service, journal, WHO));
+    expect(dumps.map(({ error }) => error?.worker)).toEqual([...Array(8).fill(undefined), 'WorkerOverloaded']);
+    expect(dumps.flatMap(({ outputs }) => outputs)).toEqual([]); // nobody takes them yet
+    for (const dump of dumps) dump.release();
+    expect(dumps.filter(({ hasEnded }) => hasEnded)).toHaveLength(8);
+    const later = ask(service, journal, WHO);
+    later.release();
+    expect(later.outputs).toHaveLength(1);
+  });
+
+  it.each([[7], [null], [{ start_event_id: 'one' }], [{ start_event_id: -1 }], [{ end_event_id: 1.5 }]])(
+    'refuses %o',
+    (body) => {
+      expect(ask(new RecoveryService(), journalOf(1), body).error?.worker).toBe('InvalidArgument');
+    },
+  );
+});
