@@ -1,5 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
-import { type JsonBody, parseJsonBody } from '../../protocol/openai/index.ts';
+import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/openai/index.ts';
 import type { HttpExchange } from './exchange.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -24,7 +24,18 @@ export async function readJson(exchange: HttpExchange, limitBytes: number): Prom
   if (!isJsonType(exchange.header('content-type'))) {
     throw new ServeError('unsupported_media_type', 'Expected request with Content-Type application/json');
   }
-  return parseJsonBody(await exchange.readBody(limitBytes));
+  const bytes = await exchange.readBody(limitBytes);
+  if (bytes.length < LARGE_BYTES) return parseJsonBody(bytes);
+  const json = await parseLargeJsonBody(bytes, nextTurn);
+  await nextTurn(); // what the caller does with it begins in a turn of its own
+  return json;
+}
+
+/** Bodies from here on are read in several turns: together the steps would hold up streams. */
+const LARGE_BYTES = 256 * 1024;
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;

@@ -25,7 +25,7 @@ export {
 export type { UsageReporting } from './decode-request.ts';
 export type { EmbeddingsBody } from './embeddings-schema.ts';
 export type { ImagesBody } from './images-schema.ts';
-export { type JsonBody, parseJsonBody } from './json-body.ts';
+export { type JsonBody, parseJsonBody, parseLargeJsonBody } from './json-body.ts';
 export {
   checkResponsesBody,
   type DecodedResponses,

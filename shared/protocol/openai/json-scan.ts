@@ -4,6 +4,8 @@ export interface RootScan {
   readonly duplicateKey: string | undefined;
   /** Root keys whose value is a number with a fraction or exponent. */
   readonly fractionalKeys: readonly string[];
+  /** Most objects and lists around a value. */
+  readonly depth: number;
 }
 
 /**
@@ -11,10 +13,11 @@ export interface RootScan {
  * Undefined behaviour for text that `JSON.parse` refuses.
  */
 export function scanRoot(text: string): RootScan {
-  const keys: string[] = [];
+  const keys = new Set<string>();
   let duplicateKey: string | undefined;
   const fractionalKeys: string[] = [];
   let depth = 0;
+  let depthMax = 0;
   let awaitsKey = false;
   let key = '';
   for (let at = 0; at < text.length; at++) {
@@ -23,8 +26,8 @@ export function scanRoot(text: string): RootScan {
         const close = closingQuote(text, at);
         if (awaitsKey && depth === 1) {
           key = readKey(text, at, close);
-          if (keys.includes(key)) duplicateKey ??= key;
-          keys.push(key);
+          if (keys.has(key)) duplicateKey ??= key;
+          keys.add(key);
           awaitsKey = false;
         }
         at = close;
@@ -32,9 +35,10 @@ export function scanRoot(text: string): RootScan {
       }
       case 0x7b: // {
         awaitsKey = ++depth === 1;
+        depthMax = Math.max(depthMax, depth);
         break;
       case 0x5b: // [
-        depth++;
+        depthMax = Math.max(depthMax, ++depth);
         break;
       case 0x7d: // }
       case 0x5d: // ]
@@ -54,7 +58,7 @@ export function scanRoot(text: string): RootScan {
         break;
     }
   }
-  return { duplicateKey, fractionalKeys };
+  return { duplicateKey, fractionalKeys, depth: depthMax };
 }
 
 function closingQuote(text: string, open: number): number {

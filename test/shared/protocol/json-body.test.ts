@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseJsonBody } from '../../../shared/protocol/openai/index.ts';
+import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../../shared/protocol/openai/index.ts';
 import { scanRoot } from '../../../shared/protocol/openai/json-scan.ts';
 
 const parse = (text: string) => parseJsonBody(Buffer.from(text));
@@ -44,6 +44,51 @@ describe('parseJsonBody', () => {
     expect(parse(text).fractionalKeys).toEqual(expect.arrayContaining(['a', 'b', 'i', 'j']));
     expect(new Set(parse(text).fractionalKeys)).toEqual(new Set(['a', 'b', 'i', 'j']));
   });
+});
+
+describe('nesting', () => {
+  const nested = (levels: number) => `{"a":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+
+  it('is read down to 127 levels, and refused below', () => {
+    expect(parse(nested(127)).fractionalKeys).toEqual([]);
+    for (const levels of [128, 100_000]) {
+      expect(() => parse(nested(levels))).toThrow(expect.objectContaining({ code: 'invalid_json' }));
+    }
+  });
+
+  it('of many root keys costs no more than reading them', () => {
+    const keys = Array.from({ length: 100_000 }, (_, at) => `"k${at}":0`);
+    expect(() => parse(`{${keys.join(',')},"k0":1}`)).toThrow(expect.objectContaining({ param: 'k0' }));
+  });
+});
+
+describe('a large body', () => {
+  it('is read in several turns, to the same end', async () => {
+    const value = fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue(), { noNullPrototype: true });
+    const text = fc.oneof(
+      value.map((object) => JSON.stringify(object)),
+      fc.string(),
+      fc.constant('{"a":1,"a":2}'),
+    );
+    await fc.assert(
+      fc.asyncProperty(text, async (body) => {
+        const bytes = Buffer.from(body);
+        let turns = 0;
+        const nextTurn = async (): Promise<void> => void turns++;
+        const large = await outcomeOf(() => parseLargeJsonBody(bytes, nextTurn));
+        expect(large).toEqual(await outcomeOf(() => parseJsonBody(bytes)));
+        if (large.body !== undefined && !large.body.isRepaired) expect(turns).toBe(3);
+      }),
+    );
+  });
+
+  async function outcomeOf(read: () => JsonBody | Promise<JsonBody>) {
+    try {
+      return { body: await read() };
+    } catch (error) {
+      return { error: String(error) };
+    }
+  }
 });
 
 describe('scanRoot', () => {
