@@ -9,6 +9,7 @@ import {
   STREAM_NOT_FOUND,
   WRONG_LAST_SEQUENCE,
 } from './jetstream-access.ts';
+import { loadObjectStores } from './library.ts';
 import type { NatsLink } from './link.ts';
 import type { NatsBucket, NatsBucketSettings } from './types.ts';
 
@@ -89,7 +90,7 @@ export class LinkedBucket implements NatsBucket {
   }
 
   async #open(signal: AbortSignal): Promise<{ readonly stores: Objm; readonly manager: JetStreamManager }> {
-    const obj = await import('@nats-io/obj');
+    const obj = await loadObjectStores();
     const { manager } = await openJetStream(this.#link, signal);
     return { stores: new obj.Objm(manager.jetstream()), manager };
   }

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Authenticator, ConnectionOptions, NatsConnection, TlsOptions } from '@nats-io/nats-core';
+import { loadNatsCore, loadTransportNode } from './library.ts';
 import type { NatsIdentity, NatsOptions, NatsTls } from './types.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
@@ -8,8 +9,7 @@ const UNANSWERED_PINGS_MAX = 2;
 
 /** Opens one connection to the first of `servers` that answers. Reconnecting is the caller's business. */
 export async function dialNats(options: NatsOptions, servers: readonly string[]): Promise<NatsConnection> {
-  // Loaded on first use: a process without this plane does not pay for it.
-  const core = await import('@nats-io/nats-core');
+  const core = await loadNatsCore();
   const identity = options.identity ?? identityIn(servers);
   const common: ConnectionOptions = {
     servers: [...servers],
@@ -24,7 +24,7 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
     requireWebSocket();
     return core.wsconnect(common);
   }
-  const { connect } = await import('@nats-io/transport-node');
+  const { connect } = await loadTransportNode();
   const tls = tlsFor(options.tls, servers);
   return connect({ ...common, ...(tls === undefined ? {} : { tls }) });
 }
@@ -48,9 +48,10 @@ function identityIn(servers: readonly string[]): NatsIdentity | undefined {
   return undefined;
 }
 
-type Core = typeof import('@nats-io/nats-core');
-
-async function authenticatorFor(identity: NatsIdentity, core: Core): Promise<Authenticator> {
+async function authenticatorFor(
+  identity: NatsIdentity,
+  core: Awaited<ReturnType<typeof loadNatsCore>>,
+): Promise<Authenticator> {
   switch (identity.kind) {
     case 'password':
       return core.usernamePasswordAuthenticator(identity.username, identity.password);

@@ -1,5 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
+import { loadJetStream } from './library.ts';
 import type { NatsLink } from './link.ts';
 
 /** Longest wait for one answer of the JetStream API. */
@@ -13,7 +14,7 @@ export interface JetStreamAccess {
 
 /** The connection of now, or the next one, with JetStream. Whether the server has JetStream shows at the first call. */
 export async function openJetStream(link: NatsLink, signal: AbortSignal): Promise<JetStreamAccess> {
-  const { jetstreamManager } = await import('@nats-io/jetstream');
+  const { jetstreamManager } = await loadJetStream();
   const connection = await link.connection(signal);
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: API_TIMEOUT_MS });
   return { connection, manager };

@@ -1,6 +1,7 @@
 import type { NatsConnection, Subscription } from '@nats-io/nats-core';
 import type { Timer } from '../../clock/index.ts';
 import type { JetStreamAccess } from './jetstream-access.ts';
+import { loadNatsCore } from './library.ts';
 import type { NatsLink } from './link.ts';
 import { ReceivedMessage } from './received-message.ts';
 import type { NatsMessage, NatsStreamReader, NatsStreamReceiver } from './types.ts';
@@ -66,7 +67,7 @@ export class StreamReader implements NatsStreamReader {
 
   static async open(options: StreamReaderOptions): Promise<StreamReader> {
     const { access, stream, fromSequence, heartbeatMs } = options;
-    const { createInbox } = await import('@nats-io/nats-core');
+    const { createInbox } = await loadNatsCore();
     const consumer = await access.manager.consumers.add(stream, {
       deliver_policy: 'by_start_sequence',
       opt_start_seq: Math.max(1, fromSequence),

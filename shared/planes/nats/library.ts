@@ -1,0 +1,29 @@
+/*
+ * The client library, loaded on first use: a process without NATS does not pay for it. Its packages are CommonJS, whose names
+ * stand under `default` alone once they are a chunk of a bundle.
+ */
+
+type NatsCore = typeof import('@nats-io/nats-core');
+type TransportNode = typeof import('@nats-io/transport-node');
+type JetStream = typeof import('@nats-io/jetstream');
+type ObjectStores = typeof import('@nats-io/obj');
+
+export async function loadNatsCore(): Promise<NatsCore> {
+  return namesOf(await import('@nats-io/nats-core'));
+}
+
+export async function loadTransportNode(): Promise<TransportNode> {
+  return namesOf(await import('@nats-io/transport-node'));
+}
+
+export async function loadJetStream(): Promise<JetStream> {
+  return namesOf(await import('@nats-io/jetstream'));
+}
+
+export async function loadObjectStores(): Promise<ObjectStores> {
+  return namesOf(await import('@nats-io/obj'));
+}
+
+function namesOf<Module extends object>(module: Module): Module {
+  return 'default' in module ? (module.default as Module) : module;
+}
