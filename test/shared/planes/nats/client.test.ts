@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { createNatsClient, type NatsClient, type NatsOptions } from '../../../../shared/planes/nats/index.ts';
@@ -192,6 +193,19 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
     await start({ configuration });
     await open(options).connected(never);
     await expect(open({ attemptsMax: 1 }).connected(never)).rejects.toThrow(/authorization/i);
+  });
+
+  it('trusts the authority it is given, shows its own certificate, and refuses strangers', async () => {
+    const file = (name: string): string => fileURLToPath(new URL(`../../../fixtures/tls/${name}`, import.meta.url));
+    const [cert, key, ca] = ['first.crt', 'first.key', 'client.crt'].map(file);
+    await start({ configuration: `tls { cert_file: "${cert}", key_file: "${key}", ca_file: "${ca}", verify: true }` });
+    const servers = [server.url.replace('nats://127.0.0.1', 'tls://localhost')];
+    const own = { certFile: file('client.crt'), keyFile: file('client.key') };
+    await open({ servers, tls: { caFile: file('first.crt'), ...own } }).connected(never);
+    await open({ servers, tls: { isInsecure: true, ...own } }).connected(never);
+    for (const tls of [own, { caFile: file('second.crt'), ...own }, { caFile: file('first.crt') }]) {
+      await expect(open({ servers, tls, attemptsMax: 1 }).connected(never)).rejects.toThrow();
+    }
   });
 
   it('takes user and password from the address', async () => {
