@@ -42,7 +42,7 @@ const GUARDED_EXEC = `
   trap '' HUP INT TERM
   exec 0</dev/null 1>/dev/null 2>/dev/null
   read -r _ <&3
-  kill -KILL -- -$$
+  kill -s KILL -- -$$
 ) &
 exec "$@" 3<&-
 `;

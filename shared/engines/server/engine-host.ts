@@ -118,8 +118,9 @@ export class EngineHost implements EngineServer {
       await this.#healthy(untilMs, AbortSignal.any([signal, death.signal]));
     } catch (thrown) {
       await process.stop(STOP_GRACE_MS);
+      if (signal.aborted) throw thrown;
       const unknown = end === undefined ? [] : unknownArguments(end, optional);
-      if (unknown.length === 0 || signal.aborted) throw end === undefined ? thrown : new Error(end.reason);
+      if (unknown.length === 0) throw end === undefined ? thrown : new Error(end.reason);
       logger.info('this engine is older than some arguments: starting it without them', { args: unknown.flat() });
       this.#upstream.close();
       const known = optional.filter((group) => !unknown.includes(group));

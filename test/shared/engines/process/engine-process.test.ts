@@ -1,0 +1,136 @@
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import type { Engine } from '../../../../shared/engines/index.ts';
+import { createVllmEngine, type VllmLaunchSettings } from '../../../../shared/engines/vllm/index.ts';
+import { type CapturedLine, captureLogger } from '../../../../shared/telemetry/index.ts';
+import { isRunning, spawnTypeScript, waitUntil } from '../../../support/index.ts';
+import { RecordingSink, tokenRequest } from '../recording-sink.ts';
+
+const never = new AbortController().signal;
+const FAKE = fileURLToPath(new URL('fake-engine.mjs', import.meta.url));
+
+const LAUNCH: VllmLaunchSettings = {
+  program: [process.execPath, FAKE],
+  model: '/models/fake',
+  servedModelName: 'fake',
+  maxNumSeqs: 4,
+  maxNumBatchedTokens: 512,
+  enablePrefixCaching: true,
+  eventsPort: 0,
+  publishesKvEvents: false,
+  enableLora: false,
+  enablePromptEmbeds: false,
+  shutdownTimeoutSecs: 4,
+  args: [],
+};
+
+describe('an engine that the worker starts', () => {
+  const engines: Engine[] = [];
+  let lines: readonly CapturedLine[] = [];
+
+  afterEach(async () => {
+    for (const engine of engines.splice(0)) await engine.stop();
+  });
+
+  function create(launch: Partial<VllmLaunchSettings> = {}): Engine {
+    const { logger, lines: captured } = captureLogger();
+    lines = captured;
+    const engine = createVllmEngine({ launch: { ...LAUNCH, ...launch } }, { clock: systemClock, logger });
+    engines.push(engine);
+    return engine;
+  }
+
+  const helperPid = (): number => {
+    const words = lines.map(({ message }) => /helper (\d+)/.exec(message)?.[1]).find((pid) => pid !== undefined);
+    return Number(words);
+  };
+
+  it('serves, and its output is in our log by its own levels', async () => {
+    const engine = create();
+    expect(await engine.start(never)).toMatchObject({
+      modelName: 'fake',
+      contextLength: 512,
+      kvBlockSizeTokens: 16,
+      totalKvBlocks: 64,
+      maxNumSeqs: 4,
+      maxNumBatchedTokens: 512,
+    });
+    const sink = new RecordingSink();
+    engine.generate(tokenRequest([1]), sink, never);
+    await sink.closed;
+    expect(sink.ids).toEqual([[65, 66, 67]]);
+    expect(lines).toContainEqual(expect.objectContaining({ level: 'warn', message: 'WARNING 11-22 something is odd' }));
+    expect(lines).toContainEqual(expect.objectContaining({ level: 'info', message: 'INFO ready' }));
+  });
+
+  it('leaves no process behind when it stops', async () => {
+    const engine = create();
+    await engine.start(never);
+    const helper = helperPid();
+    expect(isRunning(helper)).toBe(true);
+    await engine.stop();
+    await waitUntil(() => !isRunning(helper));
+  });
+
+  it('kills one that will not stop, with all that belongs to it', async () => {
+    const engine = create({ env: { FAKE_DEAF: '1' } });
+    await engine.start(never);
+    const helper = helperPid();
+    await engine.stop();
+    await waitUntil(() => !isRunning(helper));
+  });
+
+  it('tells at once that the engine has died, and takes its other processes along', async () => {
+    const engine = create({ env: { FAKE_HANGS: '1' } });
+    await engine.start(never);
+    const exit = new Promise<Error>((resolve) => engine.onExit?.(resolve));
+    const sink = new RecordingSink();
+    engine.generate(tokenRequest([1]), sink, never);
+    await waitUntil(() => sink.plainIds > 0);
+    const helper = helperPid();
+    const port = /--port (\d+)/.exec(String(lines[0]?.fields?.args))?.[1];
+    await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
+    expect((await exit).message).toMatch(/ended with 3/);
+    await sink.closed;
+    expect(sink.error).toMatchObject({ worker: 'Disconnected' });
+    await waitUntil(() => !isRunning(helper));
+  });
+
+  it('says why an engine ended before it was ready', async () => {
+    await expect(create({ env: { FAKE_DIES: 'at once' } }).start(never)).rejects.toThrow(
+      /ended with 1: Traceback .* ValueError: no room on the device/,
+    );
+    await expect(create({ program: ['/nowhere/vllm'] }).start(never)).rejects.toThrow(/\/nowhere\/vllm ended with 127/);
+  });
+
+  it('starts an older engine without the arguments that it does not know', async () => {
+    const engine = create({ env: { FAKE_UNKNOWN: '--enable-scale-out --shutdown-timeout' } });
+    await engine.start(never);
+    const starts = lines
+      .filter(({ message }) => message === 'starting the engine')
+      .map(({ fields }) => String(fields?.args));
+    expect(starts).toHaveLength(2);
+    expect(starts[0]).toContain('--enable-scale-out --shutdown-timeout 4');
+    expect(starts[1]).not.toMatch(/--enable-scale-out|--shutdown-timeout/);
+    expect(starts[1]).toContain('--enable-prompt-tokens-details');
+    const wrong = create({ env: { FAKE_UNKNOWN: '--typo' }, args: ['--typo'] });
+    await expect(wrong.start(never)).rejects.toThrow('unrecognized arguments: --typo');
+  });
+
+  it('gives up a start that is aborted', async () => {
+    const aborter = new AbortController();
+    const engine = create();
+    const starting = engine.start(aborter.signal);
+    aborter.abort(new Error('told to stop'));
+    await expect(starting).rejects.toThrow('told to stop');
+  });
+
+  it('ends with the process that started it, also when that is killed', async () => {
+    const parent = await spawnTypeScript(new URL('start-engine.ts', import.meta.url), [FAKE]);
+    const [, engine, helper] = await parent.waitForOutput(/engine (\d+) helper (\d+)/);
+    expect(isRunning(Number(engine))).toBe(true);
+    await parent.kill();
+    await waitUntil(() => !isRunning(Number(engine)) && !isRunning(Number(helper)));
+  });
+});
