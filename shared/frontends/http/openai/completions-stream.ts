@@ -1,11 +1,11 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { StreamAnswer } from '../stream-answer.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
 import { BatchUsage } from './batch-usage.ts';
 import { CompletionsFrames } from './completions-frames.ts';
+import type { CompletionsParts } from './completions-parts.ts';
 import { completionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import type { RunningUsage } from './running-usage.ts';
@@ -17,42 +17,27 @@ import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts'
  * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
  */
 export class CompletionsStream extends StreamAnswer {
-  readonly #names: WireNames;
-  readonly #decoded: DecodedCompletions;
-  readonly #echoes: readonly string[] | undefined;
-  readonly #cancel: () => void;
+  readonly #parts: CompletionsParts;
   readonly #usage: BatchUsage;
   #isFinished = false;
 
-  /**
-   * @param echoes text before each prompt's choices
-   * @param cancel ends the work of all prompts
-   */
-  constructor(
-    call: InferenceCall,
-    names: WireNames,
-    decoded: DecodedCompletions,
-    echoes: readonly string[] | undefined,
-    cancel: () => void,
-  ) {
+  constructor(call: InferenceCall, parts: CompletionsParts) {
     super(call);
-    this.#names = names;
-    this.#decoded = decoded;
-    this.#echoes = echoes;
-    this.#cancel = cancel;
-    this.#usage = new BatchUsage(decoded.requests.length);
-    if (decoded.requests[0]?.annotations.includes('request_id')) {
-      this.out.annotate(annotationFrame('request_id', JSON.stringify(decoded.id)));
+    this.#parts = parts;
+    const { requests, id } = parts.decoded;
+    this.#usage = new BatchUsage(requests.length);
+    if (requests[0]?.annotations.includes('request_id')) {
+      this.out.annotate(annotationFrame('request_id', JSON.stringify(id)));
     }
   }
 
   /** The sink of one prompt. */
   prompt(index: number, running: RunningUsage | undefined): PromptStream {
-    const request = this.#decoded.requests[index]!; // the caller counts over the same array
+    const request = this.#parts.decoded.requests[index]!; // the caller counts over the same array
     return new PromptStream(this, this.call, request, {
-      names: { ...this.#names, id: `cmpl-${request.id}` },
-      firstChoice: index * this.#decoded.choicesPerPrompt,
-      echo: this.#echoes?.[index],
+      names: { ...this.#parts.names, id: `cmpl-${request.id}` },
+      firstChoice: index * this.#parts.decoded.choicesPerPrompt,
+      echo: this.#parts.echoes?.[index],
       running,
     });
   }
@@ -72,8 +57,8 @@ export class CompletionsStream extends StreamAnswer {
     const whole = this.#usage.ended(usage);
     if (whole === undefined) return;
     this.close();
-    if (this.#decoded.includesUsage && this.#isFinished) {
-      const { id, created, model } = this.#names;
+    if (this.#parts.decoded.includesUsage && this.#isFinished) {
+      const { id, created, model } = this.#parts.names;
       const frames = new CompletionsFrames(id, created, model, 0);
       this.out.write(frames.usage(JSON.stringify(usageBody(whole))));
     }
@@ -83,7 +68,7 @@ export class CompletionsStream extends StreamAnswer {
 
   protected override tell(error: ServeError): void {
     super.tell(error);
-    this.#cancel();
+    this.#parts.cancel();
   }
 }
 

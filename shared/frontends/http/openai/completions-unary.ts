@@ -1,54 +1,37 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import type { DecodedCompletions } from '../../../protocol/openai/index.ts';
 import { answerText } from '../answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../whole-answer.ts';
 import { BatchUsage } from './batch-usage.ts';
 import { BodyFold } from './body-fold.ts';
+import type { CompletionsParts } from './completions-parts.ts';
 import { completionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import { type SaidChoice, SaidChoices } from './said-choices.ts';
 import { usageBody } from './usage-json.ts';
-import type { WireNames } from './wire-names.ts';
 
 /** Folds a batch of prompts into one completions object (http-api.md, sections 4.2 and 4.3). */
 export class CompletionsUnary extends WholeAnswer {
-  readonly #names: WireNames;
-  readonly #decoded: DecodedCompletions;
-  readonly #echoes: readonly string[] | undefined;
-  readonly #cancel: () => void;
+  readonly #parts: CompletionsParts;
   readonly #prompts: PromptFold[] = [];
   readonly #usage: BatchUsage;
   /** What workers sent that took the body untouched. */
   readonly #bodies = new BodyFold('text_completion');
   #isFinished = false;
 
-  /**
-   * @param echoes text before each prompt's choices
-   * @param cancel ends the work of all prompts
-   */
-  constructor(
-    call: InferenceCall,
-    names: WireNames,
-    decoded: DecodedCompletions,
-    echoes: readonly string[] | undefined,
-    cancel: () => void,
-  ) {
+  constructor(call: InferenceCall, parts: CompletionsParts) {
     super(call);
-    this.#names = names;
-    this.#decoded = decoded;
-    this.#echoes = echoes;
-    this.#cancel = cancel;
-    this.#usage = new BatchUsage(decoded.requests.length);
+    this.#parts = parts;
+    this.#usage = new BatchUsage(parts.decoded.requests.length);
   }
 
   /** The sink of one prompt. */
   prompt(index: number): GenerationSink {
-    const request = this.#decoded.requests[index]!; // the caller counts over the same array
-    const firstChoice = index * this.#decoded.choicesPerPrompt;
+    const request = this.#parts.decoded.requests[index]!; // the caller counts over the same array
+    const firstChoice = index * this.#parts.decoded.choicesPerPrompt;
     const addBody = (body: unknown): void => this.#bodies.add(body, firstChoice);
-    const fold = new PromptFold(this.call, request, this.#echoes?.[index] ?? '', addBody);
+    const fold = new PromptFold(this.call, request, this.#parts.echoes?.[index] ?? '', addBody);
     this.#prompts[index] = fold;
     return {
       text: (choice, text) => fold.text(choice, text),
@@ -61,7 +44,7 @@ export class CompletionsUnary extends WholeAnswer {
 
   protected override refuse(error: ServeError): void {
     super.refuse(error);
-    this.#cancel();
+    this.#parts.cancel();
   }
 
   #promptEnded(usage: Usage, finished: boolean): void {
@@ -81,10 +64,10 @@ export class CompletionsUnary extends WholeAnswer {
   #answerText(usage: Usage): string {
     if (!this.#bodies.isEmpty) {
       if (this.#prompts.length > 1) this.#bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
-      return this.#bodies.text(this.#names);
+      return this.#bodies.text(this.#parts.names);
     }
-    const { id, created, model } = this.#names;
-    const { choicesPerPrompt } = this.#decoded;
+    const { id, created, model } = this.#parts.names;
+    const { choicesPerPrompt } = this.#parts.decoded;
     const text = JSON.stringify({
       id,
       choices: this.#prompts.flatMap((prompt, index) => prompt.choiceBodies(index * choicesPerPrompt)),

@@ -5,11 +5,11 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange.ts';
 import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
+import type { CompletionsParts } from './completions-parts.ts';
 import { CompletionsStream } from './completions-stream.ts';
 import { CompletionsUnary } from './completions-unary.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
-import type { WireNames } from './wire-names.ts';
 
 /** `POST /v1/completions` (http-api.md, section 4). Answers through the exchange's sink; never rejects. */
 export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
@@ -29,7 +29,7 @@ export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange
       model: primaryName,
     };
     const echoes = await echoedTexts(deps, body.model, decoded);
-    generateAll(call, decoded, { names, echoes, meter });
+    generateAll(call, { names, decoded, echoes }, meter);
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }
@@ -45,20 +45,12 @@ async function echoedTexts(
   return Promise.all(echoes.map((echo) => (typeof echo === 'string' ? echo : pipeline.textOf(model, echo))));
 }
 
-interface AnswerParts {
-  readonly names: WireNames;
-  readonly echoes: readonly string[] | undefined;
-  readonly meter: RequestMeter;
-}
-
 /** Starts every prompt of the batch under one signal. */
-function generateAll(call: InferenceCall, decoded: DecodedCompletions, { names, echoes, meter }: AnswerParts): void {
+function generateAll(call: InferenceCall, answered: Omit<CompletionsParts, 'cancel'>, meter: RequestMeter): void {
+  const { decoded } = answered;
   const { requests } = decoded;
-  const isStream = requests[0]?.stream === true;
-  const cancel = (): void => work.cancel();
-  const answer = isStream
-    ? new CompletionsStream(call, names, decoded, echoes, cancel)
-    : new CompletionsUnary(call, names, decoded, echoes, cancel);
+  const parts = { ...answered, cancel: (): void => work.cancel() };
+  const answer = requests[0]?.stream === true ? new CompletionsStream(call, parts) : new CompletionsUnary(call, parts);
   const work = call.watch(answer);
   for (const [index, request] of requests.entries()) {
     if (work.signal.aborted) return; // an earlier prompt failed at once

@@ -1,5 +1,4 @@
 import { defaultHttpSettings } from '../../../../shared/frontends/http/index.ts';
-import type { GenerationEvent } from '../../../../shared/protocol/generation/index.ts';
 import { parseFrames } from '../../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
@@ -50,26 +49,3 @@ export function dataOf(frame: Frame | undefined): JsonObject {
 export function namesOf(seen: readonly Frame[]): readonly string[] {
   return seen.map((frame) => String((dataOf(frame).delta as JsonObject | undefined)?.type ?? frame.event));
 }
-
-export const finish = (more: Partial<Extract<GenerationEvent, { kind: 'finish' }>> = {}): GenerationEvent => ({
-  kind: 'finish',
-  choice: 0,
-  text: '',
-  tokenIds: [],
-  reason: 'stop',
-  ...more,
-});
-export const reasoning = (text: string): GenerationEvent => ({ kind: 'reasoning', choice: 0, text });
-export const toolCall = (index: number, name: string): GenerationEvent => ({
-  kind: 'tool-call',
-  choice: 0,
-  index,
-  id: `call_${index}`,
-  name,
-});
-export const toolArguments = (index: number, text: string): GenerationEvent => ({
-  kind: 'tool-arguments',
-  choice: 0,
-  index,
-  text,
-});

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
-import { answer, dataOf, finish, frames, message, reasoning, toolArguments, toolCall, USAGE } from './messages-bed.ts';
+import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
+import { answer, dataOf, frames, message, USAGE } from './messages-bed.ts';
 
 describe('a Messages object', () => {
   it('has the blocks in the order of generation', async () => {

@@ -1,6 +1,7 @@
-import type { GenerationEvent, GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
 import { parseFrames } from '../../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
+import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
 
@@ -65,15 +66,6 @@ export function brief(event: JsonObject): string {
   return said === undefined ? String(event.type) : `${String(event.type)} ${JSON.stringify(said)}`;
 }
 
-export const finish = (more: Partial<Extract<GenerationEvent, { kind: 'finish' }>> = {}): GenerationEvent => ({
-  kind: 'finish',
-  choice: 0,
-  text: '',
-  tokenIds: [],
-  reason: 'stop',
-  ...more,
-});
-
 /** Ends an answer as a worker does. */
 export function stop(sink: GenerationSink, reason: 'stop' | 'length' | 'tool_calls' | 'content_filter' = 'stop'): void {
   sink.event(finish({ reason }));
@@ -81,8 +73,6 @@ export function stop(sink: GenerationSink, reason: 'stop' | 'length' | 'tool_cal
 }
 
 export const say = (sink: GenerationSink, text: string): void => sink.text(0, text, 1);
-export const think = (sink: GenerationSink, text: string): void => sink.event({ kind: 'reasoning', choice: 0, text });
-export const call = (sink: GenerationSink, index: number, name: string): void =>
-  sink.event({ kind: 'tool-call', choice: 0, index, id: `call_${index}`, name });
-export const args = (sink: GenerationSink, index: number, text: string): void =>
-  sink.event({ kind: 'tool-arguments', choice: 0, index, text });
+export const think = (sink: GenerationSink, text: string): void => sink.event(reasoning(text));
+export const call = (sink: GenerationSink, index: number, name: string): void => sink.event(toolCall(index, name));
+export const args = (sink: GenerationSink, index: number, text: string): void => sink.event(toolArguments(index, text));

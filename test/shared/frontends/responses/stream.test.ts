@@ -3,7 +3,8 @@ import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import { defaultHttpSettings } from '../../../../shared/frontends/http/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
-import { args, brief, call, eventsOf, finish, openBed, say, stop, think, USAGE } from './responses-bed.ts';
+import { finish } from '../../../support/generation-events.ts';
+import { args, brief, call, eventsOf, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 
 const last = (events: readonly JsonObject[]) => events.at(-1)?.response as JsonObject;
 const firstOf = (events: readonly JsonObject[]) => events[0]!.response as JsonObject;
