@@ -4,21 +4,20 @@
  * planes and the snapshot store are built on it.
  */
 export { createNatsClient } from './client.ts';
-export {
-  type NatsBucket,
-  type NatsBucketSettings,
-  type NatsClient,
-  type NatsIdentity,
-  type NatsMessage,
-  type NatsObserver,
-  type NatsOptions,
-  type NatsStream,
-  type NatsStreamFacts,
-  type NatsStreamReader,
-  type NatsStreamReceiver,
-  type NatsStreamSettings,
-  type NatsSubscription,
-  type NatsTls,
-  type NatsWatcher,
-  silentNatsObserver,
+export type {
+  NatsBucket,
+  NatsBucketSettings,
+  NatsClient,
+  NatsIdentity,
+  NatsMessage,
+  NatsObserver,
+  NatsOptions,
+  NatsStream,
+  NatsStreamFacts,
+  NatsStreamReader,
+  NatsStreamReceiver,
+  NatsStreamSettings,
+  NatsSubscription,
+  NatsTls,
+  NatsWatcher,
 } from './types.ts';
