@@ -6,6 +6,7 @@ export const ROOT = 0;
 
 const WORD_SHIFT = 3;
 const BLOCK_SHIFT = PAGE_SHIFT - WORD_SHIFT;
+export const BLOCKS_PER_PAGE = 1 << BLOCK_SHIFT;
 const SEQUENCE = 0;
 const HOLDERS = 2;
 const BACK = 3;
@@ -181,18 +182,18 @@ export class BlockRecords {
     return (this.#locals.pages[block >>> (PAGE_SHIFT - 1)] as Int32Array)[((block << 1) & PAGE_MASK) + 1] as number;
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot. */
-  restore(top: number): void {
-    for (let block = 1; block < top; block++) {
+  /** Finds its way again after words were replaced by those of a snapshot: blocks up to `to`, where it left off. */
+  restore(to: number): void {
+    for (; this.#top < to; this.#top++) {
+      const block = this.#top;
       if (this.isFree(block)) {
         this.#set(block, NEXT, this.#free);
         this.#free = block;
       } else {
-        this.#table.insert(BLOCK, block, this.low(block), this.high(block));
+        this.#table.note(BLOCK, block, this.low(block), this.high(block));
         this.#count++;
       }
     }
-    this.#top = top;
   }
 
   #get(block: number, field: number): number {

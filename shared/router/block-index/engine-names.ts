@@ -146,14 +146,14 @@ export class EngineNames {
     const named = Math.min(blocksTop, this.#shared.pages.length << (PAGE_SHIFT - BLOCK_SHIFT));
     for (let block = 1; block < named; block++) {
       if (this.#getShared(block, USERS) === 0) continue;
-      this.#table.insert(SHARED_NAME, block, this.sharedLow(block), this.sharedHigh(block));
+      this.#table.note(SHARED_NAME, block, this.sharedLow(block), this.sharedHigh(block));
     }
     this.#top = privateTop;
     for (let name = 1; name < privateTop; name++) {
       if (this.levelsOf(name) === 0) {
         this.#setPrivate(name, NEXT, this.#free);
         this.#free = name;
-      } else this.#table.insert(PRIVATE_NAME, name, this.low(name), this.high(name));
+      } else this.#table.note(PRIVATE_NAME, name, this.low(name), this.high(name));
     }
   }
 

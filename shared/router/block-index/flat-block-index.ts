@@ -5,7 +5,7 @@ import { ROOT } from './block-records.ts';
 import { dumpTenure } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
-import { fastest, Holdings, hasLevel, levelsOf } from './holdings.ts';
+import { Holdings, hasLevel, levelsOf } from './holdings.ts';
 import { matchChain } from './match.ts';
 import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
@@ -58,8 +58,12 @@ export class FlatBlockIndex implements BlockIndex {
     }
     if (!this.#upkeep.isIdle) this.#upkeep.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
     const level = levelOf(tier);
-    const parentBlock = parent === undefined ? ROOT : this.#heldParent(holdings.tenures.find(rank), parent, level);
-    if (parentBlock < 0) return 'parent_block_not_found';
+    let parentBlock = ROOT;
+    if (parent !== undefined) {
+      // Nobody holds anything in tenure 0.
+      parentBlock = holdings.findHeld(holdings.tenures.find(rank), parent[0] | 0, parent[1] | 0, level);
+      if (parentBlock < 0) return 'parent_block_not_found';
+    }
     const tenure = holdings.tenures.open(rank);
     if (tenure === 0) return 'capacity_exhausted';
     this.#path.chain(holdings, parentBlock, tokensHashes);
@@ -73,15 +77,6 @@ export class FlatBlockIndex implements BlockIndex {
     const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
-  }
-
-  /** The block that the tenure's engine calls `parent`, held in `level` or a faster tier; -1 when there is none. */
-  #heldParent(tenure: number, parent: HashPair, level: number): number {
-    if (tenure === 0) return -1;
-    const entry = this.holdings.find(tenure, parent[0] | 0, parent[1] | 0);
-    if (entry === 0) return -1;
-    const block = this.holdings.blockOf(entry);
-    return fastest(this.holdings.tiersOf(block, tenure)) <= level ? block : -1;
   }
 
   /** Whether the engine names the blocks of the path as we do. */

@@ -21,6 +21,8 @@ const SLOTS = 1 << SLOT_BITS;
 /** A slot is two words. */
 const WORD_MASK = 2 * SLOTS - 1;
 const USED_MAX = 0.75 * SLOTS;
+/** Entries of a segment that was filled from a snapshot, on the average; few have more than may be used. */
+const FILLED = 0.7 * SLOTS;
 /** 262,144 segments hold more entries than memory does records. */
 const DEPTH_MAX = 18;
 
@@ -47,6 +49,8 @@ export class HashTable {
   #shift = 31;
   #segments = 1;
   readonly #spill = new Int32Array(2 * SLOTS);
+  #notes = new Int32Array(0);
+  #noted = 0;
   // Where `next` goes on.
   #sought: Segment;
   #at = 0;
@@ -87,6 +91,46 @@ export class HashTable {
       touched |= (this.#directory[hash >>> this.#shift] as Segment).slots[home(hash)] as number;
     }
     return touched;
+  }
+
+  /** Makes room for up to `entriesMax` notes. */
+  expect(entriesMax: number): void {
+    this.#notes = new Int32Array(2 * entriesMax);
+  }
+
+  /** Notes an entry for `fill`, which puts in all of them at once. Only for an empty table. */
+  note(kind: EntryKind, number: number, low: number, high: number): void {
+    this.#notes[2 * this.#noted] = spread(low, high);
+    this.#notes[2 * this.#noted++ + 1] = (kind << KIND_SHIFT) | number;
+  }
+
+  /** Puts in what was noted, sorted by segment first: every segment is then filled while it is near the processor. */
+  fill(): void {
+    const notes = this.#notes;
+    let depth = 1;
+    while (2 ** depth * FILLED < this.#noted && depth < DEPTH_MAX) depth++;
+    this.#segments = 2 ** depth;
+    this.#shift = 32 - depth;
+    const ends = new Int32Array(this.#segments);
+    for (let at = 0; at < 2 * this.#noted; at += 2) ends[(notes[at] as number) >>> this.#shift]!++;
+    for (let segment = 1; segment < ends.length; segment++) ends[segment]! += ends[segment - 1]!;
+    const sorted = new Int32Array(2 * this.#noted);
+    for (let at = 2 * this.#noted - 2; at >= 0; at -= 2) {
+      const to = 2 * --ends[(notes[at] as number) >>> this.#shift]!;
+      sorted[to] = notes[at] as number;
+      sorted[to + 1] = notes[at + 1] as number;
+    }
+    this.#directory = Array.from(ends, (from, at) => {
+      const segment: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth };
+      const to = ends[at + 1] ?? this.#noted;
+      if (to - from > SLOTS - 1) throw new RangeError(`${to - from} entries in one segment`);
+      for (let note = 2 * from; note < 2 * to; note += 2) {
+        put(segment, sorted[note] as number, sorted[note + 1] as number);
+      }
+      return segment;
+    });
+    this.#notes = new Int32Array(0);
+    this.#noted = 0;
   }
 
   /** Begins a search for all entries with this key, whatever they stand for. */

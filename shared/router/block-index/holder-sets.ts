@@ -165,7 +165,7 @@ export class HolderSets {
       if (((page[at] as number) & LENGTH_MASK) === 0) {
         page[at + 1] = this.#free[size] as number;
         this.#free[size] = set;
-      } else this.#table.insert(HOLDER_SET, set, page[at + 2] as number, page[at + 3] as number);
+      } else this.#table.note(HOLDER_SET, set, page[at + 2] as number, page[at + 3] as number);
       set += SIZES[size] as number;
     }
   }

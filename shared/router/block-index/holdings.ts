@@ -40,6 +40,17 @@ export class Holdings {
     return this.sets.tiersOf(this.blocks.holders(block), tenure);
   }
 
+  /** The block that the tenure's engine calls so, held in `level` or a faster one; -1 when there is none. */
+  findHeld(tenure: number, low: number, high: number, level: number): number {
+    let block = 0;
+    if (this.tenures.isNamed[tenure] === 0) block = this.table.findBlock(low, high);
+    else {
+      const entry = this.find(tenure, low, high);
+      if (entry !== 0) block = this.blockOf(entry);
+    }
+    return block !== 0 && fastest(this.tiersOf(block, tenure)) <= level ? block : -1;
+  }
+
   /** The entry of the table under which `tenure` holds a block by this name of its engine; 0 when it does not. */
   find(tenure: number, low: number, high: number): number {
     if (this.tenures.isNamed[tenure] === 0) {
@@ -205,11 +216,17 @@ export class Holdings {
     }
   }
 
+  /** Before anything is restored: how far the numbers of records go. */
+  expect(blocksTop: number, namesTop: number, setsTop: number): void {
+    this.table.expect(2 * blocksTop + namesTop + setsTop);
+  }
+
   /** Finds its way again after the words were replaced by those of a snapshot. */
   restore(blocksTop: number, namesTop: number, setsTop: number): void {
-    this.sets.restore(setsTop);
     this.blocks.restore(blocksTop);
     this.names.restore(blocksTop, namesTop);
+    this.sets.restore(setsTop);
+    this.table.fill();
   }
 
   get bytes(): number {

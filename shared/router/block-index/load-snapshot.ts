@@ -1,5 +1,7 @@
 import type { RankTable } from '../rank-table.ts';
+import { BLOCKS_PER_PAGE } from './block-records.ts';
 import type { Holdings } from './holdings.ts';
+import { PAGE_WORDS } from './paged-words.ts';
 import {
   Checksum,
   CURSORS,
@@ -17,41 +19,58 @@ import {
 const END_WORDS = SECTION_HEAD_WORDS + 8;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
 
-/** Fills empty `holdings`, and numbers the ranks of the snapshot in `table`. @returns the caller's cursors */
+/**
+ * Fills empty `holdings`, and numbers the ranks of the snapshot in `table`. When it fails, `holdings` is of no use.
+ * @returns the caller's cursors
+ */
 export function loadSnapshot(snapshot: Uint8Array, holdings: Holdings, table: RankTable): Uint8Array {
-  const words = verify(snapshot);
-  const head = words.subarray(SECTION_HEAD_WORDS);
+  const words = framed(snapshot);
+  const end = words.length - END_WORDS;
+  const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
+  if (head.some((top) => top < 0 || top > words.length)) throw damaged();
+  const [blocksTop, namesTop, setsTop] = head as unknown as [number, number, number];
+  holdings.expect(blocksTop, namesTop, setsTop);
+  const checksum = new Checksum();
   const tenures: Uint8Array[] = [];
-  const ranks = new Map<number, number>();
+  const texts: Uint8Array[] = [];
+  const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cursors = new Uint8Array(0);
-  for (let at = 0; at < words.length; ) {
-    const kind = words[at] as number;
-    const number = words[at + 1] as number;
-    const bytes = words[at + 2] as number;
-    const content = new Uint8Array(words.buffer, words.byteOffset + 4 * (at + SECTION_HEAD_WORDS), bytes);
-    if (kind === RANKS) internRanks(new TextDecoder().decode(content), table, ranks);
+  for (let at = 0; at < end; ) {
+    const [kind = 0, number = 0, bytes = 0] = words.subarray(at, at + 3);
+    const next = at + SECTION_HEAD_WORDS + 4 * Math.ceil(bytes / 16);
+    if (bytes < 0 || next > end) throw damaged();
+    const from = at + SECTION_HEAD_WORDS;
+    const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
+    if (kind === RANKS) texts.push(content);
     else if (kind === TENURES) tenures.push(content.slice());
     else if (kind === CURSORS) cursors = content.slice();
-    else if (kind >= PAGES && kind < END) {
-      holdings.words[kind - PAGES]?.restore(number, new Int32Array(content.buffer, content.byteOffset, bytes >> 2));
+    else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
+      holdings.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
     }
-    at += SECTION_HEAD_WORDS + 4 * Math.ceil(bytes / 16);
+    // While the section is near the processor.
+    checksum.add(words.subarray(at, next));
+    if (kind === PAGES) holdings.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
+    at = next;
   }
+  if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
+  const ranks = new Map<number, number>();
+  for (const text of texts) internRanks(new TextDecoder().decode(text), table, ranks);
   const [ofTenure, blocks, isNamed] = tenures;
   if (ofTenure === undefined || blocks === undefined || isNamed === undefined) throw damaged();
   const known = new Int32Array(ofTenure.buffer).map((rank) => ranks.get(rank) ?? -1);
   holdings.tenures.restore(known, new Int32Array(blocks.buffer), isNamed);
-  holdings.restore(head[2] as number, head[3] as number, head[4] as number);
+  holdings.restore(blocksTop, namesTop, setsTop);
   return cursors;
 }
 
-/** The snapshot as words, once it is certain that they are all there and as they were written. */
-function verify(snapshot: Uint8Array): Int32Array {
+/** The snapshot as words, once it is certain that it is one of this version and whole. */
+function framed(snapshot: Uint8Array): Int32Array {
   const aligned = snapshot.byteOffset % 4 === 0 ? snapshot : snapshot.slice();
   const words = new Int32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength >> 2);
   if (words.length < MIN_WORDS) throw cutOff(snapshot);
-  if (words[0] !== HEAD || words[SECTION_HEAD_WORDS] !== MAGIC)
+  if (words[0] !== HEAD || words[SECTION_HEAD_WORDS] !== MAGIC) {
     throw new SnapshotError('this is no snapshot of a block index');
+  }
   const version = words[SECTION_HEAD_WORDS + 1] as number;
   if (version !== VERSION) {
     throw new SnapshotError(`the snapshot has version ${version}; this program reads version ${VERSION}`);
@@ -59,9 +78,6 @@ function verify(snapshot: Uint8Array): Int32Array {
   const end = words.subarray(words.length - END_WORDS);
   const bytes = ((end[SECTION_HEAD_WORDS] as number) >>> 0) + (end[SECTION_HEAD_WORDS + 1] as number) * 2 ** 32;
   if (end[0] !== END || bytes !== snapshot.length) throw cutOff(snapshot);
-  const checksum = new Checksum();
-  checksum.add(words.subarray(0, words.length - END_WORDS));
-  if (checksum.words.some((word, at) => word !== end[SECTION_HEAD_WORDS + 4 + at])) throw damaged();
   return words;
 }
 

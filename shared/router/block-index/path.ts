@@ -53,9 +53,9 @@ export class Path {
       blocks[at] = block;
     }
     // The others will be put into the table.
-    holdings.table.warm(sequence, at, count);
+    if (at + 1 < count) holdings.table.warm(sequence, at + 1, count);
     this.known = at;
-    blocks.fill(0, at, count);
+    for (let missing = at; missing < count; missing++) blocks[missing] = 0;
   }
 
   /** Whether `block` stands before position `at` of a path that follows `parent`. */

@@ -29,6 +29,8 @@ export class SnapshotError extends Error {
   override readonly name = 'SnapshotError';
 }
 
+const PRIME = 0x0100_0193;
+
 /** Four sums side by side, so that the processor need not wait for each. It finds damage, not malice. */
 export class Checksum {
   readonly #sums = Int32Array.of(0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f);
@@ -37,14 +39,10 @@ export class Checksum {
   add(words: Int32Array): void {
     let [a, b, c, d] = this.#sums as unknown as [number, number, number, number];
     for (let at = 0; at < words.length; at += 4) {
-      a = Math.imul(a ^ (words[at] as number), 0x01000193) + 1;
-      b = Math.imul(b ^ (words[at + 1] as number), 0x01000193) + 1;
-      c = Math.imul(c ^ (words[at + 2] as number), 0x01000193) + 1;
-      d = Math.imul(d ^ (words[at + 3] as number), 0x01000193) + 1;
-      a ^= a >>> 15;
-      b ^= b >>> 15;
-      c ^= c >>> 15;
-      d ^= d >>> 15;
+      a = Math.imul(a ^ (words[at] as number), PRIME);
+      b = Math.imul(b ^ (words[at + 1] as number), PRIME);
+      c = Math.imul(c ^ (words[at + 2] as number), PRIME);
+      d = Math.imul(d ^ (words[at + 3] as number), PRIME);
     }
     this.#sums.set([a, b, c, d]);
   }
