@@ -16,14 +16,14 @@ export function meterRouter(router: Router, options: MeteredRouterOptions): Rout
   const { metrics, clock, onAsked } = options;
   return {
     mode: router.mode,
-    async choose<Worker extends RoutableWorker>(
+    choose<Worker extends RoutableWorker>(
       request: RouteRequest,
       workers: readonly Worker[],
       signal: AbortSignal,
     ): Promise<Reservation<Worker>> {
       onAsked(request);
-      const reservation = await router.choose(request, workers, signal);
-      return new MeteredReservation(reservation, metrics, clock);
+      const meter = (reservation: Reservation<Worker>) => new MeteredReservation(reservation, metrics, clock);
+      return router.choose(request, workers, signal).then(meter);
     },
     inhibit: (workerId) => router.inhibit(workerId),
     forget: (workerId) => router.forget(workerId),

@@ -169,8 +169,14 @@ function poolMetrics(
   const nonMax = families.nonMaxSelections.with(...byType);
   const lost = families.overlapLost.with(...byType);
   const queue = (policyClass: string): string[] => [model, workerType, policyClass];
+  let lastClass: string | undefined; // nearly always the same, and once a request
+  let received: Counter | undefined;
   return {
-    received: (policyClass) => families.admissionReceived.with(...queue(policyClass)).add(),
+    received(policyClass) {
+      if (policyClass !== lastClass) received = families.admissionReceived.with(...queue(policyClass));
+      lastClass = policyClass;
+      received?.add();
+    },
     backpressure(policyClass, reason) {
       families.backpressure.with(...queue(policyClass), reason).add();
       families.admissionRejected.with(...queue(policyClass), reason).add();
