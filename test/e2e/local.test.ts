@@ -58,7 +58,10 @@ describe('stator local', () => {
   it('runs two workers, each a process of its own, reached over TCP on loopback', async () => {
     expect(childPids(local.pid)).toHaveLength(2);
     const health = await getJson(`${local.url}/health`);
-    const transports = (health.instances as { transport: { tcp: string } }[]).map(({ transport }) => transport.tcp);
+    const instances = health.instances as { endpoint: string; transport: { tcp: string } }[];
+    const transports = instances
+      .filter(({ endpoint }) => endpoint === 'generate')
+      .map(({ transport }) => transport.tcp);
     expect(transports).toHaveLength(2);
     for (const transport of transports) expect(transport).toMatch(/^127\.0\.0\.1:\d+\//);
     expect(new Set(transports).size).toBe(2);
