@@ -57,6 +57,7 @@ export type {
 } from './scheduler-types.ts';
 export type { SessionAffinityOptions } from './session-affinity.ts';
 export type {
+  HashedPrompt,
   PoolRole,
   Reservation,
   RoutableWorker,

@@ -72,6 +72,7 @@ class PooledKvRouter implements KvRouter {
         },
       });
       if (ticket.position === undefined) return;
+      request.onQueued?.(ticket.position);
       const giveUp = (): void => {
         ticket.cancel();
         this.#arm(pool);
@@ -169,12 +170,18 @@ class PooledKvRouter implements KvRouter {
     const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
     const hashes = hashPrompt(request, pool);
     observer?.hashed?.(clock.nowMs() - startMs);
-    return schedulingRequest(request, hashes, { pool, workers, affinity, avoidedWorkers: this.#avoided(workers) });
+    return schedulingRequest(request, hashes, {
+      pool,
+      workers,
+      affinity,
+      avoidedWorkers: this.#avoided(workers, request),
+    });
   }
 
-  #avoided(workers: readonly RoutableWorker[]): ReadonlySet<string> | undefined {
-    if (this.#inhibition.isEmpty) return undefined;
-    return new Set(workers.filter(({ id }) => this.#inhibition.has(id)).map(({ id }) => id));
+  #avoided(workers: readonly RoutableWorker[], { avoided }: RouteRequest): ReadonlySet<string> | undefined {
+    if (this.#inhibition.isEmpty) return avoided;
+    const inhibited = workers.filter(({ id }) => this.#inhibition.has(id)).map(({ id }) => id);
+    return new Set([...inhibited, ...(avoided ?? [])]);
   }
 
   #reserve<Worker extends RoutableWorker>(

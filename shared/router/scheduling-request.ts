@@ -8,7 +8,9 @@ import type { RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 
 /** Names the blocks of the request's prompt; none where it has no tokens or the block size is not known. */
-export function hashPrompt({ tokenIds, routing }: RouteRequest, { blockSizeTokens, isEagle }: WorkerPool): BlockHashes {
+export function hashPrompt(request: RouteRequest, { blockSizeTokens, isEagle }: WorkerPool): BlockHashes {
+  const { tokenIds, prompt, routing } = request;
+  if (prompt !== undefined) return prompt.hashes;
   if (tokenIds === undefined || blockSizeTokens === 0) return NO_HASHES;
   return hashBlocks(tokenIds, {
     blockSizeTokens,
@@ -49,7 +51,7 @@ export function schedulingRequest(
   const isHard = affinity?.mode === 'hard';
   return {
     id: request.id,
-    promptTokens: request.tokenIds?.length ?? 0,
+    promptTokens: request.prompt?.tokens ?? request.tokenIds?.length ?? 0,
     hashes,
     override: request.override,
     priorityJump: routing.priority_jump,

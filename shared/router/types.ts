@@ -1,4 +1,5 @@
 import type { RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import type { BlockHashes } from '../tokens/index.ts';
 
 /** What the router knows of a worker from its discovery records. */
 export interface RoutableWorker {
@@ -41,12 +42,24 @@ export interface RouteRequest {
   readonly override: RouterConfigOverride | undefined;
   /** Prompt token ids, for prefix overlap; absent for models that take text or tensors. */
   readonly tokenIds: Uint32Array | undefined;
+  /** The prompt with its blocks named already, where somebody did that before; `tokenIds` is not read then. */
+  readonly prompt?: HashedPrompt | undefined;
   /** Workers that this request must not go to again: they failed it. */
   readonly excluded: ReadonlySet<string>;
+  /** Workers to pass over while another is left, beside those that this router itself passes over. @default none */
+  readonly avoided?: ReadonlySet<string> | undefined;
   /** Workers above their busy thresholds. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
   /** Family or name of the queue class (header `x-dynamo-meta-policy-class`). */
   readonly policyClass?: string | undefined;
+  /** Told once, in the turn of `choose`, when the request has to wait: so many are ahead of it. */
+  readonly onQueued?: ((position: number) => void) | undefined;
+}
+
+/** A prompt as far as routing it goes. */
+export interface HashedPrompt {
+  readonly tokens: number;
+  readonly hashes: BlockHashes;
 }
 
 /** A decision that holds a place at the worker until it is released. */
