@@ -25,6 +25,8 @@ let directory: string;
 let bundle: FunctionBundle;
 let server: DynamoDbServer;
 let table: TestTable;
+/** Has the same keys. */
+let responsesTable: TestTable;
 let runtime: LambdaRuntime;
 
 /** What the serving stack sets, and where the table is. */
@@ -32,6 +34,7 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
   return {
     DYN_DISCOVERY_BACKEND: 'dynamodb',
     STATOR_DISCOVERY_TABLE: table.tableName,
+    STATOR_RESPONSES_TABLE: responsesTable.tableName,
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
     DYN_HTTP_BODY_LIMIT_MB: '6',
@@ -71,6 +74,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     bundle = bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
+    responsesTable = await createTestTable(server.url);
     runtime = await startLambdaRuntime({ directory, env: functionEnvironment(), environmentsMax: 1 });
   });
 
@@ -79,6 +83,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
   afterAll(async () => {
     await runtime.stop();
     await table.drop();
+    await responsesTable.drop();
     await server.stop();
     rmSync(directory, { recursive: true, force: true });
   });
@@ -118,7 +123,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     for (const line of lines) expect(JSON.parse(line)).not.toMatchObject({ level: 'WARN' });
   });
 
-  it('streams a chat from a worker that registered in the table after the function had started', async () => {
+  it('streams a chat from a worker that registered after it had started, and goes on from a stored response', async () => {
     const worker = await startMockWorker();
     await worker.waitForOutput(/worker is ready/);
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
@@ -136,6 +141,12 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     expect(chunks).toBeGreaterThan(16);
     expect(unary.choices[0]?.message.content).toBe(text);
     expect(unary.usage?.completion_tokens).toBe(16);
+    await runtime.idle();
+    const asked = { model: MODEL, max_output_tokens: 4, input: 'What are you?' };
+    const response = await client.responses.create(asked);
+    await runtime.idle();
+    const next = await client.responses.create({ ...asked, previous_response_id: response.id });
+    expect(next.usage?.input_tokens).toBeGreaterThan(response.usage?.input_tokens ?? Number.POSITIVE_INFINITY);
     await worker.kill();
   });
 

@@ -1,5 +1,5 @@
 import { parse } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import { KvRouterConfigError } from '../kv-config.ts';
 import { readGivenConfig } from '../kv-config-object.ts';
 import type { PolicyClass, PolicyConfig, PolicyProfile } from './policy-config.ts';
