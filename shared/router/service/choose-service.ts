@@ -1,0 +1,176 @@
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { KvRouter } from '../kv-router-types.ts';
+import type { Explanation } from '../scheduler-types.ts';
+import type { PoolRole, RouteRequest, Router } from '../types.ts';
+import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
+import type {
+  ChooseListener,
+  ChooseQuery,
+  ChooseService,
+  ChosenWorker,
+  PoolLoads,
+  PresentPool,
+  ReservationChangeQuery,
+} from './types.ts';
+
+export interface ResidentServiceOptions extends ReservationBookOptions {
+  /** Decides; the same router that serves this process's own requests. */
+  readonly router: Pick<Router, 'choose'>;
+  /** Tells of it. */
+  readonly kv: Pick<KvRouter, 'explain' | 'explained' | 'pools'>;
+  /** The worker set as it is now. */
+  findPool(key: string, role: PoolRole): PresentPool | undefined;
+  /** Whether this process is the one that answers: it holds the lease, and has settled. */
+  isAnswering(): boolean;
+}
+
+/** Queries that wait at once; a fleet with more than that waiting has its own queue limits too high. */
+const WAITING_MAX = 65_536;
+
+/**
+ * The core of the resident router: decisions for requests of other processes, with reservations that outlive neither their
+ * request nor, by more than two seconds, the process that asked.
+ */
+export class ResidentService implements ChooseService {
+  readonly #options: ResidentServiceOptions;
+  readonly #book: ReservationBook;
+  readonly #waiting = new Map<string, AbortController>();
+
+  constructor(options: ResidentServiceOptions) {
+    this.#options = options;
+    this.#book = new ReservationBook(options);
+  }
+
+  /** Reservations held now. */
+  get reservations(): number {
+    return this.#book.size;
+  }
+
+  /** Queries that wait for their decision now. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  choose(query: ChooseQuery, listener: ChooseListener): () => void {
+    const { requestId } = query;
+    try {
+      this.#requireAnswering();
+      const held = this.#heldFor(query);
+      if (held !== undefined) {
+        listener.decided(held);
+        return () => {};
+      }
+      if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
+      const present = this.#poolOf(query);
+      const leaving = new AbortController();
+      this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
+      this.#waiting.set(requestId, leaving);
+      void this.#decide(query, present, listener, leaving); // never rejects
+      return () => leaving.abort(workerError('Cancelled'));
+    } catch (thrown) {
+      listener.failed(toServeError(thrown));
+      return () => {};
+    }
+  }
+
+  release({ requestId, reservationId, stage }: ReservationChangeQuery): void {
+    if (stage === 'end') this.#book.end(requestId, reservationId);
+    else this.#book.prefillDone(requestId, reservationId);
+  }
+
+  /** A worker reports requests that it has taken on, and requests that have left it. Those of others are ignored. */
+  reported(workerId: string, arrived: readonly string[], left: readonly string[]): void {
+    for (const requestId of arrived) this.#book.seenAt(workerId, requestId);
+    for (const requestId of left) this.#book.leftWorker(workerId, requestId);
+  }
+
+  loads(): readonly PoolLoads[] {
+    return this.#options.kv.pools.map(({ pool, scheduler }) => ({
+      model: pool.model ?? pool.key,
+      poolKey: pool.key,
+      role: pool.role,
+      pendingRequests: scheduler.pendingRequests,
+      pendingPromptTokens: scheduler.pendingPromptTokens,
+      loads: scheduler.loads(),
+    }));
+  }
+
+  explained(requestId: string): Explanation | undefined {
+    return this.#options.kv.explained(requestId);
+  }
+
+  explain(query: ChooseQuery): Explanation {
+    const present = this.#poolOf(query);
+    return this.#options.kv.explain(routeRequestOf(query, present), present.workers);
+  }
+
+  /** Somebody else answers from now on: those that wait are told to ask there. Reservations run on. */
+  standDown(): void {
+    for (const requestId of [...this.#waiting.keys()]) this.#leave(requestId, 'this router no longer holds the lease');
+  }
+
+  close(): void {
+    this.standDown();
+    this.#book.close();
+  }
+
+  /** What the request holds already; a place at a worker that has failed it since is given back. */
+  #heldFor({ requestId, excluded }: ChooseQuery): ChosenWorker | undefined {
+    const held = this.#book.find(requestId);
+    if (held === undefined || !excluded.has(held.workerId)) return held;
+    this.#book.free(requestId);
+    return undefined;
+  }
+
+  async #decide(
+    query: ChooseQuery,
+    present: PresentPool,
+    listener: ChooseListener,
+    leaving: AbortController,
+  ): Promise<void> {
+    const { requestId } = query;
+    const onQueued = (position: number): void => listener.queued(position);
+    const request = { ...routeRequestOf(query, present), onQueued };
+    let chosen: ChosenWorker;
+    try {
+      const reservation = await this.#options.router.choose(request, present.workers, leaving.signal);
+      if (leaving.signal.aborted) {
+        reservation.release(); // it left in the very turn of its decision
+        throw leaving.signal.reason;
+      }
+      chosen = this.#book.add(requestId, reservation);
+    } catch (thrown) {
+      listener.failed(toServeError(thrown));
+      return;
+    } finally {
+      if (this.#waiting.get(requestId) === leaving) this.#waiting.delete(requestId);
+    }
+    listener.decided(chosen);
+  }
+
+  #leave(requestId: string, why: string): void {
+    this.#waiting.get(requestId)?.abort(notAnswering(why));
+    this.#waiting.delete(requestId);
+  }
+
+  #requireAnswering(): void {
+    if (!this.#options.isAnswering()) throw notAnswering('another router answers, or nobody does yet');
+  }
+
+  #poolOf({ poolKey, role, blockSizeTokens }: ChooseQuery): PresentPool {
+    const present = this.#options.findPool(poolKey, role);
+    if (present === undefined) throw notAnswering(`worker set ${poolKey} is not known here`);
+    if (present.pool.blockSizeTokens === blockSizeTokens) return present;
+    throw notAnswering(`blocks have ${present.pool.blockSizeTokens} tokens here, not ${blockSizeTokens}`);
+  }
+}
+
+/** A failure after which the caller decides by itself, or asks another router. */
+function notAnswering(why: string): ServeError {
+  return workerError('WorkerUnavailable', why);
+}
+
+function routeRequestOf(query: ChooseQuery, { pool, busy }: PresentPool): RouteRequest {
+  const { requestId: id, prompt, routing, override, excluded, avoided, policyClass } = query;
+  return { id, pool, prompt, routing, override, excluded, avoided, policyClass, busy, tokenIds: undefined };
+}

@@ -1,0 +1,36 @@
+/**
+ * @module router/service
+ * The router as a service. A resident router answers `Choose` for processes that keep no index of their own
+ * (`ResidentService`, on the request plane and by gRPC); those ask it through `createResidentRouter`, which decides by itself
+ * whenever no answer comes (design, section 3).
+ */
+export { Answering, type AnsweringOptions } from './answering.ts';
+export type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
+export { ResidentService, type ResidentServiceOptions } from './choose-service.ts';
+export { ROUTER_COMPONENT } from './messages.ts';
+export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
+export { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
+export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
+export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
+export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions } from './resident-router.ts';
+export { watchResidents } from './resident-watch.ts';
+export {
+  createLadderMetrics,
+  createResidentMetrics,
+  type DecisionSource,
+  type FallbackReason,
+  type LadderMetrics,
+  type ResidentFacts,
+  type ResidentMetrics,
+} from './service-metrics.ts';
+export { createStatelessRouter, type FleetLoads, type StatelessRouterOptions } from './stateless-router.ts';
+export type {
+  ChooseListener,
+  ChooseQuery,
+  ChooseService,
+  ChosenWorker,
+  PoolLoads,
+  PresentPool,
+  ReservationChangeQuery,
+  ReservationStage,
+} from './types.ts';

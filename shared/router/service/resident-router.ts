@@ -1,0 +1,190 @@
+import type { Clock } from '../../clock/index.ts';
+import { assertNever } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { Inhibition } from '../inhibition.ts';
+import { hashPrompt } from '../scheduling-request.ts';
+import type { HashedPrompt, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import type { ResidentChannel } from './resident-channel.ts';
+import type { ResidentAnswer, ResidentClient } from './resident-client.ts';
+import type { DecisionSource, FallbackReason, LadderMetrics } from './service-metrics.ts';
+import type { ChooseQuery, ChosenWorker, ReservationStage } from './types.ts';
+
+/** A router with an index of its own in this process. */
+export interface EmbeddedRouter {
+  readonly router: Router;
+  /** Whether its index is loaded and recent enough to decide by. */
+  isFresh(pool: WorkerPool): boolean;
+}
+
+export interface ResidentRouterOptions {
+  readonly client: Pick<ResidentClient, 'choose'>;
+  /** @default none: a process that is frozen between requests keeps no index */
+  readonly embedded?: EmbeddedRouter | undefined;
+  /** Decides when nobody else can. */
+  readonly stateless: Router;
+  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
+  readonly inhibitedMs?: number;
+  readonly clock: Clock;
+  readonly metrics: LadderMetrics;
+  readonly logger: Logger;
+}
+
+/**
+ * A router that lets the resident router decide, and decides itself when that one does not (design, section 3):
+ *
+ *   resident --silent, lost, standby--> embedded index, if fresh --> stateless hashing
+ *
+ * each request anew, so that the first one after an outage is the resident's again. A request that the resident turns down
+ * fails; one that it does not answer never does for that.
+ */
+export function createResidentRouter(options: ResidentRouterOptions): Router {
+  return new ResidentRouter(options);
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+class ResidentRouter implements Router {
+  readonly mode = 'kv';
+  readonly #options: ResidentRouterOptions;
+  readonly #inhibition: Inhibition;
+  #source: DecisionSource | undefined;
+
+  constructor(options: ResidentRouterOptions) {
+    this.#options = options;
+    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
+  }
+
+  async choose<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    const { pool } = request;
+    if (pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
+    const prompt = request.prompt ?? { tokens: request.tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
+    const query = queryOf(request, prompt, pool, this.#avoided(workers));
+    const answer = await this.#options.client.choose(query, signal);
+    const held = this.#take(answer, request, workers);
+    if (typeof held === 'object') return held;
+    this.#options.metrics.fellBack(held);
+    return this.#fallBack(held, { ...request, prompt }, workers, signal);
+  }
+
+  inhibit(workerId: string): void {
+    this.#inhibition.add(workerId);
+    this.#options.embedded?.router.inhibit(workerId);
+    this.#options.stateless.inhibit(workerId);
+  }
+
+  forget(workerId: string): void {
+    this.#inhibition.forget(workerId);
+    this.#options.embedded?.router.forget(workerId);
+    this.#options.stateless.forget(workerId);
+  }
+
+  #avoided(workers: readonly RoutableWorker[]): ReadonlySet<string> {
+    if (this.#inhibition.isEmpty) return NOBODY;
+    return new Set(workers.filter(({ id }) => this.#inhibition.has(id)).map(({ id }) => id));
+  }
+
+  /** What the resident's answer gives, or why it gives nothing. @throws ServeError when it turns the request down */
+  #take<Worker extends RoutableWorker>(
+    answer: ResidentAnswer,
+    { id, excluded }: RouteRequest,
+    workers: readonly Worker[],
+  ): Reservation<Worker> | FallbackReason {
+    switch (answer.kind) {
+      case 'rejected':
+        this.#decidedBy('resident');
+        throw answer.error;
+      case 'unanswered':
+        return answer.reason;
+      case 'decided': {
+        const { chosen, channel } = answer;
+        const worker = workers.find((candidate) => candidate.id === chosen.workerId);
+        if (worker === undefined || excluded.has(worker.id)) {
+          channel.change({ requestId: id, reservationId: chosen.reservationId, stage: 'end' });
+          return 'unknown_worker';
+        }
+        this.#decidedBy('resident');
+        return new RemoteReservation(worker, chosen, id, channel);
+      }
+      default:
+        return assertNever(answer);
+    }
+  }
+
+  async #fallBack<Worker extends RoutableWorker>(
+    reason: FallbackReason,
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    const { embedded, stateless } = this.#options;
+    const { pool } = request;
+    if (embedded !== undefined && pool !== undefined && embedded.isFresh(pool)) {
+      this.#decidedBy('embedded', reason);
+      return embedded.router.choose(request, workers, signal);
+    }
+    this.#decidedBy('stateless', reason);
+    return stateless.choose(request, workers, signal);
+  }
+
+  /** Counts, and says it once for each change. */
+  #decidedBy(source: DecisionSource, reason?: FallbackReason): void {
+    const { metrics, logger } = this.#options;
+    metrics.decided(source);
+    const before = this.#source;
+    if (before === source) return;
+    this.#source = source;
+    if (source !== 'resident') logger.warn('routing without the resident router', { source, reason });
+    else if (before !== undefined) logger.info('the resident router decides again');
+  }
+}
+
+function queryOf(
+  { id: requestId, routing, override, excluded, policyClass }: RouteRequest,
+  prompt: HashedPrompt,
+  { key, role, blockSizeTokens }: WorkerPool,
+  avoided: ReadonlySet<string>,
+): ChooseQuery {
+  return { requestId, poolKey: key, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
+}
+
+/** A place that a router in another process holds. */
+class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly dpRank: number | undefined;
+  readonly overlapBlocks: number;
+  readonly cachedTokens: number;
+  readonly #requestId: string;
+  readonly #reservationId: string;
+  readonly #channel: Pick<ResidentChannel, 'change'>;
+  #stage: ReservationStage | undefined;
+
+  constructor(worker: Worker, chosen: ChosenWorker, requestId: string, channel: Pick<ResidentChannel, 'change'>) {
+    this.worker = worker;
+    this.dpRank = chosen.dpRank;
+    this.overlapBlocks = chosen.overlapBlocks;
+    this.cachedTokens = chosen.cachedTokens;
+    this.#requestId = requestId;
+    this.#reservationId = chosen.reservationId;
+    this.#channel = channel;
+  }
+
+  prefillDone(): void {
+    if (this.#stage === undefined) this.#tell('prefill_done');
+  }
+
+  /** The worker's own reports tell of output; a message for each token would cost more than it is worth. */
+  produced(): void {}
+
+  release(): void {
+    if (this.#stage !== 'end') this.#tell('end');
+  }
+
+  #tell(stage: ReservationStage): void {
+    this.#stage = stage;
+    this.#channel.change({ requestId: this.#requestId, reservationId: this.#reservationId, stage });
+  }
+}

@@ -1,0 +1,111 @@
+import type { Clock } from '../../clock/index.ts';
+import { eligibleWorkers, pinnedWorkerId } from '../eligible.ts';
+import { InFlight } from '../in-flight.ts';
+import { Inhibition } from '../inhibition.ts';
+import { hashPrompt } from '../scheduling-request.ts';
+import type { FleetView } from '../state/index.ts';
+import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../stateless/index.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';
+
+/** What is known of the loads of a fleet: `FleetReader`. */
+export interface FleetLoads {
+  workersFor(prefix: PrefixKey, isSpill: boolean, signal: AbortSignal): Promise<FleetView>;
+}
+
+export interface StatelessRouterOptions {
+  readonly clock: Clock;
+  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
+  readonly inhibitedMs?: number;
+  /** The fleet item of the worker set. @default none: the requests of this process are the only known load */
+  fleetOf?(workers: readonly RoutableWorker[]): FleetLoads | undefined;
+}
+
+/**
+ * Bounded-load rendezvous hashing of the first blocks over the eligible workers (design, section 3): what is left when no
+ * router answers and no index is fresh. Every process decides alike without shared state, so that prefixes meet their worker.
+ */
+export function createStatelessRouter(options: StatelessRouterOptions): Router {
+  return new StatelessRouter(options);
+}
+
+class StatelessRouter implements Router {
+  readonly mode = 'kv';
+  readonly #options: StatelessRouterOptions;
+  readonly #inhibition: Inhibition;
+  readonly #inFlight = new InFlight();
+
+  constructor(options: StatelessRouterOptions) {
+    this.#options = options;
+    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
+  }
+
+  async choose<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    signal.throwIfAborted();
+    const eligible = eligibleWorkers(request, workers, this.#inhibition);
+    const isPinned = pinnedWorkerId(request.routing) !== undefined;
+    const worker =
+      isPinned || eligible.length === 1 ? eligible[0] : await this.#pick(request, eligible, workers, signal);
+    return this.#hold(worker as Worker, request.routing.dp_rank); // `eligible` is never empty
+  }
+
+  inhibit(workerId: string): void {
+    this.#inhibition.add(workerId);
+  }
+
+  forget(workerId: string): void {
+    this.#inhibition.forget(workerId);
+  }
+
+  async #pick<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    eligible: readonly Worker[],
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Worker | undefined> {
+    const key = keyOf(request);
+    const fleet = this.#options.fleetOf?.(workers);
+    for (const isSpill of fleet === undefined ? [] : [false, true]) {
+      const view = await fleet?.workersFor(key, isSpill, signal);
+      const worker = view && chooseByRendezvous(key, candidatesOf(view, eligible))?.worker;
+      if (worker !== undefined) return worker;
+    }
+    const known = eligible.map((worker) => ({ id: worker.id, load: this.#inFlight.of(worker.id), worker }));
+    return chooseByRendezvous(key, known)?.worker;
+  }
+
+  #hold<Worker extends RoutableWorker>(worker: Worker, dpRank: number | undefined): Reservation<Worker> {
+    this.#inFlight.add(worker.id);
+    let isHeld = true;
+    return {
+      worker,
+      dpRank,
+      overlapBlocks: 0,
+      cachedTokens: 0,
+      prefillDone() {},
+      produced() {},
+      release: () => {
+        if (isHeld) this.#inFlight.remove(worker.id);
+        isHeld = false;
+      },
+    };
+  }
+}
+
+/** Those of `eligible` that the fleet item has and that take requests, with their loads. */
+function candidatesOf<Worker extends RoutableWorker>({ workers }: FleetView, eligible: readonly Worker[]) {
+  const byId = new Map(eligible.map((worker) => [worker.id, worker]));
+  return workers.flatMap(({ id, isAvailable, load }) => {
+    const worker = byId.get(id);
+    return worker !== undefined && isAvailable ? [{ id, load: load.requests, worker }] : [];
+  });
+}
+
+function keyOf(request: RouteRequest): PrefixKey {
+  const { pool, prompt, id } = request;
+  const hashes = prompt?.hashes ?? (pool && hashPrompt(request, pool));
+  return (hashes && prefixKeyOf(hashes)) ?? requestKeyOf(id);
+}

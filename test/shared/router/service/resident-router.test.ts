@@ -1,0 +1,452 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, systemClock, systemRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import {
+  createMemoryRequestPlane,
+  createTcpRequestPlane,
+  type PlaneHandler,
+  type RequestPlane,
+} from '../../../../shared/planes/request/index.ts';
+import { createRouter, type Reservation, type RouteRequest, type Router } from '../../../../shared/router/index.ts';
+import {
+  createLadderMetrics,
+  createResidentRouter,
+  createStatelessRouter,
+  type EmbeddedRouter,
+  type ResidentAddress,
+  ResidentClient,
+  ResidentService,
+  serveRouterOnPlane,
+} from '../../../../shared/router/service/index.ts';
+import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { NEVER, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
+
+/** A process that asks residents, on a memory plane and a virtual clock. */
+class Asker {
+  readonly client: ResidentClient;
+  readonly router: Router;
+  readonly log = captureLogger();
+  readonly #registry = new MetricRegistry();
+
+  constructor(clock: VirtualClock, plane: RequestPlane, embedded?: EmbeddedRouter) {
+    this.client = new ResidentClient({ plane, clock, random: seededRandom(9), lastLook: (look) => look() });
+    this.router = createResidentRouter({
+      client: this.client,
+      embedded,
+      stateless: createStatelessRouter({ clock }),
+      clock,
+      metrics: createLadderMetrics(this.#registry),
+      logger: this.log.logger,
+    });
+  }
+
+  async know(...residents: readonly ResidentAddress[]): Promise<void> {
+    this.client.setResidents(residents);
+    await settle();
+  }
+
+  choose(asked: RouteRequest, signal = NEVER, workers = WORKERS): Promise<Reservation> {
+    return this.router.choose(asked, workers, signal);
+  }
+
+  async metric(name: string, label: string): Promise<number> {
+    const line = (await this.#registry.render()).split('\n').find((text) => text.startsWith(`${name}{${label}`));
+    return Number(line?.slice(line.lastIndexOf(' ') + 1));
+  }
+}
+
+function bed() {
+  const clock = new VirtualClock();
+  const plane = createMemoryRequestPlane({ clock });
+  return { clock, plane };
+}
+
+/** A router of this process that always takes worker `b`. */
+function embeddedRouter(clock: VirtualClock, isFresh: () => boolean): EmbeddedRouter {
+  const router = createRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
+  return {
+    router: {
+      ...router,
+      mode: 'kv',
+      choose: (asked, workers, signal) =>
+        router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, workers, signal),
+      inhibit() {},
+      forget() {},
+    },
+    isFresh,
+  };
+}
+
+/** Something that is registered as a resident router and behaves as `choose` does. */
+async function impostor(plane: RequestPlane, choose: PlaneHandler): Promise<ResidentAddress & { released: unknown[] }> {
+  const server = await plane.serve({ instanceId: 'f' });
+  const released: unknown[] = [];
+  return {
+    instanceId: 'f',
+    choose: server.handle('f/ns/router/choose', (call) => {
+      if ((call.body as { probe?: boolean }).probe) call.end();
+      else return choose(call);
+    }),
+    release: server.handle('f/ns/router/release', (call) => {
+      released.push(call.body);
+      call.end();
+    }),
+    released,
+  };
+}
+
+const DECISION = { worker_id: 'a', dp_rank: 0, overlap_blocks: 3, cached_tokens: 48, reservation_id: 'r1' };
+
+describe('a router that asks the resident one', () => {
+  it('goes where the resident says, and tells it when the first token and the end are there', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    resident.store('b', prompt(160));
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    const held = await asker.choose(request('r', prompt(160)));
+    expect(held).toMatchObject({ worker: WORKERS[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
+    const second = await asker.choose(request('r2', prompt(160, 7)));
+    const { id } = second.worker;
+    expect(resident.loadOf(id).prefill).toBeGreaterThan(0);
+    second.prefillDone();
+    await settle();
+    expect(resident.loadOf(id).prefill).toBe(0);
+    held.release();
+    held.release();
+    second.release();
+    await settle();
+    expect(resident.service.reservations).toBe(0);
+    expect(await asker.metric('stator_router_decisions_total', 'source="resident"')).toBe(2);
+    expect(asker.log.lines).toEqual([]);
+  });
+
+  it('keeps its hints, and what it knows of workers that failed', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    const pinned = await asker.choose(request('r1', prompt(16), { routing: { backend_instance_id: 'b' } }));
+    expect(pinned.worker.id).toBe('b');
+    pinned.release();
+    resident.store('b', prompt(160));
+    asker.router.inhibit('b');
+    expect((await asker.choose(request('r2', prompt(160)))).worker.id).toBe('a');
+    expect((await asker.choose(request('r3', prompt(160), { excluded: new Set(['a']) }))).worker.id).toBe('b');
+    asker.router.forget('b');
+    expect((await asker.choose(request('r4', prompt(160)))).worker.id).toBe('b');
+  });
+
+  it('waits in the queue of the resident beyond the deadline of the first message', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    const held = [await asker.choose(request('r1', prompt(160, 1))), await asker.choose(request('r2', prompt(160, 2)))];
+    for (const reservation of held) resident.service.reported(reservation.worker.id, ['r1', 'r2'], []);
+    const waiting = asker.choose(request('r3', prompt(160, 3)));
+    await settle();
+    await clock.advance(60_000);
+    await settle();
+    expect(resident.pending).toBe(1);
+    held[0]?.release();
+    expect((await waiting).worker).toBe(held[0]?.worker);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="silent"')).toBe(0);
+  });
+
+  it('leaves the queue when its request is cancelled', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    for (const at of [1, 2]) await asker.choose(request(`held ${at}`, prompt(160, at)));
+    const gone = new AbortController();
+    const waiting = asker.choose(request('r3', prompt(160, 3)), gone.signal);
+    await settle();
+    expect(resident.pending).toBe(1);
+    gone.abort(new Error('client gone'));
+    await expect(waiting).rejects.toThrow('client gone');
+    await settle();
+    expect([resident.pending, resident.service.waiting]).toEqual([0, 0]);
+  });
+
+  it('fails a request that the resident turns down', async () => {
+    const { clock, plane } = bed();
+    const busy = new Set(['a', 'b']);
+    const findPool = () => ({ pool: request('r', prompt(1)).pool!, workers: WORKERS, busy });
+    const resident = await Resident.open(clock, plane, { findPool });
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    await expect(asker.choose(request('r', prompt(16)))).rejects.toMatchObject({ code: 'server_overloaded' });
+  });
+});
+
+describe('a router whose resident does not answer', () => {
+  it('decides without one when none is registered', async () => {
+    const { clock, plane } = bed();
+    const asker = new Asker(clock, plane);
+    const held = await asker.choose(request('r', prompt(160)));
+    expect(WORKERS).toContain(held.worker);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="no_resident"')).toBe(1);
+    expect(await asker.metric('stator_router_decisions_total', 'source="stateless"')).toBe(1);
+  });
+
+  it('takes its own index while that is fresh, then hashes; says each change once', async () => {
+    const { clock, plane } = bed();
+    let isFresh = true;
+    const resident = await Resident.open(clock, plane);
+    const asker = new Asker(
+      clock,
+      plane,
+      embeddedRouter(clock, () => isFresh),
+    );
+    await asker.know(resident.address);
+    await asker.choose(request('r0', prompt(16)));
+    resident.isAnswering = false;
+    for (const id of ['r1', 'r2', 'r3']) expect((await asker.choose(request(id, prompt(16)))).worker.id).toBe('b');
+    isFresh = false;
+    for (const id of ['r4', 'r5']) await asker.choose(request(id, prompt(16)));
+    resident.isAnswering = true;
+    await asker.choose(request('r6', prompt(16)));
+    expect(asker.log.lines.map(({ level, fields }) => [level, fields?.source])).toEqual([
+      ['warn', 'embedded'],
+      ['warn', 'stateless'],
+      ['info', undefined],
+    ]);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="standby"')).toBe(5);
+    expect(await asker.metric('stator_router_decisions_total', 'source="embedded"')).toBe(3);
+  });
+
+  it('gives up a silent one after 10 ms, and gives back what it decides too late', async () => {
+    const { clock, plane } = bed();
+    const answers: (() => void)[] = [];
+    const silent = await impostor(plane, (call) => {
+      answers.push(() => {
+        call.output({ body: { decision: DECISION } });
+        call.end();
+      });
+    });
+    const asker = new Asker(
+      clock,
+      plane,
+      embeddedRouter(clock, () => true),
+    );
+    await asker.know(silent);
+    const choosing = asker.choose(request('r', prompt(16)));
+    await settle();
+    await clock.advance(9);
+    let isSettled = false;
+    void choosing.then(() => {
+      isSettled = true;
+    });
+    await settle();
+    expect(isSettled).toBe(false);
+    await clock.advance(1);
+    expect((await choosing).worker.id).toBe('b');
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="silent"')).toBe(1);
+    for (const answer of answers) answer();
+    await settle();
+    expect(silent.released).toEqual([{ request_id: 'r', reservation_id: 'r1', stage: 'end' }]);
+  });
+
+  it('leaves the queue that it hears of too late', async () => {
+    const { clock, plane } = bed();
+    const signals: AbortSignal[] = [];
+    const slow = await impostor(plane, async (call) => {
+      signals.push(call.signal);
+      await clock.sleep(20);
+      call.output({ body: { queued: { position: 0 } } });
+    });
+    const asker = new Asker(clock, plane);
+    await asker.know(slow);
+    const choosing = asker.choose(request('r', prompt(16)));
+    await settle();
+    await clock.advance(10);
+    await choosing;
+    await clock.advance(10);
+    await settle();
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+  });
+
+  it('lets no request wait again for one that was silent, and uses it as soon as it is back', async () => {
+    const { clock, plane } = bed();
+    let isSilent = true;
+    const asked: string[] = [];
+    const moody = await impostor(plane, (call) => {
+      asked.push(call.id);
+      if (isSilent) return;
+      call.output({ body: { decision: DECISION } });
+      call.end();
+    });
+    const asker = new Asker(
+      clock,
+      plane,
+      embeddedRouter(clock, () => true),
+    );
+    await asker.know(moody);
+    const first = asker.choose(request('r1', prompt(16)));
+    await settle();
+    await clock.advance(10);
+    await first;
+    await asker.choose(request('r2', prompt(16))); // no time passes: it does not ask
+    expect(asked).toEqual(['r1']);
+    isSilent = false;
+    await clock.advance(250);
+    await asker.choose(request('r3', prompt(16))); // sees beside it that the router is there
+    await settle();
+    expect((await asker.choose(request('r4', prompt(16)))).worker.id).toBe('a');
+  });
+
+  it('asks the next one when the first is a standby, and remembers who answered', async () => {
+    const { clock, plane } = bed();
+    const refused: string[] = [];
+    const standby = await Resident.open(clock, plane, { instanceId: '1' });
+    standby.isAnswering = false;
+    const holder = await Resident.open(clock, plane, { instanceId: '2' });
+    const asker = new Asker(clock, plane);
+    await asker.know(standby.address, holder.address);
+    await asker.choose(request('r1', prompt(16)));
+    standby.isAnswering = true; // were it asked first, it would answer now
+    await asker.choose(request('r2', prompt(16)));
+    expect([standby.service.reservations, holder.service.reservations]).toEqual([0, 2]);
+    expect(refused).toEqual([]);
+  });
+
+  it('fails no request when the resident dies, not even one that waits in its queue', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    for (const at of [1, 2]) await asker.choose(request(`held ${at}`, prompt(160, at)));
+    const waiting = asker.choose(request('r3', prompt(160, 3)));
+    await settle();
+    expect(resident.pending).toBe(1);
+    await resident.server.close();
+    expect(WORKERS).toContain((await waiting).worker);
+    expect(WORKERS).toContain((await asker.choose(request('r4', prompt(160)))).worker);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="lost"')).toBe(2);
+  });
+
+  it('gives back a place at a worker that it has not heard of', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane, { workers: [worker('c')] });
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    expect(WORKERS).toContain((await asker.choose(request('r', prompt(16)))).worker);
+    await settle();
+    expect(resident.service.reservations).toBe(0);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="unknown_worker"')).toBe(1);
+  });
+
+  it.each([
+    ['a decision without a worker', { decision: { reservation_id: 'r1' } }],
+    ['a negative position', { queued: { position: -1 } }],
+    ['a record of another kind', 'hello'],
+  ])('decides itself when the answer is %s', async (_, body) => {
+    const { clock, plane } = bed();
+    const odd = await impostor(plane, (call) => {
+      call.output({ body });
+      call.end();
+    });
+    const asker = new Asker(clock, plane);
+    await asker.know(odd);
+    expect(WORKERS).toContain((await asker.choose(request('r', prompt(16)))).worker);
+  });
+});
+
+describe('hashing without state', () => {
+  const clock = new VirtualClock();
+  const many = Array.from({ length: 8 }, (_, at) => worker(`${at}`));
+  const loaded = (loads: Readonly<Record<string, number>>, isAvailable = (_id: string) => true) =>
+    createStatelessRouter({
+      clock,
+      fleetOf: () => ({
+        workersFor: async (_prefix, isSpill) => ({
+          source: 'item' as const,
+          workers: Object.entries(loads)
+            .filter(([id]) => Number(id) >= 4 === isSpill)
+            .map(([id, requests]) => ({
+              id,
+              address: '',
+              aliveUntilMs: 0,
+              isAvailable: isAvailable(id),
+              load: { requests, blocks: 0, prefillTokens: 0 },
+              kvUsedShare: 0,
+              dataParallelStartRank: 0,
+              dataParallelSize: 1,
+            })),
+        }),
+      }),
+    });
+  const first = { 0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0 };
+
+  it('sends one prefix to one worker, from every process', async () => {
+    const routers = [createStatelessRouter({ clock }), createStatelessRouter({ clock })];
+    const chosen = new Set<string>();
+    for (const router of routers) {
+      const held = await router.choose(request(`r${chosen.size}`, prompt(160)), many, NEVER);
+      chosen.add(held.worker.id);
+      held.release();
+    }
+    expect(chosen.size).toBe(1);
+  });
+
+  it('passes over workers that are loaded above their share, or take nothing, and goes to the second cell', async () => {
+    const router = loaded(first);
+    const home = (await router.choose(request('r', prompt(160)), many, NEVER)).worker.id;
+    expect(Number(home)).toBeLessThan(4);
+    const away = await loaded({ ...first, [home]: 50 }).choose(request('r', prompt(160)), many, NEVER);
+    expect(away.worker.id).not.toBe(home);
+    const spilled = await loaded(first, (id) => Number(id) >= 4).choose(request('r', prompt(160)), many, NEVER);
+    expect(Number(spilled.worker.id)).toBeGreaterThanOrEqual(4);
+  });
+
+  it('keeps to hints and to what failed', async () => {
+    const router = loaded(first);
+    const { worker: home } = await router.choose(request('r', prompt(160)), many, NEVER);
+    const next = await router.choose(request('r', prompt(160), { excluded: new Set([home.id]) }), many, NEVER);
+    expect(next.worker).not.toBe(home);
+    const pinned = request('r', prompt(160), { routing: { backend_instance_id: '7' } });
+    expect((await router.choose(pinned, many, NEVER)).worker.id).toBe('7');
+    router.inhibit(home.id);
+    expect((await router.choose(request('r', prompt(160)), many, NEVER)).worker).not.toBe(home);
+  });
+
+  it('chooses among the workers that discovery has when the fleet item knows none of them', async () => {
+    const held = await loaded({}).choose(request('r', prompt(160)), many, NEVER);
+    expect(many).toContain(held.worker);
+  });
+});
+
+describe('over TCP', () => {
+  it.each(['msgpack', 'json'] as const)('a decision crosses, with hashes of 64 bits (%s)', async (codec) => {
+    const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1', codec });
+    const server = await plane.serve({ instanceId: '1' });
+    const rig = await Resident.open(new VirtualClock());
+    rig.store('b', prompt(16_000));
+    const service = new ResidentService({
+      router: rig.kv,
+      kv: rig.kv,
+      clock: systemClock,
+      random: systemRandom,
+      findPool: () => ({ pool: request('r', prompt(1)).pool!, workers: WORKERS }),
+      isAnswering: () => true,
+    });
+    const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'ns' }, service);
+    const transportOf = (name: string) => endpoints.find(({ endpoint }) => endpoint === name)!.transport;
+    const client = new ResidentClient({ plane, clock: systemClock, random: systemRandom, chooseTimeoutMs: 5000 });
+    client.setResidents([{ instanceId: '1', choose: transportOf('choose'), release: transportOf('release') }]);
+    await client.open();
+    const router = createResidentRouter({
+      client,
+      stateless: createStatelessRouter({ clock: systemClock }),
+      clock: systemClock,
+      metrics: createLadderMetrics(new MetricRegistry()),
+      logger: captureLogger().logger,
+    });
+    const held = await router.choose(request('r', prompt(16_000)), WORKERS, NEVER);
+    expect(held).toMatchObject({ worker: WORKERS[1], overlapBlocks: 1000 });
+    service.close();
+    await plane.close();
+    await server.close();
+  });
+});

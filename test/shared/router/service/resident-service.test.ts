@@ -1,0 +1,252 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import type { ServeError } from '../../../../shared/errors/index.ts';
+import { Answering, type ChooseQuery, type ChosenWorker } from '../../../../shared/router/service/index.ts';
+import { LeaseHolder, MemoryRouterStateHub } from '../../../../shared/router/state/index.ts';
+import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
+
+function query(requestId: string, tokens: Uint32Array, more: Partial<ChooseQuery> = {}): ChooseQuery {
+  return {
+    requestId,
+    poolKey: POOL.key,
+    role: POOL.role,
+    blockSizeTokens: BLOCK,
+    prompt: { tokens: tokens.length, hashes: hashBlocks(tokens, { blockSizeTokens: BLOCK }) },
+    routing: {},
+    override: undefined,
+    excluded: new Set(),
+    avoided: new Set(),
+    policyClass: undefined,
+    ...more,
+  };
+}
+
+interface Told {
+  queued: number | undefined;
+  chosen: ChosenWorker | undefined;
+  error: ServeError | undefined;
+  leave: () => void;
+}
+
+async function choose(resident: Resident, asked: ChooseQuery): Promise<Told> {
+  const told: Told = { queued: undefined, chosen: undefined, error: undefined, leave: () => {} };
+  told.leave = resident.service.choose(asked, {
+    queued: (position) => {
+      told.queued = position;
+    },
+    decided: (chosen) => {
+      told.chosen = chosen;
+    },
+    failed: (error) => {
+      told.error = error;
+    },
+  });
+  await settle();
+  return told;
+}
+
+describe('a reservation of the resident router', () => {
+  it('goes where the prompt is cached and counts there until it is released', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    resident.store('b', prompt(160));
+    const { chosen } = await choose(resident, query('r', prompt(160)));
+    expect(chosen).toMatchObject({ workerId: 'b', dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
+    expect(resident.loadOf('b').requests).toBe(1);
+    const release = { requestId: 'r', reservationId: chosen!.reservationId, stage: 'end' } as const;
+    resident.service.release(release);
+    resident.service.release(release);
+    expect(resident.loadOf('b').requests).toBe(0);
+    expect(resident.service.reservations).toBe(0);
+  });
+
+  it('is the same one when it is asked for again', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    const first = await choose(resident, query('r', prompt(160)));
+    const again = await choose(resident, query('r', prompt(160)));
+    expect(again.chosen).toEqual(first.chosen);
+    expect(resident.service.reservations).toBe(1);
+  });
+
+  it('moves with a request that its worker failed, and its late release frees nothing of the new one', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    const first = (await choose(resident, query('r', prompt(160)))).chosen!;
+    const second = (await choose(resident, query('r', prompt(160), { excluded: new Set([first.workerId]) }))).chosen!;
+    expect(second.workerId).not.toBe(first.workerId);
+    expect(resident.loadOf(first.workerId).requests).toBe(0);
+    resident.service.release({ requestId: 'r', reservationId: first.reservationId, stage: 'end' });
+    expect(resident.loadOf(second.workerId).requests).toBe(1);
+  });
+
+  it('is freed after 2 s when no worker reports the request', async () => {
+    const clock = new VirtualClock();
+    const expired: boolean[] = [];
+    const resident = await Resident.open(clock, undefined, { onExpired: (wasSeen) => expired.push(wasSeen) });
+    const { chosen } = await choose(resident, query('r', prompt(160)));
+    await clock.advance(1999);
+    expect(resident.loadOf(chosen!.workerId).requests).toBe(1);
+    await clock.advance(1);
+    expect(resident.loadOf(chosen!.workerId).requests).toBe(0);
+    expect(expired).toEqual([false]);
+  });
+
+  it('stays while the worker has the request, and goes when it reports the end', async () => {
+    const clock = new VirtualClock();
+    const resident = await Resident.open(clock);
+    const { workerId } = (await choose(resident, query('r', prompt(160)))).chosen!;
+    const other = WORKERS.find(({ id }) => id !== workerId)!.id;
+    resident.service.reported(workerId, ['r', 'of somebody else'], []);
+    await clock.advance(60_000);
+    resident.service.reported(other, [], ['r']); // it is not there
+    expect(resident.loadOf(workerId).requests).toBe(1);
+    resident.service.reported(workerId, [], ['r']);
+    expect(resident.loadOf(workerId).requests).toBe(0);
+  });
+
+  it('counts no prompt any more after the first token, which also shows that the worker has it', async () => {
+    const clock = new VirtualClock();
+    const resident = await Resident.open(clock);
+    const { workerId, reservationId } = (await choose(resident, query('r', prompt(160)))).chosen!;
+    expect(resident.loadOf(workerId).prefill).toBe(160);
+    resident.service.release({ requestId: 'r', reservationId, stage: 'prefill_done' });
+    await clock.advance(60_000);
+    expect(resident.loadOf(workerId)).toEqual({ requests: 1, prefill: 0 });
+  });
+
+  it('is freed in the end when nothing is heard of a request that was seen', async () => {
+    const clock = new VirtualClock();
+    const resident = await Resident.open(clock, undefined, { seenMsMax: 5000 });
+    const { workerId } = (await choose(resident, query('r', prompt(160)))).chosen!;
+    resident.service.reported(workerId, ['r'], []);
+    await clock.advance(5000);
+    expect(resident.service.reservations).toBe(0);
+  });
+});
+
+describe('the queue of the resident router', () => {
+  async function full(clock = new VirtualClock()): Promise<{ resident: Resident; held: ChosenWorker[] }> {
+    const resident = await Resident.open(clock);
+    const held: ChosenWorker[] = [];
+    for (const at of [1, 2]) held.push((await choose(resident, query(`held ${at}`, prompt(160, at)))).chosen!);
+    return { resident, held };
+  }
+
+  it('says how many are ahead, and decides when there is room', async () => {
+    const { resident, held } = await full();
+    const third = await choose(resident, query('r3', prompt(160, 3)));
+    const fourth = await choose(resident, query('r4', prompt(160, 4)));
+    expect([third.queued, fourth.queued]).toEqual([0, 1]);
+    expect(third.chosen).toBeUndefined();
+    resident.service.release({ requestId: 'held 1', reservationId: held[0]!.reservationId, stage: 'end' });
+    await settle();
+    expect(third.chosen?.workerId).toBe(held[0]!.workerId);
+    expect(fourth.chosen).toBeUndefined();
+  });
+
+  it('is left by a caller that goes', async () => {
+    const { resident } = await full();
+    const third = await choose(resident, query('r3', prompt(160, 3)));
+    third.leave();
+    await settle();
+    expect(resident.pending).toBe(0);
+    expect(resident.service.waiting).toBe(0);
+    expect(third.error?.code).toBe('client_closed_request');
+  });
+
+  it('is left by a query that another one of the same request replaces', async () => {
+    const { resident, held } = await full();
+    const first = await choose(resident, query('r3', prompt(160, 3)));
+    const second = await choose(resident, query('r3', prompt(160, 3)));
+    expect(first.error?.worker).toBe('WorkerUnavailable');
+    expect([second.queued, resident.pending]).toEqual([0, 1]);
+    resident.service.release({ requestId: 'held 1', reservationId: held[0]!.reservationId, stage: 'end' });
+    await settle();
+    expect(second.chosen).toBeDefined();
+  });
+
+  it('sends everybody away when another router takes over, and keeps what is reserved', async () => {
+    const { resident } = await full();
+    const third = await choose(resident, query('r3', prompt(160, 3)));
+    resident.service.standDown();
+    await settle();
+    expect(third.error?.worker).toBe('WorkerUnavailable');
+    expect([resident.pending, resident.service.reservations]).toEqual([0, 2]);
+  });
+});
+
+describe('a resident router that cannot answer', () => {
+  it.each([
+    ['does not hold the lease', {}],
+    ['does not know the worker set', { poolKey: 'another' }],
+    ['counts blocks of another size', { blockSizeTokens: 32 }],
+  ])('leaves the decision to its caller when it %s', async (what, more) => {
+    const resident = await Resident.open(new VirtualClock());
+    resident.isAnswering = what !== 'does not hold the lease';
+    const { error } = await choose(resident, query('r', prompt(160), more));
+    expect(error?.worker).toBe('WorkerUnavailable');
+  });
+
+  it('turns a request down whose override is out of range', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    const { error } = await choose(resident, query('r', prompt(160), { override: { router_temperature: -1 } }));
+    expect(error?.code).toBe('invalid_value');
+  });
+});
+
+describe('explaining', () => {
+  it('tells of a decision that was made and of one that would be', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    resident.store('b', prompt(160));
+    await choose(resident, query('r', prompt(160)));
+    expect(resident.service.explained('r')?.chosen?.workerId).toBe('b');
+    expect(resident.service.explained('unknown')).toBeUndefined();
+    const explanation = resident.service.explain(query('x', prompt(320)));
+    expect(explanation.candidates.find(({ workerId }) => workerId === 'b')?.deviceBlocks).toBe(10);
+    expect(resident.service.reservations).toBe(1);
+    expect(resident.service.loads()).toMatchObject([{ model: 'm', poolKey: 'sum', pendingRequests: 0 }]);
+  });
+});
+
+describe('who answers', () => {
+  it('is the holder of the lease, once it has listened for two report intervals', async () => {
+    const clock = new VirtualClock();
+    const hub = new MemoryRouterStateHub(clock);
+    const open = (seed: number) => {
+      const stoodDown: number[] = [];
+      const answering = new Answering({ clock, settleMs: 2000, onStoodDown: () => stoodDown.push(clock.nowMs()) });
+      const lease = new LeaseHolder({
+        state: hub.open(),
+        lease: { namespace: 'ns', name: 'router' },
+        clock,
+        random: seededRandom(seed),
+        ttlMs: 3000,
+        onAcquired: () => answering.acquired(),
+        onLost: () => answering.lost(),
+        onProblem: () => {},
+      });
+      answering.follow(lease);
+      return { answering, lease, stoodDown };
+    };
+    const pass = async (ms: number): Promise<void> => {
+      for (let passed = 0; passed < ms; passed += 100) {
+        await clock.advance(100);
+        await settle();
+      }
+    };
+    const [first, second] = [open(1), open(2)];
+    first.lease.start();
+    await settle();
+    second.lease.start();
+    await settle();
+    expect([first.answering.isAnswering, second.answering.isAnswering]).toEqual([false, false]);
+    await pass(2000);
+    expect([first.answering.isAnswering, second.answering.isAnswering]).toEqual([true, false]);
+    await first.lease.stop(new AbortController().signal);
+    expect([first.answering.isAnswering, first.stoodDown.length]).toEqual([false, 1]);
+    await pass(1500);
+    expect(second.lease.fence).toBeDefined();
+    expect(second.answering.isAnswering).toBe(false);
+    await pass(2000);
+    expect(second.answering.isAnswering).toBe(true);
+  });
+});
