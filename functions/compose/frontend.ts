@@ -22,6 +22,7 @@ import {
 } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
+import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { type CallingPlaneOptions, callingPlane, eventPlane } from './planes.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
@@ -119,6 +120,7 @@ export async function composeFrontend(
         responseStore?.close();
         await records?.close();
         await models.routing.close();
+        await models.holding?.close();
         await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
       },
     };
@@ -152,10 +154,12 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
+  const openEventPlane = followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined;
+  const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
   const routing = openRouting(settings, {
     discovery,
     plane,
-    openEventPlane: followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined,
+    openEventPlane,
     metrics,
     logger,
     given,
@@ -166,12 +170,14 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
+    rememberedMax: holding === undefined ? 0 : REMEMBERED_MODELS_MAX,
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
       const primary = models.filter(({ name, primaryName }) => name === primaryName);
       for (const model of primary) metrics.setModel(factsOf(model, settings));
       routing.follow(primary);
+      holding?.hold.look();
     },
     onWorkerAdded: (workerId) => router.forget(workerId),
     onDiscoveryFailing: (error) =>
@@ -197,6 +203,7 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     migrationLimit: settings.migrationLimit,
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+    hold: holding?.hold,
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
@@ -208,7 +215,7 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     clock: systemClock,
     random: systemRandom,
   });
-  return { directory, pipeline, encoder, routing, caches };
+  return { directory, pipeline, encoder, routing, caches, holding };
 }
 
 /** Workers of other versions may publish names that are unknown here. */
@@ -219,6 +226,8 @@ function warnOfFallback({ display_name: model, runtime_config: runtime }: ModelC
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
+/** Models without workers whose requests would still be held. */
+const REMEMBERED_MODELS_MAX = 1024;
 
 function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
   const { runtime_config: runtime } = card;

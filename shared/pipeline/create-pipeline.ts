@@ -8,6 +8,7 @@ import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import { withDefaultThinking } from './default-thinking.ts';
+import type { Hold } from './hold.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
@@ -16,7 +17,7 @@ import type { PromptTools } from './prompt-tokens.ts';
 import { RequestRun, type RunContext } from './run.ts';
 import { StreamWatch } from './stream-watch.ts';
 import { planSplit } from './text-split.ts';
-import type { GenerateOptions, Pipeline, PipelineObserver } from './types.ts';
+import type { GenerateOptions, ModelDirectory, Pipeline, PipelineObserver } from './types.ts';
 import { withoutUnusableTools } from './unusable-tools.ts';
 
 export interface PipelineOptions {
@@ -38,6 +39,8 @@ export interface PipelineOptions {
   readonly streamSilenceMsMax?: number;
   /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
   readonly excludesUnusableTools?: boolean;
+  /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
+  readonly hold?: Hold | undefined;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholdValues;
   /** Tells which workers are above `limits`. @default nobody is */
@@ -61,7 +64,9 @@ export function createPipeline(options: PipelineOptions): Pipeline {
 
 class DiscoveredPipeline implements Pipeline {
   readonly models: LiveModelDirectory;
+  readonly requestable: ModelDirectory;
   readonly thresholds: BusyThresholds;
+  readonly #hold: Hold | undefined;
   readonly #store: ModelStore;
   readonly #clock: Clock;
   readonly #random: Random;
@@ -73,6 +78,8 @@ class DiscoveredPipeline implements Pipeline {
   constructor({ migrationLimit = 3, streamSilenceMsMax = 0, ...options }: PipelineOptions) {
     const { models, store, clock, observer } = options;
     this.models = models;
+    this.requestable = options.hold === undefined ? models : heldModels(models);
+    this.#hold = options.hold;
     this.thresholds = new BusyThresholds(options.thresholds);
     this.#store = store;
     this.#clock = clock;
@@ -88,25 +95,46 @@ class DiscoveredPipeline implements Pipeline {
       streamWatch: streamSilenceMsMax > 0 ? new StreamWatch(clock, streamSilenceMsMax) : undefined,
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
+      hold: options.hold,
       busyOf: (model, workers) => options.busyWorkers?.(workers, this.thresholds.of(model.primaryName)),
-      workersOf: (model) => models.find(model.primaryName)?.workers ?? [],
+      workersOf: ({ primaryName, mdcSum }) => {
+        const now = models.find(primaryName);
+        return now?.mdcSum === mdcSum ? now.workers : []; // tokens mean something else to workers with another card
+      },
     };
   }
 
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     try {
       const model = this.#resolve(request);
-      const loaded = model.card.model_input === 'Tokens' ? this.#store.get(model) : undefined;
-      if (!(loaded instanceof Promise)) {
-        this.#begin(request, model, loaded, sink, options);
+      if (model === undefined) throw modelNotFound('model');
+      if (model.readiness.isReady || this.#hold === undefined) {
+        this.#load(request, model, sink, options);
         return;
       }
-      loaded
-        .then((ready) => this.#begin(request, model, ready, sink, options))
+      const find = (): RoutableModel | undefined => {
+        const found = this.models.find(request.model);
+        return found?.readiness.isReady === true ? found : undefined;
+      };
+      this.#hold
+        .until(model.primaryName, find, options.signal)
+        .then((ready) => this.#load(request, ready, sink, options))
         .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
     } catch (thrown) {
       failUnlessAborted(thrown, sink, options);
     }
+  }
+
+  #load(request: GenerationRequest, model: RoutableModel, sink: GenerationSink, options: GenerateOptions): void {
+    if (!model.readiness.isReady) throw modelNotReady(request.model);
+    const loaded = model.card.model_input === 'Tokens' ? this.#store.get(model) : undefined;
+    if (!(loaded instanceof Promise)) {
+      this.#begin(request, model, loaded, sink, options);
+      return;
+    }
+    loaded
+      .then((ready) => this.#begin(request, model, ready, sink, options))
+      .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
   }
 
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
@@ -116,7 +144,7 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
-    const model = this.models.find(name);
+    const model = this.#find(name);
     if (model === undefined) throw modelNotFound('model');
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#store.get(model);
@@ -128,13 +156,15 @@ class DiscoveredPipeline implements Pipeline {
     return withoutUnusableTools(withDefaultThinking(request, card), card, this.#excludesTools);
   }
 
-  #resolve(request: GenerationRequest): RoutableModel {
-    const model = this.models.find(request.model);
-    if (model === undefined) throw modelNotFound('model');
-    if (!model.readiness.isReady) throw modelNotReady(request.model);
-    const type = SERVED_BY[request.endpoint];
-    if (type === undefined || !model.card.model_type.includes(type)) throw modelNotFound('model');
-    return model;
+  /** The model that the request names, ready or not; undefined when there is none for that kind of request. */
+  #resolve({ model: name, endpoint }: GenerationRequest): RoutableModel | undefined {
+    const model = this.#find(name);
+    const type = SERVED_BY[endpoint];
+    return type !== undefined && model?.card.model_type.includes(type) === true ? model : undefined;
+  }
+
+  #find(name: string): RoutableModel | undefined {
+    return this.#hold === undefined ? this.models.find(name) : this.models.known(name);
   }
 
   #begin(
@@ -178,6 +208,19 @@ class DiscoveredPipeline implements Pipeline {
     const answer = new Answer(request, prompt, loaded, sink, options.meter, plan);
     new RequestRun(this.#context, request, model, prompt, answer, sink, options.signal).start();
   }
+}
+
+/** What requests may name where they wait for workers: every known model, each as good as ready. */
+function heldModels(models: LiveModelDirectory): ModelDirectory {
+  const asReady = (model: RoutableModel): RoutableModel =>
+    model.readiness.isReady ? model : { ...model, readiness: { ...model.readiness, isReady: true, reason: undefined } };
+  return {
+    list: () => models.listKnown().map(asReady),
+    find: (name) => {
+      const model = models.known(name);
+      return model && asReady(model);
+    },
+  };
 }
 
 /** Asks the worker for special tokens as well, in case it makes text itself, unless the client has said what it wants. */

@@ -43,6 +43,8 @@ export interface ModelDirectoryOptions {
   readonly namespacePrefix?: string | undefined;
   /** Block size of every model's KV cache, whatever the cards say. */
   readonly kvCacheBlockSizeTokens?: number | undefined;
+  /** Names that are remembered after their last worker has left, the latest ones. @default 0 */
+  readonly rememberedMax?: number;
   /** Told after every change of the set of models or workers. */
   readonly onChange?: () => void;
   readonly onWorkerAdded?: (workerId: string) => void;
@@ -57,6 +59,8 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #endpoints = new Map<string, EndpointRecord>();
   #models = new Map<string, RoutableModel>();
   #listed: readonly RoutableModel[] = [];
+  /** Names that nobody serves any more, with what was known of them. */
+  readonly #remembered = new Map<string, RoutableModel>();
   #watches: Watch[] = [];
   #isDirty = false;
   readonly #waiters = new Set<() => void>(); // one for each `until` under way
@@ -94,6 +98,16 @@ export class LiveModelDirectory implements ModelDirectory {
 
   find(name: string): RoutableModel | undefined {
     return this.#models.get(name);
+  }
+
+  /** The model of that name, also after its last worker has left: a worker may be started for it. */
+  known(name: string): RoutableModel | undefined {
+    return this.#models.get(name) ?? this.#remembered.get(name);
+  }
+
+  /** Every name that `known` would find. */
+  listKnown(): readonly RoutableModel[] {
+    return this.#remembered.size === 0 ? this.#listed : [...this.#listed, ...this.#remembered.values()];
   }
 
   /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
@@ -172,12 +186,27 @@ export class LiveModelDirectory implements ModelDirectory {
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
+    this.#remember(this.#models, models);
     this.#models = models;
     this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
     for (const look of this.#waiters) look();
   }
+
+  #remember(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
+    const { rememberedMax = 0 } = this.#options;
+    for (const name of now.keys()) this.#remembered.delete(name);
+    if (rememberedMax === 0) return;
+    for (const [name, model] of before) if (!now.has(name)) this.#remembered.set(name, { ...model, ...ABANDONED });
+    for (const [oldest] of this.#remembered) {
+      if (this.#remembered.size <= rememberedMax) break;
+      this.#remembered.delete(oldest);
+    }
+  }
 }
+
+/** What is true of every model that nobody serves. */
+const ABANDONED = { workers: [], readiness: { isReady: false, reason: 'no worker', namespaces: {} } } as const;
 
 /** A card with the endpoint instance that serves it, while that lives. */
 interface JoinedCard {

@@ -3,12 +3,14 @@ import { isInhibiting, isMigratable, type ServeError, toServeError, workerError 
 import type { Call, CallSink, RequestPlane } from '../planes/request/index.ts';
 import {
   type EngineOutput,
+  type EngineRequest,
   encodeEngineRequest,
   type GenerationRequest,
   type GenerationSink,
 } from '../protocol/generation/index.ts';
 import type { Reservation, Router } from '../router/index.ts';
 import type { Answer } from './answer.ts';
+import type { Hold } from './hold.ts';
 import { continuationOf, isMovable, Produced } from './migration.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import type { Preprocessed } from './preprocess.ts';
@@ -27,6 +29,8 @@ export interface RunContext {
   readonly migrationLimit: number;
   /** Prompt plus output above this is no longer moved; undefined = no limit. */
   readonly migrationTokensMax: number | undefined;
+  /** Where requests wait while nobody can take them; undefined = they fail. */
+  readonly hold: Hold | undefined;
   /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
   busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
   /** The workers of `model` now. */
@@ -160,30 +164,14 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#answer.end();
       return;
     }
-    const { router, plane, clock, observer } = this.#context;
-    const startMs = clock.nowMs();
-    const workers = this.#context.workersOf(this.#model);
+    const { plane } = this.#context;
     let reservation: Reservation<Worker>;
     try {
-      reservation = await router.choose(
-        {
-          id: request.id,
-          pool: this.#model.pool,
-          routing: request.routing,
-          override: request.routerConfigOverride,
-          tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-          excluded: this.#failedWorkers,
-          busy: this.#context.busyOf(this.#model, workers),
-          policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
-        },
-        workers,
-        this.#signal,
-      );
+      reservation = await this.#chooseWorker(request);
     } catch (thrown) {
       return this.#failWith(cause ?? toServeError(thrown));
     }
     if (this.#isClosed) return reservation.release();
-    observer.stage('route', clock.nowMs() - startMs);
     this.#reservation = reservation;
     this.#outputTokens = 0;
     this.#tellWorker(reservation);
@@ -196,6 +184,43 @@ export class RequestRun implements CallSink, WatchedStream {
       { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
       this,
     );
+  }
+
+  /** Waits where requests are held and nobody is left to take this one. */
+  async #chooseWorker(request: EngineRequest): Promise<Reservation<Worker>> {
+    const { hold, workersOf } = this.#context;
+    for (;;) {
+      try {
+        return await this.#choose(request);
+      } catch (thrown) {
+        const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
+        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => !this.#failedWorkers.has(id));
+        if (!isAlone || untried() !== undefined) throw thrown;
+        await hold.until(this.#model.primaryName, untried, this.#signal);
+      }
+    }
+  }
+
+  async #choose(request: EngineRequest): Promise<Reservation<Worker>> {
+    const { router, clock, observer, workersOf, busyOf } = this.#context;
+    const startMs = clock.nowMs();
+    const workers = workersOf(this.#model);
+    const reservation = await router.choose(
+      {
+        id: request.id,
+        pool: this.#model.pool,
+        routing: request.routing,
+        override: request.routerConfigOverride,
+        tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+        excluded: this.#failedWorkers,
+        busy: busyOf(this.#model, workers),
+        policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
+      },
+      workers,
+      this.#signal,
+    );
+    observer.stage('route', clock.nowMs() - startMs);
+    return reservation;
   }
 
   #tellWorker({ worker, dpRank }: Reservation<Worker>): void {

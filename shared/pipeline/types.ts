@@ -49,6 +49,11 @@ export interface GenerateOptions {
 /** One request's life between a dialect and a worker. */
 export interface Pipeline {
   readonly models: ModelDirectory;
+  /**
+   * The models as a request finds them: where requests wait for workers (`--hold-timeout`), one that has none now is there
+   * and counts as ready. Elsewhere the same as `models`.
+   */
+  readonly requestable: ModelDirectory;
   /** What operators set with `/busy_threshold`. */
   readonly thresholds: BusyThresholds;
   /**

@@ -19,6 +19,7 @@ export interface ScriptedCall {
 export class ScriptedPipeline implements Pipeline {
   readonly calls: ScriptedCall[] = [];
   readonly models: ModelDirectory;
+  readonly requestable: ModelDirectory;
   readonly thresholds = new BusyThresholds();
   /** What `countTokens` answers; undefined as for a model whose tokenizer nobody here knows. */
   promptTokens: number | undefined;
@@ -30,6 +31,7 @@ export class ScriptedPipeline implements Pipeline {
       list: () => models,
       find: (name) => models.find((model) => model.name === name),
     };
+    this.requestable = this.models;
   }
 
   /** What happens to every later request, synchronously within `generate`. */

@@ -110,10 +110,10 @@ export const queueRows = {
     min: 0,
     unit: 's',
     note: '0 = no hold',
-    defaultText: '1.5 x start p90 + 30',
+    defaultText: 'unset = no hold',
     usedBy: EDGES,
     source: 'product; planner.md 16.7',
-    built: false,
+    built: true,
     about: 'Longest hold for a model without ready worker.',
   }),
   holdMax: int({
@@ -123,7 +123,7 @@ export const queueRows = {
     default: 256,
     usedBy: EDGES,
     source: 'product+; planner.md 16.7',
-    built: false,
+    built: true,
     about: 'Held requests per model; more are 503 with Retry-After.',
   }),
 };

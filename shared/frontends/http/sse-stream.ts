@@ -8,7 +8,7 @@ import type { InferenceCall } from './inference-call.ts';
 export const COMMENT_FRAME = ':\n\n';
 const DONE_FRAME = 'data: [DONE]\n\n';
 /** Keep-alive of a stream that was committed without an event and has none configured. */
-const WAITING_KEEP_ALIVE_MS = 15_000;
+const WAITING_KEEP_ALIVE_MS = 10_000;
 /** Leading annotations that are kept back with the head. */
 const HELD_FRAMES_MAX = 16;
 

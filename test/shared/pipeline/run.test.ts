@@ -50,6 +50,7 @@ function start(asked: Partial<GenerationRequest> = {}, { limit = 3, tokensMax, w
     streamWatch: silenceMs === undefined ? undefined : new StreamWatch(clock, silenceMs),
     migrationLimit: limit,
     migrationTokensMax: tokensMax,
+    hold: undefined,
     busyOf: () => undefined,
     workersOf: () => served.workers,
   };

@@ -61,12 +61,12 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
 }
 
 function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): MessagesDecodeOptions {
-  const parser = pipeline.models.find(model)?.card.runtime_config.reasoning_parser;
+  const parser = pipeline.requestable.find(model)?.card.runtime_config.reasoning_parser;
   return { stripsPreamble: settings.anthropic.stripsPreamble, hasReasoningParser: parser !== undefined };
 }
 
 /** The name is registered for chat; checked after the body. @throws ServeError 404 */
 function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
-  if (pipeline.models.find(name)?.card.model_type.includes('Chat') === true) return;
+  if (pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
   throw new ServeError('model_not_found', `Model '${name}' not found`, { param: 'model' });
 }

@@ -19,7 +19,7 @@ export async function serveEmbeddings(deps: HttpAppDeps, exchange: HttpExchange)
     const json = await readJson(exchange, deps.settings.bodyLimitBytes);
     const body = parseEmbeddingsBody(json);
     const { meter, primaryName } = openForModel(call, body.model, false);
-    const isPassedOn = deps.pipeline.models.find(body.model)?.card.model_input === 'Text';
+    const isPassedOn = deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';
     const decoded = decodeEmbeddings(body, isPassedOn, decodeContext(call));
     call.identify(decoded.requests[0]!); // a batch has at least one input
     requireServed(deps, body.model, 'Embedding');

@@ -13,13 +13,13 @@ export function requireService({ lifecycle }: HttpAppDeps): void {
 
 /** An inference route exists once a model of its type was registered (http-api.md, section 1). @throws ServeError 404 */
 export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
-  for (const model of pipeline.models.list()) if (model.card.model_type.includes(type)) return;
+  for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
   throw modelNotFound();
 }
 
 /** The name is registered with that model type; checked after the body (http-api.md, section 2.2). @throws ServeError 404 */
 export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
-  if (pipeline.models.find(name)?.card.model_type.includes(type) === true) return;
+  if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
   throw modelNotFound('model');
 }
 
@@ -33,7 +33,7 @@ export function openForModel(
   name: string,
   isStream: boolean,
 ): { readonly meter: RequestMeter; readonly primaryName: string } {
-  const served = call.deps.pipeline.models.find(name);
+  const served = call.deps.pipeline.requestable.find(name);
   const meter = call.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
   if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
   return { meter, primaryName: served?.primaryName ?? name };
