@@ -27,6 +27,7 @@ import { routerIndexRows } from './table/router-index.ts';
 import { routerModesRows } from './table/router-modes.ts';
 import { routerPolicyRows } from './table/router-policy.ts';
 import { routerScoringRows } from './table/router-scoring.ts';
+import { routerServicesRows } from './table/router-services.ts';
 import { simulateRows } from './table/simulate.ts';
 import { timingModelRows } from './table/timing-model.ts';
 import { tlsRows } from './table/tls.ts';
@@ -38,7 +39,7 @@ export const GROUPS: readonly RowGroup[] = [
   { title: 'HTTP server and routes', rows: { ...httpRows } },
   { title: 'TLS', rows: { ...tlsRows } },
   { title: 'Model and tokenizer', rows: { ...modelRows } },
-  { title: 'Router modes', rows: { ...routerModesRows } },
+  { title: 'Router modes', rows: { ...routerModesRows, ...routerServicesRows } },
   { title: 'KV router scoring', rows: { ...routerScoringRows, ...timingModelRows, ...routerPolicyRows } },
   { title: 'Router events and index', rows: { ...routerIndexRows } },
   { title: 'Queue and admission', rows: { ...queueRows } },
@@ -66,6 +67,7 @@ const ROWS = {
   ...tlsRows,
   ...modelRows,
   ...routerModesRows,
+  ...routerServicesRows,
   ...routerScoringRows,
   ...timingModelRows,
   ...routerPolicyRows,

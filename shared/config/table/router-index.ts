@@ -155,7 +155,7 @@ export const routerIndexRows = {
     default: false,
     usedBy: ['router'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Adds the pause and resume routes of the standalone indexer.',
   }),
   indexMaxMb: int({

@@ -78,10 +78,10 @@ export const routerModesRows = {
     flags: ['--endpoint'],
     env: ['DYN_ROUTER_ENDPOINT'],
     allowed: 'namespace.component.endpoint',
-    required: true,
+    defaultText: 'required by the router, unused by the other services',
     usedBy: ['router'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Workers that the standalone router serves.',
   }),
   routerBlockSize: int({
@@ -93,7 +93,7 @@ export const routerModesRows = {
     default: 128,
     usedBy: ['router'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Block size of the standalone router.',
   }),
 };

@@ -8,6 +8,8 @@ export interface EventNormaliserOptions {
   readonly dpRank: number;
   /** What routers hash prompts by: events with another block size cannot be used. */
   readonly blockSizeTokens: number;
+  /** Salt of blocks whose event names none. @default none */
+  readonly cacheSalt?: string | undefined;
   /** An event cannot be used; `why` is one of few texts. */
   onUnusable(why: string): void;
 }
@@ -67,7 +69,7 @@ export class EventNormaliser {
     const hashes: BlockHashes = hashBlocks(event.tokenIds, {
       blockSizeTokens,
       loraName: event.loraName,
-      cacheSalt: salt,
+      cacheSalt: salt ?? this.#options.cacheSalt,
       mediaHashes: mediaOf(event),
     });
     if (salt !== undefined) this.#rememberSalt(event.blockHashes, salt);

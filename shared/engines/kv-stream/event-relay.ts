@@ -10,6 +10,8 @@ import { RankStream } from './rank-stream.ts';
 export interface EventRelayOptions {
   readonly sources: readonly RankSource[];
   readonly blockSizeTokens: number;
+  /** Salt of blocks whose event names none. @default none */
+  readonly cacheSalt?: string | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Longest wait for one answer of a replay. Default 2000. */
@@ -76,10 +78,10 @@ export class EventRelay {
   }
 
   #createRank(source: RankSource): Rank {
-    const { blockSizeTokens, clock, replayTimeoutMs } = this.#options;
+    const { blockSizeTokens, cacheSalt, clock, replayTimeoutMs } = this.#options;
     const { dpRank } = source;
     const onUnusable = (why: string): void => this.#drop(1, why);
-    const normaliser = new EventNormaliser({ dpRank, blockSizeTokens, onUnusable });
+    const normaliser = new EventNormaliser({ dpRank, blockSizeTokens, cacheSalt, onUnusable });
     const stream = new RankStream({
       source,
       clock,

@@ -1,0 +1,13 @@
+import type { Settings } from '../../shared/config/index.ts';
+import type { ServiceApp } from '../../shared/router/standalone/index.ts';
+
+/** Settings of `stator router`. */
+export type ServiceSettings = Settings<'router'>;
+
+/** A standalone service that answers HTTP. */
+export interface RunningService {
+  readonly app: ServiceApp;
+  /** Where it listens unless the settings say otherwise (router.md, section 10). */
+  readonly port: number;
+  close(): Promise<void>;
+}

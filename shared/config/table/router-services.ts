@@ -1,0 +1,46 @@
+import { choice, port, text, urls } from '../builders.ts';
+
+/** Rows of "Router modes", one part of them: the services of `stator router`. */
+export const routerServicesRows = {
+  service: choice({
+    flags: ['--service'],
+    env: ['STATOR_ROUTER_SERVICE'],
+    values: ['router', 'indexer', 'slots', 'selection'],
+    default: 'router',
+    usedBy: ['router'],
+    source: 'product+; router.md 10',
+    built: true,
+    about: 'What runs: the router on the request plane, or the indexer, slot tracker or selection service on HTTP.',
+  }),
+  servicePort: port({
+    flags: ['--service-port'],
+    env: ['STATOR_ROUTER_SERVICE_PORT'],
+    min: 0,
+    note: '0 = any free',
+    defaultText: '8090 indexer, 8091 slots, 8092 selection',
+    usedBy: ['router'],
+    source: 'product+; router.md 10',
+    built: true,
+    about: 'Port of an HTTP service.',
+  }),
+  serviceHost: text({
+    flags: ['--service-host'],
+    env: ['STATOR_ROUTER_SERVICE_HOST'],
+    allowed: 'IP or host name',
+    default: '0.0.0.0',
+    usedBy: ['router'],
+    source: 'product+',
+    built: true,
+    about: 'Listen address of an HTTP service.',
+  }),
+  servicePeers: urls({
+    flags: ['--service-peers'],
+    env: ['STATOR_ROUTER_SERVICE_PEERS'],
+    schemes: ['http', 'https', 'tcp'],
+    default: [],
+    usedBy: ['router'],
+    source: 'product+; router.md 10',
+    built: true,
+    about: 'Replicas known from the start: an indexer begins with the dump of the first that answers.',
+  }),
+};

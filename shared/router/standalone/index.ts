@@ -1,0 +1,13 @@
+/**
+ * @module router/standalone
+ * The services that Dynamo runs beside its router (router.md, section 10): the router on the request plane, the indexer, the
+ * slot tracker and the selection service, each thin routes over the router's own cores. Sockets and ports come from the host.
+ */
+export { parseExactJson, writeExactJson } from './exact-json.ts';
+export { type IndexerOptions, type IndexerRegistration, StandaloneIndexer } from './indexer.ts';
+export { createIndexerMetrics, type IndexerMetrics } from './indexer-metrics.ts';
+export { type IndexerRoutesOptions, indexerRoutes } from './indexer-routes.ts';
+export { Peers } from './peers.ts';
+export type { KvListener, ListenSource, OpenListener } from './rank-listeners.ts';
+export { createServiceApp, type Route, type ServiceApp, type ServiceAppOptions } from './service-app.ts';
+export { ServiceError } from './service-error.ts';

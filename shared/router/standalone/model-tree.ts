@@ -1,0 +1,119 @@
+import type { Logger } from '../../telemetry/index.ts';
+import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
+import { type BlockIndex, createBlockIndex, type HashPair } from '../block-index/index.ts';
+import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
+import { Overlaps } from '../overlaps.ts';
+import { RankTable } from '../rank-table.ts';
+import { writeExactJson } from './exact-json.ts';
+import { decimalId, overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
+import { type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
+
+export interface ModelTreeOptions {
+  readonly model: string;
+  readonly group: string;
+  readonly blockSizeTokens: number;
+  readonly openListener: OpenListener;
+  readonly logger: Logger;
+  readonly onApplied: OnApplied;
+  readonly onEvicted: (blocks: number) => void;
+  /** Most distinct blocks. @default as `createBlockIndex` */
+  readonly blocksMax?: number | undefined;
+}
+
+/** Records of a dump that are decoded at a time. */
+const DUMP_SLICE = 4096;
+
+/** The index of one model and routing group in the standalone indexer, and the workers that feed it. */
+export class ModelTree {
+  readonly model: string;
+  readonly group: string;
+  readonly blockSizeTokens: number;
+  readonly listeners: RankListeners;
+  readonly index: BlockIndex;
+  readonly #ranks = new RankTable();
+  readonly #overlaps = new Overlaps(0);
+  readonly #onApplied: OnApplied;
+
+  constructor({ model, group, blockSizeTokens, openListener, logger, onApplied, ...options }: ModelTreeOptions) {
+    this.model = model;
+    this.group = group;
+    this.blockSizeTokens = blockSizeTokens;
+    const { blocksMax, onEvicted } = options;
+    const ranks = this.#ranks;
+    this.index = createBlockIndex({ ranks, onEvicted, ...(blocksMax === undefined ? {} : { blocksMax }) });
+    this.#onApplied = onApplied;
+    this.listeners = new RankListeners(openListener, indexSink(this.index, ranks, onApplied), logger);
+  }
+
+  addRank(workerId: string, dpRank: number, source: ListenSource): void {
+    this.#ranks.intern(workerId, dpRank);
+    this.listeners.add(workerId, dpRank, source);
+  }
+
+  /** Forgets the rank and what it holds. */
+  removeRank(workerId: string, dpRank: number): void {
+    this.listeners.remove(workerId, dpRank);
+    const rank = this.#ranks.find(workerId, dpRank);
+    if (rank === undefined) return;
+    this.#ranks.drop(rank);
+    this.index.removeRank(rank);
+  }
+
+  match(hashes: BlockHashes): Readonly<Record<string, WorkerOverlap>> {
+    this.index.match(hashes, this.#overlaps);
+    return overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
+  }
+
+  /** @param local hashes of the prompt's blocks, each by its own tokens */
+  matchLocal(local: Uint32Array): Readonly<Record<string, WorkerOverlap>> {
+    return this.match({ local, sequence: chainHashes(local) });
+  }
+
+  /** Events that build the index up again, as pieces of JSON text: one rank at a time, so that others get a turn. */
+  *dump(): Generator<string, void, void> {
+    let eventId = 0;
+    for (let rank = 0; rank < this.#ranks.capacity; rank++) {
+      const workerId = this.#ranks.workerIdOf(rank);
+      if (workerId === undefined) continue;
+      const dpRank = this.#ranks.dpRankOf(rank);
+      for (const { tier, parent, blockHashes, tokensHashes } of this.index.dump(rank)) {
+        const blocks = Array.from({ length: blockHashes.length / 2 }, (_, at) => ({
+          block_hash: hashAt(blockHashes, at),
+          tokens_hash: hashAt(tokensHashes, at),
+          mm_extra_info: null,
+        }));
+        const parentHash = parent === undefined ? null : hashOf(parent);
+        const event = {
+          worker_id: decimalId(workerId),
+          storage_tier: tier,
+          residency_domain: 'worker',
+          event: {
+            event_id: eventId,
+            data: { stored: { parent_hash: parentHash, start_position: null, blocks } },
+            dp_rank: dpRank,
+          },
+        };
+        yield `${eventId === 0 ? '' : ','}${writeExactJson(event)}`;
+        eventId++;
+      }
+    }
+  }
+
+  /** Takes over the events of another indexer's dump. */
+  restore(events: readonly unknown[]): void {
+    for (let from = 0; from < events.length; from += DUMP_SLICE) {
+      const slice = events.slice(from, from + DUMP_SLICE);
+      for (const { workerId, dpRank, change } of decodeRouterEvents(slice, () => {})) {
+        this.#onApplied(change.kind, applyChange(this.index, this.#ranks.intern(workerId, dpRank), change));
+      }
+    }
+  }
+}
+
+function hashAt(pairs: Uint32Array, at: number): bigint {
+  return hashOf([pairs[2 * at]!, pairs[2 * at + 1]!]);
+}
+
+function hashOf([low, high]: HashPair): bigint {
+  return (BigInt(high) << 32n) | BigInt(low);
+}
