@@ -153,8 +153,10 @@ function steppingPipeline({ BusyThresholds }) {
     }
     if (running.size > 0) setImmediate(step);
   };
+  const models = { list: () => [model], find: (name) => (name === 'm' ? model : undefined) };
   return {
-    models: { list: () => [model], find: (name) => (name === 'm' ? model : undefined) },
+    models,
+    requestable: models,
     thresholds: new BusyThresholds(),
     generate(_request, sink, { meter }) {
       meter.promptTokens(1);
