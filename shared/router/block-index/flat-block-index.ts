@@ -271,7 +271,7 @@ export class FlatBlockIndex implements BlockIndex {
     return dumpTenure(this.holdings, this.holdings.tenures.find(rank));
   }
 
-  housekeep(blocksMax = 10_000): boolean {
+  housekeep(blocksMax = 5000): boolean {
     return this.#upkeep.sweep(blocksMax);
   }
 

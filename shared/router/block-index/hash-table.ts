@@ -120,8 +120,9 @@ export class HashTable {
       sorted[to] = notes[at] as number;
       sorted[to + 1] = notes[at + 1] as number;
     }
+    const slots = new Int32Array(2 * SLOTS * this.#segments);
     this.#directory = Array.from(ends, (from, at) => {
-      const segment: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth };
+      const segment: Segment = { slots: slots.subarray(2 * SLOTS * at, 2 * SLOTS * (at + 1)), used: 0, depth };
       const to = ends[at + 1] ?? this.#noted;
       if (to - from > SLOTS - 1) throw new RangeError(`${to - from} entries in one segment`);
       for (let note = 2 * from; note < 2 * to; note += 2) {

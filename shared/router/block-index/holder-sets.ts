@@ -107,27 +107,25 @@ export class HolderSets {
     return this.#replaceIn(holders & HOLDER_MASK, tenure, member);
   }
 
-  /** As `holders`, without those that `isGone` names. The block's reference moves. */
-  without(holders: number, isGone: (tenure: number) => boolean): number {
-    if (holders < 0) return isGone((holders & HOLDER_MASK) >>> TENURE_SHIFT) ? 0 : holders & ~RECENT;
+  /** As the set `holders`, without the tenures that have no rank any more. The block's reference moves. */
+  living(holders: number, ranks: Int32Array): number {
     const set = holders & HOLDER_MASK;
-    if (set === 0) return 0;
     const page = this.#pageOf(set);
     const end = this.#end(page, offsetOf(set));
-    this.#reserve(end);
+    this.#reserve(end - offsetOf(set));
     let length = 0;
     let low = 0;
     let high = 0;
     for (let at = offsetOf(set) + HEADER; at < end; at++) {
       const member = page[at] as number;
-      if (isGone(member >>> TENURE_SHIFT)) continue;
+      if ((ranks[member >>> TENURE_SHIFT] as number) < 0) continue;
       this.#members[length++] = member;
       low ^= hashLow(member);
       high ^= hashHigh(member);
     }
-    const next = this.#ofMembers(length, low, high);
+    const left = this.#ofMembers(length, low, high);
     this.release(set);
-    return next;
+    return left;
   }
 
   /** One more block has these holders. */

@@ -156,6 +156,7 @@ export class Holdings {
 
   /** Frees the names of a holding that keeps only the levels in `kept`. @returns the tiers left */
   keep(block: number, tenure: number, tiers: number, kept: number): number {
+    if (tiers <= LEVEL_MASK) return tiers & kept;
     const shared = (tiers >>> BY_SHARED_NAME) & LEVEL_MASK;
     if (shared !== 0 && (shared & kept) === 0) this.names.releaseShared(block);
     const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.names.keepPrivate(block, tenure, kept);
@@ -168,6 +169,13 @@ export class Holdings {
     while (at !== ROOT && this.#isBare(at)) at = this.blocks.remove(at);
   }
 
+  /** One step of `giveBack`. @returns what is bare after it; `ROOT` when nothing is */
+  giveBackOne(block: number): number {
+    if (this.blocks.isFree(block) || !this.#isBare(block)) return ROOT;
+    const parent = this.blocks.remove(block);
+    return parent !== ROOT && this.#isBare(parent) ? parent : ROOT;
+  }
+
   #isBare(block: number): boolean {
     return (this.blocks.holders(block) & ~RECENT) === 0 && this.blocks.child(block) === 0;
   }
@@ -175,45 +183,49 @@ export class Holdings {
   /** Everybody loses the block; it has no children. @returns its parent if that has no children left, else 0 */
   evict(block: number): number {
     const holders = this.blocks.holders(block);
-    this.#eachHolder(holders, (tenure, tiers) => {
-      this.keep(block, tenure, tiers, 0);
-      const { blocks } = this.tenures;
-      blocks[tenure] = (blocks[tenure] as number) - 1;
-    });
-    this.sets.release(holders);
+    if ((holders & ALONE) !== 0) this.#lose(block, (holders & HOLDER_MASK) >>> TENURE_SHIFT, holders & TIERS_MASK);
+    else if ((holders & HOLDER_MASK) !== 0) {
+      const page = this.sets.pageOf(holders);
+      const from = this.sets.membersAt(holders);
+      const to = from + this.sets.countOf(holders);
+      for (let at = from; at < to; at++) {
+        this.#lose(block, (page[at] as number) >>> TENURE_SHIFT, (page[at] as number) & TIERS_MASK);
+      }
+      this.sets.release(holders);
+    }
     return this.blocks.remove(block);
   }
 
-  /** Takes tenures that ended off the block. */
-  sweep(block: number): void {
-    const holders = this.blocks.holders(block);
-    const { ranks } = this.tenures;
-    let isStale = false;
-    this.#eachHolder(holders, (tenure, tiers) => {
-      if ((ranks[tenure] as number) >= 0) return;
-      isStale = true;
-      this.keep(block, tenure, tiers, 0);
-    });
-    if (isStale) {
-      const left = this.sets.without(holders, (tenure) => (ranks[tenure] as number) < 0);
-      this.blocks.setHolders(block, left | (holders & RECENT));
-    }
-    this.giveBack(block);
+  #lose(block: number, tenure: number, tiers: number): void {
+    this.keep(block, tenure, tiers, 0);
+    const { blocks } = this.tenures;
+    blocks[tenure] = (blocks[tenure] as number) - 1;
   }
 
-  #eachHolder(holders: number, visit: (tenure: number, tiers: number) => void): void {
-    if ((holders & ~RECENT) === 0) return;
+  /** Takes tenures that ended off the block, which may leave it bare. @returns how many holders were looked at */
+  sweep(block: number): number {
+    const holders = this.blocks.holders(block);
+    const { ranks } = this.tenures;
     if ((holders & ALONE) !== 0) {
-      visit((holders & HOLDER_MASK) >>> TENURE_SHIFT, holders & TIERS_MASK);
-      return;
+      const tenure = (holders & HOLDER_MASK) >>> TENURE_SHIFT;
+      if ((ranks[tenure] as number) >= 0) return 1;
+      this.keep(block, tenure, holders & TIERS_MASK, 0);
+      this.blocks.setHolders(block, holders & RECENT);
+      return 1;
     }
+    const count = this.sets.countOf(holders);
+    if (count === 0) return 1;
     const page = this.sets.pageOf(holders);
     const from = this.sets.membersAt(holders);
-    const to = from + this.sets.countOf(holders);
-    for (let at = from; at < to; at++) {
-      const member = page[at] as number;
-      visit(member >>> TENURE_SHIFT, member & TIERS_MASK);
+    let isStale = false;
+    for (let at = from; at < from + count; at++) {
+      const tenure = (page[at] as number) >>> TENURE_SHIFT;
+      if ((ranks[tenure] as number) >= 0) continue;
+      this.keep(block, tenure, (page[at] as number) & TIERS_MASK, 0);
+      isStale = true;
     }
+    if (isStale) this.blocks.setHolders(block, this.sets.living(holders, ranks) | (holders & RECENT));
+    return count;
   }
 
   /** Before anything is restored: how far the numbers of records go. */

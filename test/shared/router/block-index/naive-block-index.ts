@@ -28,6 +28,7 @@ interface Name {
 export class NaiveBlockIndex implements BlockIndex {
   readonly #ranks: RankTable;
   readonly #names = new Map<number, Map<bigint, Name>>();
+  readonly bytes = 0;
   readonly counters = { duplicateBlocks: 0, evictedBlocks: 0 };
 
   constructor(ranks: RankTable) {
