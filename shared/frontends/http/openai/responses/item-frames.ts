@@ -1,5 +1,6 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
+import { isAscii } from '../../ascii.ts';
 import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './item-body.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';
 
@@ -15,6 +16,8 @@ const SUMMARY = 'response.reasoning_summary_text';
 const END = '}\n\n';
 const NO_LOGPROBS = ',"logprobs":[]}\n\n';
 
+type WriteFrame = (frame: string, isKnownAscii?: boolean) => void;
+
 /** A delta frame in two constant pieces, around its number and its text. */
 interface DeltaPieces {
   readonly head: string;
@@ -26,7 +29,7 @@ interface DeltaPieces {
  * built once an item; a delta is then five strings put together (style-anchors.md, section 4).
  */
 export class ItemFrames implements ItemObserver {
-  readonly #write: (frame: string) => void;
+  readonly #write: WriteFrame;
   readonly #showsSummary: boolean;
   #sequence = 0;
   #delta: DeltaPieces = { head: '', middle: '' };
@@ -34,7 +37,7 @@ export class ItemFrames implements ItemObserver {
   #summaryDelta: DeltaPieces | undefined;
 
   /** @param showsSummary reasoning is told a second time, as a summary (rulings.md, 7) */
-  constructor(write: (frame: string) => void, showsSummary: boolean) {
+  constructor(write: WriteFrame, showsSummary: boolean) {
     this.#write = write;
     this.#showsSummary = showsSummary;
   }
@@ -67,9 +70,12 @@ export class ItemFrames implements ItemObserver {
     const quoted = JSON.stringify(text);
     const tail =
       logprobs === undefined ? this.#tail : `,"logprobs":${JSON.stringify(logprobs.map(deltaLogprob))}${END}`;
-    this.#write(head + this.#sequence++ + middle + quoted + tail);
+    const isPlain = isAscii(text);
+    this.#write(head + this.#sequence++ + middle + quoted + tail, isPlain && logprobs === undefined);
     const summary = this.#summaryDelta;
-    if (summary !== undefined) this.#write(summary.head + this.#sequence++ + summary.middle + quoted + END);
+    if (summary !== undefined) {
+      this.#write(summary.head + this.#sequence++ + summary.middle + quoted + END, isPlain);
+    }
   }
 
   closed(item: OutputItem): void {

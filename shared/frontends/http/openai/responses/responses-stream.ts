@@ -13,7 +13,7 @@ export class ResponsesStream implements ResponsesOutlet {
   constructor(call: InferenceCall, headers: Readonly<Record<string, string>>, showsSummary: boolean) {
     const out = new SseStream(call, headers);
     this.#out = out;
-    this.observer = new ItemFrames((frame) => out.write(frame), showsSummary);
+    this.observer = new ItemFrames((frame, isKnownAscii) => out.write(frame, isKnownAscii), showsSummary);
   }
 
   get isBegun(): boolean {
