@@ -3,7 +3,7 @@ import { Candidates } from './cost/candidates.ts';
 import type { CostInputs } from './cost/cost-inputs.ts';
 import { type DynamoWeights, fillDynamoCosts } from './cost/dynamo-cost.ts';
 import type { PrefillPace } from './cost/prefill-pace.ts';
-import { fillStatorCosts } from './cost/stator-cost.ts';
+import { fillStatorCosts, type ReplicaShare } from './cost/stator-cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import type { ActiveLoad } from './load/active-load.ts';
@@ -27,6 +27,7 @@ export interface ChooserOptions {
   readonly workers: WorkerSet;
   readonly load: ActiveLoad;
   readonly pace: PrefillPace;
+  readonly share: ReplicaShare | undefined;
 }
 
 /** A request with its own weights over the router's. */
@@ -156,7 +157,7 @@ export class Chooser {
     const inputs = this.#inputsOf(weighed);
     this.#inputs = inputs;
     if (this.#options.config.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weighed.weights);
-    else fillStatorCosts(this.candidates, inputs, weighed.weights);
+    else fillStatorCosts(this.candidates, inputs, weighed.weights, this.#options.share);
   }
 
   /** What preferred taints multiply the cost of a rank by; a pinned request has no preferences. */

@@ -75,7 +75,7 @@ export class Decider {
   explain(weighed: WeighedRequest): Explanation {
     const { at, reason } = this.#chooser.choose(weighed);
     const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
-    return explanationOf(record, this.#options.config.costModel, this.#options.ranks);
+    return explanationOf(record, this.#options.config.costModel, this.#options.ranks, this.#options.share);
   }
 
   /** An explanation for a request that nobody can take. */
@@ -96,7 +96,7 @@ export class Decider {
   explained(requestId: string): Explanation | undefined {
     const record = this.#log.find(requestId);
     if (record === undefined) return undefined;
-    return explanationOf(record, this.#options.config.costModel, this.#options.ranks);
+    return explanationOf(record, this.#options.config.costModel, this.#options.ranks, this.#options.share);
   }
 
   #describe({ request }: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {

@@ -16,6 +16,7 @@ export {
   readConditionalDisaggregation,
   requirePrefillWorker,
 } from './disaggregation.ts';
+export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
 export { InFlight } from './in-flight.ts';
 export {
   defaultKvRouterConfig,
@@ -36,6 +37,7 @@ export { type Predictions, predictedIndex, predictingIndex } from './predictions
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { readPolicyConfig } from './queue/read-policy-config.ts';
 export { RankTable } from './rank-table.ts';
+export { RendezvousShare } from './replica-share.ts';
 export { createRouter, type RouterOptions } from './router.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
 export { type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';

@@ -2,6 +2,7 @@ import type { Clock, Random } from '../clock/index.ts';
 import { toServeError } from '../errors/index.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import { PrefillPace } from './cost/prefill-pace.ts';
+import type { ReplicaShare } from './cost/stator-cost.ts';
 import { Decider } from './decider.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { ActiveLoad } from './load/active-load.ts';
@@ -41,6 +42,8 @@ export interface SchedulerOptions {
   /** Queue classes. @default one, as the configuration says */
   readonly policies?: PolicyProfile | undefined;
   readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Where other routers place requests in the same pool; counts in the cost model `stator`. @default this is the only one */
+  readonly share?: ReplicaShare | undefined;
   /** Decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: SchedulerObserver | undefined;
@@ -73,12 +76,12 @@ class PoolScheduler implements Scheduler {
   #isClosed = false;
 
   constructor(options: SchedulerOptions) {
-    const { config, blockSizeTokens, ranks, index, clock, random, isDecodePool = false } = options;
+    const { config, blockSizeTokens, ranks, index, clock, random, isDecodePool = false, share } = options;
     this.#options = options;
     this.#workers = new WorkerSet(ranks);
     this.#load = new ActiveLoad(ranks.capacity, { blockSizeTokens, expiryMs: config.activeRequestExpiryMs });
     const shared = { workers: this.#workers, load: this.#load, pace: this.#pace };
-    const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, ...shared };
+    const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, share, ...shared };
     this.#chooser = new Chooser(choosing);
     const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
     this.#decider = new Decider({ ...choosing, chooser: this.#chooser, prefillDuration, observer, explainedMax });

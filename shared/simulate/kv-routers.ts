@@ -1,7 +1,7 @@
 import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
-import { createScheduler, type Decision, RankTable, type Scheduler } from '../router/index.ts';
+import { createScheduler, type Decision, RankTable, RendezvousShare, type Scheduler } from '../router/index.ts';
 import type { Fleet } from './fleet.ts';
 import type { RoutedFleet, RouterBench } from './routers.ts';
 import { routerRandom } from './simple-routers.ts';
@@ -76,6 +76,8 @@ export class KvRouters implements RouterBench {
 
   #createScheduler(router: number, options: RoutedFleet, ranks: RankTable): Scheduler {
     const { engine, workers, dataParallelSize, kv, seed } = options;
+    const share = new RendezvousShare(ranks, routerName(router));
+    share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
     const scheduler = createScheduler({
       config: kv,
       ranks,
@@ -83,6 +85,7 @@ export class KvRouters implements RouterBench {
       blockSizeTokens: engine.blockSizeTokens,
       policies: options.policies,
       explainedMax: 0,
+      share,
       clock: { nowMs: () => this.#fleet.nowMs },
       random: routerRandom(seed, router),
     });
@@ -147,6 +150,10 @@ export class KvRouters implements RouterBench {
       this.#armTick(router);
     });
   }
+}
+
+function routerName(router: number): string {
+  return `router-${router}`;
 }
 
 function workerId(worker: number): string {

@@ -1,16 +1,51 @@
 import type { Candidates } from './candidates.ts';
 import type { CandidateRow, CostInputs, PromptFacts, TierWeights } from './cost-inputs.ts';
 
-/** Weight of a token that this request leaves to compute, against one that waits already. */
-const UNCACHED_WEIGHT = 4;
+/**
+ * Weight of a token that this request leaves to compute, against one that waits already, where nobody prefills. Cache hits
+ * spare time for whoever comes later, the more so the busier the pool is: there they count twice as much.
+ */
+const UNCACHED_WEIGHT = 2;
+const UNCACHED_WEIGHT_BUSY = 4;
 /** Weight of a token that is decoded over, against one that waits to be prefilled. */
 const DECODE_WEIGHT = 0.003;
+/**
+ * A request that joins a rank in the middle of a prefill waits for the end of that pass and shares the next one: two times
+ * the fixed cost of a pass, in tokens.
+ */
+const SHARED_PASS_TOKENS = 2000;
+/**
+ * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 2,000 tokens to compute in a busy
+ * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
+ */
+const FOREIGN_SHARE_COST = 8000;
 
-/** Parts of one cost, in prompt tokens; lower is better (router.md, section 12.5). */
+/** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
+export interface ReplicaShare {
+  /** Every rank belongs to one of the live routers. */
+  isOwn(rank: number): boolean;
+}
+
+/**
+ * Parts of one cost, in prompt tokens; lower is better. The formula of router.md, section 12.5, and three things more: the
+ * weight of uncached tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers
+ * that place requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
+ */
 export interface StatorTerms {
   readonly backlog: number;
   readonly uncached: number;
   readonly decode: number;
+  readonly share: number;
+}
+
+/** Weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
+export function uncachedWeight(busy: number, count: number): number {
+  return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
+}
+
+/** What `rank` costs for being another router's to prefer. */
+export function shareCost(share: ReplicaShare | undefined, rank: number): number {
+  return share === undefined || share.isOwn(rank) ? 0 : FOREIGN_SHARE_COST;
 }
 
 /** Prompt tokens that a rank would compute: at least the last one, which gives the first output. */
@@ -18,13 +53,25 @@ export function uncachedTokens(promptTokens: number, cachedTokens: number): numb
   return promptTokens - Math.min(Math.max(0, promptTokens - 1), cachedTokens);
 }
 
+function withSharedPass(backlog: number): number {
+  return backlog === 0 ? 0 : backlog + SHARED_PASS_TOKENS;
+}
+
 /** Fills `candidates.costs` from backlogs in `candidates.prefillTokens`, and `candidates.cachedTokens` on the way. */
-export function fillStatorCosts(candidates: Candidates, inputs: CostInputs, weights: TierWeights): void {
+export function fillStatorCosts(
+  candidates: Candidates,
+  inputs: CostInputs,
+  weights: TierWeights,
+  share: ReplicaShare | undefined,
+): void {
   const { count, ranks, costs, prefillTokens, cachedTokens } = candidates;
   const { blockSizeTokens, promptTokens, hashedBlocks, activeBlocks, sharedDepths } = inputs;
   const { device, host, disk } = inputs.overlaps;
   const { hostCacheHitWeight, diskCacheHitWeight } = weights;
   const decodeWeight = DECODE_WEIGHT * blockSizeTokens;
+  let busy = 0;
+  for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
+  const weight = uncachedWeight(busy, count);
   for (let at = 0; at < count; at++) {
     const rank = ranks[at] as number;
     const blocks =
@@ -35,20 +82,27 @@ export function fillStatorCosts(candidates: Candidates, inputs: CostInputs, weig
     cachedTokens[at] = cached;
     const decodeBlocks = (activeBlocks[rank] as number) + Math.max(0, hashedBlocks - (sharedDepths[rank] as number));
     costs[at] =
-      (prefillTokens[at] as number) +
-      UNCACHED_WEIGHT * uncachedTokens(promptTokens, cached) +
-      decodeWeight * decodeBlocks;
+      withSharedPass(prefillTokens[at] as number) +
+      weight * uncachedTokens(promptTokens, cached) +
+      decodeWeight * decodeBlocks +
+      shareCost(share, rank);
   }
 }
 
-/** The parts of one candidate's cost, for people. */
-export function statorTerms(row: CandidateRow, prompt: PromptFacts, weights: TierWeights): StatorTerms {
+/** The parts of one candidate's cost, for people. `weight` is that of the decision, `share` the rank's `shareCost`. */
+export function statorTerms(
+  row: CandidateRow,
+  prompt: PromptFacts,
+  weights: TierWeights,
+  { weight, share }: { readonly weight: number; readonly share: number },
+): StatorTerms {
   const blocks =
     row.deviceBlocks + weights.hostCacheHitWeight * row.hostBlocks + weights.diskCacheHitWeight * row.diskBlocks;
   const cached = Math.round(blocks * prompt.blockSizeTokens);
   return {
-    backlog: row.prefillTokens,
-    uncached: UNCACHED_WEIGHT * uncachedTokens(prompt.promptTokens, cached),
+    backlog: withSharedPass(row.prefillTokens),
+    uncached: weight * uncachedTokens(prompt.promptTokens, cached),
     decode: DECODE_WEIGHT * prompt.blockSizeTokens * (row.activeBlocks + row.addedBlocks),
+    share,
   };
 }

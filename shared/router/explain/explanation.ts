@@ -1,5 +1,5 @@
 import { dynamoTerms } from '../cost/dynamo-cost.ts';
-import { statorTerms } from '../cost/stator-cost.ts';
+import { type ReplicaShare, shareCost, statorTerms, uncachedWeight } from '../cost/stator-cost.ts';
 import type { RankTable } from '../rank-table.ts';
 import type { CandidateExplanation, Explanation } from '../scheduler-types.ts';
 import { type DecisionRecord, type RecordedCandidate, readRow } from './decision-log.ts';
@@ -9,10 +9,15 @@ export function explanationOf(
   record: DecisionRecord,
   costModel: 'dynamo' | 'stator',
   ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
+  share?: ReplicaShare,
 ): Explanation {
   const rows = Array.from({ length: record.count }, (_, at) => readRow(record, at));
   const chosen = rows[record.chosenAt];
-  const leastTokens = Math.min(...rows.map(({ prefillTokens }) => prefillTokens));
+  const pool: PoolFacts = {
+    costModel,
+    leastTokens: Math.min(...rows.map(({ prefillTokens }) => prefillTokens)),
+    weight: uncachedWeight(rows.filter(({ prefillTokens }) => prefillTokens > 0).length, rows.length),
+  };
   const nameOf = ({ rank }: RecordedCandidate) => ({
     workerId: ranks.workerIdOf(rank) ?? 'gone',
     dpRank: ranks.dpRankOf(rank),
@@ -27,22 +32,34 @@ export function explanationOf(
     chosen: chosen === undefined ? undefined : { ...nameOf(chosen), reason: record.reason },
     failure: undefined,
     candidates: rows
-      .map((row) => ({ ...nameOf(row), ...describe(row, record, costModel, leastTokens) }))
+      .map((row) => ({ ...nameOf(row), ...describe(row, record, pool, shareCost(share, row.rank)) }))
       .sort((a, b) => a.cost - b.cost),
   };
+}
+
+/** What the cost of one candidate takes from all of them. */
+interface PoolFacts {
+  readonly costModel: 'dynamo' | 'stator';
+  readonly leastTokens: number;
+  /** Of an uncached token, in the model `stator`. */
+  readonly weight: number;
 }
 
 function describe(
   row: RecordedCandidate,
   record: DecisionRecord,
-  costModel: 'dynamo' | 'stator',
-  leastTokens: number,
+  { costModel, leastTokens, weight }: PoolFacts,
+  share: number,
 ): Omit<CandidateExplanation, 'workerId' | 'dpRank'> {
   const { weights } = record;
   const terms =
-    costModel === 'dynamo' ? dynamoTerms(row, record, leastTokens, weights) : statorTerms(row, record, weights);
+    costModel === 'dynamo'
+      ? dynamoTerms(row, record, leastTokens, weights)
+      : statorTerms(row, record, weights, { weight, share });
   const sum =
-    'backlog' in terms ? terms.backlog + terms.uncached + terms.decode : terms.prefill + terms.decode + terms.requests;
+    'backlog' in terms
+      ? terms.backlog + terms.uncached + terms.decode + terms.share
+      : terms.prefill + terms.decode + terms.requests;
   return {
     cost: row.cost,
     deviceBlocks: row.deviceBlocks,

@@ -345,14 +345,34 @@ describe('explanations', () => {
 describe('the cost model stator', () => {
   const stator = { costModel: 'stator' } as const;
 
-  it('adds what waits, four times what this request leaves, and little for blocks', () => {
+  it('adds what waits and the pass that is shared, what this request leaves, and little for blocks', () => {
     const pool = new Pool({ config: stator });
     pool.store('a', promptTokens(512));
     pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'a' } });
     const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(1024)));
     const costs = Object.fromEntries(candidates.map(({ workerId, cost }) => [workerId, cost]));
-    expect(costs.a).toBeCloseTo(1600 + 4 * 512 + 0.003 * BLOCK * (100 + 64), 6);
-    expect(costs.b).toBeCloseTo(4 * 1024 + 0.003 * BLOCK * 64, 6);
+    const weight = 2 + 2 * Math.sqrt(1 / candidates.length); // one of them prefills
+    expect(costs.a).toBeCloseTo(1600 + 2000 + weight * 512 + 0.003 * BLOCK * (100 + 64), 6);
+    expect(costs.b).toBeCloseTo(weight * 1024 + 0.003 * BLOCK * 64, 6);
+  });
+
+  it('counts what is left to compute twice in an idle pool and four times in a busy one', () => {
+    const pool = new Pool({ config: stator });
+    const uncached = () => pool.scheduler.explain(pool.request('r', promptTokens(1024))).candidates[0]?.terms.uncached;
+    expect(uncached()).toBeCloseTo(2 * 1024, 6);
+    for (const id of ['a', 'b']) pool.submit(`x-${id}`, promptTokens(1600, 1), { pinned: { workerId: id } });
+    expect(uncached()).toBeCloseTo(4 * 1024, 6);
+  });
+
+  it('prefers its own share of the ranks among equals, but goes elsewhere for a good cache hit', () => {
+    const share = { isOwn: (rank: number) => rank === 1 };
+    const pool = new Pool({ config: stator, share });
+    for (let at = 0; at < 10; at++) {
+      expect(pool.submit(`r${at}`, promptTokens(64, at)).decision?.rank).toBe(1);
+      pool.scheduler.free(`r${at}`);
+    }
+    pool.store('a', promptTokens(8192, 50));
+    expect(pool.submit('hit', promptTokens(8192, 50)).decision?.workerId).toBe('a');
   });
 
   it('counts a fully cached prompt as one token, and lets the backlog shrink with time', async () => {
@@ -363,7 +383,7 @@ describe('the cost model stator', () => {
     pool.submit('x', promptTokens(1000, 1));
     await pool.clock.advance(10.35); // half of 1,000 tokens at 0.0207 ms each
     const { candidates } = pool.scheduler.explain(pool.request('y', promptTokens(16, 2)));
-    expect(candidates[0]?.terms.backlog).toBeCloseTo(500, 6);
+    expect(candidates[0]?.terms.backlog).toBeCloseTo(2000 + 500, 6);
   });
 });
 
