@@ -1,7 +1,8 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { type ListedModel, readModels } from '../http/listed-models.ts';
-import { tracingHeaders } from '../http/upstream.ts';
+import { jsonOrText, tracingHeaders } from '../http/upstream.ts';
+import { readFault } from '../http/upstream-errors.ts';
 import type { EventSource } from '../kv-stream/event-source.ts';
 import { EmbeddingReader } from '../openai/body-reader.ts';
 import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
@@ -37,6 +38,8 @@ const USAGE = 'vllm:kv_cache_usage_perc';
 const OLDER_USAGE = 'vllm:gpu_cache_usage_perc';
 const CACHE_CONFIG = 'vllm:cache_config_info';
 
+/** The first request may compile kernels. */
+const FIRST_TOKEN_TIMEOUT_MS = 120_000;
 /** Loading an adapter or waking up reads weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
@@ -194,14 +197,19 @@ export class VllmDialect implements EngineDialect {
     );
   }
 
-  /** One token, asked for: what a server lists it may still not do. */
+  /** One token, asked for: what a server lists it may still not do. Rejects when the engine itself is broken. */
   async #answersWithIds(server: EngineServer, path: string): Promise<boolean> {
     const common = { model: this.#modelName, stream: false };
     const body =
       path === GENERATE
         ? { ...common, token_ids: [1], sampling_params: { max_tokens: 1, detokenize: false } }
         : { ...common, prompt: [1], max_tokens: 1, return_token_ids: true };
-    const { status, text } = await server.ask({ path, body: JSON.stringify(body) }, 30_000);
+    const { status, text } = await server.ask({ path, body: JSON.stringify(body) }, FIRST_TOKEN_TIMEOUT_MS);
+    if (status >= 500) {
+      throw new Error(
+        `the engine answered its first request with ${status}: ${readFault(jsonOrText(text), 'no reason').message}`,
+      );
+    }
     return status === 200 && /"token_ids":\s*\[\s*\d/.test(text);
   }
 

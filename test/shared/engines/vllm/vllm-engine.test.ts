@@ -238,6 +238,8 @@ describe('vLLM, as it was recorded', () => {
     hideGenerate();
     server.json('POST /v1/completions', { choices: [{ index: 0, text: 'x', finish_reason: 'length' }] });
     await expect(started()).rejects.toThrow('needs vLLM 0.12 or later');
+    server.json('POST /v1/completions', { error: { message: 'the core is dead' } }, 500);
+    await expect(started()).rejects.toThrow('answered its first request with 500: the core is dead');
     await expect(started({ modelName: 'other' })).rejects.toThrow('does not serve `other` (it lists: tiny)');
   });
 

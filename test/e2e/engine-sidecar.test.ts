@@ -1,0 +1,67 @@
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { isRunning, openChat, readChat, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+
+const FAKE = fileURLToPath(new URL('../shared/engines/process/fake-engine.mjs', import.meta.url));
+const MODEL_FOLDER = fileURLToPath(new URL('../../shared/artifacts/builtin-model', import.meta.url));
+const CHAT = { model: 'served', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 };
+
+const ENGINE = ['--engine=vllm', `--engine-command=${process.execPath} ${FAKE}`, `--model=${MODEL_FOLDER}`];
+
+describe('a worker that starts its engine', () => {
+  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '2' });
+  let frontend: StatorProcess;
+
+  beforeAll(async () => {
+    frontend = await fleet.frontend();
+  });
+
+  const start = async (env: Record<string, string> = {}): Promise<StatorProcess> => {
+    const worker = await fleet.worker([...ENGINE, '--served-model-name=served'], env);
+    await fleet.untilWorkers(frontend, 1, 'served');
+    return worker;
+  };
+  const helperOf = async (worker: StatorProcess): Promise<number> =>
+    Number((await worker.waitForOutput(/helper (\d+)/))[1]);
+
+  it('serves clients with its tokens, shows its metrics, and takes it along when told to stop', async () => {
+    const worker = await start();
+    const helper = await helperOf(worker);
+    expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length', isDone: true });
+    await waitUntil(async () =>
+      (await (await fetch(`${worker.url}/metrics`)).text()).includes('vllm:num_requests_running'),
+    );
+    const text = await (await fetch(`${worker.url}/metrics`)).text();
+    expect(text).toMatch(/vllm:num_requests_running\{engine="0",dynamo_namespace="dynamo",dynamo_component="backend"/);
+    worker.signal('SIGTERM');
+    expect(await worker.exited).toBe(0);
+    await waitUntil(() => !isRunning(helper));
+  });
+
+  it('ends with a failure, out of discovery, when its engine dies in the middle of a stream', async () => {
+    const worker = await start({ FAKE_HANGS: '1' });
+    const helper = await helperOf(worker);
+    const [, port] = await worker.waitForOutput(/--port (\d+)/);
+    const stream = await openChat(frontend.url, { ...CHAT, max_tokens: 9 });
+    await fetch(`http://127.0.0.1:${port}/die`).catch(() => undefined); // dies instead of answering
+    expect(await worker.exited).toBe(1);
+    expect(worker.stderr() + worker.stdout()).toMatch(/engine is down.*ended with 3/);
+    await fleet.untilWorkers(frontend, 0, 'served');
+    await waitUntil(() => !isRunning(helper));
+    stream.leave();
+  });
+
+  it('leaves nothing of its engine behind when it is killed itself', async () => {
+    const worker = await start();
+    const helper = await helperOf(worker);
+    await worker.kill();
+    await waitUntil(() => !isRunning(helper));
+    await fleet.untilWorkers(frontend, 0, 'served');
+  });
+
+  it('says why it cannot start', async () => {
+    const child = fleet.spawn(['worker', ...ENGINE], { FAKE_DIES: 'at once' });
+    expect(await child.exited).toBe(1);
+    expect(child.stderr()).toMatch(/ended with 1: .*ValueError: no room on the device/);
+  });
+});
