@@ -3,6 +3,7 @@ import { stopSignal } from '../compose/stop-signal.ts';
 import { startIndexer } from '../router/indexer.ts';
 import { serveApp } from '../router/service-server.ts';
 import type { RunningService, ServiceSettings } from '../router/service-settings.ts';
+import { startSlotTracker } from '../router/slot-tracker.ts';
 import type { CommandContext } from './commands.ts';
 import { UsageError } from './config.ts';
 
@@ -27,6 +28,8 @@ function startService(settings: ServiceSettings, logger: ReturnType<typeof openL
   switch (settings.service) {
     case 'indexer':
       return startIndexer(settings, log);
+    case 'slots':
+      return startSlotTracker(settings, log);
     default:
       throw new UsageError(`stator router --service ${settings.service} is not built yet`);
   }

@@ -33,6 +33,17 @@ export const routerServicesRows = {
     built: true,
     about: 'Listen address of an HTTP service.',
   }),
+  serviceSyncPort: port({
+    flags: ['--service-sync-port'],
+    env: ['STATOR_ROUTER_SERVICE_SYNC_PORT'],
+    min: 0,
+    note: '0 = any free',
+    defaultText: 'unset = tells nobody',
+    usedBy: ['router'],
+    source: 'product+; router.md 10',
+    built: true,
+    about: 'Port where the slot tracker and the selection service tell their replicas what they book.',
+  }),
   servicePeers: urls({
     flags: ['--service-peers'],
     env: ['STATOR_ROUTER_SERVICE_PEERS'],
@@ -41,6 +52,7 @@ export const routerServicesRows = {
     usedBy: ['router'],
     source: 'product+; router.md 10',
     built: true,
-    about: 'Replicas known from the start: an indexer begins with the dump of the first that answers.',
+    about:
+      'Replicas known from the start: http:// of indexers, the first dump is taken over; tcp:// sync ports of others.',
   }),
 };

@@ -1,5 +1,8 @@
 import { ServiceError } from './service-error.ts';
 
+/** Routing group of who names none. */
+export const DEFAULT_GROUP = 'default';
+
 const U32_MAX = 2 ** 32 - 1;
 const U64_MAX = (1n << 64n) - 1n;
 const I64_MIN = -(1n << 63n);

@@ -9,5 +9,8 @@ export { createIndexerMetrics, type IndexerMetrics } from './indexer-metrics.ts'
 export { type IndexerRoutesOptions, indexerRoutes } from './indexer-routes.ts';
 export { Peers } from './peers.ts';
 export type { KvListener, ListenSource, OpenListener } from './rank-listeners.ts';
+export { type ReplicaLink, ReplicaPools } from './replica-link.ts';
 export { createServiceApp, type Route, type ServiceApp, type ServiceAppOptions } from './service-app.ts';
 export { ServiceError } from './service-error.ts';
+export { slotRoutes } from './slot-routes.ts';
+export { SlotTracker, type SlotTrackerOptions } from './slot-tracker.ts';

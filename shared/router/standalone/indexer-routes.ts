@@ -1,10 +1,10 @@
 import { hashBlocks } from '../../tokens/index.ts';
-import type { BodyFields } from './body-fields.ts';
+import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
 import type { StandaloneIndexer } from './indexer.ts';
 import type { IndexerMetrics } from './indexer-metrics.ts';
 import type { ModelTree } from './model-tree.ts';
 import { decimalId, type WorkerOverlap } from './overlap-tokens.ts';
-import type { Peers } from './peers.ts';
+import { type Peers, peerRoutes } from './peers.ts';
 import type { Answer, Route, ServiceCall } from './service-app.ts';
 import { ServiceError } from './service-error.ts';
 
@@ -16,7 +16,6 @@ export interface IndexerRoutesOptions {
   readonly hasTestRoutes?: boolean;
 }
 
-export const DEFAULT_GROUP = 'default';
 const OK = { status: 'ok' };
 
 /** The HTTP surface of the standalone indexer (router.md, section 10.2). */
@@ -42,15 +41,7 @@ export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }
     post('/query', (body) => query(indexer, body)),
     post('/query_by_hash', (body) => queryByHash(indexer, body)),
     get('/dump', () => ({ status: 200, pieces: indexer.dump(), contentType: 'application/json' })),
-    post('/register_peer', (body) => {
-      peers.add(body.text('url'));
-      return { status: 201, json: OK };
-    }),
-    post('/deregister_peer', (body) => {
-      peers.remove(body.text('url'));
-      return { status: 200, json: OK };
-    }),
-    get('/peers', () => ({ status: 200, json: peers.list() })),
+    ...peerRoutes('', peers),
     get('/health', () => ({ status: 200, text: '', contentType: 'text/plain; charset=utf-8' })),
     get('/metrics', async () => {
       const { registry } = metrics;
