@@ -231,6 +231,7 @@ export class FlatBlockIndex implements BlockIndex {
     const tenure = holdings.tenures.find(rank);
     const lost = 1 << levelOf(tier);
     if (!this.#upkeep.isIdle) this.#upkeep.sweep(blockHashes.length + SWEPT_PER_EVENT);
+    holdings.table.warm(blockHashes, 0, blockHashes.length >> 1);
     const cut = this.#seen;
     cut.clear();
     let status: IndexStatus = 'ok';

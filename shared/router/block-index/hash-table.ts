@@ -84,7 +84,7 @@ export class HashTable {
    * Asks memory for the slots of several keys at once, from pair `from` up to pair `to`: most slots are far from the
    * processor, and this way it waits for all of them together. @returns nothing of use
    */
-  warm(pairs: Int32Array, from: number, to: number): number {
+  warm(pairs: Int32Array | Uint32Array, from: number, to: number): number {
     let touched = 0;
     for (let at = 2 * from; at < 2 * to; at += 2) {
       const hash = spread(pairs[at] as number, pairs[at + 1] as number);

@@ -119,7 +119,9 @@ export class Holdings {
         if ((held & ~lost) === 0) this.names.releaseShared(block);
     }
     this.change(block, tenure, before, after);
-    if (fastest(after) > fastest(before)) this.#dropBelow(block, tenure, fastest(after), cut);
+    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) {
+      this.#dropBelow(block, tenure, fastest(after), cut);
+    }
     this.giveBack(block);
     return true;
   }
