@@ -15,6 +15,7 @@ import {
 import { reasonOf } from '../../shared/errors/index.ts';
 import { COMMANDS, type Command } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
+import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 
 const USAGE_EXIT = 2;
 const FAILURE_EXIT = 1;
@@ -114,6 +115,9 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   }
   const wantsHelp = asks(rest, '--help', '-h');
   if (name === 'config') return wantsHelp ? printHelp(CONFIG_HELP) : runConfig(rest);
+  if (name === 'router' && rest[0] === 'explain') {
+    return printHelp(wantsHelp ? EXPLAIN_HELP : await explainRouting(rest.slice(1)));
+  }
   const command = Object.entries(COMMANDS).find(([known]) => known === name)?.[1];
   if (command === undefined) return refuseCommand(name);
   if (wantsHelp) return printHelp(commandHelp(name, command));

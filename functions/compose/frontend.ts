@@ -12,6 +12,7 @@ import {
   LiveModelDirectory,
   ModelStore,
   type RoutableModel,
+  RoutingExplainer,
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import {
@@ -107,6 +108,7 @@ export async function composeFrontend(
       records,
       discovery,
       caches: models.caches,
+      explainer: models.explainer,
       lifecycle,
     });
     return {
@@ -215,7 +217,9 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     clock: systemClock,
     random: systemRandom,
   });
-  return { directory, pipeline, encoder, routing, caches, holding };
+  const { explanations: source } = routing;
+  const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
+  return { directory, pipeline, encoder, routing, caches, holding, explainer };
 }
 
 /** Workers of other versions may publish names that are unknown here. */

@@ -1,5 +1,5 @@
 import { seededRandom, systemClock, systemRandom, type Timer } from '../../shared/clock/index.ts';
-import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import {
   type ApproximateIndex,
   type BlockIndex,
@@ -15,6 +15,7 @@ import {
 } from '../../shared/router/feed/index.ts';
 import {
   createKvRouter,
+  explanationRecord,
   type KvPool,
   type KvRouter,
   type KvRouterConfig,
@@ -49,6 +50,7 @@ interface Fed {
 /** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
 export class KvRouting implements Routing {
   readonly router: Router;
+  readonly explanations: ExplanationSource;
   readonly #kv: KvRouter;
   readonly #config: KvRouterConfig;
   readonly #parts: RoutingParts;
@@ -84,6 +86,13 @@ export class KvRouting implements Routing {
         if (pool !== undefined) this.#fedOf(pool).metrics.received(policyClass);
       },
     });
+    this.explanations = {
+      explained: async (requestId) => {
+        const found = this.#kv.explained(requestId);
+        return found && explanationRecord(found);
+      },
+      explain: async (request, workers) => explanationRecord(this.#kv.explain(request, workers)),
+    };
     const followsKvEvents = this.#config.useKvEvents && this.#config.overlapScoreCredit > 0;
     this.#open = openFeeds(parts, { loads: this.#loads, followsKvEvents });
     metrics.registry.beforeScrape(() => this.#showState());

@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../../shared/router/feed/index.ts';
 import { createRouter, type Router, type WorkerPool } from '../../shared/router/index.ts';
 import { createRouterMetrics, type RouterMetrics } from '../../shared/telemetry/index.ts';
@@ -11,6 +11,8 @@ import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './wor
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {
   readonly router: Router;
+  /** Why requests go where they go; undefined in modes that know nothing of caches. */
+  readonly explanations: ExplanationSource | undefined;
   /** Workers above the busy limits; undefined where none is set. */
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
   /** A worker says how many prompt tokens of a request it had cached. */
@@ -58,6 +60,7 @@ function openRouterMetrics(
 /** Modes that know nothing of caches; the workers' loads are followed where a busy limit needs them. */
 class PlainRouting implements Routing {
   readonly router: Router;
+  readonly explanations = undefined;
   readonly #parts: RoutingParts;
   readonly #loads = new WorkerLoads();
   readonly #busy = new BusyWorkers(this.#loads, systemClock);

@@ -9,6 +9,7 @@ import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './clear-kv-blocks.ts';
 import { answerPreflight, withCors } from './cors.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
+import { EXPLAIN_PATH, serveExplain, serveExplained } from './explain-routing.ts';
 import { serveHealth, serveLive } from './health.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from './media-paths.ts';
 import { serveMetrics } from './metrics.ts';
@@ -60,6 +61,8 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   if (deps.settings.hasAdminRoutes) {
     addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
     post(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks);
+    post(EXPLAIN_PATH, serveExplain);
+    get(`${EXPLAIN_PATH}/:id{.+}`, serveExplained);
   }
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);

@@ -1,5 +1,6 @@
 import { toServeError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../../planes/request/index.ts';
+import { explanationRecord } from '../explain/explanation-record.ts';
 import {
   CHOOSE_ENDPOINT,
   decodeChange,
@@ -91,6 +92,6 @@ function serveExplain(service: ChooseService, call: IncomingCall): void {
     typeof explain === 'string'
       ? service.explained(explain)
       : service.explain(decodeQuery(call.id, call.body, call.tokenIds));
-  call.output({ body: { explanation: explanation ?? null } });
+  call.output({ body: { explanation: explanation === undefined ? null : explanationRecord(explanation) } });
   call.end();
 }

@@ -1,6 +1,7 @@
 import { BUSY_THRESHOLD_PATH } from '../busy-threshold.ts';
 import { CANCEL_PATH } from '../cancel.ts';
 import { CLEAR_KV_BLOCKS_PATH } from '../clear-kv-blocks.ts';
+import { EXPLAIN_PATH } from '../explain-routing.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
 import type { HttpSettings } from '../settings.ts';
 
@@ -124,12 +125,25 @@ function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean):
     tag: 'Operations',
     summary: 'Empties the prefix cache of every worker.',
   } as const;
+  const explain = {
+    path: EXPLAIN_PATH,
+    method: 'post',
+    id: 'explainPrompt',
+    tag: 'Operations',
+    summary: 'Where the request of a chat or completions body would go now, and why.',
+  } as const;
   return [
     get(paths.health, 'getHealth', 'State of the service, with its endpoints.'),
     get(paths.live, 'getLive', 'Whether the process lives.'),
     get(paths.metrics, 'getMetrics', 'Metrics for Prometheus.', ['text/plain']),
     ...(hasAdminRoutes
-      ? [get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'), thresholds, clear]
+      ? [
+          get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'),
+          thresholds,
+          clear,
+          get(`${EXPLAIN_PATH}/{id}`, 'explainRequest', 'Why a request went to its worker, by its id.'),
+          explain,
+        ]
       : []),
   ];
 }

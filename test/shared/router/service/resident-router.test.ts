@@ -369,7 +369,7 @@ describe('hashing without state', () => {
               address: '',
               aliveUntilMs: 0,
               isAvailable: isAvailable(id),
-              load: { requests, blocks: 0, prefillTokens: 0 },
+              load: { requests, decodeBlocks: 0, prefillTokens: 0 },
               kvUsedShare: 0,
               dataParallelStartRank: 0,
               dataParallelSize: 1,

@@ -1,0 +1,176 @@
+import { parseArgs } from 'node:util';
+import { reasonOf } from '../../shared/errors/index.ts';
+import type { CandidateRecord, ExplanationRecord } from '../../shared/router/index.ts';
+import { UsageError } from './config.ts';
+
+/** Lines of `stator router explain --help`. */
+export const EXPLAIN_HELP = `Usage: stator router explain REQUEST_ID [--url URL]
+       stator router explain --prompt TEXT [--model NAME] [--url URL]
+
+Shows why one of the last requests went to its worker, or where a prompt would go now: every candidate with what it has
+cached, its load and the parts of its cost.
+
+  REQUEST_ID        a response id (chatcmpl-...) or a request id
+  --prompt TEXT     the text of a completion; nothing is sent to a worker
+  --model NAME      (default: the only model that is served)
+  --url URL         of the frontend (default: http://127.0.0.1:8000)
+  --json            the answer as it is
+`;
+
+const URL_DEFAULT = 'http://127.0.0.1:8000';
+const ANSWER_MS_MAX = 30_000;
+
+type Ask = { readonly url: string; readonly isJson: boolean } & (
+  | { readonly kind: 'request'; readonly requestId: string }
+  | { readonly kind: 'prompt'; readonly prompt: string; readonly model: string | undefined }
+);
+
+/**
+ * Runs `stator router explain`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments, Error with one line when the frontend cannot answer
+ */
+export async function explainRouting(argv: readonly string[]): Promise<string> {
+  const ask = readAsk(argv);
+  const explanation = ask.kind === 'request' ? await askFor(ask) : await askWith(ask);
+  return ask.isJson ? `${JSON.stringify(explanation, undefined, 2)}\n` : renderExplanation(explanation);
+}
+
+function readAsk(argv: readonly string[]): Ask {
+  const { values, positionals } = parse(argv);
+  const { prompt, model, json: isJson = false } = values;
+  const url = (values.url ?? URL_DEFAULT).replace(/\/$/, '');
+  if (!URL.canParse(url)) throw new UsageError(`--url ${JSON.stringify(url)}: allowed: a URL such as ${URL_DEFAULT}`);
+  const [requestId, ...more] = positionals;
+  if (more.length > 0 || (requestId === undefined) === (prompt === undefined)) {
+    throw new UsageError('stator router explain takes either one request id or --prompt TEXT');
+  }
+  if (requestId !== undefined) return { kind: 'request', requestId, url, isJson };
+  return { kind: 'prompt', prompt: prompt ?? '', model, url, isJson };
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: {
+        prompt: { type: 'string' },
+        model: { type: 'string' },
+        url: { type: 'string' },
+        json: { type: 'boolean' },
+      },
+    });
+  } catch (thrown) {
+    throw new UsageError(reasonOf(thrown));
+  }
+}
+
+function askFor({ url, requestId }: Ask & { kind: 'request' }): Promise<ExplanationRecord> {
+  return fetchJson(`${url}/router/explain/${encodeURIComponent(requestId)}`);
+}
+
+async function askWith({ url, prompt, model }: Ask & { kind: 'prompt' }): Promise<ExplanationRecord> {
+  const body = JSON.stringify({ model: model ?? (await onlyModel(url)), prompt });
+  const headers = { 'content-type': 'application/json' };
+  return fetchJson(`${url}/router/explain`, { method: 'POST', headers, body });
+}
+
+async function onlyModel(url: string): Promise<string> {
+  const { data } = await fetchJson<{ readonly data: readonly { readonly id: string }[] }>(`${url}/v1/models`);
+  const [first, ...others] = data.map(({ id }) => id);
+  if (first === undefined) throw new Error(`no model is served at ${url}`);
+  if (others.length > 0) throw new UsageError(`--model is needed: ${[first, ...others].join(', ')} are served`);
+  return first;
+}
+
+async function fetchJson<T>(url: string, init: RequestInit = {}): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(url, { ...init, signal: AbortSignal.timeout(ANSWER_MS_MAX) });
+  } catch (thrown) {
+    throw new Error(`no answer from ${url} (--url): ${reasonOf((thrown as Error).cause ?? thrown)}`);
+  }
+  const text = await response.text();
+  if (!response.ok) throw new Error(messageOf(text) ?? `status ${response.status} from ${url}`);
+  return JSON.parse(text) as T;
+}
+
+function messageOf(text: string): string | undefined {
+  try {
+    return (JSON.parse(text) as { readonly error?: { readonly message?: string } }).error?.message;
+  } catch {
+    return undefined; // not one of our answers: the status says it
+  }
+}
+
+/** The explanation as a table for people. */
+export function renderExplanation(explanation: ExplanationRecord): string {
+  const { chosen, candidates } = explanation;
+  const terms = [...new Set(candidates.flatMap((candidate) => Object.keys(candidate.terms)))];
+  const hasFactors = candidates.some(({ factor }) => factor !== 1);
+  const head = ['', 'worker', 'rank', 'cost', ...terms, ...(hasFactors ? ['factor'] : []), ...FIXED_HEADS];
+  const rows = candidates.map((candidate) => {
+    const isChosen = candidate.worker_id === chosen?.worker_id && candidate.dp_rank === chosen.dp_rank;
+    return [
+      isChosen ? '*' : '',
+      candidate.worker_id,
+      String(candidate.dp_rank),
+      shown(candidate.cost),
+      ...terms.map((term) => shown(candidate.terms[term] ?? 0)),
+      ...(hasFactors ? [shown(candidate.factor)] : []),
+      ...fixedCells(candidate),
+    ];
+  });
+  return `${headlines(explanation).join('\n')}\n\n${alignColumns([head, ...rows])}`;
+}
+
+const FIXED_HEADS = ['device', 'host', 'disk', 'shared', 'tokens', 'blocks', 'adds', 'active'];
+
+function fixedCells({ overlap, load }: CandidateRecord): readonly string[] {
+  const { device, host_pinned: host, disk, shared } = overlap;
+  const { prefill_tokens: prefill, decode_blocks: decode, added_blocks: adds, requests } = load;
+  return [device, host, disk, shared, prefill, decode, adds, requests].map(shown);
+}
+
+function headlines(explanation: ExplanationRecord): readonly string[] {
+  const { chosen, failure, temperature, waited_ms: waitedMs } = explanation;
+  const facts = [
+    `${explanation.prompt_tokens} prompt tokens in ${explanation.blocks} blocks`,
+    `cost model ${explanation.cost_model}`,
+    ...(temperature > 0 ? [`temperature ${temperature}`] : []),
+    ...(waitedMs > 0 ? [`waited ${shown(waitedMs)} ms`] : []),
+  ];
+  const outcome =
+    chosen === null
+      ? `nobody: ${failure}`
+      : `worker ${chosen.worker_id} rank ${chosen.dp_rank}, ${REASONS[chosen.reason] ?? chosen.reason}`;
+  return [
+    `request  ${explanation.request_id}: ${facts.join(', ')}`,
+    `chosen   ${outcome}`,
+    'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use, blocks it adds, active requests',
+  ];
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  only: 'the only one that may take it',
+  'lowest-cost': 'the lowest cost',
+  tie: 'one of several with the lowest cost',
+  drawn: 'drawn by its cost',
+  pinned: 'the request names it',
+  session: 'its session went there before',
+};
+
+/** Whole numbers as they are, others with two decimals. */
+function shown(value: number): string {
+  return Number.isInteger(value) ? String(value) : value.toFixed(2);
+}
+
+function alignColumns(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => row[at]!.length)));
+  const line = (row: readonly string[]): string =>
+    row
+      .map((cell, at) => (at < 2 ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!)))
+      .join('  ')
+      .trimEnd();
+  return `${rows.map(line).join('\n')}\n`;
+}

@@ -1,0 +1,62 @@
+import type { Clock } from '../clock/index.ts';
+import { ServeError } from '../errors/index.ts';
+import type { GenerationRequest } from '../protocol/generation/index.ts';
+import type { ExplanationRecord, RouteRequest } from '../router/index.ts';
+import type { PromptEncoder } from '../tokens/index.ts';
+import { withDefaultThinking } from './default-thinking.ts';
+import type { LiveModelDirectory, Worker } from './model-directory.ts';
+import { modelNotFound } from './model-errors.ts';
+import type { ModelStore } from './model-store.ts';
+import { preprocess } from './preprocess.ts';
+import { withoutUnusableTools } from './unusable-tools.ts';
+
+/** What knows why requests go where they go: this process's router, or the resident one that it asks. */
+export interface ExplanationSource {
+  /** Undefined for a request that is not among the last ones. */
+  explained(requestId: string): Promise<ExplanationRecord | undefined>;
+  /** What would be decided now; books nothing. */
+  explain(request: RouteRequest, workers: readonly Worker[]): Promise<ExplanationRecord>;
+}
+
+export interface RoutingExplainerOptions {
+  readonly models: LiveModelDirectory;
+  readonly store: ModelStore;
+  readonly encoder: PromptEncoder;
+  readonly clock: Clock;
+  readonly source: ExplanationSource;
+}
+
+const UNOBSERVED = { template() {}, tokenize() {}, tokenizerCache() {} };
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** Says why a request went to its worker, and where a prompt would go now. */
+export class RoutingExplainer {
+  readonly #options: RoutingExplainerOptions;
+
+  constructor(options: RoutingExplainerOptions) {
+    this.#options = options;
+  }
+
+  explained(requestId: string): Promise<ExplanationRecord | undefined> {
+    return this.#options.source.explained(requestId);
+  }
+
+  /**
+   * Where `asked` would go. Rejects with a ServeError as `Pipeline.generate` fails before it routes, and with
+   * `not_implemented` for models whose prompts only their workers can read.
+   */
+  async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
+    const { models, store, encoder, clock, source } = this.#options;
+    const model = models.find(asked.model);
+    if (model === undefined) throw modelNotFound('model');
+    if (model.card.model_input !== 'Tokens') {
+      throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
+    }
+    const request = withoutUnusableTools(withDefaultThinking(asked, model.card), model.card, true);
+    const tools = { encoder, clock, observer: UNOBSERVED };
+    const { request: ready } = await preprocess(request, model, await store.get(model), tools);
+    const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
+    const { id, routing, routerConfigOverride: override } = ready;
+    return source.explain({ id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY }, model.workers);
+  }
+}
