@@ -29,6 +29,7 @@ import { type CallingPlaneOptions, callingPlane, eventPlane } from './planes.ts'
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
+import { openRouterState } from './router-state.ts';
 import { openRouting } from './routing.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -52,6 +53,9 @@ export type HostSettings = Partial<
     | 'responseStoreMaxMb'
     | 'kvCacheBlockSize'
     | 'routerOverlapRefreshAfterSecs'
+    | 'stateTable'
+    | 'natsStreamReplicas'
+    | 'snapshotIntervalSecs'
   >
 >;
 
@@ -122,6 +126,7 @@ export async function composeFrontend(
         responseStore?.close();
         await records?.close();
         await models.routing.close();
+        await models.shared?.close();
         await models.holding?.close();
         await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
       },
@@ -158,7 +163,10 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   });
   const openEventPlane = followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined;
   const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
+  const isSharing = settings.routerMode === 'kv' && followsEvents;
+  const shared = isSharing ? await openRouterState(settings, { logger, registry: metrics.registry }) : undefined;
   const routing = openRouting(settings, {
+    shared,
     discovery,
     plane,
     openEventPlane,
@@ -219,7 +227,7 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   });
   const { explanations: source } = routing;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
-  return { directory, pipeline, encoder, routing, caches, holding, explainer };
+  return { directory, pipeline, encoder, routing, shared, caches, holding, explainer };
 }
 
 /** Workers of other versions may publish names that are unknown here. */

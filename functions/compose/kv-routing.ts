@@ -2,14 +2,14 @@ import { seededRandom, systemClock, systemRandom, type Timer } from '../../share
 import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import {
   type ApproximateIndex,
-  type BlockIndex,
   createApproximateIndex,
-  createBlockIndex,
+  ReplaceableBlockIndex,
 } from '../../shared/router/block-index/index.ts';
 import {
   type BlockChangeSink,
   type BusyLimits,
   BusyWorkers,
+  type ComponentScope,
   indexSink,
   WorkerLoads,
 } from '../../shared/router/feed/index.ts';
@@ -28,6 +28,7 @@ import {
   type WorkerPool,
 } from '../../shared/router/index.ts';
 import { meterRouter, schedulerMetrics } from '../../shared/router/observe/index.ts';
+import type { ComponentPool } from '../../shared/router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
 import type { Routing } from './routing.ts';
@@ -40,7 +41,7 @@ const HOUSEKEEPING_MS = 100;
 interface Fed {
   readonly metrics: RouterPoolMetrics;
   /** What the workers say that they hold; undefined without KV events. */
-  readonly index?: BlockIndex;
+  readonly index?: ReplaceableBlockIndex;
   /** Where that comes from. */
   readonly sink?: BlockChangeSink;
   /** What they should hold by the router's own decisions. */
@@ -60,6 +61,7 @@ export class KvRouting implements Routing {
   readonly #open: OpenFeeds | undefined;
   readonly #housekeeping: Timer;
   #workerIds: ReadonlySet<string> = new Set();
+  #models: readonly RoutableModel[] = [];
 
   /** @throws KvRouterConfigError for flags that contradict each other */
   constructor(settings: FrontendSettings & HostSettings, parts: RoutingParts) {
@@ -94,7 +96,12 @@ export class KvRouting implements Routing {
       explain: async (request, workers) => explanationRecord(this.#kv.explain(request, workers)),
     };
     const followsKvEvents = this.#config.useKvEvents && this.#config.overlapScoreCredit > 0;
-    this.#open = openFeeds(parts, { loads: this.#loads, followsKvEvents });
+    const { shared } = parts;
+    this.#open = openFeeds(parts, {
+      loads: this.#loads,
+      followsKvEvents,
+      ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
+    });
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
       for (const { index, predictions } of this.#fed.values()) {
@@ -113,6 +120,7 @@ export class KvRouting implements Routing {
   }
 
   follow(models: readonly RoutableModel[]): void {
+    this.#models = models;
     const present = new Set(models.map(({ pool }) => nameOf(pool)));
     for (const { pool } of this.#kv.pools) if (!present.has(nameOf(pool))) this.#forget(pool);
     for (const { pool, workers } of models) {
@@ -127,6 +135,18 @@ export class KvRouting implements Routing {
     this.#housekeeping.cancel();
     this.#kv.close();
     await this.#open?.close();
+  }
+
+  /** Worker sets whose events come, wholly or in part, from one component. */
+  #poolsOf({ namespace, component }: ComponentScope): readonly ComponentPool[] {
+    return this.#models.flatMap(({ pool, workers }) => {
+      const { index } = this.#fedOf(pool);
+      const publishing = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
+      const own = publishing.filter(({ scope }) => scope.namespace === namespace && scope.component === component);
+      if (index === undefined || own.length === 0) return [];
+      const isWhole = own.length === publishing.length;
+      return [{ name: nameOf(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];
+    });
   }
 
   #fedOf(pool: WorkerPool): Fed {
@@ -151,7 +171,7 @@ export class KvRouting implements Routing {
       this.#fed.set(nameOf(pool), { metrics, predictions });
       return predictedIndex(predictions, ranks);
     }
-    const index = createBlockIndex({ ranks, onEvicted });
+    const index = new ReplaceableBlockIndex({ ranks, onEvicted });
     const sink = indexSink(index, ranks, (type, status) => routerMetrics.applied(type, status));
     if (predictedTtlMs === undefined) {
       this.#fed.set(nameOf(pool), { metrics, index, sink });
@@ -199,7 +219,7 @@ export class KvRouting implements Routing {
       }
       const { index, predictions, metrics: own } = this.#fedOf(pool);
       own.indexBlocks((index ?? predictions)?.blockCount ?? 0);
-      duplicates += index?.counters.duplicateBlocks ?? 0;
+      duplicates += index?.duplicateBlocks ?? 0;
     }
     routerMetrics.duplicates(duplicates);
   }

@@ -3,8 +3,16 @@ import type { Discovery } from '../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
-import { RecoveryClient, RecoverySlots, WorkerFeeds, type WorkerLoads } from '../../shared/router/feed/index.ts';
+import {
+  type ComponentScope,
+  type EventSource,
+  RecoveryClient,
+  RecoverySlots,
+  WorkerFeeds,
+  type WorkerLoads,
+} from '../../shared/router/feed/index.ts';
 import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../../shared/telemetry/index.ts';
+import type { SharedRouterState } from './router-state.ts';
 
 /** What routing is made of. */
 export interface RoutingParts {
@@ -15,6 +23,8 @@ export interface RoutingParts {
   readonly metrics: FrontendMetrics;
   readonly routerMetrics: RouterMetrics;
   readonly logger: ProcessLogger;
+  /** What is shared with other routers. @default nothing */
+  readonly shared?: SharedRouterState | undefined;
   /** Names of the settings that the operator set. */
   readonly given: Iterable<string>;
 }
@@ -22,17 +32,24 @@ export interface RoutingParts {
 /** The feeds of a process, and the event plane that they opened. */
 export interface OpenFeeds {
   readonly feeds: WorkerFeeds;
+  readonly eventPlane: EventPlane;
   close(): Promise<void>;
 }
 
 /** Undefined on hosts that can follow nothing. */
 export function openFeeds(
   parts: RoutingParts,
-  options: { readonly loads: WorkerLoads; readonly followsKvEvents: boolean },
+  options: {
+    readonly loads: WorkerLoads;
+    readonly followsKvEvents: boolean;
+    /** The log of a component's events. @default none */
+    readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
+  },
 ): OpenFeeds | undefined {
   const { discovery, plane, openEventPlane, routerMetrics, logger } = parts;
   if (openEventPlane === undefined) return undefined;
   const eventPlane = openEventPlane();
+  const { sourceOf } = options;
   const recovery = new RecoveryClient({
     plane,
     clock: systemClock,
@@ -49,10 +66,12 @@ export function openFeeds(
     random: systemRandom,
     logger: logger.for('router'),
     observer: routerMetrics,
+    ...(sourceOf === undefined ? {} : { sourceOf: (scope: ComponentScope) => sourceOf(eventPlane, scope) }),
   };
   const feeds = new WorkerFeeds(surroundings, options);
   return {
     feeds,
+    eventPlane,
     close: async () => {
       await feeds.close();
       await eventPlane.close();

@@ -27,6 +27,7 @@ export {
   type RouterPoolMetrics,
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
+export { createRouterStateMetrics, type RouterStateMetrics, type SharedPart } from './metrics/router-state-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,

@@ -14,7 +14,7 @@ export const cloudRows = {
     env: ['STATOR_STATE_TABLE'],
     usedBy: CLOUD,
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Router-state table: counters, fleet items, leases, pointers.',
   }),
   responsesTable: text({

@@ -63,7 +63,7 @@ export const routerIndexRows = {
     default: 1000000,
     usedBy: ROUTERS,
     source: 'seed; 1.6.1 ignores it',
-    built: false,
+    built: true,
     about: 'Event messages before a snapshot.',
   }),
   routerResetStates: bool({
@@ -185,7 +185,7 @@ export const routerIndexRows = {
     default: 60,
     usedBy: LASTING_ROUTERS,
     source: 'product+; design 3',
-    built: false,
+    built: true,
     about: 'Longest time between two index snapshots.',
   }),
   routerRole: choice({

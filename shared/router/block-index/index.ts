@@ -12,6 +12,7 @@ export {
   type ApproximateIndexOptions,
   createApproximateIndex,
 } from './approximate-index.ts';
+export { ReplaceableBlockIndex } from './replaceable-index.ts';
 export { SnapshotError } from './snapshot-format.ts';
 export type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
 

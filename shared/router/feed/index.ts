@@ -22,10 +22,12 @@ export { applyChange, indexSink, type OnApplied } from './index-sink.ts';
 export {
   type BlockChangeSink,
   type ComponentScope,
+  type EventSource,
   type FeedObserver,
   type FeedSurroundings,
   type FollowedWorker,
   KvEventFeed,
+  type RankPlace,
 } from './kv-event-feed.ts';
 export { RankFollower, type RankFollowerOptions, type RecoveryKind } from './rank-follower.ts';
 export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
@@ -36,5 +38,6 @@ export {
   recoveryEndpoint,
 } from './recovery-messages.ts';
 export { RecoverySlots } from './recovery-slots.ts';
+export { TopicFollower, type TopicFollowerOptions } from './topic-follower.ts';
 export { type PlacedWorker, WorkerFeeds, type WorkerFeedsOptions } from './worker-feeds.ts';
 export { decodeLoadReport, type LoadReport, WorkerLoads } from './worker-loads.ts';

@@ -34,6 +34,24 @@ export interface FeedObserver extends FollowerObserver {
   skipped(reason: SkipReason): void;
 }
 
+/** How far the events of one rank are in a snapshot of the index. */
+export interface RankPlace {
+  readonly workerId: string;
+  readonly dpRank: number;
+  readonly eventId: number;
+  /** Hex; undefined = the worker does not say. */
+  readonly publisherId: string | undefined;
+}
+
+/**
+ * Where the events of a component come from, when it is not the event plane's own subscription: a log, whose reader tells
+ * the feed of every message, and which places it goes on from.
+ */
+export interface EventSource {
+  start(feed: KvEventFeed): void;
+  stop(): Promise<void>;
+}
+
 /** What every feed of a process shares. */
 export interface FeedSurroundings {
   readonly eventPlane: EventPlane;
@@ -46,6 +64,8 @@ export interface FeedSurroundings {
   readonly observer: FeedObserver;
   /** Gives way to other work. @default the next turn of the event loop */
   readonly defer?: () => Promise<void>;
+  /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
+  readonly sourceOf?: (scope: ComponentScope) => EventSource | undefined;
 }
 
 /** Workers whose events go through one event plane topic. */
@@ -74,25 +94,22 @@ export class KvEventFeed {
   /** Recovery endpoints by worker and rank, as discovery has them. */
   readonly #endpoints = new Map<string, Map<number, Transport>>();
   readonly #endpointOfKey = new Map<string, { readonly workerId: string; readonly dpRank: number }>();
-  readonly #events: TopicFollower;
+  readonly #events: TopicFollower | undefined;
+  readonly #source: EventSource | undefined;
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
   #watch: Watch | undefined;
   #isOpen = false;
+  /** Whether ranks that appear are restored by their workers at once; a source says when. */
+  #restoresRanks: boolean;
   #hasLoggedSkip = false;
 
   constructor(scope: ComponentScope, surroundings: FeedSurroundings) {
     this.#scope = scope;
     this.#surroundings = surroundings;
-    this.#events = new TopicFollower({
-      ...surroundings,
-      scope: { kind: 'component', ...scope },
-      topic: KV_EVENTS_TOPIC,
-      listener: {
-        event: (envelope) => this.#receive(envelope),
-        gap: (publisherId) => this.#suspectPublisher(publisherId),
-      },
-    });
+    this.#source = surroundings.sourceOf?.(scope);
+    this.#restoresRanks = this.#source === undefined;
+    if (this.#source === undefined) this.#events = this.#subscribe();
     this.#opened = this.#open();
   }
 
@@ -107,7 +124,7 @@ export class KvEventFeed {
     for (let dpRank = start; dpRank < start + size; dpRank++) {
       followed.ranks.set(dpRank, this.#createFollower(followed, dpRank));
     }
-    if (this.#isOpen) for (const rank of followed.ranks.values()) rank.start();
+    if (this.#isOpen && this.#restoresRanks) for (const rank of followed.ranks.values()) rank.start();
   }
 
   /** Stops at once; what the sink holds is left to its owner. */
@@ -116,6 +133,52 @@ export class KvEventFeed {
     if (followed === undefined) return;
     this.#workers.delete(workerId);
     for (const rank of followed.ranks.values()) rank.close();
+  }
+
+  /** Takes a message of the topic. */
+  apply({ publisherId, payload }: EventEnvelope): void {
+    for (const event of decodeRouterEvents(payload, (reason) => this.#skipped(reason, publisherId))) {
+      this.#workers.get(event.workerId)?.ranks.get(event.dpRank)?.live({ publisherId, event });
+    }
+  }
+
+  /** Ranks whose blocks are all there, with their places. */
+  places(): readonly RankPlace[] {
+    const places: RankPlace[] = [];
+    for (const { worker, ranks } of this.#workers.values()) {
+      for (const [dpRank, { cursor: eventId, publisherId, isRecovering }] of ranks) {
+        if (eventId !== undefined && !isRecovering) places.push({ workerId: worker.id, dpRank, eventId, publisherId });
+      }
+    }
+    return places;
+  }
+
+  /** Every rank that is followed. */
+  ranks(): readonly { readonly workerId: string; readonly dpRank: number }[] {
+    return [...this.#workers.values()].flatMap(({ worker, ranks }) =>
+      Array.from(ranks.keys(), (dpRank) => ({ workerId: worker.id, dpRank })),
+    );
+  }
+
+  /** The indexes were replaced and hold the events up to these places, and nothing of other ranks. */
+  resume(places: readonly RankPlace[]): void {
+    const byRank = new Map(places.map((place) => [`${place.workerId}/${place.dpRank}`, place]));
+    for (const { worker, ranks } of this.#workers.values()) {
+      for (const [dpRank, rank] of ranks) rank.resume(byRank.get(`${worker.id}/${dpRank}`));
+    }
+    this.#restoresRanks = true; // those that appear from now on are in no snapshot
+  }
+
+  /** Asks the worker for what is missing of one rank; see `RankFollower.recover`. */
+  async recover(workerId: string, dpRank: number, signal: AbortSignal): Promise<void> {
+    await this.#workers.get(workerId)?.ranks.get(dpRank)?.recover(signal);
+  }
+
+  /** Asks the workers for every rank of which nothing is known: the source does not tell. */
+  restoreAll(): void {
+    this.#restoresRanks = true;
+    if (!this.#isOpen) return;
+    for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
   }
 
   /** Workers followed. */
@@ -141,14 +204,26 @@ export class KvEventFeed {
     for (const workerId of [...this.#workers.keys()]) this.unfollow(workerId);
     await this.#opened;
     this.#watch?.close();
-    await this.#events.close();
+    await Promise.all([this.#events?.close(), this.#source?.stop()]);
+  }
+
+  #subscribe(): TopicFollower {
+    return new TopicFollower({
+      ...this.#surroundings,
+      scope: { kind: 'component', ...this.#scope },
+      topic: KV_EVENTS_TOPIC,
+      listener: {
+        event: (envelope) => this.apply(envelope),
+        gap: (publisherId) => this.#suspectPublisher(publisherId),
+      },
+    });
   }
 
   /** Restores begin once events are heard and endpoints known, so that no event falls between the two. */
   async #open(): Promise<void> {
     const { clock, logger } = this.#surroundings;
     const { signal } = this.#stopping;
-    await this.#events.opened;
+    await this.#events?.opened;
     while (this.#watch === undefined && !signal.aborted) {
       try {
         this.#watch = await this.#watchEndpoints(signal);
@@ -160,7 +235,8 @@ export class KvEventFeed {
     }
     if (signal.aborted) return;
     this.#isOpen = true;
-    for (const { ranks } of this.#workers.values()) for (const rank of ranks.values()) rank.start();
+    if (this.#restoresRanks) this.restoreAll();
+    this.#source?.start(this);
   }
 
   #watchEndpoints(signal: AbortSignal): Promise<Watch> {
@@ -225,12 +301,6 @@ export class KvEventFeed {
     });
   }
 
-  #receive({ publisherId, payload }: EventEnvelope): void {
-    for (const event of decodeRouterEvents(payload, (reason) => this.#skipped(reason, publisherId))) {
-      this.#workers.get(event.workerId)?.ranks.get(event.dpRank)?.live({ publisherId, event });
-    }
-  }
-
   /** One log line is enough: the metric says how many there are. */
   #skipped(reason: SkipReason, publisherId: string): void {
     const { observer, logger } = this.#surroundings;
@@ -241,7 +311,7 @@ export class KvEventFeed {
   }
 
   #suspectPublisher(publisherId: string): void {
-    const workerId = this.#events.workerOf(publisherId);
+    const workerId = this.#events?.workerOf(publisherId);
     const followed = workerId === undefined ? undefined : this.#workers.get(workerId);
     if (followed === undefined || !this.#isOpen) return;
     for (const rank of followed.ranks.values()) rank.suspect();

@@ -62,7 +62,8 @@ type AttemptResult = 'complete' | 'progress' | 'failed';
  * | following | ignore | apply | buffer, -> recovering (gap) | forget all, cursor := id | - | - |
  * | recovering | ignore | buffer | buffer | forget all, cursor := id, answer void | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
  *
- * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state.
+ * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume` goes
+ * on from a snapshot: its owner has replaced what the index holds.
  */
 export class RankFollower {
   readonly #options: RankFollowerOptions;
@@ -76,6 +77,8 @@ export class RankFollower {
   #announceTimer: Timer | undefined;
   /** The recovery under way. Aborted = its answer is void. */
   #recovery: AbortController | undefined;
+  /** Told once when nothing is missing any more, or why that cannot be. */
+  readonly #waits = new Set<(failure: Error | undefined) => void>();
   #isClosed = false;
 
   constructor(options: RankFollowerOptions) {
@@ -87,6 +90,11 @@ export class RankFollower {
     return this.#cursor;
   }
 
+  /** Who publishes the rank's events, hex; undefined = nobody has said so yet. */
+  get publisherId(): string | undefined {
+    return this.#publisherId;
+  }
+
   get isRecovering(): boolean {
     return this.#recovery !== undefined;
   }
@@ -95,6 +103,49 @@ export class RankFollower {
   start(): void {
     if (!this.#options.canRecover) this.#cursor ??= 0;
     else if (this.#recovery === undefined && this.#cursor === undefined) this.#recover();
+  }
+
+  /**
+   * The index was replaced, by one that holds the events up to `place`, or nothing of this rank. Without a place, the next
+   * event, `start` or `recover` asks for everything. A recovery under way is void.
+   */
+  resume(place: { readonly eventId: number; readonly publisherId: string | undefined } | undefined): void {
+    if (this.#isClosed) return;
+    this.#cancelRecovery();
+    this.#endWaits(new Error('the index was replaced'));
+    this.#buffer.clear();
+    this.#announced = 0;
+    this.#cursor = place?.eventId;
+    this.#publisherId = place?.publisherId;
+    this.#retired.length = 0;
+  }
+
+  /**
+   * Asks the worker for everything that is missing, unless that is under way. Resolves when it is there, and rejects when
+   * the last attempt failed, the index was replaced meanwhile, or the signal aborted.
+   */
+  recover(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      if (this.#isClosed) throw new Error('the rank is not followed any more');
+      if (!this.#options.canRecover) {
+        this.#cursor ??= 0; // what was missed is missed
+        resolve();
+        return;
+      }
+      const wait = (failure: Error | undefined): void => {
+        signal.removeEventListener('abort', onAbort);
+        if (failure === undefined) resolve();
+        else reject(failure);
+      };
+      const onAbort = (): void => {
+        this.#waits.delete(wait);
+        reject(signal.reason);
+      };
+      this.#waits.add(wait);
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (this.#recovery === undefined) this.#recover();
+    });
   }
 
   /** An event from the event plane. */
@@ -146,6 +197,7 @@ export class RankFollower {
     this.#announceTimer?.cancel();
     this.#announceTimer = undefined;
     this.#cancelRecovery();
+    this.#endWaits(new Error('the rank is not followed any more'));
     this.#buffer.clear();
   }
 
@@ -176,6 +228,7 @@ export class RankFollower {
     this.#options.sink.apply({ kind: 'cleared' });
     this.#cursor = eventId;
     this.#goOn();
+    if (this.#recovery === undefined) this.#endWaits(undefined);
   }
 
   #reset(): void {
@@ -234,10 +287,17 @@ export class RankFollower {
     observer.recovered(kind, failure === undefined ? 'ok' : 'failed');
     if (failure === undefined) {
       this.#goOn(); // events may have come since the last look
+      if (this.#recovery === undefined) this.#endWaits(undefined);
       return;
     }
     this.#buffer.clear();
+    this.#endWaits(new Error(failure));
     onFailed(failure);
+  }
+
+  #endWaits(failure: Error | undefined): void {
+    for (const wait of this.#waits) wait(failure);
+    this.#waits.clear();
   }
 
   /** Resolves with undefined, or with why it was given up. */

@@ -1,0 +1,95 @@
+import type { BlockHashes } from '../../tokens/index.ts';
+import type { Overlaps } from '../overlaps.ts';
+import type { RankTable } from '../rank-table.ts';
+import { type BlockIndexOptions, createBlockIndex, loadBlockIndex } from './index.ts';
+import type { BlockIndex, HashPair, IndexStatus, StorageTier } from './types.ts';
+
+/**
+ * The block index of a worker set that a snapshot can take the place of: those who ask and feed it keep what they hold.
+ * While a snapshot is loaded, and when it turns out to be damaged, the index before still answers.
+ */
+export class ReplaceableBlockIndex {
+  readonly #options: BlockIndexOptions;
+  #current: BlockIndex;
+  /** Of the indexes before: a counter never goes back. */
+  #duplicatesBefore = 0;
+
+  constructor(options: BlockIndexOptions) {
+    this.#options = options;
+    this.#current = createBlockIndex(options);
+  }
+
+  get ranks(): RankTable {
+    return this.#options.ranks;
+  }
+
+  get blockCount(): number {
+    return this.#current.blockCount;
+  }
+
+  get duplicateBlocks(): number {
+    return this.#duplicatesBefore + this.#current.counters.duplicateBlocks;
+  }
+
+  stored(
+    rank: number,
+    tier: StorageTier,
+    parent: HashPair | undefined,
+    blockHashes: Uint32Array,
+    tokensHashes: Uint32Array,
+  ): IndexStatus {
+    return this.#current.stored(rank, tier, parent, blockHashes, tokensHashes);
+  }
+
+  removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
+    return this.#current.removed(rank, tier, blockHashes);
+  }
+
+  cleared(rank: number): void {
+    this.#current.cleared(rank);
+  }
+
+  removeRank(rank: number): void {
+    this.#current.removeRank(rank);
+  }
+
+  match(hashes: BlockHashes, overlaps: Overlaps): void {
+    this.#current.match(hashes, overlaps);
+  }
+
+  blocksOf(rank: number): number {
+    return this.#current.blocksOf(rank);
+  }
+
+  housekeep(): boolean {
+    return this.#current.housekeep();
+  }
+
+  /** The index as of this call, in chunks whose lengths are multiples of 4. */
+  snapshot(): Iterable<Uint8Array> {
+    return this.#current.snapshot(new Uint8Array(0));
+  }
+
+  /**
+   * Reads a snapshot, and changes nothing yet: `replaceBy` puts it in place. About 50 ms a million blocks.
+   * @throws SnapshotError when it is cut off, damaged, or of another version
+   */
+  read(snapshot: Uint8Array): BlockIndex {
+    const { ranks } = this.#options;
+    const members = new Set<number>();
+    for (let rank = 0; rank < ranks.capacity; rank++) if (ranks.workerIdOf(rank) !== undefined) members.add(rank);
+    const { index } = loadBlockIndex(snapshot, this.#options);
+    for (let rank = 0; rank < ranks.capacity; rank++) {
+      if (members.has(rank) || ranks.workerIdOf(rank) === undefined) continue;
+      ranks.drop(rank); // a worker that left since the snapshot was taken
+      index.removeRank(rank);
+    }
+    return index;
+  }
+
+  /** Puts an index that `read` gave, or an empty one, in place of the present one. */
+  replaceBy(index: BlockIndex = createBlockIndex(this.#options)): void {
+    this.#duplicatesBefore += this.#current.counters.duplicateBlocks;
+    this.#current = index;
+  }
+}

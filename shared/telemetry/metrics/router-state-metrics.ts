@@ -1,0 +1,51 @@
+import type { MetricRegistry } from './registry.ts';
+
+/** What routers share and what can be away: the label `part`. */
+export type SharedPart = 'table' | 'log' | 'snapshots' | 'replicas';
+
+const PARTS: readonly SharedPart[] = ['table', 'log', 'snapshots', 'replicas'];
+
+/** What a process counts of the state that it shares with other routers. Nothing here throws or waits. */
+export interface RouterStateMetrics {
+  /** A call failed, or something was found damaged. */
+  problem(part: SharedPart): void;
+  /** Whether the process goes on with what it last knew, for want of `part`. */
+  away(part: SharedPart, isAway: boolean): void;
+  /** The index of a component was made anew. */
+  hydrated(from: 'snapshot' | 'dumps'): void;
+  snapshotWritten(): void;
+  /** Whether this process writes snapshots and fleet items of the component. */
+  leaseHeld(component: string, isHeld: boolean): void;
+  /** Load that other routers have brought to the ranks of an endpoint, beyond what this one knows. */
+  foreignRequests(endpoint: string, requests: number): void;
+}
+
+export function createRouterStateMetrics(registry: MetricRegistry): RouterStateMetrics {
+  const name = (rest: string): string => `stator_router_state_${rest}`;
+  const problems = registry.counter(name('problems_total'), 'Failures of what routers share.', ['part']);
+  const away = registry.gauge(name('away'), '1 while the router goes on with what it last knew.', ['part']);
+  const hydrations = registry.counter(
+    'stator_router_index_hydrations_total',
+    'Indexes that were made anew, from a snapshot or from dumps of the workers.',
+    ['from'],
+  );
+  const snapshots = registry.counter('stator_router_index_snapshots_total', 'Snapshots written.').with();
+  const leases = registry.gauge(name('lease_held'), '1 where this process writes for the others.', ['component']);
+  const foreign = registry.gauge(
+    name('foreign_requests'),
+    'Requests at the workers that this router did not send and was not told of.',
+    ['endpoint'],
+  );
+  for (const part of PARTS) {
+    problems.with(part);
+    away.with(part).set(0);
+  }
+  return {
+    problem: (part) => problems.with(part).add(),
+    away: (part, isAway) => away.with(part).set(isAway ? 1 : 0),
+    hydrated: (from) => hydrations.with(from).add(),
+    snapshotWritten: () => snapshots.add(),
+    leaseHeld: (component, isHeld) => leases.with(component).set(isHeld ? 1 : 0),
+    foreignRequests: (endpoint, requests) => foreign.with(endpoint).set(requests),
+  };
+}
