@@ -1,8 +1,7 @@
 import { type HashTable, NUMBER_MAX, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
 
-/** Bits of a holding's tiers by the way in which the block was named. */
-export const BY_HASH = 0;
+/** Bits of a holding's tiers by the way in which the block was named; the lowest are those by our own hash. */
 export const BY_SHARED_NAME = 4;
 export const BY_PRIVATE_NAME = 8;
 export const LEVEL_MASK = 15;

@@ -1,7 +1,7 @@
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
-import { type BlockIndexOptions, createBlockIndex, loadBlockIndex } from './index.ts';
+import { type BlockIndexOptions, createBlockIndex, loadBlockIndex } from './create-block-index.ts';
 import type { BlockIndex, HashPair, IndexStatus, StorageTier } from './types.ts';
 
 /**
