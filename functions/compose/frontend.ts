@@ -31,6 +31,7 @@ import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { openRouterState } from './router-state.ts';
 import { openRouting } from './routing.ts';
+import { stallObserver } from './stalls.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
 export type FrontendSettings = Pick<
@@ -123,6 +124,7 @@ export async function composeFrontend(
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       close: async () => {
         models.directory.close();
+        models.pipeline.close();
         responseStore?.close();
         await records?.close();
         await models.routing.close();
@@ -209,10 +211,15 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     router,
     plane,
     clock: systemClock,
-    observer: { ...metrics, reused: (pool, tokens) => routing.reused(pool, tokens) },
+    observer: {
+      ...metrics,
+      ...stallObserver(metrics.registry, log),
+      reused: (pool, tokens) => routing.reused(pool, tokens),
+    },
     migrationLimit: settings.migrationLimit,
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+    stallMs: settings.streamStallSecs * 1000,
     hold: holding?.hold,
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,

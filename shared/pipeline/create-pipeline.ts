@@ -7,6 +7,7 @@ import type { Router } from '../router/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
+import { canaryProbe } from './canary.ts';
 import { withDefaultThinking } from './default-thinking.ts';
 import type { Hold } from './hold.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
@@ -15,6 +16,7 @@ import type { ModelStore } from './model-store.ts';
 import { type Preprocessed, preprocess, promptTokens } from './preprocess.ts';
 import type { PromptTools } from './prompt-tokens.ts';
 import { RequestRun, type RunContext } from './run.ts';
+import { StalledWorkers } from './stalled-workers.ts';
 import { StreamWatch } from './stream-watch.ts';
 import { planSplit } from './text-split.ts';
 import type { GenerateOptions, ModelDirectory, Pipeline, PipelineObserver } from './types.ts';
@@ -37,6 +39,10 @@ export interface PipelineOptions {
   readonly migrationTokensMax?: number | undefined;
   /** Longest silence of a worker within a stream, 0 = no bound. @default 0 */
   readonly streamSilenceMsMax?: number;
+  /** Silence within a stream after which its worker gets no new request until it has proved itself, 0 = never. @default 0 */
+  readonly stallMs?: number;
+  /** Longest answer to a canary. @default 3000 */
+  readonly canaryTimeoutMs?: number;
   /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
   readonly excludesUnusableTools?: boolean;
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
@@ -58,7 +64,8 @@ const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
   videos: 'Videos',
 };
 
-export function createPipeline(options: PipelineOptions): Pipeline {
+/** `close` ends what the pipeline does by itself; requests under way are their clients' to end. */
+export function createPipeline(options: PipelineOptions): Pipeline & { close(): void } {
   return new DiscoveredPipeline(options);
 }
 
@@ -74,8 +81,9 @@ class DiscoveredPipeline implements Pipeline {
   readonly #excludesTools: boolean;
   readonly #tools: PromptTools;
   readonly #context: RunContext;
+  readonly #stalled: StalledWorkers;
 
-  constructor({ migrationLimit = 3, streamSilenceMsMax = 0, ...options }: PipelineOptions) {
+  constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, ...options }: PipelineOptions) {
     const { models, store, clock, observer } = options;
     this.models = models;
     this.requestable = options.hold === undefined ? models : heldModels(models);
@@ -87,12 +95,24 @@ class DiscoveredPipeline implements Pipeline {
     this.#observer = observer;
     this.#excludesTools = options.excludesUnusableTools ?? true;
     this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
+    const { canaryTimeoutMs: timeoutMs = 3000, plane } = options;
+    const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs });
+    this.#stalled = new StalledWorkers({
+      clock,
+      probe,
+      pauseMs: timeoutMs / 3,
+      isListed: (id) => models.list().some(({ workers }) => workers.some((worker) => worker.id === id)),
+      onRecovered: () => options.hold?.look(),
+      observer,
+    });
+    const watched = { clock, silenceMsMax, stallMs, probe, stalledWorkers: this.#stalled };
     this.#context = {
       router: options.router,
       plane: options.plane,
       clock,
       observer,
-      streamWatch: streamSilenceMsMax > 0 ? new StreamWatch(clock, streamSilenceMsMax) : undefined,
+      streamWatch: silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined,
+      stalledWorkers: this.#stalled.ids,
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
@@ -135,6 +155,10 @@ class DiscoveredPipeline implements Pipeline {
     loaded
       .then((ready) => this.#begin(request, model, ready, sink, options))
       .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+  }
+
+  close(): void {
+    this.#stalled.close();
   }
 
   async countTokens(request: GenerationRequest): Promise<number | undefined> {

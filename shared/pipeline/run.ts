@@ -25,6 +25,8 @@ export interface RunContext {
   readonly observer: PipelineObserver;
   /** Undefined when silent workers are waited for without end. */
   readonly streamWatch: StreamWatch | undefined;
+  /** Workers that get no new request. */
+  readonly stalledWorkers: ReadonlySet<string>;
   /** Times that one request may move to another worker. */
   readonly migrationLimit: number;
   /** Prompt plus output above this is no longer moved; undefined = no limit. */
@@ -65,7 +67,7 @@ export class RequestRun implements CallSink, WatchedStream {
   #hasToldCached = false;
   #isPaused = false;
   #isClosed = false;
-  lastActivityMs = 0;
+  hasMoved = false;
 
   constructor(
     context: RunContext,
@@ -92,8 +94,20 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#send(undefined).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  get hasBegun(): boolean {
+    return this.#outputTokens > 0;
+  }
+
+  get promptTokens(): number {
+    return this.#prompt.promptTokens;
+  }
+
   accepted(): void {
-    this.#touch();
+    this.hasMoved = true;
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
@@ -149,10 +163,17 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
-  /** Nothing came from the worker for too long (`StreamWatch`). */
-  stalled(): void {
+  timedOut(): void {
     this.#call?.kill();
     this.fail(workerError('ResponseTimeout'));
+  }
+
+  /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
+  stalled(): void {
+    const here = this.#reservation?.worker.id;
+    const isElsewhere = ({ id }: Worker): boolean => id !== here && this.#isUntried(id);
+    if (this.#movesLeft <= 0 || this.#isTooLong || !this.#context.workersOf(this.#model).some(isElsewhere)) return;
+    this.timedOut();
   }
 
   /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
@@ -176,14 +197,15 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#outputTokens = 0;
     this.#tellWorker(reservation);
     const { body, tokenIds } = encodeEngineRequest(withRank(request, reservation.dpRank));
-    const headers = headersOf(this.#request);
-    this.#touch();
-    this.#context.streamWatch?.add(this);
+    const headers = { ...headersOf(this.#request), ...reservation.headers };
+    this.hasMoved = false;
+    this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     this.#call = plane.call(
       reservation.worker.transport,
       { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
       this,
     );
+    if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
   }
 
   /** Waits where requests are held and nobody is left to take this one. */
@@ -194,7 +216,7 @@ export class RequestRun implements CallSink, WatchedStream {
         return await this.#choose(request);
       } catch (thrown) {
         const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
-        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => !this.#failedWorkers.has(id));
+        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => this.#isUntried(id));
         if (!isAlone || untried() !== undefined) throw thrown;
         await hold.until(this.#model.primaryName, untried, this.#signal);
       }
@@ -212,7 +234,7 @@ export class RequestRun implements CallSink, WatchedStream {
         routing: request.routing,
         override: request.routerConfigOverride,
         tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-        excluded: this.#failedWorkers,
+        excluded: this.#excluded,
         busy: busyOf(this.#model, workers),
         policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
       },
@@ -223,6 +245,15 @@ export class RequestRun implements CallSink, WatchedStream {
     return reservation;
   }
 
+  get #excluded(): ReadonlySet<string> {
+    const { stalledWorkers } = this.#context;
+    return stalledWorkers.size === 0 ? this.#failedWorkers : new Set([...this.#failedWorkers, ...stalledWorkers]);
+  }
+
+  #isUntried(workerId: string): boolean {
+    return !this.#failedWorkers.has(workerId) && !this.#context.stalledWorkers.has(workerId);
+  }
+
   #tellWorker({ worker, dpRank }: Reservation<Worker>): void {
     if (!this.#request.extraFields.includes('worker_id')) return;
     const ids = { prefillWorkerId: worker.id, decodeWorkerId: worker.id };
@@ -230,7 +261,7 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   #noteOutput(tokens: number): void {
-    this.#touch();
+    this.hasMoved = true;
     this.#outputTokens += tokens;
     if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
     if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
@@ -244,18 +275,17 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#context.observer.reused?.(this.#model.pool, tokens);
   }
 
-  #touch(): void {
-    if (this.#context.streamWatch !== undefined) this.lastActivityMs = this.#context.clock.nowMs();
-  }
-
   #mayMove(error: ServeError): boolean {
     if (this.#movesLeft <= 0 || this.#signal.aborted || !isMigratable(error)) return false;
-    const { migrationTokensMax } = this.#context;
-    if (migrationTokensMax === undefined) return true;
-    const total = this.#prompt.promptTokens + (this.#produced?.count ?? 0);
-    if (total <= migrationTokensMax) return true;
+    if (!this.#isTooLong) return true;
     this.#context.observer.migrationTooLong(this.#model.primaryName);
     return false;
+  }
+
+  get #isTooLong(): boolean {
+    const { migrationTokensMax } = this.#context;
+    if (migrationTokensMax === undefined) return false;
+    return this.#prompt.promptTokens + (this.#produced?.count ?? 0) > migrationTokensMax;
   }
 
   /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */

@@ -84,6 +84,12 @@ export interface PipelineObserver {
   /** A worker says how many prompt tokens of a request it had cached. */
   reused?(pool: WorkerPool, tokens: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** A worker gets no new request until a canary passes (ruling 31). */
+  workerStalled?(model: string, workerId: string): void;
+  /** It takes requests again, or has left discovery. */
+  workerRecovered?(model: string, workerId: string): void;
+  /** A canary was sent to a stalled worker. */
+  canary?(outcome: 'passed' | 'failed'): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;
 }

@@ -28,6 +28,7 @@ export {
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
 export { createRouterStateMetrics, type RouterStateMetrics, type SharedPart } from './metrics/router-state-metrics.ts';
+export { createStallMetrics, type StallMetrics } from './metrics/stall-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,

@@ -84,7 +84,7 @@ export const faultToleranceRows = {
     default: 10,
     usedBy: EDGES,
     source: 'product+; ruling 31',
-    built: false,
+    built: true,
     about: 'A stream silent this long marks its worker stalled.',
   }),
   stableRoutingId: text({

@@ -30,6 +30,7 @@ export type {
   ToolChoice,
   ToolDefinition,
 } from './generation-request.ts';
+export { healthCheckRequest, type ProbedModel } from './health-check.ts';
 export type {
   EmbeddingOptions,
   GuidedDecoding,

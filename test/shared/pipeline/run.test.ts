@@ -3,6 +3,7 @@ import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import { workerError } from '../../../shared/errors/index.ts';
 import { Answer } from '../../../shared/pipeline/answer.ts';
 import { RequestRun } from '../../../shared/pipeline/run.ts';
+import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
 import { createRouter } from '../../../shared/router/index.ts';
@@ -22,9 +23,14 @@ interface Setup {
   readonly tokensMax?: number;
   readonly workers?: number;
   readonly silenceMs?: number;
+  /** Worker `a` from the start. */
+  readonly isStalled?: boolean;
 }
 
-function start(asked: Partial<GenerationRequest> = {}, { limit = 3, tokensMax, workers = 3, silenceMs }: Setup = {}) {
+function start(
+  asked: Partial<GenerationRequest> = {},
+  { limit = 3, tokensMax, workers = 3, silenceMs, isStalled }: Setup = {},
+) {
   const clock = new VirtualClock();
   const plane = new HandPlane();
   const sink = new RecordingSink();
@@ -42,12 +48,25 @@ function start(asked: Partial<GenerationRequest> = {}, { limit = 3, tokensMax, w
     migrated: (_model: string, type: string) => void moves.push(type),
     migrationTooLong: () => void moves.push('too long'),
   };
+  const probe = () => undefined;
+  const stalledWorkers = new StalledWorkers({
+    clock,
+    probe,
+    pauseMs: 1000,
+    isListed: () => true,
+    onRecovered: () => {},
+    observer: {},
+  });
+  const stalled = new Set(isStalled ? ['a'] : []);
+  const watched = { clock, probe, stalledWorkers };
   const context = {
     router,
     plane,
     clock,
     observer,
-    streamWatch: silenceMs === undefined ? undefined : new StreamWatch(clock, silenceMs),
+    streamWatch:
+      silenceMs === undefined ? undefined : new StreamWatch({ ...watched, silenceMsMax: silenceMs, stallMs: 0 }),
+    stalledWorkers: stalled,
     migrationLimit: limit,
     migrationTokensMax: tokensMax,
     hold: undefined,
@@ -55,8 +74,9 @@ function start(asked: Partial<GenerationRequest> = {}, { limit = 3, tokensMax, w
     workersOf: () => served.workers,
   };
   const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
-  new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
-  return { plane, sink, client, moves, clock, router };
+  const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
+  run.start();
+  return { plane, run, stalled, sink, client, moves, clock, router };
 }
 
 /** `text` as tokens of choice 0, in one engine output. */
@@ -369,6 +389,46 @@ describe('a worker that fails', () => {
     finish(second);
     expect(sink.shown).toBe('abc');
     expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('a request whose worker is stalled', () => {
+  it('moves on, away from every stalled worker, and goes on with what it has', async () => {
+    const { plane, run, sink, stalled } = start();
+    const first = await plane.seen(1);
+    say(first, 'a');
+    stalled.add('a').add('b');
+    run.stalled();
+    expect(first.log).toEqual(['kill']);
+    const second = await plane.seen(2);
+    expect(second.transport).toEqual({ memory: 'c' });
+    say(second, 'b');
+    finish(second);
+    expect(sink.shown).toBe('ab');
+  });
+
+  it.each([
+    { name: 'nobody else could take it', asked: {}, setup: { workers: 1 } },
+    { name: 'it is too long to move', asked: {}, setup: { tokensMax: 1 } },
+    { name: 'it has no move left', asked: {}, setup: { limit: 0 } },
+    { name: 'it is one of several choices', asked: { sampling: { n: 2 } }, setup: {} },
+  ])('stays, and may still end well, where $name', async ({ asked, setup }) => {
+    const { plane, run, sink, stalled } = start(asked, setup);
+    const first = await plane.seen(1);
+    stalled.add('a');
+    run.stalled();
+    expect(first.log).toEqual([]);
+    say(first, 'abc');
+    expect(sink.shown).toBe('abc');
+    expect(sink.failure).toBeUndefined();
+  });
+
+  it('is not sent to one, and fails with 503 where there is no other', async () => {
+    const { plane, sink, stalled } = start({}, { workers: 1, isStalled: true });
+    await settled();
+    expect(stalled.size).toBe(1);
+    expect(plane.calls).toEqual([]);
+    expect(sink.failure).toMatchObject({ code: 'service_unavailable', status: 503 });
   });
 });
 
