@@ -71,6 +71,8 @@ export interface Reservation<Worker extends RoutableWorker = RoutableWorker> {
   readonly overlapBlocks: number;
   /** The same in prompt tokens, caches below the device counted with their weight. */
   readonly cachedTokens: number;
+  /** What the worker is to be told of the place, beside the request. @default nothing */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The first token came: the prompt is no longer load. Idempotent. */
   prefillDone(): void;
   /** `outputTokens` so far; counts only where output blocks are tracked. */

@@ -1,5 +1,6 @@
 import type { EngineLoad, KvEvent } from '../engines/index.ts';
 import type { ActiveLoadRecord, RouterEventRecord } from '../router/feed/index.ts';
+import type { RequestsReport } from './reserved-requests.ts';
 
 type EventData = RouterEventRecord['event']['data'];
 
@@ -20,13 +21,19 @@ export function toRouterEvent(
   };
 }
 
-export function toActiveLoad(workerId: string, load: EngineLoad, lastEventId?: number): ActiveLoadRecord {
+export function toActiveLoad(
+  workerId: string,
+  load: EngineLoad,
+  lastEventId?: number,
+  requests?: RequestsReport,
+): ActiveLoadRecord {
   return {
     worker_id: workerId,
     dp_rank: load.dpRank,
     kv_used_blocks: load.usedKvBlocks,
     active_prefill_tokens: load.activePrefillTokens,
     ...(lastEventId === undefined ? {} : { last_event_id: lastEventId }),
+    ...(requests === undefined ? {} : { arrived_requests: requests.arrived, left_requests: requests.left }),
   };
 }
 

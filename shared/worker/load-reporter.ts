@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../clock/index.ts';
 import type { EngineLoad } from '../engines/index.ts';
 import type { EventPublisher } from '../planes/event/index.ts';
 import { toActiveLoad } from './event-records.ts';
+import type { ReservedRequests } from './reserved-requests.ts';
 
 /** A rank's load has changed much when its used blocks moved by this share of all of them ... */
 const BLOCK_SHARE = 0.05;
@@ -20,6 +21,8 @@ export interface LoadReporterOptions {
   read(): readonly EngineLoad[];
   /** Id of the rank's last KV event; undefined where none are published. */
   lastEventId(dpRank: number): number | undefined;
+  /** Requests that have come and gone since it was asked last; they go with the next load that is reported. */
+  readonly requests?: Pick<ReservedRequests, 'take'>;
   /** Also told of every load that is reported. */
   onReport(load: EngineLoad): void;
 }
@@ -55,9 +58,11 @@ export class LoadReporter {
 
   #report(loads: readonly EngineLoad[]): void {
     const { publisher, workerId, lastEventId, onReport } = this.#options;
+    let requests = loads.length === 0 ? undefined : this.#options.requests?.take();
     for (const load of loads) {
       this.#lastOfRank.set(load.dpRank, load);
-      publisher.publish(toActiveLoad(workerId, load, lastEventId(load.dpRank)));
+      publisher.publish(toActiveLoad(workerId, load, lastEventId(load.dpRank), requests));
+      requests = undefined; // said once, whatever its rank
       onReport(load);
     }
   }

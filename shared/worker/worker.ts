@@ -3,7 +3,7 @@ import type { EngineInfo } from '../engines/index.ts';
 import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventPublisher, EventScope } from '../planes/event/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
-import { KV_EVENTS_TOPIC, LOAD_TOPIC, recoveryEndpoint } from '../router/feed/index.ts';
+import { KV_EVENTS_TOPIC, LOAD_TOPIC, RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
 import { Adapters } from './adapters.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
@@ -17,6 +17,7 @@ import { buildModelCard } from './model-card.ts';
 import { DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
+import { ReservedRequests } from './reserved-requests.ts';
 import { ServedCall } from './served-call.ts';
 
 /** A worker that serves. */
@@ -80,6 +81,7 @@ class ServingWorker implements Worker {
   readonly #settings: WorkerSettings;
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
+  readonly #reserved = new ReservedRequests();
   readonly #publishers: EventPublisher[] = [];
   #events: KvEventPublisher | undefined;
   #server: PlaneServer | undefined;
@@ -168,8 +170,14 @@ class ServingWorker implements Worker {
 
   readonly #serve = (call: IncomingCall): void => {
     const { engine, metrics, logger } = this.#options;
-    const served = new ServedCall(call, { engine, metrics, logger, onOver: (over) => this.#calls.remove(over) });
+    const isReserved = call.headers[RESERVATION_HEADER] !== undefined;
+    const onOver = (over: ServedCall): void => {
+      this.#calls.remove(over);
+      if (isReserved) this.#reserved.left(call.id);
+    };
+    const served = new ServedCall(call, { engine, metrics, logger, onOver });
     this.#calls.add(served);
+    if (isReserved) this.#reserved.arrived(call.id);
     served.start();
   };
 
@@ -201,6 +209,7 @@ class ServingWorker implements Worker {
       reportIntervalMs: this.#settings.loadReportIntervalMs,
       lookIntervalMs: this.#settings.loadLookIntervalMs,
       read: () => engine.load(),
+      requests: this.#reserved,
       lastEventId: (dpRank) => this.#events?.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
     });

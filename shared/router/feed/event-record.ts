@@ -50,4 +50,10 @@ export interface ActiveLoadRecord {
   readonly active_prefill_tokens: number;
   /** Id of the last event that the rank published, so that a router notices the loss of the last ones. */
   readonly last_event_id?: number;
+  /** Ids of requests with a reservation that have come since the worker's last report, and of those that have gone. */
+  readonly arrived_requests?: readonly string[];
+  readonly left_requests?: readonly string[];
 }
+
+/** Header of a request for which a router in another process holds a place: the worker reports its id. */
+export const RESERVATION_HEADER = 'x-stator-reservation';

@@ -16,6 +16,7 @@ export {
   KV_EVENTS_TOPIC,
   LOAD_TOPIC,
   type PlainStored,
+  RESERVATION_HEADER,
   type RouterEventRecord,
 } from './event-record.ts';
 export { applyChange, indexSink, type OnApplied } from './index-sink.ts';

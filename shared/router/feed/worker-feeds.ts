@@ -9,7 +9,7 @@ import {
   KvEventFeed,
 } from './kv-event-feed.ts';
 import { TopicFollower } from './topic-follower.ts';
-import { decodeLoadReport, type WorkerLoads } from './worker-loads.ts';
+import { decodeLoadReport, type LoadReport, type WorkerLoads } from './worker-loads.ts';
 
 /** A worker and the component whose topics it publishes on. */
 export interface PlacedWorker extends FollowedWorker {
@@ -31,6 +31,8 @@ export interface WorkerFeedsOptions {
   readonly loads: WorkerLoads;
   /** Whether cache changes are followed, or loads alone. */
   readonly followsKvEvents: boolean;
+  /** Told of every report. */
+  readonly onReport?: ((report: LoadReport) => void) | undefined;
 }
 
 /**
@@ -113,6 +115,7 @@ export class WorkerFeeds {
       return;
     }
     this.#options.loads.set(report);
+    this.#options.onReport?.(report);
     if (report.lastEventId !== undefined) events?.announced(report.workerId, report.dpRank, report.lastEventId);
   }
 

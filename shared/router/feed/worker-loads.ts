@@ -10,6 +10,9 @@ export interface LoadReport {
   readonly activeDecodeBlocks: number | undefined;
   /** Last KV event that the rank published. */
   readonly lastEventId: number | undefined;
+  /** Requests with a reservation that have come to the worker since its last report, and those that have gone. */
+  readonly arrivedRequests: readonly string[];
+  readonly leftRequests: readonly string[];
 }
 
 /** The report in a message of `kv_metrics`; undefined when it is none. */
@@ -26,7 +29,15 @@ export function decodeLoadReport(payload: unknown): LoadReport | undefined {
     activePrefillTokens: wholeNumber(fields.active_prefill_tokens),
     activeDecodeBlocks: wholeNumber(fields.active_decode_blocks),
     lastEventId: wholeNumber(fields.last_event_id),
+    arrivedRequests: texts(fields.arrived_requests),
+    leftRequests: texts(fields.left_requests),
   };
+}
+
+const NO_TEXTS: readonly string[] = [];
+
+function texts(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : NO_TEXTS;
 }
 
 function wholeNumber(value: unknown): number | undefined {

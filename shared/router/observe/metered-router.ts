@@ -35,6 +35,7 @@ class MeteredReservation<Worker extends RoutableWorker> implements Reservation<W
   readonly dpRank: number | undefined;
   readonly overlapBlocks: number;
   readonly cachedTokens: number;
+  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly #inner: Reservation<Worker>;
   readonly #metrics: RequestMetrics;
   readonly #clock: Clock;
@@ -49,6 +50,7 @@ class MeteredReservation<Worker extends RoutableWorker> implements Reservation<W
     this.dpRank = inner.dpRank;
     this.overlapBlocks = inner.overlapBlocks;
     this.cachedTokens = inner.cachedTokens;
+    this.headers = inner.headers;
     this.#inner = inner;
     this.#metrics = metrics;
     this.#clock = clock;

@@ -1,6 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { RESERVATION_HEADER } from '../feed/index.ts';
 import { Inhibition } from '../inhibition.ts';
 import { hashPrompt } from '../scheduling-request.ts';
 import type { HashedPrompt, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
@@ -157,6 +158,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
   readonly dpRank: number | undefined;
   readonly overlapBlocks: number;
   readonly cachedTokens: number;
+  readonly headers: Readonly<Record<string, string>>;
   readonly #requestId: string;
   readonly #reservationId: string;
   readonly #channel: Pick<ResidentChannel, 'change'>;
@@ -167,6 +169,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     this.dpRank = chosen.dpRank;
     this.overlapBlocks = chosen.overlapBlocks;
     this.cachedTokens = chosen.cachedTokens;
+    this.headers = { [RESERVATION_HEADER]: chosen.reservationId };
     this.#requestId = requestId;
     this.#reservationId = chosen.reservationId;
     this.#channel = channel;
