@@ -4,7 +4,7 @@ import type { PrefillDurationModel } from './load/prefill-duration.ts';
 import type { PolicyConfig } from './queue/policy-config.ts';
 import type { RankTable } from './rank-table.ts';
 import type { KvRouterObserver } from './router-observer.ts';
-import type { Explanation, PrefixIndex, Scheduler } from './scheduler-types.ts';
+import type { Decision, Explanation, PrefixIndex, Scheduler, SchedulingRequest } from './scheduler-types.ts';
 import type { SessionAffinityOptions } from './session-affinity.ts';
 import type { RoutableWorker, RouteRequest, Router, WorkerPool } from './types.ts';
 
@@ -29,6 +29,22 @@ export interface KvRouterOptions {
   /** Decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: KvRouterObserver | undefined;
+  /** Tells other routers of what this one books. @default nobody is told */
+  readonly peers?: PeerTeller | undefined;
+}
+
+/** Hears of every request that the router books. Called in the request's path. */
+export interface PeerTeller {
+  /** Returns what the worker is to be told of it, beside the request; undefined = nothing. */
+  booked(
+    pool: WorkerPool,
+    decision: Decision,
+    request: SchedulingRequest,
+  ): Readonly<Record<string, string>> | undefined;
+  /** Its first token came. At most once, before `ended`. */
+  prefillDone(pool: WorkerPool, decision: Decision): void;
+  /** It left its worker. Once. */
+  ended(pool: WorkerPool, decision: Decision): void;
 }
 
 /** One worker set of a KV router and what decides for it. */

@@ -5,7 +5,7 @@ import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 import { profileFor } from './queue/policy-config.ts';
 import { RankTable } from './rank-table.ts';
 import { createScheduler } from './scheduler.ts';
-import type { Decision, Explanation, SchedulableWorker } from './scheduler-types.ts';
+import type { Decision, Explanation, SchedulableWorker, SchedulingRequest } from './scheduler-types.ts';
 import { hashPrompt, schedulingRequest } from './scheduling-request.ts';
 import { SessionAffinity } from './session-affinity.ts';
 import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
@@ -64,7 +64,7 @@ class PooledKvRouter implements KvRouter {
       const ticket = pool.scheduler.submit(asked, {
         decided: (decision) => {
           leave();
-          resolve(this.#reserve<Worker>(decision, request, pool));
+          resolve(this.#reserve<Worker>(decision, request, asked, pool));
         },
         rejected: (error) => {
           leave();
@@ -187,6 +187,7 @@ class PooledKvRouter implements KvRouter {
   #reserve<Worker extends RoutableWorker>(
     decision: Decision,
     request: RouteRequest,
+    asked: SchedulingRequest,
     pool: LivePool,
   ): Reservation<Worker> {
     // The scheduler chooses only among the workers of the list that `choose` was last given for the pool.
@@ -194,9 +195,15 @@ class PooledKvRouter implements KvRouter {
     const sessionId = request.routing.session_id;
     const affinity = sessionId === undefined ? undefined : pool.affinity;
     if (sessionId !== undefined) affinity?.began(sessionId, decision);
-    return new KvReservation(worker, decision, pool.scheduler, {
-      progressed: () => this.#arm(pool),
+    const { peers } = this.#options;
+    const headers = peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, decision, headers, pool.scheduler, {
+      progressed: () => {
+        peers?.prefillDone(pool.pool, decision);
+        this.#arm(pool);
+      },
       ended: () => {
+        peers?.ended(pool.pool, decision);
         if (sessionId !== undefined) affinity?.ended(sessionId);
         this.#arm(pool);
       },
@@ -230,12 +237,21 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   readonly dpRank: number;
   readonly overlapBlocks: number;
   readonly cachedTokens: number;
+  readonly headers: Reservation['headers'];
   readonly #requestId: string;
   readonly #scheduler: KvPool['scheduler'];
+  #isPrefilled = false;
   #events: ReservationEvents | undefined; // none once it was released: a later request may carry the same id
 
-  constructor(worker: Worker, decision: Decision, scheduler: KvPool['scheduler'], events: ReservationEvents) {
+  constructor(
+    worker: Worker,
+    decision: Decision,
+    headers: Reservation['headers'],
+    scheduler: KvPool['scheduler'],
+    events: ReservationEvents,
+  ) {
     this.worker = worker;
+    this.headers = headers;
     this.dpRank = decision.dpRank;
     this.overlapBlocks = Math.round(decision.effectiveOverlapBlocks);
     this.cachedTokens = decision.cachedTokens;
@@ -245,7 +261,8 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
   }
 
   prefillDone(): void {
-    if (this.#events === undefined) return;
+    if (this.#events === undefined || this.#isPrefilled) return;
+    this.#isPrefilled = true;
     this.#scheduler.prefillDone(this.#requestId);
     this.#events.progressed();
   }

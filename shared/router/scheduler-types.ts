@@ -154,6 +154,15 @@ export interface PotentialLoad {
   readonly activeRequests: number;
 }
 
+/** What requests weigh on a rank. */
+export interface RankWeight {
+  readonly requests: number;
+  /** Blocks of KV cache that they hold. */
+  readonly decodeBlocks: number;
+  /** Prompt tokens that still have to be computed. */
+  readonly prefillTokens: number;
+}
+
 /**
  * The router's core without sockets and timers: index, load, cost and queue of one pool of workers. Everything happens in
  * the caller's turn; time comes from the clock it was made with.
@@ -173,6 +182,10 @@ export interface Scheduler {
    * False when the worker is unknown or the id is booked already; then nothing changes.
    */
   book(booking: Booking): boolean;
+  /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
+  bookedLoad(workerId: string, dpRank: number): RankWeight | undefined;
+  /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
+  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void;
   /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
   tick(): void;
   readonly recheckMs: number;

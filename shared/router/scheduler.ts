@@ -20,6 +20,7 @@ import type {
   PotentialLoad,
   PrefixIndex,
   RankLoad,
+  RankWeight,
   SchedulableWorker,
   Scheduler,
   SchedulingOutcome,
@@ -161,6 +162,19 @@ class PoolScheduler implements Scheduler {
     const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
     const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
     return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
+  }
+
+  bookedLoad(workerId: string, dpRank: number): RankWeight | undefined {
+    const rank = this.#options.ranks.find(workerId, dpRank);
+    return rank === undefined ? undefined : this.#load.booked(rank);
+  }
+
+  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void {
+    const { ranks } = this.#options;
+    const rank = ranks.find(workerId, dpRank);
+    if (rank === undefined || this.#workers.ofRank(rank) === undefined) return;
+    this.#load.setForeign(rank, load);
+    this.#drain(); // others may have finished what the queue waits for
   }
 
   tick(): void {

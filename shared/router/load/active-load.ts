@@ -1,3 +1,4 @@
+import type { RankWeight } from '../scheduler-types.ts';
 import { BlockUses } from './block-uses.ts';
 import { growNumbers } from './grow.ts';
 import { anchoredRemainder, spilledRemainder } from './prefill-duration.ts';
@@ -54,6 +55,8 @@ export class ActiveLoad {
   readonly #unpredicted: NumberPerRank; // prefills without a predicted length
   readonly #blocks: NumberPerRank;
   readonly #discounts: NumberPerRank; // by which expected ends lighten those blocks
+  readonly #foreignBlocks: NumberPerRank;
+  readonly #foreign: (RankWeight | undefined)[] = [];
   readonly #newest: (ActiveRequest | undefined)[] = [];
   readonly #byId = new Map<string, ActiveRequest>(); // bounded by expiry; in the order of their start
   readonly #blockSizeTokens: number;
@@ -73,6 +76,7 @@ export class ActiveLoad {
     this.#unpredicted = { values: new Float64Array(capacity) };
     this.#blocks = { values: new Float64Array(capacity) };
     this.#discounts = { values: new Float64Array(capacity) };
+    this.#foreignBlocks = { values: new Float64Array(capacity) };
     this.#blockSizeTokens = blockSizeTokens;
     this.#expiryMs = expiryMs;
   }
@@ -87,7 +91,7 @@ export class ActiveLoad {
     this.oldestSinceMs = growNumbers(this.oldestSinceMs, capacity);
     this.prefills = growNumbers(this.prefills, capacity);
     this.requests = growNumbers(this.requests, capacity);
-    for (const numbers of [this.#oldestMs, this.#unpredicted, this.#blocks, this.#discounts]) {
+    for (const numbers of [this.#oldestMs, this.#unpredicted, this.#blocks, this.#discounts, this.#foreignBlocks]) {
       numbers.values = growNumbers(numbers.values, capacity);
     }
   }
@@ -159,8 +163,29 @@ export class ActiveLoad {
     return true;
   }
 
+  /** What a rank carries by bookings. */
+  booked(rank: number): RankWeight {
+    const { requests = 0, prefillTokens = 0 } = this.#foreign[rank] ?? {};
+    return {
+      requests: (this.requests[rank] as number) - requests,
+      decodeBlocks: (this.activeBlocks[rank] as number) - (this.#foreignBlocks.values[rank] as number),
+      prefillTokens: (this.prefillSum[rank] as number) - prefillTokens,
+    };
+  }
+
+  /** What a rank carries beyond its bookings, in place of what was said of that before. */
+  setForeign(rank: number, load: RankWeight | undefined): void {
+    const before = this.#foreign[rank];
+    this.#foreign[rank] = load;
+    this.requests[rank]! += (load?.requests ?? 0) - (before?.requests ?? 0);
+    this.prefillSum[rank]! += (load?.prefillTokens ?? 0) - (before?.prefillTokens ?? 0);
+    this.#foreignBlocks.values[rank] = Math.round(load?.decodeBlocks ?? 0);
+    this.#roundBlocks(rank);
+  }
+
   /** Ends every request of a rank that is gone. */
   freeRank(rank: number, nowMs: number): void {
+    if (this.#foreign[rank] !== undefined) this.setForeign(rank, undefined);
     if (this.requests[rank] === 0) return;
     for (const request of this.#byId.values()) if (request.rank === rank) this.free(request.id, nowMs);
   }
@@ -224,7 +249,7 @@ export class ActiveLoad {
 
   #roundBlocks(rank: number): void {
     const weight = (this.#blocks.values[rank] as number) - (this.#discounts.values[rank] as number);
-    this.activeBlocks[rank] = Math.max(0, Math.round(weight));
+    this.activeBlocks[rank] = Math.max(0, Math.round(weight)) + (this.#foreignBlocks.values[rank] as number);
   }
 
   #addPrefill(request: ActiveRequest, nowMs: number): void {
