@@ -175,6 +175,13 @@ export interface Scheduler {
   prefillDone(requestId: string): void;
   /** `outputTokens` so far. Needed only where output blocks are tracked. */
   produced(requestId: string, outputTokens: number): void;
+  /**
+   * One more block of output, counted by the caller, tracked in any case; `fraction` is the weight from now on of the blocks
+   * that only this request runs on. False for unknown ids.
+   */
+  addOutputBlock(requestId: string, fraction?: number): boolean;
+  /** Whether the request is booked at a worker: it was not freed and did not expire. */
+  isActive(requestId: string): boolean;
   /** The request left its worker, however it ended. Idempotent. */
   free(requestId: string): void;
   /**

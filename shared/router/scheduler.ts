@@ -147,6 +147,14 @@ class PoolScheduler implements Scheduler {
     if (this.#options.config.trackOutputBlocks) this.#load.produced(requestId, outputTokens);
   }
 
+  addOutputBlock(requestId: string, fraction?: number): boolean {
+    return this.#load.addOutputBlock(requestId, fraction);
+  }
+
+  isActive(requestId: string): boolean {
+    return this.#load.has(requestId);
+  }
+
   free(requestId: string): void {
     if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
     this.#options.index?.freed?.(requestId);

@@ -151,6 +151,22 @@ export class ActiveLoad {
     this.#roundBlocks(request.rank);
   }
 
+  /**
+   * One more block of output, by the word of who counts them. `fraction` is the weight from now on of every block that only
+   * this request runs on. False when the request is unknown.
+   */
+  addOutputBlock(id: string, fraction: number | undefined): boolean {
+    const request = this.#byId.get(id);
+    if (request === undefined) return false;
+    if (!request.hasBlocks) return true;
+    request.blocksSeen++;
+    request.ownBlocks++;
+    this.#blocks.values[request.rank]!++;
+    if (fraction !== undefined) this.#lighten(request, fraction);
+    this.#roundBlocks(request.rank);
+    return true;
+  }
+
   /** Ends a request however far it was. False when it is unknown. */
   free(id: string, nowMs: number): boolean {
     const request = this.#byId.get(id);

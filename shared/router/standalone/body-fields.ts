@@ -40,11 +40,6 @@ export class BodyFields {
     return this.#value(name) !== undefined;
   }
 
-  /** The value as it came; null counts as absent. */
-  raw(name: string): unknown {
-    return this.#value(name);
-  }
-
   text(name: string): string {
     return this.#required(name, TEXT);
   }
@@ -131,6 +126,13 @@ export class BodyFields {
       if (typeof entry !== 'string') throw wrongType(name, 'an object of strings');
     }
     return value as Record<string, string>; // every entry was checked
+  }
+
+  /** Every field, each a number. */
+  numbers(): Readonly<Record<string, number>> {
+    const numbers: Record<string, number> = {};
+    for (const name of Object.keys(this.#fields)) numbers[name] = this.#required(name, NUMBER);
+    return numbers;
   }
 
   #value(name: string): unknown {

@@ -10,6 +10,8 @@ export { type IndexerRoutesOptions, indexerRoutes } from './indexer-routes.ts';
 export { Peers } from './peers.ts';
 export type { KvListener, ListenSource, OpenListener } from './rank-listeners.ts';
 export { type ReplicaLink, ReplicaPools } from './replica-link.ts';
+export { type SelectionRoutesOptions, selectionRoutes } from './selection-routes.ts';
+export { SelectionService, type SelectionServiceOptions } from './selection-service.ts';
 export { createServiceApp, type Route, type ServiceApp, type ServiceAppOptions } from './service-app.ts';
 export { ServiceError } from './service-error.ts';
 export { slotRoutes } from './slot-routes.ts';

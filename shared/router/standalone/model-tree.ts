@@ -1,6 +1,6 @@
 import type { Logger } from '../../telemetry/index.ts';
 import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
-import { type BlockIndex, createBlockIndex, type HashPair } from '../block-index/index.ts';
+import { type BlockIndex, createBlockIndex, type HashPair, type StoredRun } from '../block-index/index.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import { RankTable } from '../rank-table.ts';
@@ -69,34 +69,9 @@ export class ModelTree {
     return this.match({ local, sequence: chainHashes(local) });
   }
 
-  /** Events that build the index up again, as pieces of JSON text: one rank at a time, so that others get a turn. */
-  *dump(): Generator<string, void, void> {
-    let eventId = 0;
-    for (let rank = 0; rank < this.#ranks.capacity; rank++) {
-      const workerId = this.#ranks.workerIdOf(rank);
-      if (workerId === undefined) continue;
-      const dpRank = this.#ranks.dpRankOf(rank);
-      for (const { tier, parent, blockHashes, tokensHashes } of this.index.dump(rank)) {
-        const blocks = Array.from({ length: blockHashes.length / 2 }, (_, at) => ({
-          block_hash: hashAt(blockHashes, at),
-          tokens_hash: hashAt(tokensHashes, at),
-          mm_extra_info: null,
-        }));
-        const parentHash = parent === undefined ? null : hashOf(parent);
-        const event = {
-          worker_id: decimalId(workerId),
-          storage_tier: tier,
-          residency_domain: 'worker',
-          event: {
-            event_id: eventId,
-            data: { stored: { parent_hash: parentHash, start_position: null, blocks } },
-            dp_rank: dpRank,
-          },
-        };
-        yield `${eventId === 0 ? '' : ','}${writeExactJson(event)}`;
-        eventId++;
-      }
-    }
+  /** Events that build the index up again, as pieces of JSON text. */
+  dump(): Generator<string, void, void> {
+    return dumpEvents(this.index, this.#ranks);
   }
 
   /** Takes over the events of another indexer's dump. */
@@ -108,6 +83,35 @@ export class ModelTree {
       }
     }
   }
+}
+
+/** Events that build an index up again, as pieces of JSON text with commas between: a run at a time. */
+export function* dumpEvents(index: BlockIndex, ranks: RankTable): Generator<string, void, void> {
+  let eventId = 0;
+  for (let rank = 0; rank < ranks.capacity; rank++) {
+    const workerId = ranks.workerIdOf(rank);
+    if (workerId === undefined) continue;
+    const dpRank = ranks.dpRankOf(rank);
+    for (const run of index.dump(rank)) {
+      const event = {
+        worker_id: decimalId(workerId),
+        storage_tier: run.tier,
+        residency_domain: 'worker',
+        event: { event_id: eventId, data: { stored: storedJson(run) }, dp_rank: dpRank },
+      };
+      yield `${eventId === 0 ? '' : ','}${writeExactJson(event)}`;
+      eventId++;
+    }
+  }
+}
+
+function storedJson({ parent, blockHashes, tokensHashes }: StoredRun): unknown {
+  const blocks = Array.from({ length: blockHashes.length / 2 }, (_, at) => ({
+    block_hash: hashAt(blockHashes, at),
+    tokens_hash: hashAt(tokensHashes, at),
+    mm_extra_info: null,
+  }));
+  return { parent_hash: parent === undefined ? null : hashOf(parent), start_position: null, blocks };
 }
 
 function hashAt(pairs: Uint32Array, at: number): bigint {

@@ -13,6 +13,8 @@ export const BODY_BYTES_MAX = 8 * 1024 * 1024;
 export interface ServiceCall {
   /** The JSON body. @throws ServiceError 400, 413, 415 or 422 */
   body(): Promise<BodyFields>;
+  /** As `body`; undefined when the body is empty. */
+  optionalBody(): Promise<BodyFields | undefined>;
   /** Path parameter. */
   param(name: string): string;
   /** Query parameter. */
@@ -146,12 +148,23 @@ function callOf(request: Request, param: (name: string) => string): ServiceCall 
     query: (name) => search.get(name) ?? undefined,
     header: (name) => headers.get(name) ?? undefined,
     body: async () => {
-      if (!/^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i.test(headers.get('content-type') ?? '')) {
-        throw new ServiceError(415, 'Expected request with `Content-Type: application/json`');
-      }
+      requireJson(headers);
       return new BodyFields(parseBody(await readText(request)));
     },
+    optionalBody: async () => {
+      const text = await readText(request);
+      if (text === '') return undefined;
+      requireJson(headers);
+      return new BodyFields(parseBody(text));
+    },
   };
+}
+
+const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;
+
+function requireJson(headers: Headers): void {
+  if (JSON_TYPE.test(headers.get('content-type') ?? '')) return;
+  throw new ServiceError(415, 'Expected request with `Content-Type: application/json`');
 }
 
 function parseBody(text: string): unknown {

@@ -1,0 +1,56 @@
+import { readFile } from 'node:fs/promises';
+import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { kvRouterConfigOf, readPolicyConfig } from '../../shared/router/index.ts';
+import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../shared/router/standalone/index.ts';
+import type { Logger } from '../../shared/telemetry/index.ts';
+import { zmqListeners } from './kv-listener.ts';
+import { openReplicas } from './replicas.ts';
+import type { RunningService, ServiceSettings } from './service-settings.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, and queues looked at, this often. */
+const HOUSEKEEPING_MS = 100;
+/** Requests that were never freed are looked for this often (router.md, section 5.5). */
+const EXPIRY_CHECK_MS = 60_000;
+
+/**
+ * The selection service (router.md, section 10.4). Its queue is off unless the operator sets a threshold, as in Dynamo:
+ * workers need not say then how many tokens they batch.
+ *
+ * @param given names of the settings that the operator set
+ */
+export async function startSelectionService(
+  settings: ServiceSettings,
+  logger: Logger,
+  given: Iterable<string>,
+): Promise<RunningService> {
+  const names = new Set(given);
+  const { routerPolicyConfig: policyFile } = settings;
+  const policies = policyFile === undefined ? undefined : readPolicyConfig(await readFile(policyFile, 'utf8'));
+  const routerQueueThreshold = names.has('routerQueueThreshold') ? settings.routerQueueThreshold : null;
+  const replicas = await openReplicas(settings, logger);
+  const service = new SelectionService({
+    config: kvRouterConfigOf({ ...settings, routerQueueThreshold }, names, policies?.settings),
+    policies,
+    openListener: zmqListeners(logger),
+    replicas: replicas.pools,
+    clock: systemClock,
+    random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+    logger,
+  });
+  const peers = new Peers(replicas.pools.peerObserver);
+  for (const endpoint of settings.servicePeers) peers.add(endpoint);
+  const timers = [
+    systemClock.every(HOUSEKEEPING_MS, () => service.housekeep()),
+    systemClock.every(EXPIRY_CHECK_MS, () => service.expire()),
+  ];
+  const routes = selectionRoutes({ service, peers, nowMs: () => systemClock.nowMs() });
+  return {
+    app: createServiceApp({ routes, errorForm: 'json', clock: systemClock, logger }),
+    port: 8092,
+    close: async () => {
+      for (const timer of timers) timer.cancel();
+      await service.close();
+      await replicas.close();
+    },
+  };
+}

@@ -1,0 +1,35 @@
+import type { Overlaps } from '../overlaps.ts';
+import { decimalId } from './overlap-tokens.ts';
+
+/** A rank of a pool: its number, and what it is known by. */
+export interface ScoredRank {
+  readonly rank: number;
+  /** Hex. */
+  readonly workerId: string;
+  readonly dpRank: number;
+}
+
+/** What every rank holds of a prompt, in blocks; ranks that hold nothing are there too (router.md, section 10.1). */
+export function overlapScores(
+  overlaps: Overlaps,
+  ranks: readonly ScoredRank[],
+  { blockSizeTokens, blocks }: { readonly blockSizeTokens: number; readonly blocks: number },
+): unknown {
+  const workers = ranks.map(({ rank, workerId, dpRank }) => {
+    const device = overlaps.device[rank] ?? 0;
+    const host = overlaps.host[rank] ?? 0;
+    const disk = overlaps.disk[rank] ?? 0;
+    return {
+      worker_id: decimalId(workerId),
+      dp_rank: dpRank,
+      device_blocks: device,
+      host_pinned_blocks: device + host,
+      disk_blocks: device + host + disk,
+      host_pinned_extension_blocks: host,
+      disk_extension_blocks: disk,
+      shared_beyond_device_blocks: null,
+    };
+  });
+  const sharedCache = { enabled: false, total_hit_blocks: 0, ranges: [], error: null };
+  return { block_size: blockSizeTokens, num_blocks: blocks, workers, shared_cache: sharedCache };
+}
