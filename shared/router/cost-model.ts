@@ -2,20 +2,13 @@
 export type CostModelChoice = 'auto' | 'stator' | 'dynamo';
 
 /**
- * Whether our replay tables show `stator` within 2 % of the best Dynamo setting or better on every row of router.md, section
- * 12.4, and no worse than `dynamo` with event lag and with two routers (ruling 34).
+ * The formula behind a choice (ruling 34). `auto` is `stator`: our replay tables (docs/simulate.md) show it within 2 % of the
+ * best Dynamo setting or better on every row of router.md, section 12.4, and no worse than `dynamo` with late events and
+ * with two routers. Whoever set what only Dynamo's formula has gets that one.
+ * @param isDynamoAsked whether the operator set a weight of Dynamo's formula, which must keep its meaning, or turned off
+ *   the tracking of prompt tokens, without which there is no other
  */
-const IS_STATOR_PROVEN: boolean = false;
-
-/**
- * The formula behind a choice (ruling 34).
- * @param isWeightSet whether the operator set a weight of Dynamo's formula, which must keep its meaning
- */
-export function costModelOf(
-  choice: CostModelChoice,
-  isWeightSet: boolean,
-  isStatorProven = IS_STATOR_PROVEN,
-): 'stator' | 'dynamo' {
+export function costModelOf(choice: CostModelChoice, isDynamoAsked: boolean): 'stator' | 'dynamo' {
   if (choice !== 'auto') return choice;
-  return isWeightSet || !isStatorProven ? 'dynamo' : 'stator';
+  return isDynamoAsked ? 'dynamo' : 'stator';
 }

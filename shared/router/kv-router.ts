@@ -1,5 +1,6 @@
 import type { Timer } from '../clock/index.ts';
 import { Inhibition } from './inhibition.ts';
+import type { KvRouterConfig } from './kv-config.ts';
 import { kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
 import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 import { profileFor } from './queue/policy-config.ts';
@@ -8,7 +9,7 @@ import { createScheduler } from './scheduler.ts';
 import type { Decision, Explanation, SchedulableWorker, SchedulingRequest } from './scheduler-types.ts';
 import { hashPrompt, schedulingRequest } from './scheduling-request.ts';
 import { SessionAffinity } from './session-affinity.ts';
-import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
+import type { PoolRole, Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
 
 /**
  * The router of mode `kv` (router.md, sections 1 to 7).
@@ -143,7 +144,7 @@ class PooledKvRouter implements KvRouter {
   #makePool(pool: WorkerPool): LivePool {
     const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor } =
       this.#options;
-    const config = pool.role === 'prefill' ? prefillPoolConfig(this.#options.config) : this.#options.config;
+    const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
     const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
     const scheduler = createScheduler({
@@ -283,4 +284,10 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
 function toSchedulable(worker: RoutableWorker): SchedulableWorker {
   const { id, dataParallelStartRank, dataParallelSize, taints, totalKvBlocks, maxNumBatchedTokens } = worker;
   return { id, dataParallelStartRank, dataParallelSize, taints, totalKvBlocks, maxNumBatchedTokens };
+}
+
+/** Prefill pools keep no blocks; decode pools have no prompts to prefill, which the model `stator` goes by. */
+function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
+  if (role === 'prefill') return prefillPoolConfig(config);
+  return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;
 }

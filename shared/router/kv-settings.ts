@@ -57,8 +57,9 @@ export function kvRouterConfigOf(
 ): KvRouterConfig {
   const isWeightSet = settings.loadAware || [...given].some((name) => WEIGHTS.has(name)) || setsWeight(policyFile);
   const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
+  const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
   const config: KvRouterConfig = kvRouterConfig({
-    costModel: costModelOf(settings.routerCostModel ?? 'auto', isWeightSet),
+    costModel: costModelOf(settings.routerCostModel ?? 'auto', isWeightSet || !tracksPrefill),
     overlapScoreCredit: settings.routerKvOverlapScoreCredit,
     overlapScoreCreditDecay: settings.routerKvOverlapScoreCreditDecay,
     prefillLoadScale: settings.routerPrefillLoadScale,

@@ -15,10 +15,10 @@ const DECODE_WEIGHT = 0.003;
  */
 const SHARED_PASS_TOKENS = 2000;
 /**
- * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 2,000 tokens to compute in a busy
+ * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a busy
  * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
  */
-const FOREIGN_SHARE_COST = 8000;
+const FOREIGN_SHARE_COST = 3000;
 
 /** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
 export interface ReplicaShare {

@@ -77,20 +77,21 @@ describe('the configuration', () => {
       const { settings, given } = resolveConfig('frontend', args, {});
       return kvRouterConfigOf(settings, given.keys());
     };
-    expect(resolve()).toEqual(defaultKvRouterConfig);
+    expect(resolve()).toEqual({ ...defaultKvRouterConfig, costModel: 'stator' });
     expect(resolve('--router-queue-threshold', 'None', '--router-prefill-load-scale', '32')).toMatchObject({
       queueThreshold: undefined,
       prefillLoadScale: 32,
     });
     expect(resolve('--load-aware')).toMatchObject({ overlapScoreCredit: 0, useKvEvents: false, assumeKvReuse: false });
-    expect(resolve('--router-cost-model', 'stator').costModel).toBe('stator');
+    expect(resolve('--router-kv-overlap-score-credit', '0.5').costModel).toBe('dynamo');
+    expect(resolve('--no-router-track-prefill-tokens').costModel).toBe('dynamo');
+    expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
   });
 
   it('finds the cost model of auto by what is proven and what is set (ruling 34)', () => {
-    expect(costModelOf('auto', false, false)).toBe('dynamo');
-    expect(costModelOf('auto', false, true)).toBe('stator');
-    expect(costModelOf('auto', true, true)).toBe('dynamo');
-    expect(costModelOf('stator', true, false)).toBe('stator');
+    expect(costModelOf('auto', false)).toBe('stator');
+    expect(costModelOf('auto', true)).toBe('dynamo');
+    expect(costModelOf('stator', true)).toBe('stator');
   });
 
   it('of a pool of prefill workers tracks no blocks; of the preset no overlap', () => {
