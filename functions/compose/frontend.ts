@@ -54,6 +54,13 @@ export type HostSettings = Partial<
     | 'responseStoreMaxMb'
     | 'kvCacheBlockSize'
     | 'routerOverlapRefreshAfterSecs'
+    | 'routerChooseTimeoutMs'
+    | 'routerConnectTimeoutMs'
+    | 'fleetItemIntervalMs'
+    | 'reservationTtlMs'
+    | 'loadReportIntervalMs'
+    | 'tcpRpcHost'
+    | 'tcpRpcPort'
     | 'stateTable'
     | 'natsStreamReplicas'
     | 'snapshotIntervalSecs'
@@ -165,9 +172,9 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   });
   const openEventPlane = followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined;
   const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
-  const isSharing = settings.routerMode === 'kv' && followsEvents;
+  const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openRouterState(settings, { logger, registry: metrics.registry }) : undefined;
-  const routing = openRouting(settings, {
+  const routing = await openRouting(settings, {
     shared,
     discovery,
     plane,

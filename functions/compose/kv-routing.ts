@@ -11,6 +11,7 @@ import {
   BusyWorkers,
   type ComponentScope,
   indexSink,
+  type LoadReport,
   WorkerLoads,
 } from '../../shared/router/feed/index.ts';
 import {
@@ -31,6 +32,7 @@ import { meterRouter, schedulerMetrics } from '../../shared/router/observe/index
 import type { ComponentPool } from '../../shared/router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
+import type { Resident, ResidentSettings } from './resident.ts';
 import type { Routing } from './routing.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
@@ -59,6 +61,10 @@ export class KvRouting implements Routing {
   readonly #loads = new WorkerLoads();
   readonly #busy = new BusyWorkers(this.#loads, systemClock);
   readonly #open: OpenFeeds | undefined;
+  readonly #stalenessMs: number;
+  /** When a worker last told of its load, by worker. */
+  readonly #heardMs = new Map<string, number>();
+  #resident: Resident | undefined;
   readonly #housekeeping: Timer;
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
@@ -95,11 +101,13 @@ export class KvRouting implements Routing {
       },
       explain: async (request, workers) => explanationRecord(this.#kv.explain(request, workers)),
     };
+    this.#stalenessMs = settings.indexStalenessMs;
     const followsKvEvents = this.#config.useKvEvents && this.#config.overlapScoreCredit > 0;
     const { shared } = parts;
     this.#open = openFeeds(parts, {
       loads: this.#loads,
       followsKvEvents,
+      onReport: (report) => this.#heard(report),
       ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
     });
     metrics.registry.beforeScrape(() => this.#showState());
@@ -129,9 +137,36 @@ export class KvRouting implements Routing {
       this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
     }
     this.#showWorkers(models);
+    this.#resident?.follow(models);
+  }
+
+  #heard({ workerId, arrivedRequests, leftRequests }: LoadReport): void {
+    this.#heardMs.set(workerId, systemClock.nowMs());
+    this.#resident?.service.reported(workerId, arrivedRequests, leftRequests);
+  }
+
+  /** Answers other processes, too, from now on. Rejects as `openResident` does. */
+  async openResident(settings: ResidentSettings): Promise<void> {
+    const { openResident } = await import('./resident.ts');
+    this.#resident = await openResident(settings, {
+      ...this.#parts,
+      router: this.router,
+      kv: this.#kv,
+      models: () => this.#models,
+      state: this.#parts.shared?.state,
+    });
+  }
+
+  /** Whether every cache is known as far as it is told, and somebody has told something within the staleness bound. */
+  isFresh(pool: WorkerPool): boolean {
+    if (this.#open?.feeds.isSettled !== true) return false;
+    const workers = this.#models.find((model) => nameOf(model.pool) === nameOf(pool))?.workers ?? [];
+    const oldestMs = systemClock.nowMs() - this.#stalenessMs;
+    return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
   }
 
   async close(): Promise<void> {
+    await this.#resident?.close();
     this.#housekeeping.cancel();
     this.#kv.close();
     await this.#open?.close();
@@ -203,6 +238,7 @@ export class KvRouting implements Routing {
       if (present.has(id)) continue;
       routerMetrics.unregistered(id);
       metrics.removeWorker(id);
+      this.#heardMs.delete(id);
     }
     this.#workerIds = present;
   }

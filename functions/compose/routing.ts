@@ -26,13 +26,13 @@ export interface Routing {
  * The routing that the settings name.
  * @throws KvRouterConfigError for flags of the router that contradict each other
  */
-export function openRouting(
+export async function openRouting(
   settings: FrontendSettings & HostSettings,
-  parts: Omit<RoutingParts, 'routerMetrics'>,
-): Routing {
+  given: Omit<RoutingParts, 'routerMetrics'>,
+): Promise<Routing> {
   const { routerMode: mode } = settings;
-  const routerMetrics = openRouterMetrics(settings, parts);
-  if (mode === 'kv') return new KvRouting(settings, { ...parts, routerMetrics });
+  const parts = { ...given, routerMetrics: openRouterMetrics(settings, given) };
+  if (mode === 'kv') return openKvRouting(settings, parts);
   const router = createRouter({
     mode,
     inhibitedMs: settings.inhibitedDurationSecs * 1000,
@@ -40,7 +40,25 @@ export function openRouting(
     clock: systemClock,
     random: systemRandom,
   });
-  return new PlainRouting(router, { ...parts, routerMetrics });
+  return new PlainRouting(router, parts);
+}
+
+/**
+ * Mode `kv` in the role that the settings name (design, section 3): by an index of this process, which a resident also
+ * answers others from, or by asking residents. A host that can follow nothing asks.
+ */
+async function openKvRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
+  const keepsIndex = parts.openEventPlane !== undefined;
+  const { routerRole: role = keepsIndex ? 'embedded' : 'choose' } = settings;
+  if (keepsIndex && (role === 'embedded' || role === 'resident')) {
+    const routing = new KvRouting(settings, parts);
+    if (role === 'resident') await routing.openResident(settings);
+    return routing;
+  }
+  const { openChooseRouting } = await import('./choose-routing.ts');
+  const asksResidents = role !== 'stateless';
+  const embedded = keepsIndex && asksResidents ? new KvRouting(settings, parts) : undefined;
+  return openChooseRouting(settings, parts, { asksResidents, embedded, state: parts.shared?.state });
 }
 
 function openRouterMetrics(

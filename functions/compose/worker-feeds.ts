@@ -6,6 +6,7 @@ import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import {
   type ComponentScope,
   type EventSource,
+  type LoadReport,
   RecoveryClient,
   RecoverySlots,
   WorkerFeeds,
@@ -42,6 +43,8 @@ export function openFeeds(
   options: {
     readonly loads: WorkerLoads;
     readonly followsKvEvents: boolean;
+    /** Told of every load that a worker reports. */
+    readonly onReport?: (report: LoadReport) => void;
     /** The log of a component's events. @default none */
     readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
   },

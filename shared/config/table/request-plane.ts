@@ -1,5 +1,5 @@
 import { choice, decimal, int, port, secret, text } from '../builders.ts';
-import { FLEET, FLEET_ROUTERS, LASTING_FLEET_ROUTERS, PLANE_ENDS, PLANE_SERVERS } from '../processes.ts';
+import { FLEET, FLEET_ROUTERS, LASTING_FLEET_ROUTERS, LASTING_PLANE_ENDS, PLANE_ENDS } from '../processes.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
@@ -38,19 +38,19 @@ export const requestPlaneRows = {
     env: ['DYN_TCP_RPC_HOST'],
     allowed: 'IP or host name',
     defaultText: 'auto',
-    usedBy: PLANE_SERVERS,
+    usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
     built: true,
-    about: 'Address that a worker advertises and binds.',
+    about: 'Address that a worker or resident router advertises and binds.',
   }),
   tcpRpcPort: port({
     env: ['DYN_TCP_RPC_PORT'],
     note: '0 = any free',
     default: 0,
-    usedBy: PLANE_SERVERS,
+    usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
     built: true,
-    about: 'Port that a worker binds.',
+    about: 'Port that a worker or resident router binds.',
   }),
   httpRpcHost: text({
     env: ['DYN_HTTP_RPC_HOST'],

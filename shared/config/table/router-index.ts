@@ -1,5 +1,5 @@
 import { bool, choice, decimal, int, intOrNone } from '../builders.ts';
-import { LASTING_ROUTERS, PLANE_SERVERS, ROUTERS } from '../processes.ts';
+import { LASTING_PLANE_ENDS, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
 
 /** Rows of "Router events and index". */
 export const routerIndexRows = {
@@ -175,7 +175,7 @@ export const routerIndexRows = {
     default: 2000,
     usedBy: ROUTERS,
     source: 'product+; design 3',
-    built: false,
+    built: true,
     about: 'Age above which an embedded index is not used.',
   }),
   snapshotIntervalSecs: int({
@@ -192,11 +192,11 @@ export const routerIndexRows = {
     flags: ['--router-role'],
     env: ['STATOR_ROUTER_ROLE'],
     values: ['resident', 'embedded', 'choose', 'stateless'],
-    defaultText: 'by host: container resident, function choose, local embedded',
+    defaultText: 'function choose, others embedded',
     usedBy: ROUTERS,
     source: 'product+; design 3',
-    built: false,
-    about: 'Where the routing decision is made.',
+    built: true,
+    about: 'Where the routing decision of mode kv is made; a resident also answers others.',
   }),
   routerChooseTimeoutMs: int({
     env: ['STATOR_ROUTER_CHOOSE_TIMEOUT_MS'],
@@ -206,7 +206,7 @@ export const routerIndexRows = {
     default: 10,
     usedBy: ['frontend', 'grpc', 'function'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Deadline of the first Choose message, connecting excluded.',
   }),
   routerConnectTimeoutMs: int({
@@ -217,7 +217,7 @@ export const routerIndexRows = {
     default: 100,
     usedBy: ['frontend', 'grpc', 'function'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Deadline of opening the Choose channel at start.',
   }),
   reservationTtlMs: int({
@@ -227,7 +227,7 @@ export const routerIndexRows = {
     default: 2000,
     usedBy: LASTING_ROUTERS,
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'A reservation that the worker never reports is freed.',
   }),
   loadReportIntervalMs: int({
@@ -236,7 +236,7 @@ export const routerIndexRows = {
     max: 60000,
     unit: 'ms',
     default: 1000,
-    usedBy: PLANE_SERVERS,
+    usedBy: LASTING_PLANE_ENDS,
     source: 'product; design 3',
     built: true,
     about: 'Interval of worker load reports.',
@@ -249,7 +249,7 @@ export const routerIndexRows = {
     default: 250,
     usedBy: ['frontend', 'grpc', 'function'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Shortest interval between two reads of the fleet item by a function.',
   }),
 };

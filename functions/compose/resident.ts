@@ -1,0 +1,220 @@
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Discovery, EndpointRecord } from '../../shared/discovery/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
+import type { KvRouter, PoolRole, Router } from '../../shared/router/index.ts';
+import {
+  Answering,
+  createResidentMetrics,
+  type PresentPool,
+  ResidentService,
+  ROUTER_COMPONENT,
+  serveRouterOnPlane,
+} from '../../shared/router/service/index.ts';
+import {
+  type FleetWorker,
+  FleetWriter,
+  LeaseHolder,
+  MemoryRouterStateHub,
+  type RouterState,
+} from '../../shared/router/state/index.ts';
+import type { FrontendMetrics, ProcessLogger } from '../../shared/telemetry/index.ts';
+import type { FrontendSettings, HostSettings } from './frontend.ts';
+import { servingPlane } from './planes.ts';
+
+/** Settings of a resident router. */
+export type ResidentSettings = FrontendSettings & HostSettings;
+
+/** What a resident router is made of. */
+export interface ResidentParts {
+  /** Decides, for others as for this process. */
+  readonly router: Router;
+  readonly kv: KvRouter;
+  /** The models as they are now. */
+  models(): readonly RoutableModel[];
+  /** Shared with the other residents. @default nothing: this is the only one */
+  readonly state: RouterState | undefined;
+  readonly discovery: Discovery;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+}
+
+/** A resident router that serves. */
+export interface Resident {
+  readonly service: ResidentService;
+  /** The models have changed. */
+  follow(models: readonly RoutableModel[]): void;
+  /** Leaves discovery, gives the lease back and closes its listener; callers that wait decide by themselves. */
+  close(): Promise<void>;
+}
+
+/** Name of the lease under which one router of a namespace answers. */
+const LEASE_NAME = 'router';
+const START_MS_MAX = 15_000;
+const STOP_MS_MAX = 1000;
+const REPORT_INTERVAL_MS = 1000;
+/** A new holder of the lease listens for so many reports of the workers before it answers. */
+const REPORTS_TO_SETTLE = 2;
+
+/**
+ * Serves `Choose` on the request plane and registers it in discovery (design, section 3). Rejects when the port cannot be
+ * bound, or discovery cannot be written.
+ */
+export async function openResident(settings: ResidentSettings, parts: ResidentParts): Promise<Resident> {
+  const { discovery, metrics, logger } = parts;
+  const log = logger.for('router');
+  const namespace = settings.namespace ?? 'dynamo';
+  const instanceId = systemRandom.instanceId();
+  const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
+  const { service, lease } = makeService(settings, parts, state, namespace);
+  const { tcpRpcHost, tcpRpcPort = 0 } = settings;
+  const plane = servingPlane({ ...settings, tcpRpcHost, tcpRpcPort }, metrics.requestPlane, logger.for('requests'));
+  const signal = AbortSignal.timeout(START_MS_MAX);
+  const server = await plane.serve({ instanceId, signal });
+  const endpoints = serveRouterOnPlane(server, { instanceId, namespace }, service);
+  const at = { type: 'Endpoint', namespace, component: ROUTER_COMPONENT, instance_id: instanceId } as const;
+  const records: readonly EndpointRecord[] = endpoints.map((endpoint) => ({ ...at, ...endpoint }));
+  const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
+  lease.start();
+  for (const record of records) await discovery.put(record, signal);
+  log.info('resident router is up', { instance_id: instanceId, namespace });
+  return {
+    service,
+    follow: (models) => writers.follow(models),
+    close: async () => {
+      const leaving = records.map((record) => discovery.remove(record, AbortSignal.timeout(STOP_MS_MAX)));
+      for (const outcome of await Promise.allSettled(leaving)) {
+        if (outcome.status === 'rejected') log.warn('record not withdrawn', { reason: reasonOf(outcome.reason) });
+      }
+      service.close();
+      await writers.close();
+      await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
+      await server.close();
+      await plane.close();
+    },
+  };
+}
+
+function makeService(settings: ResidentSettings, parts: ResidentParts, state: RouterState, namespace: string) {
+  const { router, kv, models, metrics, logger } = parts;
+  const log = logger.for('router');
+  const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
+  const answering = new Answering({
+    clock: systemClock,
+    // Where nothing is shared nobody has answered before.
+    settleMs: parts.state === undefined ? 0 : REPORTS_TO_SETTLE * loadReportIntervalMs,
+    onStoodDown: () => service.standDown(),
+  });
+  const counted = createResidentMetrics(metrics.registry, () => ({
+    isAnswering: answering.isAnswering,
+    reservations: service.reservations,
+    waiting: service.waiting,
+  }));
+  const service: ResidentService = new ResidentService({
+    router,
+    kv,
+    clock: systemClock,
+    random: systemRandom,
+    ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
+    findPool: (key, role) => findPool(models(), key, role),
+    isAnswering: () => answering.isAnswering,
+    onExpired: (wasSeen) => counted.expired(wasSeen),
+  });
+  const lease = new LeaseHolder({
+    state,
+    lease: { namespace, name: LEASE_NAME },
+    clock: systemClock,
+    random: systemRandom,
+    ttlMs: leaseTtlSecs * 1000,
+    onAcquired: () => {
+      answering.acquired();
+      log.info('this router answers for the fleet');
+    },
+    onLost: () => {
+      answering.lost();
+      log.info('another router answers for the fleet, or nobody does');
+    },
+    onProblem: () => {}, // every failure of the table is told by the state itself
+  });
+  answering.follow(lease);
+  return { service, lease };
+}
+
+function findPool(models: readonly RoutableModel[], key: string, role: PoolRole): PresentPool | undefined {
+  return models.find(({ pool }) => pool.key === key && pool.role === role);
+}
+
+/** Writes the fleet items of every endpoint that workers serve, while the lease is held. */
+class FleetWriters {
+  readonly #parts: ResidentParts;
+  readonly #state: RouterState;
+  readonly #leaseTtlMs: number;
+  readonly #fence: () => number | undefined;
+  readonly #writers = new Map<string, FleetWriter>(); // by endpoint; bounded by the endpoints of the fleet
+
+  constructor(parts: ResidentParts, state: RouterState, leaseTtlMs: number, fence: () => number | undefined) {
+    this.#parts = parts;
+    this.#state = state;
+    this.#leaseTtlMs = leaseTtlMs;
+    this.#fence = fence;
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    if (this.#parts.state === undefined) return; // nobody else reads it
+    for (const { endpoint, scope } of models.flatMap(({ workers }) => workers)) {
+      if (this.#writers.has(endpoint)) continue;
+      const writer = new FleetWriter({
+        state: this.#state,
+        pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
+        clock: systemClock,
+        random: systemRandom,
+        workers: () => this.#workersOf(endpoint),
+        fence: this.#fence,
+        onProblem: () => {}, // every failure of the table is told by the state itself
+      });
+      this.#writers.set(endpoint, writer);
+      writer.start();
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#writers.values()].map((writer) => writer.stop()));
+  }
+
+  #workersOf(endpoint: string): readonly FleetWorker[] {
+    const loads = new Map<string, FleetWorker['load']>();
+    for (const { scheduler } of this.#parts.kv.pools) {
+      for (const { workerId, activeRequests, activeDecodeBlocks, activePrefillTokens } of scheduler.loads()) {
+        const { requests = 0, decodeBlocks = 0, prefillTokens = 0 } = loads.get(workerId) ?? {};
+        loads.set(workerId, {
+          requests: requests + activeRequests,
+          decodeBlocks: decodeBlocks + activeDecodeBlocks,
+          prefillTokens: prefillTokens + activePrefillTokens,
+        });
+      }
+    }
+    const workers = this.#parts.models().flatMap((model) => model.workers);
+    return workers.flatMap((worker) => (worker.endpoint === endpoint ? this.#toFleetWorker(worker, loads) : []));
+  }
+
+  #toFleetWorker(worker: Worker, loads: ReadonlyMap<string, FleetWorker['load']>): FleetWorker[] {
+    const { id, transport, totalKvBlocks, dataParallelStartRank, dataParallelSize } = worker;
+    if (!('tcp' in transport)) return [];
+    const load = loads.get(id) ?? { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+    const kvUsedShare =
+      totalKvBlocks === undefined ? 0 : Math.min(1, load.decodeBlocks / (totalKvBlocks * dataParallelSize));
+    const aliveUntilMs = this.#state.nowMs() + this.#leaseTtlMs; // discovery has seen its lease alive just now
+    return [
+      {
+        id,
+        address: transport.tcp,
+        aliveUntilMs,
+        isAvailable: true,
+        load,
+        kvUsedShare,
+        dataParallelStartRank,
+        dataParallelSize,
+      },
+    ];
+  }
+}

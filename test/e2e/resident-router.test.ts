@@ -1,0 +1,192 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRouterStateTable } from '../../shared/router/state/index.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  postJson,
+  runStator,
+  type StatorProcess,
+  startDynamoDb,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
+
+const MODEL = 'stator-mini';
+/** Dead processes leave discovery, and lose their lease, within this. */
+const SHORT = { STATOR_LEASE_TTL_SECS: '2', STATOR_LOAD_REPORT_INTERVAL_MS: '250' };
+const WORKER = ['--block-size=16', '--speedup-ratio=50'];
+const RESIDENT = ['--router-mode=kv', '--router-role=resident'];
+const ASKER = ['--router-mode=kv', '--router-role=choose'];
+/** Processes that share the machine with others need more than the 10 ms of production. */
+const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
+const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1' };
+
+async function ask(frontend: StatorProcess, topic: string): Promise<{ status: number; id: string; worker: number }> {
+  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(30)}`;
+  const response = await postJson(`${frontend.url}/v1/chat/completions`, {
+    model: MODEL,
+    max_tokens: 2,
+    messages: [{ role: 'user', content }],
+    nvext: { extra_fields: ['worker_id'] },
+  });
+  const body = (await response.json()) as {
+    readonly id: string;
+    readonly nvext?: { readonly worker_id: { readonly decode_worker_id: number } };
+  };
+  return { status: response.status, id: body.id, worker: body.nvext?.worker_id.decode_worker_id ?? 0 };
+}
+
+function decisions(frontend: StatorProcess, source: string): Promise<number> {
+  return frontend.metric('stator_router_decisions_total', `source="${source}"`);
+}
+
+/** Asks until the resident router decides for `frontend`. */
+function untilResident(frontend: StatorProcess): Promise<true> {
+  return waitUntil(
+    async () => {
+      await ask(frontend, 'who decides');
+      return (await frontend.metric('stator_router_degraded')) === 0 && (await decisions(frontend, 'resident')) > 0;
+    },
+    { what: 'decisions of the resident router', timeoutMs: 20_000, pollMs: 50 },
+  );
+}
+
+/** Requests without a pause, four at a time, until it is stopped. */
+function startLoad(frontend: StatorProcess): { stop(): Promise<readonly number[]> } {
+  const statuses: number[] = [];
+  let isRunning = true;
+  const lane = async (name: number): Promise<void> => {
+    for (let turn = 0; isRunning; turn++) statuses.push((await ask(frontend, `lane ${name} turn ${turn % 5}`)).status);
+  };
+  const lanes = [1, 2, 3, 4].map(lane);
+  return {
+    stop: async () => {
+      isRunning = false;
+      await Promise.all(lanes);
+      return statuses;
+    },
+  };
+}
+
+describe('a frontend that asks a resident router', () => {
+  const fleet = useFleet({ ...SHORT, ...PATIENT, ...LOOPBACK });
+  let resident: StatorProcess;
+  let asker: StatorProcess;
+
+  beforeAll(async () => {
+    const started = await Promise.all([
+      fleet.frontend(RESIDENT),
+      fleet.frontend(ASKER),
+      fleet.worker(WORKER),
+      fleet.worker(WORKER),
+    ]);
+    [resident, asker] = [started[0], started[1]];
+    await Promise.all([fleet.untilWorkers(resident, 2), fleet.untilWorkers(asker, 2)]);
+    await untilResident(asker);
+  }, 60_000);
+
+  it('goes where the resident knows the prompt cached', async () => {
+    const first = await ask(asker, 'once more');
+    for (let turn = 0; turn < 4; turn++) expect((await ask(asker, 'once more')).worker).toBe(first.worker);
+    expect(await resident.metric('dynamo_component_router_kv_hit_rate_count')).toBeGreaterThanOrEqual(5);
+  });
+
+  it('keeps no place longer than its request', async () => {
+    await Promise.all(Array.from({ length: 8 }, (_, at) => ask(asker, `many ${at}`)));
+    await waitUntil(async () => (await resident.metric('stator_router_reservations')) === 0, {
+      what: 'no places held',
+    });
+    expect(await resident.metric('stator_router_reservations_expired_total')).toBe(0);
+  });
+
+  it('lets operators see why, on both', async () => {
+    const { id } = await ask(resident, 'why there');
+    const explained = await fetch(`${resident.url}/router/explain/${id}`);
+    expect(explained.status).toBe(200);
+    expect(((await explained.json()) as { candidates: unknown[] }).candidates).toHaveLength(2);
+    const prompt = 'parts meet where their edges fit; '.repeat(30);
+    const shown = await runStator(['router', 'explain', '--prompt', prompt, '--url', resident.url]);
+    expect(shown.stderr).toBe('');
+    expect(shown.stdout).toMatch(/^chosen {3}worker [0-9a-f]+ rank 0, /m);
+  });
+
+  it('fails no request when the resident is killed under load, and goes back to it when it is there again', async () => {
+    const load = startLoad(asker);
+    await waitUntil(async () => (await decisions(asker, 'resident')) > 20, { what: 'load on the resident' });
+    resident.signal('SIGKILL');
+    await waitUntil(async () => (await asker.metric('stator_router_degraded')) === 1, { what: 'the degraded mode' });
+    const alone = async (): Promise<number> =>
+      (await decisions(asker, 'embedded')) + (await decisions(asker, 'stateless'));
+    await waitUntil(async () => (await alone()) > 20, { what: 'decisions without a resident' });
+    expect(await asker.metric('stator_router_fallbacks_total')).toBeGreaterThan(20);
+    resident = await fleet.frontend(RESIDENT);
+    const before = await decisions(asker, 'resident');
+    await waitUntil(
+      async () =>
+        (await asker.metric('stator_router_degraded')) === 0 && (await decisions(asker, 'resident')) > before + 20,
+      { what: 'decisions of the new resident', timeoutMs: 20_000 },
+    );
+    const statuses = await load.stop();
+    expect(statuses.length).toBeGreaterThan(60);
+    expect(statuses.filter((status) => status !== 200)).toEqual([]);
+  }, 90_000);
+});
+
+describe('a full fleet behind a resident router', () => {
+  const fleet = useFleet({ ...SHORT, ...PATIENT, ...LOOPBACK });
+
+  it('lets requests wait at the resident for their turn', async () => {
+    const [resident, asker] = await Promise.all([
+      fleet.frontend([...RESIDENT, '--router-queue-threshold=0']),
+      fleet.frontend(ASKER),
+      fleet.worker(['--block-size=16', '--speedup-ratio=0.5']),
+    ]);
+    await Promise.all([fleet.untilWorkers(resident, 1), fleet.untilWorkers(asker, 1)]);
+    await untilResident(asker);
+    const answers = Promise.all(Array.from({ length: 6 }, (_, at) => ask(asker, `waits ${at}`)));
+    await waitUntil(async () => (await resident.metric('stator_router_waiting_queries')) > 0, { what: 'a queue' });
+    expect((await answers).map(({ status }) => status)).toEqual(Array(6).fill(200));
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="silent"')).toBe(0);
+    expect(await resident.metric('stator_router_waiting_queries')).toBe(0);
+  }, 60_000);
+});
+
+describe.runIf(hasDynamoDb())('two resident routers', () => {
+  const fleet = useFleet({ ...SHORT, ...PATIENT, ...LOOPBACK, AWS_ACCESS_KEY_ID: 'x', AWS_SECRET_ACCESS_KEY: 'x' });
+  const tableName = 'router-state';
+  let server: DynamoDbServer;
+
+  beforeAll(async () => {
+    server = await startDynamoDb();
+    await createRouterStateTable({ tableName, endpoint: server.url, region: 'us-east-1' });
+  });
+
+  afterAll(() => server.stop());
+
+  it('hand the lease over when the one that answers dies', async () => {
+    const table = { STATOR_STATE_TABLE: tableName, STATOR_DYNAMODB_ENDPOINT: server.url, AWS_REGION: 'us-east-1' };
+    const residents = await Promise.all([
+      fleet.frontend(RESIDENT, table),
+      fleet.frontend(RESIDENT, table),
+      fleet.worker(WORKER),
+    ]);
+    const asker = await fleet.frontend(ASKER, table);
+    await Promise.all([fleet.untilWorkers(asker, 1), fleet.untilWorkers(residents[0], 1)]);
+    await untilResident(asker);
+    const pair = [residents[0], residents[1]];
+    const answering = await Promise.all(pair.map((resident) => resident.metric('stator_router_answering')));
+    expect([...answering].sort()).toEqual([0, 1]);
+    const [holder, standby] = answering[0] === 1 ? pair : [pair[1], pair[0]];
+    const load = startLoad(asker);
+    holder?.signal('SIGKILL');
+    await waitUntil(async () => (await standby?.metric('stator_router_answering')) === 1, {
+      what: 'the standby answering',
+      timeoutMs: 20_000,
+    });
+    const before = await decisions(asker, 'resident');
+    await waitUntil(async () => (await decisions(asker, 'resident')) > before + 10, { what: 'its decisions' });
+    const statuses = await load.stop();
+    expect(statuses.filter((status) => status !== 200)).toEqual([]);
+    expect(await asker.metric('stator_router_fallbacks_total', 'reason="standby"')).toBeGreaterThan(0);
+  }, 90_000);
+});
