@@ -134,10 +134,21 @@ async function startOne(
         servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
         sleepLevel: settings.sleepModeLevel,
         enableLocalIndexer: settings.enableLocalIndexer,
+        canary: canaryOf(settings),
       },
     },
     signal,
   );
+}
+
+function canaryOf(settings: WorkerProcessSettings) {
+  if (!settings.healthCheckEnabled) return undefined;
+  const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
+  if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
+    throw new Error('DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object');
+  }
+  const record = payload as Readonly<Record<string, unknown>> | undefined;
+  return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
 }
 
 async function openEngine(settings: WorkerProcessSettings, context: ServerEngineContext): Promise<OpenedEngine> {

@@ -14,6 +14,13 @@ export interface WorkerAddress {
   readonly endpoint: string;
 }
 
+export interface CanarySettings {
+  readonly idleMs: number;
+  readonly timeoutMs: number;
+  /** In place of the request that the model's card suggests. */
+  readonly payload?: Readonly<Record<string, unknown>> | undefined;
+}
+
 export interface WorkerSettings {
   /** How long streams may run on after a drain began, before those that can move are moved. Default 5000. */
   readonly graceMs: number;
@@ -31,6 +38,8 @@ export interface WorkerSettings {
   readonly servesAdapters: boolean;
   /** Depth of a sleep that does not name one. Default 1. */
   readonly sleepLevel: number;
+  /** Probes of an idle engine (`DYN_HEALTH_CHECK_ENABLED`). Default none. */
+  readonly canary: CanarySettings | undefined;
   /** Longest write of one record to discovery once the worker has started. Default 5000. */
   readonly discoveryTimeoutMs: number;
 }
@@ -44,6 +53,7 @@ export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   enableLocalIndexer: true,
   servesAdapters: false,
   sleepLevel: 1,
+  canary: undefined,
   discoveryTimeoutMs: 5000,
 };
 

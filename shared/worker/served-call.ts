@@ -14,6 +14,8 @@ export interface ServedCallDeps {
   readonly engine: Engine;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
+  /** The engine has answered something. */
+  readonly onActivity?: (() => void) | undefined;
   /** The call is over, however it ended. */
   onOver(call: ServedCall): void;
 }
@@ -42,7 +44,7 @@ export class ServedCall implements EngineSink {
   constructor(call: IncomingCall, deps: ServedCallDeps) {
     this.#call = call;
     this.#deps = deps;
-    this.#meter = deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
+    this.#meter = isCanary(call) ? UNCOUNTED : deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
   }
 
   /** Whether another worker could go on with it (ruling 37): not when guided, pinned or with several choices. */
@@ -78,12 +80,14 @@ export class ServedCall implements EngineSink {
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (!this.#hasOutput) this.#firstOutput();
+    this.#deps.onActivity?.();
     this.#responseTokens += count;
     this.#call.tokens(choice, ids, start, count);
   }
 
   output(output: EngineOutput): void {
     if (!this.#hasOutput) this.#firstOutput();
+    this.#deps.onActivity?.();
     this.#responseTokens += output.token_ids?.length ?? 0;
     this.#call.output(output);
   }
@@ -156,6 +160,13 @@ export class ServedCall implements EngineSink {
     this.#meter.end(outcome);
     this.#deps.onOver(this);
   }
+}
+
+/** Canaries of frontends are nobody's traffic. */
+const UNCOUNTED: WorkerRequestMeter = { firstResponse() {}, responseBytes() {}, end() {} };
+
+function isCanary({ body }: IncomingCall): boolean {
+  return (body as { readonly _HEALTH_CHECK?: unknown } | null | undefined)?._HEALTH_CHECK === true;
 }
 
 function traceOf(headers: Readonly<Record<string, string>>): EngineRequest['trace'] {

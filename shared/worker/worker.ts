@@ -3,8 +3,10 @@ import type { EngineInfo } from '../engines/index.ts';
 import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventPublisher, EventScope } from '../planes/event/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
+import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC, RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
 import { Adapters } from './adapters.ts';
+import { EngineCanary } from './canary.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
@@ -14,7 +16,7 @@ import { decimalId } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import { buildModelCard } from './model-card.ts';
-import { DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
+import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
 import { ReservedRequests } from './reserved-requests.ts';
@@ -63,12 +65,16 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
   }
 }
 
+/** Canaries that fail in a row before the worker leaves discovery. */
+const CANARY_FAILURES_MAX = 3;
+
 /**
  * | State | new request | lease lost | lease regained | engine down | engine up | drain |
  * |---|---|---|---|---|---|---|
  * | serving | to the engine | refuse | - | fail streams, withdraw | - | -> draining |
  * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
  * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
+ * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | refuse | - | fail streams, withdraw | restore | -> draining |
  * | asleep (`sleep` of the control) | the engine refuses | refuse | serve | withdrawn | - | -> draining |
  * | draining | `WorkerUnavailable` | - | - | - | - | same promise |
  */
@@ -88,9 +94,11 @@ class ServingWorker implements Worker {
   #registration: Registration | undefined;
   #reporter: LoadReporter | undefined;
   #monitor: EngineMonitor | undefined;
+  #canary: EngineCanary | undefined;
   #control: WorkerControl | undefined;
   #hasLease = true;
   #isEngineUp = true;
+  #isProven = true;
   #isAsleep = false;
   #isDraining = false;
   #drained: Promise<DrainReport> | undefined;
@@ -143,6 +151,7 @@ class ServingWorker implements Worker {
     const onDown = (reason: unknown): void => this.#loseEngine(reason);
     const onUp = (): void => this.#regainEngine();
     this.#monitor = new EngineMonitor({ engine, clock, intervalMs, onDown, onUp });
+    if (this.#settings.canary !== undefined) this.#canary = this.#openCanary(this.#settings.canary);
     this.#showHealth();
     logger.info('worker is ready', { instance_id: this.instanceId, model: this.card.display_name });
   }
@@ -175,11 +184,55 @@ class ServingWorker implements Worker {
       this.#calls.remove(over);
       if (isReserved) this.#reserved.left(call.id);
     };
-    const served = new ServedCall(call, { engine, metrics, logger, onOver });
+    const served = new ServedCall(call, { engine, metrics, logger, onActivity: this.#onActivity, onOver });
     this.#calls.add(served);
     if (isReserved) this.#reserved.arrived(call.id);
     served.start();
   };
+
+  readonly #onActivity = (): void => this.#canary?.noteActivity();
+
+  /** Undefined for models that no small request can prove alive. */
+  #openCanary({ idleMs, timeoutMs, payload }: CanarySettings): EngineCanary | undefined {
+    const { engine, clock, random } = this.#options;
+    const { display_name: model, model_input: input, model_type: types } = this.card;
+    const request = () => healthCheckRequest(`canary-${random.uuid()}`, { model, input, types }, payload);
+    const first = request();
+    if (first === undefined) return undefined;
+    return new EngineCanary({
+      engine,
+      clock,
+      idleMs,
+      timeoutMs,
+      request: () => request() ?? first,
+      isSuspended: () => this.#isAsleep || !this.#isEngineUp || this.#isDraining,
+      onFailed: (failures, reason) => this.#doubtEngine(failures, reason),
+      onPassed: () => this.#trustEngine(),
+    });
+  }
+
+  /** No new request from the first failure on; out of discovery at the third in a row (section 1.6; ruling 31). */
+  #doubtEngine(failures: number, reason: string): void {
+    if (this.#isDraining) return;
+    this.#options.logger.warn('canary failed', { instance_id: this.instanceId, failures, reason });
+    this.#isProven = false;
+    this.#serveOrRefuse();
+    if (failures === CANARY_FAILURES_MAX) void this.#registration?.withdraw(); // logs its own failures
+  }
+
+  #trustEngine(): void {
+    if (this.#isDraining) return;
+    this.#options.logger.info('canary passed', { instance_id: this.instanceId });
+    this.#isProven = true;
+    this.#serveOrRefuse();
+    void this.#returnIfFit();
+  }
+
+  #serveOrRefuse(): void {
+    if (this.#hasLease && this.#isProven) this.#server?.handle(this.#path, this.#serve);
+    else this.#server?.unhandle(this.#path);
+    this.#showHealth();
+  }
 
   /** KV events and load, each on a channel of the worker's component (router.md, section 8). */
   async #openPublishers(): Promise<EventChannelRecord[]> {
@@ -276,7 +329,13 @@ class ServingWorker implements Worker {
   async #awake(): Promise<void> {
     this.#isAsleep = false;
     this.#showHealth();
-    if (this.#isEngineUp && !this.#isDraining) await this.#registration?.restore();
+    await this.#returnIfFit();
+  }
+
+  /** Back into discovery, unless something else still stands against it. Failures are logged. */
+  async #returnIfFit(): Promise<void> {
+    const isFit = this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
+    if (isFit) await this.#registration?.restore();
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
@@ -291,16 +350,14 @@ class ServingWorker implements Worker {
     if (this.#isDraining || this.#server === undefined) return;
     this.#hasLease = false;
     this.#options.logger.warn('lease lost: taking no requests until it is back', { instance_id: this.instanceId });
-    this.#server.unhandle(this.#path);
-    this.#showHealth();
+    this.#serveOrRefuse();
   }
 
   #regainLease(): void {
     if (this.#isDraining || this.#server === undefined) return;
     this.#hasLease = true;
     this.#options.logger.info('lease regained', { instance_id: this.instanceId });
-    this.#server.handle(this.#path, this.#serve);
-    this.#showHealth();
+    this.#serveOrRefuse();
   }
 
   #loseEngine(reason: unknown): void {
@@ -317,16 +374,17 @@ class ServingWorker implements Worker {
     this.#isEngineUp = true;
     this.#options.logger.info('engine is back', { instance_id: this.instanceId });
     this.#showHealth();
-    if (!this.#isAsleep) void this.#registration?.restore(); // logs its own failures
+    void this.#returnIfFit();
   }
 
   #showHealth(): void {
-    const isReady = this.#hasLease && this.#isEngineUp && !this.#isAsleep && !this.#isDraining;
+    const isReady = this.#hasLease && this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
     this.#options.health?.set(this.#options.address.endpoint, isReady ? 'ready' : 'notready');
   }
 
   async #close(): Promise<void> {
     this.#monitor?.stop();
+    this.#canary?.stop();
     this.#reporter?.stop();
     for (const publisher of this.#publishers) await publisher.close();
     await this.#server?.close();

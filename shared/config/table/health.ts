@@ -44,7 +44,7 @@ export const healthRows = {
     default: 'notready',
     usedBy: ['worker', 'router', 'planner'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Health before the first endpoint is ready.',
   }),
   systemUseEndpointHealthStatus: jsonTexts({
@@ -69,7 +69,7 @@ export const healthRows = {
     default: false,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Canary requests on idle endpoints.',
   }),
   canaryWaitTimeSecs: decimal({
@@ -79,7 +79,7 @@ export const healthRows = {
     default: 10,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Idle time before a canary.',
   }),
   healthCheckRequestTimeoutSecs: decimal({
@@ -89,7 +89,7 @@ export const healthRows = {
     default: 3,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Deadline of a canary's first item.",
   }),
   healthCheckPayload: json({
@@ -98,7 +98,7 @@ export const healthRows = {
     defaultText: "role's own",
     usedBy: WORKERS,
     source: 'seed (vLLM page); flag 1.6.1',
-    built: false,
+    built: true,
     about: 'Overrides the canary payload; the marker is added.',
   }),
   engineHealthCheckIntervalSecs: decimal({
