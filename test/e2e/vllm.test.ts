@@ -1,0 +1,154 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  openChat,
+  postJson,
+  readChat,
+  type SpawnedProcess,
+  type StatorProcess,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
+import { vllm, vllmCommand } from '../support/tools/vllm.ts';
+
+const folder = process.env.STATOR_TEST_VLLM || (await vllm.findInstalled());
+const why = folder === undefined ? ' (not run: vLLM is not installed here; npm run test:vllm installs it)' : '';
+const START_MS_MAX = 300_000;
+
+/** The bfloat16 kernels of CPUs need instructions that virtual machines may hide. */
+const SMALL = ['--enforce-eager', '--dtype=float32'];
+const STORY = 'Once upon a time there was a rather long prompt, long enough to fill several blocks. '.repeat(12);
+const CHAT = { model: 'live', messages: [{ role: 'user', content: STORY }], max_tokens: 8, temperature: 0 };
+/** Some seconds of work. */
+const LONG = { ...CHAT, max_tokens: 3500, ignore_eos: true };
+
+describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and frontend${why}`, () => {
+  const fleet = useFleet();
+  let frontend: StatorProcess;
+  let worker: SpawnedProcess;
+  let status = '';
+
+  beforeAll(async () => {
+    frontend = await fleet.frontend(['--router-mode=kv']);
+    worker = fleet.spawn(
+      [
+        'worker',
+        '--engine=vllm',
+        `--engine-command=${vllmCommand(folder ?? '')}`,
+        `--model=${join(folder ?? '', 'model')}`,
+        '--served-model-name=live',
+        '--block-size=32',
+        '--num-gpu-blocks-override=512',
+        '--max-num-seqs=8',
+        '--max-num-batched-tokens=4096',
+        '--max-model-len=4096',
+        '--',
+        ...SMALL,
+      ],
+      {
+        DYN_DISCOVERY_BACKEND: 'file',
+        DYN_FILE_KV: fleet.fileKv,
+        DYN_TCP_RPC_HOST: '127.0.0.1',
+        DYN_EVENT_PLANE_HOST: '127.0.0.1',
+        DYN_SYSTEM_HOST: '127.0.0.1',
+        DYN_SYSTEM_PORT: '0',
+        HF_HUB_OFFLINE: '1',
+        VLLM_NO_USAGE_STATS: '1',
+        VLLM_CPU_KVCACHE_SPACE: '1',
+        OMP_NUM_THREADS: '1',
+      },
+    );
+    const [, port] = await worker.waitForOutput(/status server is up port=(\d+)/);
+    status = `http://127.0.0.1:${port}`;
+    await worker.waitForOutput(/worker is ready/, START_MS_MAX);
+    await fleet.untilWorkers(frontend, 1, 'live');
+  }, START_MS_MAX + 30_000);
+
+  afterAll(() => worker?.signal('SIGTERM'));
+
+  const routed = (): Promise<number> =>
+    frontend.metric('dynamo_component_router_kv_selected_cached_prefix_tokens_total', 'model="live"');
+
+  it('answers, and its own KV events raise the overlap of the second request to what it then reuses', async () => {
+    const ask = async (): Promise<number> => {
+      const answer = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
+        readonly usage: { readonly prompt_tokens_details: { readonly cached_tokens: number } };
+      };
+      return answer.usage.prompt_tokens_details.cached_tokens;
+    };
+    expect(await ask()).toBe(0);
+    expect(await routed()).toBe(0);
+    await waitUntil(() =>
+      frontend.metric('dynamo_component_kv_cache_events_applied', 'stored', '"ok"').then((n) => n > 0),
+    );
+    const reused = await ask();
+    expect(reused).toBeGreaterThanOrEqual(64);
+    expect(await routed()).toBe(reused);
+  });
+
+  it('gives the same tokens streamed and whole', async () => {
+    const streamed = await readChat(frontend.url, CHAT);
+    const whole = (await (await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).json()) as {
+      readonly choices: readonly [{ readonly message: { readonly content: string } }];
+    };
+    expect(streamed.text).toBe(whole.choices[0].message.content);
+    expect(streamed).toMatchObject({ finishReason: 'length', isDone: true });
+  });
+
+  it('stops working on a stream that its client leaves', async () => {
+    const finished = (): Promise<number> => metric(status, 'vllm:request_success_total', 'finished_reason="length"');
+    const before = await waitUntil(async () => (await finished()) || undefined);
+    const stream = await openChat(frontend.url, LONG);
+    await stream.untilDeltas(3);
+    stream.leave();
+    await stream.answer.catch(() => undefined); // left on purpose
+    await waitUntil(async () => (await metric(status, 'dynamo_component_cancellation_total')) === 1);
+    await readChat(frontend.url, CHAT);
+    await waitUntil(async () => (await finished()) > before);
+    expect(await finished()).toBe(before + 1); // the short one; the long one never came to its end
+  });
+
+  it('empties its cache when told to, and the router knows', async () => {
+    const before = await routed();
+    const cleared = await fetch(`${status}/engine/control/clear_kv_blocks`, { method: 'POST' });
+    expect(await cleared.json()).toMatchObject({ status: 'success' });
+    await waitUntil(() =>
+      frontend.metric('dynamo_component_kv_cache_events_applied', 'cleared', '"ok"').then((n) => n > 0),
+    );
+    await readChat(frontend.url, CHAT);
+    expect(await routed()).toBe(before);
+  });
+
+  it('takes its worker along when its core is killed in the middle of a stream', async () => {
+    const stream = await openChat(frontend.url, LONG);
+    await stream.untilDeltas(3);
+    process.kill(pidOf('VLLM::EngineCore', worker.pid), 'SIGKILL');
+    const answer = await stream.answer.catch(() => undefined);
+    expect(answer?.finishReason).not.toBe('length'); // it did not come to its own end
+    expect(await worker.exited).toBe(1);
+    await fleet.untilWorkers(frontend, 0, 'live');
+  });
+});
+
+async function metric(url: string, name: string, label = ''): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const line = text.split('\n').find((each) => each.startsWith(`${name}{`) && each.includes(label)) ?? '';
+  return Number(line.slice(line.lastIndexOf(' ') + 1));
+}
+
+/** The process named `name` among those that `ancestor` started. */
+function pidOf(name: string, ancestor: number): number {
+  const rows = execFileSync('ps', ['-A', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' }).trim().split('\n');
+  const table = rows.map((row) => {
+    const [pid = '', parent = '', ...words] = row.trim().split(/\s+/);
+    return { pid: Number(pid), parent: Number(parent), command: words.join(' ') };
+  });
+  const isBelow = (pid: number): boolean => {
+    const parent = table.find((row) => row.pid === pid)?.parent ?? 0;
+    return parent === ancestor || (parent > 1 && isBelow(parent));
+  };
+  const found = table.find(({ pid, command }) => command.startsWith(name) && isBelow(pid));
+  if (found === undefined) throw new Error(`no process ${name}`);
+  return found.pid;
+}
