@@ -21,6 +21,7 @@ import {
   type KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
+  type PeerTeller,
   type PrefixIndex,
   predictedIndex,
   predictingIndex,
@@ -32,6 +33,7 @@ import { meterRouter, schedulerMetrics } from '../../shared/router/observe/index
 import type { ComponentPool } from '../../shared/router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
+import { Replicas } from './replicas.ts';
 import type { Resident, ResidentSettings } from './resident.ts';
 import type { Routing } from './routing.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
@@ -65,6 +67,7 @@ export class KvRouting implements Routing {
   /** When a worker last told of its load, by worker. */
   readonly #heardMs = new Map<string, number>();
   #resident: Resident | undefined;
+  readonly #replicas: Replicas | undefined;
   readonly #housekeeping: Timer;
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
@@ -82,6 +85,7 @@ export class KvRouting implements Routing {
       inhibitedMs: settings.inhibitedDurationSecs * 1000,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
+      ...(settings.routerReplicaSync && { peers: this.#peers() }),
       observer: {
         pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
         hashed: (ms) => routerMetrics.hashed(ms),
@@ -110,6 +114,10 @@ export class KvRouting implements Routing {
       onReport: (report) => this.#heard(report),
       ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
     });
+    if (settings.routerReplicaSync && this.#open !== undefined) {
+      const { eventPlane } = this.#open;
+      this.#replicas = new Replicas({ ...parts, shared, eventPlane, pools: () => this.#kv.pools });
+    }
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
       for (const { index, predictions } of this.#fed.values()) {
@@ -136,6 +144,7 @@ export class KvRouting implements Routing {
       const followed = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
       this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
     }
+    this.#replicas?.follow(models);
     this.#showWorkers(models);
     this.#resident?.follow(models);
   }
@@ -169,6 +178,7 @@ export class KvRouting implements Routing {
     await this.#resident?.close();
     this.#housekeeping.cancel();
     this.#kv.close();
+    await this.#replicas?.close();
     await this.#open?.close();
   }
 
@@ -182,6 +192,15 @@ export class KvRouting implements Routing {
       const isWhole = own.length === publishing.length;
       return [{ name: nameOf(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];
     });
+  }
+
+  /** Replicas are opened after the router that tells them. */
+  #peers(): PeerTeller {
+    return {
+      booked: (...booking) => this.#replicas?.booked(...booking),
+      prefillDone: (...booking) => this.#replicas?.prefillDone(...booking),
+      ended: (...booking) => this.#replicas?.ended(...booking),
+    };
   }
 
   #fedOf(pool: WorkerPool): Fed {

@@ -23,6 +23,9 @@ import {
 } from '../../shared/telemetry/index.ts';
 import { type NatsSettings, openNats } from './nats.ts';
 
+/** Where the router-state table is. */
+type TableSettings = Partial<Pick<Settings<'worker'>, 'stateTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
+
 /** Settings of what routers share. Only hosts with a table have them. */
 export type RouterStateSettings = Pick<Settings<'frontend'>, 'eventPlane' | 'routerReplicaSync' | 'leaseTtlSecs'> &
   Partial<
@@ -49,12 +52,21 @@ export async function openRouterState(
   settings: RouterStateSettings,
   { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
 ): Promise<SharedRouterState | undefined> {
+  const opened = await openStateTable(settings, { logger, registry });
+  return opened && new SharedRouterState(settings, opened.state, opened.watch, logger);
+}
+
+/** The router-state table by itself, for workers; undefined where there is none. */
+export async function openStateTable(
+  settings: TableSettings,
+  { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
+): Promise<{ readonly state: RouterState; readonly watch: PartWatch } | undefined> {
   const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
   if (tableName === undefined) return undefined;
   const watch = new PartWatch(createRouterStateMetrics(registry), logger.for('router'));
   const place = { ...(endpoint === undefined ? {} : { endpoint }), ...(region === undefined ? {} : { region }) };
   const table = await DynamoDbRouterState.open({ tableName, ...place });
-  return new SharedRouterState(settings, watchedState(table, watch), watch, logger);
+  return { state: watchedState(table, watch), watch };
 }
 
 /** The shared state of one process: leases, and by component the event log with its snapshots. */

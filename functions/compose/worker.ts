@@ -7,6 +7,7 @@ import { relabelEngineMetrics } from '../../shared/engines/index.ts';
 import { createOpenAiEngine } from '../../shared/engines/openai/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
+import type { RouterState } from '../../shared/router/state/index.ts';
 import { createWorkerMetrics, type ProcessLogger, type WorkerMetrics } from '../../shared/telemetry/index.ts';
 import {
   type CardSettings,
@@ -24,6 +25,7 @@ import { openDiscovery } from './discovery.ts';
 import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor } from './mock-engine.ts';
 import { eventPlane, servingPlane } from './planes.ts';
+import { openStateTable } from './router-state.ts';
 import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
@@ -45,6 +47,7 @@ interface Surroundings {
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly metrics: WorkerMetrics;
+  readonly routerState: RouterState | undefined;
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
 }
@@ -85,10 +88,13 @@ export async function startWorkerProcess(
     requestPlane: servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events')),
   };
-  const surroundings = { settings, logger, discovery, metrics, health, address, ...planes };
+  const shared = await openStateTable(settings, { logger, registry: metrics.registry });
+  const routerState = shared?.state;
+  const surroundings = { settings, logger, discovery, metrics, health, address, routerState, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
+    routerState?.close();
   };
   try {
     const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;

@@ -29,7 +29,7 @@ export {
 } from './kv-config.ts';
 export { readKvRouterConfig } from './kv-config-object.ts';
 export { createKvRouter } from './kv-router.ts';
-export type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
+export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-types.ts';
 export { type KvRouterSettings, kvRouterConfigOf } from './kv-settings.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { type Pick, pickerFor } from './modes.ts';
@@ -51,6 +51,7 @@ export type {
   PotentialLoad,
   PrefixIndex,
   RankLoad,
+  RankWeight,
   SchedulableWorker,
   Scheduler,
   SchedulingOutcome,

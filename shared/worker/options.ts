@@ -3,6 +3,7 @@ import type { Discovery } from '../discovery/index.ts';
 import type { Engine, EngineInfo } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
+import type { RouterState } from '../router/state/index.ts';
 import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
@@ -77,4 +78,6 @@ export interface WorkerOptions {
   /** Lower-case hex. Default: a new one. */
   readonly instanceId?: string;
   readonly settings?: Partial<WorkerSettings>;
+  /** Counters that routers share, where the worker says what it carries. Stays open. Default: none. */
+  readonly routerState?: RouterState | undefined;
 }

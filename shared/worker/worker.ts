@@ -1,10 +1,11 @@
 import type { DiscoveryRecord, EndpointRecord, EventChannelRecord, ModelCard } from '../discovery/index.ts';
-import type { EngineInfo } from '../engines/index.ts';
+import type { EngineInfo, EngineLoad } from '../engines/index.ts';
 import { reasonOf, workerError } from '../errors/index.ts';
 import type { EventPublisher, EventScope } from '../planes/event/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC, RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
+import { CounterReporter, decodeReserved, type RankReading, RESERVED_HEADER } from '../router/state/index.ts';
 import { Adapters } from './adapters.ts';
 import { EngineCanary } from './canary.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
@@ -93,6 +94,7 @@ class ServingWorker implements Worker {
   #server: PlaneServer | undefined;
   #registration: Registration | undefined;
   #reporter: LoadReporter | undefined;
+  #counters: CounterReporter | undefined;
   #monitor: EngineMonitor | undefined;
   #canary: EngineCanary | undefined;
   #control: WorkerControl | undefined;
@@ -142,6 +144,7 @@ class ServingWorker implements Worker {
       discovery.onLeaseLost(() => this.#loseLease());
       discovery.onLeaseRegained(() => this.#regainLease());
       await this.#registration.register(signal);
+      this.#counters = this.#openCounters();
     } catch (thrown) {
       await this.#registration?.withdraw();
       await this.#close();
@@ -168,6 +171,7 @@ class ServingWorker implements Worker {
     this.#showHealth();
     this.#server?.unhandle(this.#path);
     await this.#registration?.withdraw();
+    await this.#closeCounters();
     this.#server?.drain();
     const report = await drainCalls(this.#calls, clock, this.#settings);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
@@ -179,6 +183,8 @@ class ServingWorker implements Worker {
 
   readonly #serve = (call: IncomingCall): void => {
     const { engine, metrics, logger } = this.#options;
+    const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
+    if (reserved !== undefined) this.#counters?.arrived(reserved.dpRank, reserved.amounts);
     const isReserved = call.headers[RESERVATION_HEADER] !== undefined;
     const onOver = (over: ServedCall): void => {
       this.#calls.remove(over);
@@ -338,6 +344,30 @@ class ServingWorker implements Worker {
     if (isFit) await this.#registration?.restore();
   }
 
+  /** The worker's side of the counters that routers share (design, "Counters, and replica sync"). */
+  #openCounters(): CounterReporter | undefined {
+    const { routerState: state, engine, clock, random, address: pool } = this.#options;
+    if (state === undefined) return undefined;
+    const reporter = new CounterReporter({
+      state,
+      pool,
+      workerId: this.instanceId,
+      clock,
+      random,
+      intervalMs: this.#settings.loadReportIntervalMs,
+      read: () => engine.load().map(toReading),
+      onProblem: () => {}, // the state tells of its failures by itself; the next report replaces this one
+    });
+    reporter.start();
+    return reporter;
+  }
+
+  async #closeCounters(): Promise<void> {
+    const counters = this.#counters;
+    this.#counters = undefined;
+    await counters?.stop(COUNTERS_STOP_MS_MAX);
+  }
+
   #records(transport: Transport): DiscoveryRecord[] {
     const at = { ...this.#options.address, instance_id: this.instanceId };
     return [
@@ -383,10 +413,24 @@ class ServingWorker implements Worker {
   }
 
   async #close(): Promise<void> {
+    await this.#closeCounters();
     this.#monitor?.stop();
     this.#canary?.stop();
     this.#reporter?.stop();
     for (const publisher of this.#publishers) await publisher.close();
     await this.#server?.close();
   }
+}
+
+/** Withdrawing the ranks' counters takes no longer. */
+const COUNTERS_STOP_MS_MAX = 1000;
+
+function toReading(load: EngineLoad): RankReading {
+  const { dpRank, runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens } = load;
+  const requests = runningRequests + waitingRequests;
+  return {
+    dpRank,
+    active: { requests, decodeBlocks: usedKvBlocks, prefillTokens: activePrefillTokens },
+    kvUsedBlocks: usedKvBlocks,
+  };
 }

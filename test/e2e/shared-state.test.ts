@@ -5,6 +5,7 @@ import {
   hasDynamoDb,
   hasNatsServer,
   type NatsServer,
+  openChat,
   postJson,
   type StatorProcess,
   startDynamoDb,
@@ -15,7 +16,7 @@ import {
 
 const MODEL = 'stator-mini';
 const TABLE = 'router-state';
-const WORKER = ['--block-size=16', '--speedup-ratio=50'];
+const WORKER = ['--block-size=16', '--speedup-ratio=10', '--decode-speedup-ratio=0.1'];
 const KV = ['--router-mode=kv', '--router-replica-sync'];
 /** Dead workers leave discovery, and leases change hands, within this. */
 const TIMES = { STATOR_LEASE_TTL_SECS: '2', STATOR_SNAPSHOT_INTERVAL_SECS: '1' };
@@ -51,6 +52,34 @@ function untilEqual(...frontends: readonly StatorProcess[]): Promise<number> {
     },
     { what: 'equal indexes' },
   ) as Promise<number>;
+}
+
+/** Streams that run for long, each with a prompt of its own. */
+async function startStreams(frontend: StatorProcess, count: number): Promise<{ leave(): void }> {
+  const streams = await Promise.all(
+    Array.from({ length: count }, (_, at) =>
+      openChat(frontend.url, {
+        model: MODEL,
+        messages: [{ role: 'user', content: `stream ${at} ${'goes on and on; '.repeat(60)}` }],
+        max_tokens: 3000,
+        ignore_eos: true,
+      }),
+    ),
+  );
+  await Promise.all(streams.map((stream) => stream.untilDeltas(1)));
+  return {
+    leave: () => {
+      for (const stream of streams) {
+        stream.leave();
+        stream.answer.catch(() => {}); // it was left
+      }
+    },
+  };
+}
+
+/** Blocks that the requests under way hold, as far as `frontend` knows. */
+function loadSeenBy(frontend: StatorProcess): Promise<number> {
+  return frontend.metric('dynamo_frontend_worker_active_decode_blocks');
 }
 
 describe.skipIf(!hasNatsServer() || !hasDynamoDb())('frontends that share a table and NATS', () => {
@@ -107,5 +136,91 @@ describe.skipIf(!hasNatsServer() || !hasDynamoDb())('frontends that share a tabl
     expect(await ask(second, 'after the snapshot')).toMatchObject({ worker, cached: expect.any(Number) });
     second.signal('SIGTERM');
     await second.exited;
+  });
+
+  describe('with two of them', () => {
+    let second: StatorProcess;
+
+    beforeAll(async () => {
+      second = await fleet.frontend(KV);
+      await fleet.untilWorkers(second, 2);
+      await untilEqual(first, second);
+    });
+
+    it('lets each know at once what the other sends, and when it is over', async () => {
+      const streams = await startStreams(first, 4);
+      await waitUntil(async () => (await loadSeenBy(second)) > 0, { what: 'the load of the first at the second' });
+      streams.leave();
+      await waitUntil(async () => (await loadSeenBy(second)) === 0 && (await loadSeenBy(first)) === 0, {
+        what: 'no load at either',
+      });
+    });
+
+    it('forgets what a router that dies had under way', async () => {
+      const third = await fleet.frontend(KV);
+      await fleet.untilWorkers(third, 2);
+      await waitUntil(
+        async () => {
+          const streams = await startStreams(third, 2);
+          const isSeen = (await loadSeenBy(second)) > 0; // once the second has heard of it
+          if (!isSeen) streams.leave();
+          return isSeen;
+        },
+        { what: 'the load of the third at the second' },
+      );
+      third.signal('SIGKILL');
+      await waitUntil(async () => (await loadSeenBy(second)) === 0, { what: 'no load', timeoutMs: 15_000 });
+    });
+
+    it('serves on while NATS is away, learns of load through the table, and catches up', async () => {
+      await nats.kill();
+      const streams = await startStreams(first, 4);
+      await waitUntil(async () => (await second.metric('stator_router_state_foreign_requests')) > 0, {
+        what: 'load that only the table tells of',
+      });
+      const during = await Promise.all([1, 2, 3, 4].map((at) => ask(at % 2 ? first : second, `without NATS ${at}`)));
+      expect(during).toHaveLength(4);
+      streams.leave();
+      await nats.restart();
+      await waitUntil(async () => (await second.metric('stator_router_state_foreign_requests')) === 0, {
+        what: 'no load of others',
+        timeoutMs: 15_000,
+      });
+      await ask(first, 'NATS is back');
+      await untilEqual(first, second);
+      await waitUntil(async () => (await ask(second, 'NATS is back')).cached > 0, { what: 'a prompt cached' });
+    });
+
+    it('hands the writing over when the writer is killed', async () => {
+      const isWriter = (frontend: StatorProcess): Promise<number> =>
+        frontend.metric('stator_router_state_lease_held', 'component="backend"');
+      const [writer, other] = (await isWriter(first)) === 1 ? [first, second] : [second, first];
+      expect(await isWriter(other)).toBe(0);
+      writer.signal('SIGKILL');
+      await waitUntil(async () => (await isWriter(other)) === 1, { what: 'another writer', timeoutMs: 15_000 });
+      await ask(other, 'for the next snapshot');
+      const written = await other.metric('stator_router_index_snapshots_total');
+      await waitUntil(async () => (await other.metric('stator_router_index_snapshots_total')) > written, {
+        what: 'a snapshot of the new writer',
+      });
+      const fresh = await fleet.frontend(KV);
+      await fleet.untilWorkers(fresh, 2);
+      await untilEqual(other, fresh);
+      expect(await fresh.metric('stator_router_index_hydrations_total', 'from="snapshot"')).toBe(1);
+    });
+
+    it('routes on what it knew while the table is away, and says so', async () => {
+      const [frontend] = await Promise.all([fleet.frontend(KV)]);
+      await fleet.untilWorkers(frontend, 2);
+      const { worker } = await ask(frontend, 'kept in mind');
+      await waitUntil(async () => (await ask(frontend, 'kept in mind')).cached > 0, { what: 'the prompt cached' });
+      await table.stop();
+      await waitUntil(async () => (await frontend.metric('stator_router_state_away', 'part="table"')) === 1, {
+        what: 'the table known to be away',
+      });
+      expect((await ask(frontend, 'kept in mind')).worker).toBe(worker);
+      expect(frontend.stdout() + frontend.stderr()).toContain('routing on what was last known part=table');
+      expect(await frontend.metric('stator_router_state_problems_total', 'part="table"')).toBeGreaterThan(0);
+    });
   });
 });

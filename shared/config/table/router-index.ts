@@ -53,7 +53,7 @@ export const routerIndexRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Shares active requests between router replicas.',
   }),
   routerSnapshotThreshold: intOrNone({

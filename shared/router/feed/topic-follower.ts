@@ -12,6 +12,8 @@ export interface TopicFollowerOptions {
   readonly scope: EventScope;
   readonly topic: string;
   readonly listener: EventListener;
+  /** A publisher has left discovery. */
+  readonly onGone?: (publisherId: string) => void;
 }
 
 const RETRY_MS = 1000;
@@ -78,6 +80,7 @@ export class TopicFollower {
             this.#publisherOfKey.delete(event.key);
             this.#workerOf.delete(publisherId);
             subscription.disconnect(publisherId);
+            this.#options.onGone?.(publisherId);
           } else if (event.record.type === 'EventChannel' && event.record.topic === topic) {
             const { instance_id: publisherId, worker_id: workerId, transport } = event.record;
             this.#publisherOfKey.set(event.key, publisherId);

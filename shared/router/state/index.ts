@@ -18,6 +18,7 @@ export { CounterReporter, type CounterReporterOptions, type RankReading } from '
 export { type LoadAmounts, loadOf, NO_LOAD } from './load/load-amounts.ts';
 export { LoadFollower, type LoadFollowerOptions } from './load/load-follower.ts';
 export { ReservationLedger, type ReservationLedgerOptions } from './load/reservation-ledger.ts';
+export { decodeReserved, encodeReserved, RESERVED_HEADER, type ReservedAmounts } from './load/reserved-header.ts';
 export { MemoryRouterStateHub } from './memory/memory-router-state.ts';
 export {
   type ActiveSequenceChange,
@@ -26,6 +27,7 @@ export {
   encodeActiveSequence,
   parseExactJson,
 } from './replica/active-sequence-event.ts';
+export { replicaBookings } from './replica/replica-bookings.ts';
 export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions } from './replica/replica-sync.ts';
 export { SharedLoad, type SharedLoadOptions } from './replica/shared-load.ts';
 export { RouterStateError, type RouterStateErrorCode } from './router-state-error.ts';
