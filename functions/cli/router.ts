@@ -1,43 +1,70 @@
+import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openLogger } from '../compose/logger.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
 import { startIndexer } from '../router/indexer.ts';
 import { startSelectionService } from '../router/selection.ts';
 import { serveApp } from '../router/service-server.ts';
-import type { RunningService, ServiceSettings } from '../router/service-settings.ts';
+import type { ServiceSettings } from '../router/service-settings.ts';
 import { startSlotTracker } from '../router/slot-tracker.ts';
+import { startStandaloneRouter } from '../router/standalone-router.ts';
 import type { CommandContext } from './commands.ts';
 import { UsageError } from './config.ts';
 
 /** Answers under way when the process is told to stop. */
 const GRACE_MS = 5000;
 
-/** `stator router`: one of the standalone services (router.md, section 10) until told to stop. */
+/** `stator router`: the standalone router or one of the services beside it (router.md, section 10) until told to stop. */
 export async function run({ settings, config }: CommandContext<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const service = await startService(settings, logger, config.given.keys());
-  const server = await serveApp(service.app, settings.serviceHost, settings.servicePort ?? service.port);
-  logger.info('serving', { service: settings.service, url: server.url });
+  const given = [...config.given.keys()];
+  const { service } = settings;
+  const running =
+    service === 'router'
+      ? await startRouter(settings, logger, given)
+      : await startService(service, settings, logger, given);
+  logger.info('serving', { service, ...running.facts });
   logger.info('stopping', { reason: await stopped });
-  await server.close(GRACE_MS);
-  await service.close();
+  await running.close();
   return 0;
 }
 
-function startService(
+interface Running {
+  /** What the log says of it. */
+  readonly facts: Readonly<Record<string, string>>;
+  close(): Promise<void>;
+}
+
+async function startRouter(
   settings: ServiceSettings,
-  logger: ReturnType<typeof openLogger>,
-  given: Iterable<string>,
-): Promise<RunningService> {
-  const log = logger.for('router');
-  switch (settings.service) {
-    case 'indexer':
-      return startIndexer(settings, log);
-    case 'slots':
-      return startSlotTracker(settings, log);
-    case 'selection':
-      return startSelectionService(settings, log, given);
-    default:
-      throw new UsageError(`stator router --service ${settings.service} is not built yet`);
+  logger: ProcessLogger,
+  given: readonly string[],
+): Promise<Running> {
+  if (settings.routerEndpoint === undefined) {
+    throw new UsageError('--endpoint is required by the standalone router: namespace.component.endpoint');
+  }
+  const { instanceId, close } = await startStandaloneRouter(settings, logger, given);
+  return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
+}
+
+async function startService(
+  name: Exclude<ServiceSettings['service'], 'router'>,
+  settings: ServiceSettings,
+  logger: ProcessLogger,
+  given: readonly string[],
+): Promise<Running> {
+  const service = await START[name](settings, logger.for('router'), given);
+  try {
+    const server = await serveApp(service.app, settings.serviceHost, settings.servicePort ?? service.port);
+    const close = async (): Promise<void> => {
+      await server.close(GRACE_MS);
+      await service.close();
+    };
+    return { facts: { url: server.url }, close };
+  } catch (error) {
+    await service.close();
+    throw error;
   }
 }
+
+const START = { indexer: startIndexer, slots: startSlotTracker, selection: startSelectionService } as const;

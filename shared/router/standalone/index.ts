@@ -3,11 +3,13 @@
  * The services that Dynamo runs beside its router (router.md, section 10): the router on the request plane, the indexer, the
  * slot tracker and the selection service, each thin routes over the router's own cores. Sockets and ports come from the host.
  */
+export { type EndpointName, type EndpointWorker, EndpointWorkers, parseEndpointName } from './endpoint-workers.ts';
 export { parseExactJson, writeExactJson } from './exact-json.ts';
 export { type IndexerOptions, type IndexerRegistration, StandaloneIndexer } from './indexer.ts';
 export { createIndexerMetrics, type IndexerMetrics } from './indexer-metrics.ts';
 export { type IndexerRoutesOptions, indexerRoutes } from './indexer-routes.ts';
 export { Peers } from './peers.ts';
+export { PlaneRouter, type PlaneRouterOptions, STANDALONE_COMPONENT } from './plane-router.ts';
 export type { KvListener, ListenSource, OpenListener } from './rank-listeners.ts';
 export { type ReplicaLink, ReplicaPools } from './replica-link.ts';
 export { type SelectionRoutesOptions, selectionRoutes } from './selection-routes.ts';

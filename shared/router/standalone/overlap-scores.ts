@@ -1,5 +1,4 @@
 import type { Overlaps } from '../overlaps.ts';
-import { decimalId } from './overlap-tokens.ts';
 
 /** A rank of a pool: its number, and what it is known by. */
 export interface ScoredRank {
@@ -9,18 +8,26 @@ export interface ScoredRank {
   readonly dpRank: number;
 }
 
+export interface OverlapScoresOptions {
+  readonly blockSizeTokens: number;
+  /** Complete blocks of the prompt. */
+  readonly blocks: number;
+  /** A worker id as the wire has it. */
+  readonly showId: (workerId: string) => unknown;
+}
+
 /** What every rank holds of a prompt, in blocks; ranks that hold nothing are there too (router.md, section 10.1). */
 export function overlapScores(
   overlaps: Overlaps,
   ranks: readonly ScoredRank[],
-  { blockSizeTokens, blocks }: { readonly blockSizeTokens: number; readonly blocks: number },
+  { blockSizeTokens, blocks, showId }: OverlapScoresOptions,
 ): unknown {
   const workers = ranks.map(({ rank, workerId, dpRank }) => {
     const device = overlaps.device[rank] ?? 0;
     const host = overlaps.host[rank] ?? 0;
     const disk = overlaps.disk[rank] ?? 0;
     return {
-      worker_id: decimalId(workerId),
+      worker_id: showId(workerId),
       dp_rank: dpRank,
       device_blocks: device,
       host_pinned_blocks: device + host,

@@ -12,7 +12,7 @@ import type { Decision, Scheduler, SchedulingRequest } from '../scheduler-types.
 import type { ActiveSequenceEvent } from '../state/index.ts';
 import { dumpEvents } from './model-tree.ts';
 import { overlapScores, type ScoredRank } from './overlap-scores.ts';
-import { overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
+import { decimalId, overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
 import { type OpenListener, RankListeners } from './rank-listeners.ts';
 import type { ReplicaPool } from './replica-link.ts';
 import type { SelectionWorker } from './selection-worker.ts';
@@ -125,7 +125,8 @@ export class SelectionPool {
       return { rank: this.#ranks.find(workerId, dpRank) ?? -1, workerId, dpRank };
     });
     const { blockSizeTokens } = this;
-    return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks: hashes.local.length >> 1 });
+    const blocks = hashes.local.length >> 1;
+    return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks, showId: decimalId });
   }
 
   /** Prompt tokens that the rank would have to compute. */

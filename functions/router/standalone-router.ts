@@ -1,0 +1,124 @@
+import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
+import { silentObserver } from '../../shared/planes/request/index.ts';
+import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
+import { indexSink, RecoveryClient, RecoverySlots, WorkerFeeds, WorkerLoads } from '../../shared/router/feed/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../shared/router/index.ts';
+import {
+  type EndpointName,
+  type EndpointWorker,
+  EndpointWorkers,
+  PlaneRouter,
+  parseEndpointName,
+  STANDALONE_COMPONENT,
+} from '../../shared/router/standalone/index.ts';
+import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../shared/telemetry/index.ts';
+import { openDiscovery } from '../compose/discovery.ts';
+import { callingPlane, eventPlane, servingPlane } from '../compose/planes.ts';
+import type { ServiceSettings } from './service-settings.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+const HOUSEKEEPING_MS = 100;
+const START_MS_MAX = 15_000;
+
+/** A router that serves; it has no HTTP of its own. */
+export interface RunningRouter {
+  readonly instanceId: string;
+  close(): Promise<void>;
+}
+
+/**
+ * The standalone router (router.md, section 10.1): `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
+ * @param given names of the settings that the operator set
+ */
+export async function startStandaloneRouter(
+  settings: ServiceSettings,
+  logger: ProcessLogger,
+  given: Iterable<string>,
+): Promise<RunningRouter> {
+  const name = parseEndpointName(settings.routerEndpoint ?? '');
+  if (name === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const plane = callingPlane(settings, silentObserver, {}, logger.for('requests'));
+  const serving = servingPlane(settings, silentObserver, logger.for('requests'));
+  const instanceId = systemRandom.instanceId();
+  const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given });
+  const workers = new EndpointWorkers(name, follow);
+  await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
+  const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
+  const { namespace } = name;
+  for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {
+    const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
+    await discovery.put({ type: 'Endpoint', ...address, transport }, AbortSignal.timeout(START_MS_MAX));
+  }
+  return {
+    instanceId,
+    close: async () => {
+      server.drain();
+      workers.close();
+      await close();
+      await discovery.close();
+      await Promise.all([server.close(), plane.close(), serving.close()]);
+    },
+  };
+}
+
+interface PoolParts {
+  readonly name: EndpointName;
+  readonly discovery: Discovery;
+  readonly plane: ReturnType<typeof callingPlane>;
+  readonly logger: ProcessLogger;
+  readonly given: Iterable<string>;
+}
+
+/** The workers' router, its index, and what feeds it. */
+function openPool(settings: ServiceSettings, { name, discovery, plane, logger, given }: PoolParts) {
+  const config = kvRouterConfigOf(settings, given);
+  const key = `${name.namespace}.${name.component}.${name.endpoint}`;
+  const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
+  const metrics = createRouterMetrics({
+    registry: new MetricRegistry(),
+    namespace: name.namespace,
+    routerId: systemRandom.instanceId(),
+    isKvMode: true,
+    logger: logger.for('metrics'),
+  });
+  const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
+  let index: BlockIndex | undefined;
+  const router: KvRouter = createKvRouter({
+    config,
+    clock: systemClock,
+    random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+    indexFor: (_, ranks) => {
+      index = createBlockIndex({ ranks });
+      return index;
+    },
+  });
+  const events = eventPlane(settings, logger.for('events'));
+  const recovery = new RecoveryClient({
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+    carriesBytes: true, // the request plane's codec is msgpack
+    onSkip: (reason) => metrics.skipped(reason),
+  });
+  const surroundings = { clock: systemClock, random: systemRandom, logger: logger.for('router'), observer: metrics };
+  const feeds = new WorkerFeeds(
+    { eventPlane: events, discovery, recovery, slots: new RecoverySlots(), ...surroundings },
+    { loads: new WorkerLoads(), followsKvEvents },
+  );
+  const follow = (workers: readonly EndpointWorker[]): void => {
+    const { ranks } = router.setWorkers(pool, workers);
+    const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
+    feeds.setWorkers(key, workers, sink);
+  };
+  const housekeeping = systemClock.every(HOUSEKEEPING_MS, () => index?.housekeep());
+  const close = async (): Promise<void> => {
+    housekeeping.cancel();
+    router.close();
+    await feeds.close();
+    await events.close();
+  };
+  return { router, pool, follow, close };
+}
