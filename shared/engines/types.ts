@@ -20,6 +20,8 @@ export interface EngineInfo {
   readonly modelPath?: string;
   /** Port of the engine's own rendezvous server, where prefill and decode find each other (SGLang). */
   readonly bootstrapPort?: number;
+  /** Host of that server as others reach it; absent = the worker's own. */
+  readonly bootstrapHost?: string;
 }
 
 /** Load of one data-parallel rank at this instant. */
@@ -90,6 +92,11 @@ export interface Engine {
   /** Makes the adapter in a local folder servable under `name`; one that is loaded already stays. Absent = cannot. */
   loadLora?(name: string, path: string, signal: AbortSignal): Promise<void>;
   unloadLora?(name: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Frees what the prefill of `request` holds for a decode worker that will not fetch it: known by the parameters that the
+   * prefill gave, or by its room. Nothing when there is nothing. Absent = its own time-out frees it.
+   */
+  releasePrefill?(request: EngineRequest): void;
   /** Runs `listener` once when the engine's process has ended by itself and will not come back. */
   onExit?(listener: (reason: Error) => void): void;
   /** The engine's own metrics in Prometheus' text format, as last read; undefined = none. */

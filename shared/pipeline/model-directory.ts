@@ -10,6 +10,7 @@ import type {
 } from '../discovery/index.ts';
 import type { Transport } from '../planes/request/index.ts';
 import type { PoolRole, RoutableWorker, WorkerPool } from '../router/index.ts';
+import { computesFor, isPrefill, type PrefillPool, prefillPoolOf } from './prefill-pool.ts';
 import { isServing, readinessOf } from './readiness.ts';
 import type { ModelDirectory, ServedModel } from './types.ts';
 
@@ -23,6 +24,8 @@ export interface Worker extends RoutableWorker {
   readonly publishesKvEvents: boolean;
   /** Whether it answers a router that has missed such events. */
   readonly hasLocalIndexer: boolean;
+  /** Where decode workers meet the engine of a prefill worker, if it has such a place. */
+  readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
 }
 
 /** A model as the pipeline needs it: what clients see, and who serves it. */
@@ -33,6 +36,8 @@ export interface RoutableModel extends ServedModel {
   readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */
   readonly workers: readonly Worker[];
+  /** Who computes their prompts; undefined = they do. */
+  readonly prefill?: PrefillPool | undefined;
 }
 
 export interface ModelDirectoryOptions {
@@ -43,6 +48,8 @@ export interface ModelDirectoryOptions {
   readonly namespacePrefix?: string | undefined;
   /** Block size of every model's KV cache, whatever the cards say. */
   readonly kvCacheBlockSizeTokens?: number | undefined;
+  /** Decode workers serve without prefill workers (`--decode-fallback`). @default false */
+  readonly decodesAlone?: boolean | undefined;
   /** Names that are remembered after their last worker has left, the latest ones. @default 0 */
   readonly rememberedMax?: number;
   /** Told after every change of the set of models or workers. */
@@ -129,6 +136,13 @@ export class LiveModelDirectory implements ModelDirectory {
     });
   }
 
+  /** Whether the workers of a namespace are followed. */
+  isInScope(namespace: string): boolean {
+    const { namespace: exact, namespacePrefix } = this.#options;
+    if (namespacePrefix !== undefined) return namespace.startsWith(namespacePrefix);
+    return exact === undefined || namespace === exact;
+  }
+
   #listener(apply: (event: DiscoveryEvent) => void): WatchListener {
     const { onDiscoveryFailing, onDiscoveryRecovered } = this.#options;
     return {
@@ -144,7 +158,7 @@ export class LiveModelDirectory implements ModelDirectory {
   #applyEndpoint(event: DiscoveryEvent): void {
     if (event.kind === 'removed') {
       this.#endpoints.delete(event.key);
-    } else if (event.record.type === 'Endpoint' && this.#isInScope(event.record.namespace)) {
+    } else if (event.record.type === 'Endpoint' && this.isInScope(event.record.namespace)) {
       this.#endpoints.set(event.key, event.record);
       this.#options.onWorkerAdded?.(event.record.instance_id);
     }
@@ -152,14 +166,8 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #applyCard(event: DiscoveryEvent): void {
     if (event.kind === 'removed') this.#cards.delete(event.key);
-    else if (event.record.type === 'Model' && this.#isInScope(event.record.namespace))
+    else if (event.record.type === 'Model' && this.isInScope(event.record.namespace))
       this.#cards.set(event.key, event.record);
-  }
-
-  #isInScope(namespace: string): boolean {
-    const { namespace: exact, namespacePrefix } = this.#options;
-    if (namespacePrefix !== undefined) return namespace.startsWith(namespacePrefix);
-    return exact === undefined || namespace === exact;
   }
 
   /** Many changes of one turn cost one rebuild. */
@@ -182,7 +190,7 @@ export class LiveModelDirectory implements ModelDirectory {
     }
     const models = new Map<string, RoutableModel>();
     for (const [name, cards] of byName) {
-      const model = modelOf(name, cards, this.#options.kvCacheBlockSizeTokens);
+      const model = modelOf(name, cards, this.#options);
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
@@ -219,9 +227,13 @@ function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord):
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
 }
 
-function modelOf(name: string, cards: readonly JoinedCard[], blockSizeTokens: number | undefined): RoutableModel {
+function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirectoryOptions): RoutableModel {
+  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = options;
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
-  const readiness = readinessOf(live.map(({ record }) => record));
+  const readiness = readinessOf(
+    live.map(({ record }) => record),
+    decodesAlone,
+  );
   const ready = live.filter(
     ({ record }) => isServing(record) && readiness.namespaces[record.namespace]?.isReady === true,
   );
@@ -230,15 +242,23 @@ function modelOf(name: string, cards: readonly JoinedCard[], blockSizeTokens: nu
   if (chosen === undefined) throw new Error(`model ${name} has no card`);
   const { card } = chosen.record;
   const mdcSum = cardChecksum(card);
-  const workers = ready.filter(({ record }) => cardChecksum(record.card) === mdcSum).flatMap(workerOf);
+  const role = roleOf(card);
+  const isAlike = ({ record }: JoinedCard): boolean =>
+    roleOf(record.card) === role && cardChecksum(record.card) === mdcSum;
+  const workers = ready.filter(isAlike).flatMap(workerOf);
   const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
   const pool: WorkerPool = {
     key: mdcSum,
     model: name,
-    role: roleOf(card),
+    role,
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
   };
-  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers };
+  const helpers = live.filter(
+    ({ record }) =>
+      isPrefill(record) && readiness.namespaces[record.namespace]?.isReady === true && computesFor(record.card, card),
+  );
+  const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
+  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers, prefill };
 }
 
 function roleOf({ worker_type: type }: ModelCard): PoolRole {
@@ -262,8 +282,22 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       dataParallelSize: runtime.data_parallel_size ?? 1,
       deviceType: endpoint.device_type,
       taints: runtime.taints ?? [],
+      rendezvous: rendezvousOf(runtime, endpoint),
     },
   ];
+}
+
+/** Engines that do not know their machine's address are met where the worker itself is. */
+function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
+  if (at?.bootstrap_port === undefined) return undefined;
+  const host = at.bootstrap_host ?? ('tcp' in transport ? hostOf(transport.tcp) : undefined);
+  return host === undefined ? undefined : { host, port: at.bootstrap_port };
+}
+
+/** Of `host:port/path`, an IPv6 address without its brackets. */
+function hostOf(address: string): string {
+  const hostPort = address.split('/', 1)[0] as string; // a split has at least one part
+  return hostPort.slice(0, hostPort.lastIndexOf(':')).replace(/^\[(.*)\]$/, '$1');
 }
 
 /** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */

@@ -11,8 +11,9 @@ export function isServing(record: ModelRecord): boolean {
 /**
  * Whether a model can be served, given the cards whose endpoints are live (http-api.md, section 15.4): in one namespace at
  * least one worker serves, and every worker type present there finds the peers that it needs.
+ * @param decodesAlone decode workers need no peers (`--decode-fallback`)
  */
-export function readinessOf(live: readonly ModelRecord[]): ModelReadiness {
+export function readinessOf(live: readonly ModelRecord[], decodesAlone = false): ModelReadiness {
   const byNamespace = new Map<string, ModelRecord[]>();
   for (const record of live) {
     const present = byNamespace.get(record.namespace);
@@ -21,18 +22,19 @@ export function readinessOf(live: readonly ModelRecord[]): ModelReadiness {
   }
   const namespaces: Record<string, NamespaceReadiness> = {};
   for (const [name, present] of [...byNamespace].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    namespaces[name] = namespaceReadiness(present);
+    namespaces[name] = namespaceReadiness(present, decodesAlone);
   }
   const isReady = Object.values(namespaces).some((namespace) => namespace.isReady);
   const reason = isReady ? undefined : 'no namespace has all required worker types live';
   return { isReady, reason, namespaces };
 }
 
-function namespaceReadiness(present: readonly ModelRecord[]): NamespaceReadiness {
+function namespaceReadiness(present: readonly ModelRecord[], decodesAlone: boolean): NamespaceReadiness {
   const workerTypes: Record<string, { workers: number; needs: readonly (readonly string[])[] }> = {};
   for (const { card } of present) {
     const entry = workerTypes[card.worker_type];
-    if (entry === undefined) workerTypes[card.worker_type] = { workers: 1, needs: card.needs };
+    const needs = decodesAlone && card.worker_type === 'decode' ? [] : card.needs;
+    if (entry === undefined) workerTypes[card.worker_type] = { workers: 1, needs };
     else entry.workers++;
   }
   const live = new Set(Object.keys(workerTypes));

@@ -86,10 +86,13 @@ export class Adapters {
   #recordOf(name: string, uri: string): ModelRecord {
     const { card, address, instanceId } = this.#options;
     const slug = slugOf(name);
-    const own = { display_name: name, slug, source_path: uri, lora: { name }, aliases: [] };
+    const own = { display_name: name, slug, source_path: uri, lora: { name }, aliases: [], needs: NO_PEERS };
     return { type: 'Model', ...address, instance_id: instanceId, model_suffix: slug, card: { ...card, ...own } };
   }
 }
+
+/** Prefill workers have no adapters: who answers computes the prompt as well. */
+const NO_PEERS: ModelCard['needs'] = [];
 
 /** A stable positive number for a name. */
 function idOf(name: string): number {

@@ -1,4 +1,4 @@
-import type { CheckedFile, ModelCard, RuntimeConfig } from '../discovery/index.ts';
+import type { CheckedFile, ModelCard, RuntimeConfig, WorkerType } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 
 /** What is known of the model apart from its engine. All of it is optional for engines that take text. */
@@ -29,10 +29,23 @@ export type CardSettings = Pick<
   | 'taints'
   | 'stable_routing_id'
   | 'runtime_data'
-> & { readonly userData?: unknown };
+> & {
+  readonly userData?: unknown;
+  /** What the worker does in its deployment. @default 'aggregated' */
+  readonly workerType?: WorkerType | undefined;
+};
+
+/** The peers without which a worker serves nobody: one of these sets (runtime-and-workers.md, section 1.3). */
+const NEEDS: Readonly<Record<WorkerType, ModelCard['needs']>> = {
+  aggregated: [],
+  prefill: [['decode']],
+  decode: [['prefill']],
+  encode: [['prefill', 'decode'], ['aggregated']],
+};
 
 /**
- * The card of an aggregated worker (runtime-and-workers.md, section 1.3).
+ * The card of a worker (runtime-and-workers.md, section 1.3). One that prefills for others offers no surface to clients and
+ * says nothing of how answers are read (section 8.1).
  *
  * @throws Error with a text for the operator when nothing names the model.
  */
@@ -44,7 +57,9 @@ export function buildModelCard(
 ): ModelCard {
   const displayName = names.displayName ?? engine.modelName;
   if (displayName === undefined || displayName === '') throw new Error('the model has no name: give --model-name');
-  const { userData, ...runtime } = settings;
+  const { userData, workerType: role = 'aggregated', ...all } = settings;
+  const { tool_call_parser: _, reasoning_parser: __, ...unread } = all;
+  const runtime = role === 'prefill' ? unread : all;
   return {
     display_name: displayName,
     slug: slugOf(displayName),
@@ -55,10 +70,10 @@ export function buildModelCard(
     }),
     files: facts.files ?? {},
     kv_cache_block_size: engine.kvBlockSizeTokens,
-    model_type: engine.modelType,
+    model_type: role === 'prefill' ? ['Prefill'] : engine.modelType,
     model_input: engine.modelInput,
-    worker_type: 'aggregated',
-    needs: [],
+    worker_type: role,
+    needs: NEEDS[role],
     aliases: names.aliases ?? [],
     runtime_config: { ...runtimeOf(facts, engine), ...runtime },
   };
@@ -78,11 +93,18 @@ function runtimeOf(facts: ModelFacts, engine: EngineInfo): RuntimeConfig {
       max_num_seqs: engine.maxNumSeqs,
       max_num_batched_tokens: engine.maxNumBatchedTokens,
     }),
+    ...rendezvousOf(engine),
     data_parallel_start_rank: 0,
     data_parallel_size: engine.dataParallelSize,
     enable_local_indexer: engine.publishesKvEvents,
     kv_event_publishing_enabled: engine.publishesKvEvents,
   };
+}
+
+/** Where decode engines meet this one, if it says so. */
+function rendezvousOf({ bootstrapHost: host, bootstrapPort: port }: EngineInfo): RuntimeConfig {
+  if (port === undefined) return {};
+  return { disaggregated_endpoint: { ...(host === undefined ? {} : { bootstrap_host: host }), bootstrap_port: port } };
 }
 
 /** Leaves out what is undefined, as the wire does. */

@@ -3,6 +3,7 @@
  * An engine without a model or a GPU: paged KV cache, continuous batching and timing of a real one, for tests, first steps
  * and simulation. `createMockEngine` runs live; `Scheduler` is the same model without time of its own, for the simulator.
  */
+export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
 export { KvJournal } from './kv-journal.ts';
 export { createMockEngine } from './mock-engine.ts';
 export type { MockEngineOptions } from './options.ts';

@@ -1,3 +1,4 @@
+import type { ServeError } from '../../errors/index.ts';
 import type { EngineFinishReason, EngineOutput, EngineRequest, TopLogprob } from '../../protocol/generation/index.ts';
 import type { EngineSink } from '../types.ts';
 import { Sequence } from './sequence.ts';
@@ -59,22 +60,28 @@ export class LiveRequest {
   readonly #logprobs: number | undefined;
   readonly #idCount: number;
   readonly #onDone: (request: LiveRequest) => void;
+  readonly #keep: ((sequence: LiveSequence, reason: EngineFinishReason) => unknown) | undefined;
   #choicesOpen: number;
   #completionTokens = 0;
 
-  /** `idCount` bounds the ids of made-up alternatives. `onDone` runs before the sink's `end`. */
+  /**
+   * `idCount` bounds the ids of made-up alternatives. `onDone` runs before the sink's `end`. `keep` is asked when the last
+   * choice ends: what a decode engine has to know to go on from its blocks, undefined = nothing is kept.
+   */
   constructor(
     request: EngineRequest,
     sink: EngineSink,
     limits: Limits,
     idCount: number,
     onDone: (request: LiveRequest) => void,
+    keep?: (sequence: LiveSequence, reason: EngineFinishReason) => unknown,
   ) {
     this.sink = sink;
     this.#limits = limits;
     this.#logprobs = request.output.logprobs;
     this.#idCount = idCount;
     this.#onDone = onDone;
+    this.#keep = keep;
     this.#choicesOpen = choiceCount(request);
   }
 
@@ -111,12 +118,20 @@ export class LiveRequest {
   #finish(sequence: LiveSequence, reason: EngineFinishReason, output: EngineOutput): true {
     const isDone = --this.#choicesOpen === 0;
     const usage = isDone ? this.#usage() : undefined;
-    this.sink.output({ ...output, finish_reason: reason, index: sequence.choice, ...usage });
+    const kept = isDone ? this.#keep?.(sequence, reason) : undefined;
+    const handoff = kept === undefined ? undefined : { disaggregated_params: kept };
+    this.sink.output({ ...output, finish_reason: reason, index: sequence.choice, ...usage, ...handoff });
     if (isDone) {
       this.#onDone(this);
       this.sink.end();
     }
     return true;
+  }
+
+  /** Ends the request before anything was made. */
+  fail(error: ServeError): void {
+    this.#onDone(this);
+    this.sink.fail(error);
   }
 
   #usage(): Pick<EngineOutput, 'completion_usage'> {

@@ -1,8 +1,9 @@
 import type { Clock } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import type { EngineFinishReason, EngineRequest } from '../../protocol/generation/index.ts';
 import { type BlockHasher, createBlockHasher } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
+import type { HandoffNetwork } from './handoff/index.ts';
 import { KvJournal } from './kv-journal.ts';
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
 import { type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
@@ -10,6 +11,7 @@ import { type Defer, PassLoop } from './pass-loop.ts';
 import { Scheduler } from './scheduler.ts';
 import { RandomCursor, ReadableCursor, type TokenCursor } from './token-cursor.ts';
 import { TokenNames } from './token-names.ts';
+import { Transfers } from './transfers.ts';
 
 /** Tokens of output that a new sequence has room for; more is allocated when needed. */
 const SPARE_TOKENS = 64;
@@ -20,6 +22,8 @@ export interface MockEngineDeps {
   readonly clock: Clock;
   /** How a pass that is due gives way to other work. Default `setImmediate`. */
   readonly defer?: Defer;
+  /** How prefill and decode engines find each other's blocks. Default: they do not, and every prompt is computed here. */
+  readonly handoffs?: HandoffNetwork;
 }
 
 interface Rank {
@@ -48,6 +52,7 @@ class MockEngine implements Engine {
   readonly #ranks: readonly Rank[];
   readonly #baseHasher: BlockHasher;
   readonly #live = new Set<LiveRequest>();
+  readonly #transfers: Transfers | undefined;
   #state: 'new' | 'ready' | 'stopped' = 'new';
   #onKvEvents: ((events: readonly KvEvent[]) => void) | undefined;
 
@@ -55,12 +60,15 @@ class MockEngine implements Engine {
     this.#settings = settings;
     this.#deps = deps;
     this.#baseHasher = createBlockHasher({ blockSizeTokens: settings.scheduler.blockSizeTokens });
+    const { handoffs: network, clock } = deps;
+    this.#transfers = network && new Transfers({ ...settings.transfer, clock, network });
     this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) => this.#createRank(dpRank));
   }
 
   async start(signal: AbortSignal): Promise<EngineInfo> {
-    const { scheduler, startupTimeMs, contextLength, dataParallelSize, modelType } = this.#settings;
+    const { scheduler, startupTimeMs, contextLength, dataParallelSize, modelType, transfer } = this.#settings;
     if (startupTimeMs > 0) await this.#deps.clock.sleep(startupTimeMs, signal);
+    const meeting = await this.#transfers?.open();
     if (this.#state === 'new') this.#state = 'ready';
     return {
       contextLength,
@@ -71,7 +79,10 @@ class MockEngine implements Engine {
       dataParallelSize,
       modelInput: 'Tokens',
       modelType,
-      publishesKvEvents: scheduler.enablePrefixCaching,
+      publishesKvEvents: this.#settings.publishesKvEvents,
+      ...(meeting !== undefined && transfer.bootstrapPort !== undefined
+        ? { bootstrapHost: meeting.host, bootstrapPort: meeting.port }
+        : {}),
     };
   }
 
@@ -83,14 +94,43 @@ class MockEngine implements Engine {
       sink.fail(refusal ?? workerError('InvalidArgument', 'this model takes token ids'));
       return;
     }
-    const live = this.#open(request, request.input.tokenIds, sink, () => signal.removeEventListener('abort', onAbort));
+    let stopFetching: (() => void) | undefined;
     const onAbort = (): void => {
       this.#live.delete(live);
+      stopFetching?.();
       for (const sequence of live.sequences) rank.scheduler.cancel(sequence);
+      if (this.#settings.transfer.isPrefill) this.#transfers?.release(request); // nothing comes for who waits
     };
+    const onClosed = (): void => signal.removeEventListener('abort', onAbort);
+    const live = this.#open(request, request.input.tokenIds, rank, sink, onClosed);
     signal.addEventListener('abort', onAbort, { once: true });
-    for (const sequence of live.sequences) rank.scheduler.submit(sequence);
-    rank.loop.wake();
+    stopFetching = this.#fetch(request, live, rank, () => {
+      for (const sequence of live.sequences) rank.scheduler.submit(sequence);
+      rank.loop.wake();
+    });
+  }
+
+  releasePrefill(request: EngineRequest): void {
+    this.#transfers?.release(request);
+  }
+
+  /** Gets the blocks that another engine has computed for `live`, if one has; then runs `go`. Returns what ends it. */
+  #fetch(request: EngineRequest, live: LiveRequest, { scheduler }: Rank, go: () => void): (() => void) | undefined {
+    const source = this.#transfers?.sourceOf(request);
+    const [first] = live.sequences;
+    if (source === undefined || first === undefined) {
+      go();
+      return undefined;
+    }
+    const { movesMissingOnly } = this.#settings.transfer;
+    const tokens = (): number => first.promptLength - (movesMissingOnly ? scheduler.cachedTokens(first) : 0);
+    const moved = (): void => {
+      for (const sequence of live.sequences) sequence.isTransferred = true;
+      go();
+    };
+    return this.#transfers?.fetch(source, tokens, moved, (reason) =>
+      live.fail(workerError('WorkerUnavailable', `the blocks of the prompt cannot be had: ${reason}`)),
+    );
   }
 
   async health(): Promise<void> {
@@ -132,6 +172,7 @@ class MockEngine implements Engine {
     const open = [...this.#live];
     this.#live.clear();
     for (const live of open) live.sink.fail(workerError('EngineShutdown', 'mock engine stopped'));
+    await this.#transfers?.close();
   }
 
   #createRank(dpRank: number): Rank {
@@ -175,13 +216,21 @@ class MockEngine implements Engine {
     return undefined;
   }
 
-  #open(request: EngineRequest, prompt: Uint32Array, sink: EngineSink, onClosed: () => void): LiveRequest {
+  #open(
+    request: EngineRequest,
+    prompt: Uint32Array,
+    { scheduler: of }: Rank,
+    sink: EngineSink,
+    onClosed: () => void,
+  ): LiveRequest {
     const { contextLength, scheduler, randomIds, seed } = this.#settings;
     const limits = limitsOf(request, contextLength - prompt.length);
-    const live = new LiveRequest(request, sink, limits, randomIds.first + randomIds.count, () => {
+    const onDone = (): void => {
       this.#live.delete(live);
       onClosed();
-    });
+    };
+    const keep = this.#keeper(request, of);
+    const live = new LiveRequest(request, sink, limits, randomIds.first + randomIds.count, onDone, keep);
     const hasher = this.#hasherFor(request);
     const spare = Math.min(limits.tokensMax, SPARE_TOKENS);
     for (let choice = 0; choice < choiceCount(request); choice++) {
@@ -191,6 +240,17 @@ class MockEngine implements Engine {
     }
     this.#live.add(live);
     return live;
+  }
+
+  /** An end that the model has chosen needs no decoding; at a meeting place somebody waits all the same. */
+  #keeper(request: EngineRequest, scheduler: Scheduler) {
+    const transfers = this.#transfers;
+    if (transfers === undefined || !transfers.keeps(request)) return undefined;
+    return (sequence: LiveSequence, reason: EngineFinishReason): unknown => {
+      if (reason !== 'length' && request.bootstrapInfo === undefined) return undefined;
+      sequence.keepsBlocks = true;
+      return transfers.offer(request, () => scheduler.letGo(sequence));
+    };
   }
 
   /** Adapters and cache salts name their blocks apart from the base model's. */

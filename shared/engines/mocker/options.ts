@@ -1,6 +1,7 @@
 import type { ModelType } from '../../discovery/index.ts';
 import type { SchedulerOptions } from './scheduler.ts';
 import { type IdRange, type PassageTokens, passageTokens } from './token-cursor.ts';
+import type { TransfersOptions } from './transfers.ts';
 
 /** Settings of a mock engine (runtime-and-workers.md, section 9.1). Every one is optional. */
 export interface MockEngineOptions {
@@ -42,6 +43,20 @@ export interface MockEngineOptions {
   readonly randomIds?: IdRange;
   /** Default Chat and Completions. */
   readonly modelType?: readonly ModelType[];
+  /** Computes prompts for decode engines: keeps the blocks of each until one has fetched them. Default false. */
+  readonly isPrefill?: boolean;
+  /** Whether what the cache holds is told. Default: as `enablePrefixCaching`. */
+  readonly publishesKvEvents?: boolean;
+  /** Where decode engines meet a prefill engine while it still computes. Default: they come afterwards. */
+  readonly bootstrapPort?: number | undefined;
+  /** KV bytes of one token, for the time that moving blocks takes. Default 0: none. */
+  readonly kvBytesPerToken?: number;
+  /** GB/s; 0 = no delay. Default 64. */
+  readonly kvTransferBandwidthGbps?: number;
+  /** Default `full_prompt`. */
+  readonly kvTransferTiming?: 'full_prompt' | 'destination_missing';
+  /** Longest stay of blocks that nobody fetches, and longest wait for some. Default 300,000. */
+  readonly handoffTimeoutMs?: number;
 }
 
 /** The options with every default filled in. */
@@ -55,6 +70,8 @@ export interface MockSettings {
   readonly text: PassageTokens | undefined;
   readonly randomIds: IdRange;
   readonly modelType: readonly ModelType[];
+  readonly publishesKvEvents: boolean;
+  readonly transfer: Omit<TransfersOptions, 'clock' | 'network'>;
 }
 
 const RANDOM_IDS: IdRange = { first: 0, count: 32_000 };
@@ -85,6 +102,15 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
       options.readableTokenIds && passageTokens(options.readableTokenIds.passages, options.readableTokenIds.separator),
     randomIds,
     modelType: options.modelType ?? ['Chat', 'Completions'],
+    publishesKvEvents: scheduler.enablePrefixCaching && (options.publishesKvEvents ?? true),
+    transfer: {
+      isPrefill: options.isPrefill ?? false,
+      bootstrapPort: options.bootstrapPort,
+      bytesPerToken: ratio('kvBytesPerToken', options.kvBytesPerToken ?? 0),
+      bandwidthGbps: ratio('kvTransferBandwidthGbps', options.kvTransferBandwidthGbps ?? 64),
+      movesMissingOnly: options.kvTransferTiming === 'destination_missing',
+      timeoutMs: ratio('handoffTimeoutMs', options.handoffTimeoutMs ?? 300_000),
+    },
   };
 }
 

@@ -80,6 +80,21 @@ export class Scheduler {
     }
   }
 
+  /** Gives back the blocks that a finished sequence has kept. Idempotent. */
+  letGo(sequence: Sequence): void {
+    sequence.keepsBlocks = false;
+    if (sequence.state !== 'held') return; // its last pass gives them back
+    this.#release(sequence);
+    sequence.state = 'gone';
+  }
+
+  /** Leading tokens of a sequence's prompt that lie in the cache now. */
+  cachedTokens(sequence: Sequence): number {
+    const hits = this.#findPrefix(sequence);
+    sequence.blockCount = 0;
+    return hits * this.#options.blockSizeTokens;
+  }
+
   /** Schedules one pass and returns its duration in ms. Call only when not idle. */
   startPass(): number {
     assert(!this.#inPass, 'one pass at a time');
@@ -103,8 +118,8 @@ export class Scheduler {
       if (wasScheduled && sequence.computed === sequence.length) {
         sequence.isPrefilling = false;
         if (!sequence.isCancelled && sequence.emit()) {
-          this.#release(sequence);
-          sequence.state = 'gone';
+          if (!sequence.keepsBlocks) this.#release(sequence);
+          sequence.state = sequence.keepsBlocks ? 'held' : 'gone';
           continue;
         }
       }
@@ -147,14 +162,15 @@ export class Scheduler {
       const sequence = this.#waiting.head;
       if (sequence === undefined) return;
       const hits = this.#findPrefix(sequence);
-      const before = hits * this.#options.blockSizeTokens;
+      const found = hits * this.#options.blockSizeTokens;
+      const before = sequence.isTransferred ? sequence.length - 1 : found;
       const want = this.#wantedTokens(sequence, before);
       if (want === 0 || !this.#fits(sequence, hits)) return; // nobody overtakes the head
       for (let index = 0; index < hits; index++) this.pool.pin(sequence.blocks[index]!);
       sequence.sealedCount = hits;
-      if (sequence.cachedTokens < 0) sequence.cachedTokens = before;
-      sequence.reusedTokens += before;
-      sequence.isPrefilling = true;
+      if (sequence.cachedTokens < 0) sequence.cachedTokens = found;
+      sequence.reusedTokens += found;
+      sequence.isPrefilling = !sequence.isTransferred;
       sequence.state = 'running';
       this.#waiting.remove(sequence);
       this.#running.push(sequence);
@@ -222,6 +238,7 @@ export class Scheduler {
     this.#budget += victim.passTokens;
     victim.passTokens = 0;
     victim.preemptions++;
+    victim.isTransferred = false; // what was moved here is lost: its prompt has to be computed
     victim.state = 'waiting';
     this.#release(victim);
     this.#waiting.pushFront(victim);

@@ -26,9 +26,13 @@ export abstract class Sequence {
   /** Tokens found in the cache at all admissions: a preempted sequence finds its own blocks again. */
   reusedTokens = 0;
   preemptions = 0;
-  state: 'new' | 'waiting' | 'running' | 'gone' = 'new';
+  state: 'new' | 'waiting' | 'running' | 'held' | 'gone' = 'new';
   /** True from an admission until everything known is computed. */
   isPrefilling = false;
+  /** Its prompt was computed elsewhere: all but the last token are there from the first admission on. */
+  isTransferred = false;
+  /** Its blocks stay when it is finished, until they are let go. */
+  keepsBlocks = false;
   /** Tokens scheduled in the pass under way. */
   passTokens = 0;
   isCancelled = false;

@@ -1,0 +1,116 @@
+import { connect, createServer, type Socket } from 'node:net';
+import { reasonOf } from '../../../errors/index.ts';
+import type { HandoffDesk, HandoffFetch, HandoffListener, HandoffNetwork, HandoffRequest } from './types.ts';
+
+export interface TcpHandoffOptions {
+  /** Address to listen on. */
+  readonly bind: string;
+  /** The same as others reach it. */
+  readonly advertise: string;
+}
+
+/** Longest line; keys are request ids and rooms. */
+const LINE_BYTES_MAX = 4096;
+const CONNECT_MS_MAX = 5000;
+/** Callers at a time; the engine has far fewer prompts in its cache. */
+const CALLERS_MAX = 16_384;
+
+/**
+ * One connection for each prompt: the decode engine writes `wait KEY` or `now KEY`, reads `ready` or `no REASON`, and closes
+ * the connection when it has what it wanted, or does not want it any more. A connection that breaks says the same.
+ */
+export function tcpHandoffs({ bind, advertise }: TcpHandoffOptions): HandoffNetwork {
+  return {
+    listen: (port, desk) => listen(bind, advertise, port, desk),
+    fetch,
+  };
+}
+
+async function listen(bind: string, advertise: string, port: number, desk: HandoffDesk): Promise<HandoffListener> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    serveCaller(socket, desk);
+  });
+  server.maxConnections = CALLERS_MAX;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, bind, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  server.unref();
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('a TCP server has an address');
+  return {
+    host: advertise,
+    port: address.port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
+}
+
+function serveCaller(socket: Socket, desk: HandoffDesk): void {
+  let over = (): void => {};
+  socket.on('error', () => {}); // `close` follows and says all there is to say
+  socket.once('close', () => over());
+  readLine(socket, (line) => {
+    const match = /^(wait|now) (.+)$/.exec(line);
+    if (match === null) return socket.destroy();
+    const [, word, key = ''] = match;
+    over = desk.asked(key, word === 'wait', {
+      ready: () => void socket.write('ready\n'),
+      refuse: (reason) => void socket.end(`no ${reason}\n`),
+    });
+  });
+}
+
+function fetch(
+  { host, port, key, mayWait }: HandoffRequest,
+  ready: () => void,
+  failed: (reason: string) => void,
+): HandoffFetch {
+  const socket = connect({ host, port, noDelay: true });
+  let isSettled = false;
+  const settle = (tell: () => void): void => {
+    if (isSettled) return;
+    isSettled = true;
+    tell();
+  };
+  socket.setTimeout(CONNECT_MS_MAX, () => socket.destroy(new Error(`no connection within ${CONNECT_MS_MAX} ms`)));
+  socket.once('connect', () => {
+    socket.setTimeout(0);
+    socket.write(`${mayWait ? 'wait' : 'now'} ${key}\n`);
+  });
+  socket.once('error', (error) => settle(() => failed(reasonOf(error))));
+  socket.once('close', () => settle(() => failed('the connection was closed')));
+  readLine(socket, (line) => settle(line === 'ready' ? ready : () => failed(line)));
+  return {
+    close: () => {
+      isSettled = true;
+      socket.destroy();
+    },
+  };
+}
+
+/** Calls `onLine` once, with the first line. */
+function readLine(socket: Socket, onLine: (line: string) => void): void {
+  let text = '';
+  const onData = (chunk: Buffer): void => {
+    text += chunk.toString('utf8');
+    const end = text.indexOf('\n');
+    if (end < 0) {
+      if (text.length > LINE_BYTES_MAX) socket.destroy();
+      return;
+    }
+    socket.off('data', onData);
+    socket.resume();
+    onLine(text.slice(0, end));
+  };
+  socket.on('data', onData);
+}

@@ -1,0 +1,47 @@
+/** A decode engine that asks for the blocks of one prompt, seen from the engine that has them. */
+export interface HandoffCaller {
+  /** The blocks are there: they may be fetched. */
+  ready(): void;
+  /** They are not, and will not be. */
+  refuse(reason: string): void;
+}
+
+/** What a prefill engine answers with. */
+export interface HandoffDesk {
+  /**
+   * Somebody asks for `key`; `mayWait` until it is there. The returned function is called once: the blocks were fetched, or
+   * the caller has gone.
+   */
+  asked(key: string, mayWait: boolean, caller: HandoffCaller): () => void;
+}
+
+/** An open door to a desk. */
+export interface HandoffListener {
+  /** As decode engines reach it. */
+  readonly host: string;
+  readonly port: number;
+  /** Callers that are still there are let go. */
+  close(): Promise<void>;
+}
+
+export interface HandoffRequest {
+  readonly host: string;
+  readonly port: number;
+  readonly key: string;
+  /** Both legs are on their way at once: the blocks may come later. */
+  readonly mayWait: boolean;
+}
+
+/** One wish for blocks, seen from the decode engine. */
+export interface HandoffFetch {
+  /** They are fetched, or nobody wants them any more: their holder may free them. Idempotent. */
+  close(): void;
+}
+
+/** Carries nothing but the news of who holds which blocks: a mock engine has no contents to move. */
+export interface HandoffNetwork {
+  /** @param port 0 = any */
+  listen(port: number, desk: HandoffDesk): Promise<HandoffListener>;
+  /** Calls exactly one of `ready` and `failed`, on a later turn, unless it is closed before. */
+  fetch(request: HandoffRequest, ready: () => void, failed: (reason: string) => void): HandoffFetch;
+}
