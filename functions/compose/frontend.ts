@@ -11,6 +11,7 @@ import {
   createPipeline,
   LiveModelDirectory,
   ModelStore,
+  RequestCanceller,
   type RoutableModel,
   RoutingExplainer,
 } from '../../shared/pipeline/index.ts';
@@ -58,6 +59,7 @@ export type HostSettings = Partial<
     | 'routerConnectTimeoutMs'
     | 'fleetItemIntervalMs'
     | 'reservationTtlMs'
+    | 'routerGrpcPort'
     | 'loadReportIntervalMs'
     | 'tcpRpcHost'
     | 'tcpRpcPort'
@@ -120,6 +122,7 @@ export async function composeFrontend(
       records,
       discovery,
       caches: models.caches,
+      canceller: models.canceller,
       explainer: models.explainer,
       lifecycle,
     });
@@ -232,16 +235,15 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
+  const control = { discovery, plane, clock: systemClock, random: systemRandom };
   const caches = new CacheClearer({
+    ...control,
     models: () => directory.list().filter(({ name, primaryName }) => name === primaryName),
-    discovery,
-    plane,
-    clock: systemClock,
-    random: systemRandom,
   });
+  const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
   const { explanations: source } = routing;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
-  return { directory, pipeline, encoder, routing, shared, caches, holding, explainer };
+  return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
 }
 
 /** Workers of other versions may publish names that are unknown here. */

@@ -18,6 +18,7 @@ export {
 export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,
+  isClientCancel,
   isInhibiting,
   isMigratable,
   toWire,

@@ -83,3 +83,8 @@ export function isMigratable(error: ServeError): boolean {
 export function isInhibiting(error: ServeError): boolean {
   return error.worker !== undefined && rowOf(error.worker).inhibits === true;
 }
+
+/** Whether the request failed because its client asked for its end: here, or at an edge that had the worker end it. */
+export function isClientCancel({ code, worker }: ServeError): boolean {
+  return code === 'client_closed_request' && (worker === undefined || worker === 'CancelledByClient');
+}

@@ -42,6 +42,7 @@ const KINDS = {
   RateLimited: { code: 'rate_limit_exceeded', message: 'Rate limit exceeded' },
   Conflict: { code: 'invalid_value', message: 'Conflict' },
   Cancelled: CANCELLED,
+  CancelledByClient: CANCELLED,
   NotImplemented: { code: 'not_implemented', message: 'Not implemented' },
   ResourceExhausted: OVERLOADED,
   CapacityExhausted: OVERLOADED,

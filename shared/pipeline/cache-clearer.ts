@@ -1,7 +1,7 @@
-import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery, EndpointRecord } from '../discovery/index.ts';
-import { type ServeError, toWire, workerError } from '../errors/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../planes/request/index.ts';
+import { toWire } from '../errors/index.ts';
+import type { Transport } from '../planes/request/index.ts';
+import { askControl, type ControlCaller, listControl } from './control-endpoints.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 
 /** What became of one worker's cache. */
@@ -15,13 +15,10 @@ export interface ClearedWorker {
   readonly failure: string | undefined;
 }
 
-export interface CacheClearerOptions {
+export interface CacheClearerOptions extends ControlCaller {
   /** Primary models with their workers. */
   readonly models: () => readonly RoutableModel[];
   readonly discovery: Pick<Discovery, 'list'>;
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
-  readonly random: Random;
 }
 
 /** Endpoint of a worker that empties its prefix cache (runtime-and-workers.md, section 5.5). */
@@ -56,42 +53,17 @@ export class CacheClearer {
   }
 
   async #transports(): Promise<Map<string, Transport>> {
-    const { discovery } = this.#options;
-    const records = await discovery.list({ bucket: 'v1/instances', prefix: '' }, AbortSignal.timeout(ANSWER_MS_MAX));
-    const isClear = (record: (typeof records)[number]): record is EndpointRecord =>
-      record.type === 'Endpoint' && record.endpoint === CLEAR_ENDPOINT;
-    return new Map(records.filter(isClear).map((record) => [keyOf(record, record.instance_id), record.transport]));
+    const signal = AbortSignal.timeout(ANSWER_MS_MAX);
+    const records = await listControl(this.#options.discovery, CLEAR_ENDPOINT, signal);
+    return new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
   }
 
   async #clearOne(model: string, worker: Worker, transport: Transport | undefined): Promise<ClearedWorker> {
     const endpoint = `${worker.scope.namespace}/${worker.scope.component}/${CLEAR_ENDPOINT}`;
     const about = { model, endpoint, workerId: worker.id };
     if (transport === undefined) return { ...about, failure: 'the worker cannot clear its cache' };
-    const failure = await this.#call(transport);
-    return { ...about, failure: failure === undefined ? undefined : toWire(failure).message };
-  }
-
-  /** Resolves with the failure, if there is one. */
-  #call(transport: Transport): Promise<ServeError | undefined> {
-    const { plane, clock, random } = this.#options;
-    return new Promise((resolve) => {
-      const sink: CallSink = {
-        accepted() {},
-        tokens() {},
-        output() {},
-        end: () => settle(undefined),
-        fail: (error) => settle(error),
-      };
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, deadlineMs: ANSWER_MS_MAX, body: {} }, sink);
-      const timer = clock.after(ANSWER_MS_MAX, () => {
-        call.kill();
-        settle(workerError('DeadlineExceeded', `no answer within ${ANSWER_MS_MAX} ms`));
-      });
-      function settle(failure: ServeError | undefined): void {
-        timer.cancel();
-        resolve(failure);
-      }
-    });
+    const answer = await askControl(this.#options, transport, {}, ANSWER_MS_MAX);
+    return { ...about, failure: answer.kind === 'answered' ? undefined : toWire(answer.error).message };
   }
 }
 

@@ -14,6 +14,7 @@ export {
 } from './model-directory.ts';
 export { modelNotFound, modelNotReady } from './model-errors.ts';
 export { ModelStore, type ModelStoreOptions, type OpenModel } from './model-store.ts';
+export { type CancelOutcome, RequestCanceller, type RequestCancellerOptions } from './request-canceller.ts';
 export { type ExplanationSource, RoutingExplainer, type RoutingExplainerOptions } from './routing-explainer.ts';
 export type {
   GenerateOptions,

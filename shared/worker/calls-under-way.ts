@@ -1,4 +1,5 @@
 import type { ServeError } from '../errors/index.ts';
+import { requestKeyOf } from '../protocol/generation/index.ts';
 import type { ServedCall } from './served-call.ts';
 
 /** The requests that a worker is serving. Bounded by the plane's streams per connection. */
@@ -31,5 +32,13 @@ export class CallsUnderWay {
     const chosen = [...this.#calls].filter(isChosen);
     for (const call of chosen) call.breakOff(error);
     return chosen.length;
+  }
+
+  /** Ends those that a client knows by `id`, every prompt and leg of its request; returns how many. */
+  cancel(id: string): number {
+    const key = requestKeyOf(id);
+    const asked = [...this.#calls].filter((call) => call.isKnownAs(key));
+    for (const call of asked) call.cancel();
+    return asked.length;
   }
 }

@@ -1,7 +1,12 @@
 import type { Engine, EngineSink } from '../engines/index.ts';
 import { logLevelOf, type ServeError, toServeError, toWire, workerError } from '../errors/index.ts';
 import type { IncomingCall } from '../planes/request/index.ts';
-import { decodeEngineRequest, type EngineOutput, type EngineRequest } from '../protocol/generation/index.ts';
+import {
+  decodeEngineRequest,
+  type EngineOutput,
+  type EngineRequest,
+  requestKeyOf,
+} from '../protocol/generation/index.ts';
 import {
   type Logger,
   parseTraceparent,
@@ -30,6 +35,7 @@ export interface ServedCallDeps {
  * | STOP | aborted | what was made so far, then end | cancelled |
  * | KILL, lost, deadline | aborted | nothing more | cancelled |
  * | `fail` by the worker | aborted | the error | `generate` |
+ * | `cancel` from another edge | aborted | that its client cancelled it | cancelled |
  */
 export class ServedCall implements EngineSink {
   readonly #call: IncomingCall;
@@ -114,6 +120,22 @@ export class ServedCall implements EngineSink {
   breakOff(error: ServeError): void {
     if (this.#isOver) return;
     this.#fail(error, 'generate');
+    this.#aborter.abort(error);
+  }
+
+  /** Whether its client knows it by an id of that key (`requestKeyOf`). */
+  isKnownAs(key: string): boolean {
+    const { id, headers } = this.#call;
+    const given = headers['x-request-id'];
+    return requestKeyOf(id) === key || (given !== undefined && requestKeyOf(given) === key);
+  }
+
+  /** Ends the call at its client's wish, which came by another way than the call. */
+  cancel(): void {
+    if (this.#isOver) return;
+    const error = workerError('CancelledByClient');
+    this.#call.fail(error);
+    this.#close('cancelled');
     this.#aborter.abort(error);
   }
 

@@ -7,8 +7,9 @@ import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC, RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
 import { CounterReporter, decodeReserved, type RankReading, RESERVED_HEADER } from '../router/state/index.ts';
 import { Adapters } from './adapters.ts';
-import { EngineCanary } from './canary.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
+import { EngineCanary } from './canary.ts';
+import { CANCEL_ENDPOINT, serveCancel } from './cancel-service.ts';
 import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
@@ -289,6 +290,7 @@ class ServingWorker implements Worker {
     const records = journals.map((journal, dpRank) =>
       serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
     );
+    records.push(serve(CANCEL_ENDPOINT, (call) => serveCancel(this.#calls, call)));
     if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
     for (const name of this.#hasAdapters ? ADAPTER_ENDPOINTS : []) {
       records.push(serve(name, (call) => this.control.handler(name)(call)));

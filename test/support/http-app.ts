@@ -20,6 +20,7 @@ export interface TestAppOptions {
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
+  readonly canceller?: HttpAppDeps['canceller'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -50,6 +51,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })
         : (options.responseStore ?? undefined),
     records: options.records,
+    canceller: options.canceller,
     discovery: options.discovery ?? { list: async () => [] },
     lifecycle,
   };

@@ -8,12 +8,28 @@ import type { HttpExchange } from './exchange.ts';
 export const CANCEL_PATH = '/v1/cancel';
 
 /**
- * `POST /v1/cancel/{id}`: ends a running request of this process, for clients whose leaving no edge can see (design.md,
- * section 3). The request's own answer ends as cancelled.
+ * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see (design.md, section 3). The
+ * request's own answer, at whatever edge, ends as cancelled.
  */
-export function serveCancel({ lifecycle, settings }: HttpAppDeps, exchange: HttpExchange): void {
+export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
-  if (lifecycle.running.cancel(id)) answerJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
-  else
-    answerError(exchange, new ServeError('not_found', `No running request has the id ${id}`), settings.overloadStatus);
+  if (await cancelRequest(deps, id)) answerJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
+  else {
+    const error = new ServeError('not_found', `No running request has the id ${id}`);
+    answerError(exchange, error, deps.settings.overloadStatus);
+  }
+}
+
+/**
+ * Ends what runs under `id`, in this process or, where this process does not know it, at the workers. False when nothing does.
+ * @throws ServeError `service_unavailable` when nobody had it and some could not be asked
+ */
+export async function cancelRequest({ lifecycle, canceller }: HttpAppDeps, id: string): Promise<boolean> {
+  if (lifecycle.running.cancel(id)) return true;
+  if (canceller === undefined) return false;
+  const { isCancelled, silent } = await canceller.cancel(id);
+  if (isCancelled || silent === 0) return isCancelled;
+  throw new ServeError('service_unavailable', `${silent} workers did not say whether they work on ${id}`, {
+    retryAfterMs: 1000,
+  });
 }

@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
-import type { CacheClearer, Pipeline, RoutingExplainer } from '../../pipeline/index.ts';
+import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
@@ -28,6 +28,8 @@ export interface HttpAppDeps {
   readonly discovery: Pick<Discovery, 'list'>;
   /** Empties the workers' caches; absent = nobody can be asked. */
   readonly caches?: Pick<CacheClearer, 'clear'> | undefined;
+  /** Ends requests of other edges; absent = only those of this process can be ended. */
+  readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
   /** Says why requests go where they go; absent in modes that know nothing of caches. */
   readonly explainer?: Pick<RoutingExplainer, 'explained' | 'explain'> | undefined;
   readonly lifecycle: ServiceLifecycle;

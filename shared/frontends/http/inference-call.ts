@@ -1,5 +1,11 @@
 import { setMaxListeners } from 'node:events';
-import { detailOf, errorTypeLabel, type ServeError, ServeError as ServeErrorClass } from '../../errors/index.ts';
+import {
+  detailOf,
+  errorTypeLabel,
+  isClientCancel,
+  type ServeError,
+  ServeError as ServeErrorClass,
+} from '../../errors/index.ts';
 import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
 import {
   continueTrace,
@@ -102,7 +108,8 @@ export class InferenceCall {
       () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
       { once: true },
     );
-    if (!this.#isOver) this.#forget = this.deps.lifecycle.running.add(this.#ids(), () => this.#cancelled(breakOff));
+    const cancel = (): void => breakOff(new ServeErrorClass('client_closed_request', 'Request cancelled'));
+    if (!this.#isOver) this.#forget = this.deps.lifecycle.running.add(this.#ids(), cancel);
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
@@ -125,6 +132,8 @@ export class InferenceCall {
     const { metrics } = this.deps;
     metrics.failed(error);
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
+    const hadBegun = this.#breakOff !== undefined;
+    if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
     this.#tell(status, undefined, error);
@@ -134,12 +143,6 @@ export class InferenceCall {
     const given = this.exchange.header('x-request-id');
     const ids = this.#request === undefined ? [] : [this.#request.id];
     return given === undefined || given === '' ? ids : [...ids, given];
-  }
-
-  /** Asked for by somebody else than the connection. */
-  #cancelled(breakOff: (error: ServeError) => void): void {
-    this.deps.metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
-    breakOff(new ServeErrorClass('client_closed_request', 'Request cancelled'));
   }
 
   #abandoned(): void {

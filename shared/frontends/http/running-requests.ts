@@ -1,4 +1,4 @@
-const UUID = /[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}/i;
+import { requestKeyOf } from '../../protocol/generation/index.ts';
 
 /**
  * The requests of this process that have not ended, by the ids that their clients may know. Bounded by the responses under
@@ -12,7 +12,7 @@ export class RunningRequests {
    * @returns takes the request out again
    */
   add(ids: readonly string[], cancel: () => void): () => void {
-    const keys = ids.map(keyOf);
+    const keys = ids.map(requestKeyOf);
     for (const key of keys) {
       const known = this.#cancels.get(key);
       if (known === undefined) this.#cancels.set(key, new Set([cancel]));
@@ -25,7 +25,7 @@ export class RunningRequests {
 
   /** Cancels what runs under a response or request id; false when nothing does. */
   cancel(id: string): boolean {
-    const found = this.#cancels.get(keyOf(id));
+    const found = this.#cancels.get(requestKeyOf(id));
     if (found === undefined) return false;
     for (const cancel of [...found]) cancel();
     return true;
@@ -35,10 +35,4 @@ export class RunningRequests {
     const known = this.#cancels.get(key);
     if (known?.delete(cancel) === true && known.size === 0) this.#cancels.delete(key);
   }
-}
-
-/** `chatcmpl-<uuid>`, `resp_<uuid without dashes>` and `<uuid>-<index>` of a batch all name the request `<uuid>`. */
-function keyOf(id: string): string {
-  const uuid = UUID.exec(id)?.[0];
-  return uuid === undefined ? id : uuid.replaceAll('-', '').toLowerCase();
 }

@@ -42,4 +42,5 @@ export type {
   StopConditions,
 } from './options.ts';
 export type { OutputSink } from './output-sink.ts';
+export { requestKeyOf } from './request-key.ts';
 export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';

@@ -24,6 +24,7 @@ const KINDS: Record<WorkerErrorKind, readonly [code: string, status: number, mov
   RateLimited: ['rate_limit_exceeded', 429, false, false],
   Conflict: ['invalid_value', 400, false, false],
   Cancelled: ['client_closed_request', 499, false, false],
+  CancelledByClient: ['client_closed_request', 499, false, false],
   NotImplemented: ['not_implemented', 501, false, false],
   ResourceExhausted: ['server_overloaded', 503, false, false],
   CapacityExhausted: ['server_overloaded', 503, false, false],

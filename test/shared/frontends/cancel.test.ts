@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { workerError } from '../../../shared/errors/index.ts';
+import type { HttpAppDeps } from '../../../shared/frontends/http/index.ts';
 import { RunningRequests } from '../../../shared/frontends/http/running-requests.ts';
 import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
@@ -15,9 +17,9 @@ function post(test: TestApp, path: string, body?: object, headers: Readonly<Reco
   return Promise.resolve(test.app.fetch(request));
 }
 
-function setUp() {
+function setUp(canceller?: HttpAppDeps['canceller']) {
   const pipeline = new ScriptedPipeline();
-  return { pipeline, ...createTestApp({ pipeline }) };
+  return { pipeline, ...createTestApp({ pipeline, canceller }) };
 }
 
 const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
@@ -77,6 +79,53 @@ describe('POST /v1/cancel/{id}', () => {
       expect(response.status).toBe(404);
       expect(await response.json()).toMatchObject({ error: { code: 'not_found' } });
     }
+  });
+});
+
+describe('POST /v1/cancel/{id} for a request of another process', () => {
+  it('asks the workers, unless the request is here', async () => {
+    const asked: string[] = [];
+    const cancel = async (id: string) => ({ isCancelled: asked.push(id) > 0, silent: 1 });
+    const test = setUp({ cancel });
+    const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
+    await test.pipeline.call(0);
+    expect((await post(test, '/v1/cancel/mine')).status).toBe(200);
+    expect(asked).toEqual([]);
+    await answer;
+    const cancelled = await post(test, '/v1/cancel/mine');
+    expect([cancelled.status, await cancelled.json()]).toEqual([
+      200,
+      { id: 'mine', object: 'cancellation', cancelled: true },
+    ]);
+    expect(asked).toEqual(['mine']);
+  });
+
+  it('is 404 when nobody has it, and 503 to be tried again when some did not say', async () => {
+    let silent = 0;
+    const test = setUp({ cancel: async () => ({ isCancelled: false, silent }) });
+    expect((await post(test, `/v1/cancel/${ID}`)).status).toBe(404);
+    silent = 2;
+    const refused = await post(test, `/v1/cancel/${ID}`);
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1']);
+    expect(await refused.json()).toMatchObject({ error: { code: 'service_unavailable', message: /^2 workers/ } });
+  });
+
+  it.each([false, true])('ends like one that was cancelled here, streamed: %s', async (stream) => {
+    const test = setUp();
+    const answer = post(test, '/v1/chat/completions', { ...CHAT, stream }, WITH_ID);
+    const { sink } = await test.pipeline.call(0);
+    sink.text(0, 'hello', 1);
+    sink.fail(workerError('CancelledByClient'));
+    const response = await answer;
+    const text = await response.text();
+    expect(response.status).toBe(stream ? 200 : 499);
+    if (stream) {
+      const error = { message: 'Request cancelled', code: 'client_closed_request' };
+      expect(parseFrames(text).slice(-2)).toMatchObject([{ data: { error } }, { data: '[DONE]' }]);
+    }
+    const metrics = await test.deps.metrics.render();
+    expect(metrics).toMatch(/model_cancellation_total\{[^}]*endpoint="chat_completions"[^}]*\} 1/);
+    expect(metrics).toMatch(/requests_total\{[^}]*error_type="cancelled"[^}]*\} 1/);
   });
 });
 

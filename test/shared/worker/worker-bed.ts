@@ -189,7 +189,7 @@ export function workerBed(engine: Engine) {
       const call: Call = requestPlane.call(
         transport,
         {
-          id: 'r',
+          id: rest.id ?? 'r',
           headers: HEADERS,
           body,
           ...(tokenIds && { tokenIds }),

@@ -5,8 +5,8 @@ import type { EngineRequest } from '../../../shared/protocol/generation/index.ts
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
-/** The model's endpoint, the recovery of rank 0, the card, KV events and load. */
-const ALL_RECORDS = ['Endpoint', 'Endpoint', 'Model', 'EventChannel', 'EventChannel'];
+/** The model's endpoint, the recovery of rank 0, cancel, the card, KV events and load. */
+const ALL_RECORDS = ['Endpoint', 'Endpoint', 'Endpoint', 'Model', 'EventChannel', 'EventChannel'];
 
 function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
   // The engine needs the bed's clock, which exists only with the bed.
@@ -33,7 +33,7 @@ describe('starting a worker', () => {
     expect(seen).toEqual([
       'v1/event_channels',
       'v1/event_channels',
-      ...['v1/instances', 'v1/instances', 'v1/instances'], // recovery, clear_kv_blocks, generate
+      ...['v1/instances', 'v1/instances', 'v1/instances', 'v1/instances'], // recovery, cancel, clear_kv_blocks, generate
       'v1/mdc',
     ]);
     await bed.clock.advance(1000);

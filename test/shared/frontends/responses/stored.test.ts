@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { workerError } from '../../../../shared/errors/index.ts';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
-import { type ResponseStore, ResponseStoreError } from '../../../../shared/responses/index.ts';
+import { MemoryResponseStore, type ResponseStore, ResponseStoreError } from '../../../../shared/responses/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { args, type Bed, call, eventsOf, openBed, say, stop } from './responses-bed.ts';
@@ -198,6 +200,39 @@ describe('a response that is being made', () => {
     });
     expect((await bed.send('GET', path)).status).toBe(404);
     expect((await bed.send('POST', `${path}/cancel`)).status).toBe(404);
+  });
+});
+
+describe('a response that is being made at another edge', () => {
+  /** Two edges over one store; the worker behind the first ends a request at the second's wish. */
+  function edges(responseStore: ResponseStore | null) {
+    const first = openBed(({ sink }) => say(sink, 'Once'), { responseStore });
+    const cancel = async () => {
+      const { sink } = await first.pipeline.call(0);
+      sink.fail(workerError('CancelledByClient'));
+      return { isCancelled: true, silent: 0 };
+    };
+    return { first, second: openBed(() => {}, { responseStore, canceller: { cancel } }) };
+  }
+
+  it('is cancelled, and given as its own edge has stored it', async () => {
+    const { first, second } = edges(new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 10_000 }));
+    const stream = await first.create({ stream: true });
+    const { request } = await first.pipeline.call(0);
+    const path = `/v1/responses/resp_${request.id.replaceAll('-', '')}`;
+    const cancelled = await (await second.send('POST', `${path}/cancel`)).json();
+    expect(cancelled).toMatchObject({ status: 'cancelled', output: [{ content: [{ text: 'Once' }] }] });
+    expect(eventsOf(await stream.text()).at(-1)).toMatchObject({ type: 'response.incomplete', response: cancelled });
+  });
+
+  it('is cancelled without its text where nothing is stored', async () => {
+    const { first, second } = edges(null);
+    const answer = first.create();
+    const { request } = await first.pipeline.call(0);
+    const id = `resp_${request.id.replaceAll('-', '')}`;
+    const cancelled = await second.send('POST', `/v1/responses/${id}/cancel`);
+    expect(await cancelled.json()).toEqual({ id, object: 'response', status: 'cancelled', output: [] });
+    expect(await (await answer).json()).toMatchObject({ id, status: 'cancelled' });
   });
 });
 

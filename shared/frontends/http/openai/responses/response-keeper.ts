@@ -25,9 +25,13 @@ export function isStored({ responseStore, settings }: HttpAppDeps, body: Respons
  * @throws ServeError `not_found`, or `service_unavailable` when the store cannot be asked.
  */
 export async function findStored(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<StoredResponse> {
-  const stored = await look(deps, id, signal);
+  const stored = await lookForStored(deps, id, signal);
   if (stored !== undefined) return stored;
-  throw new ServeError('not_found', `Response with id '${id}' not found.`);
+  throw responseNotFound(id);
+}
+
+export function responseNotFound(id: string): ServeError {
+  return new ServeError('not_found', `Response with id '${id}' not found.`);
 }
 
 /**
@@ -40,7 +44,7 @@ export async function earlierItems(
   signal: AbortSignal,
 ): Promise<readonly InputItem[]> {
   if (id == null) return [];
-  const stored = await look(deps, id, signal);
+  const stored = await lookForStored(deps, id, signal);
   if (stored !== undefined) return itemsOf(stored);
   throw new ServeError('previous_response_not_found', `Previous response with id '${id}' not found.`, {
     param: 'previous_response_id',
@@ -68,7 +72,7 @@ export async function resolveReferences(
       param: 'input',
     });
   }
-  const found = await Promise.all([...wanted].map((id) => look(deps, id, signal)));
+  const found = await Promise.all([...wanted].map((id) => lookForStored(deps, id, signal)));
   const known = new Map(found.flatMap((stored) => (stored === undefined ? [] : itemsOf(stored))).map(byId));
   return items.map((item, at) => {
     if (item.type !== 'item_reference' || responseIdOfItem(item.id) === undefined) return item;
@@ -96,7 +100,12 @@ export async function keep(deps: HttpAppDeps, { id, items }: KeptInput, response
   }
 }
 
-async function look(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<StoredResponse | undefined> {
+/** A stored response that its owner may see. Rejects with a ServeError when the store cannot be asked. */
+export async function lookForStored(
+  deps: HttpAppDeps,
+  id: string,
+  signal: AbortSignal,
+): Promise<StoredResponse | undefined> {
   try {
     return await deps.responseStore?.get(id, ANYBODY, signal);
   } catch (cause) {

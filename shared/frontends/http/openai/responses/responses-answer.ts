@@ -1,4 +1,4 @@
-import { assertNever, ServeError, toServeError } from '../../../../errors/index.ts';
+import { assertNever, isClientCancel, ServeError, toServeError } from '../../../../errors/index.ts';
 import type {
   FinishReason,
   GenerationEvent,
@@ -131,7 +131,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   fail(thrown: ServeError): void {
     if (this.#isOver) return;
     const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
-    if (error.code === 'client_closed_request' && error.worker === undefined) this.#cancelled(error);
+    if (isClientCancel(error)) this.#cancelled(error);
     else if (this.#outlet.isBegun) this.#failBegun(error);
     else this.#refuse(error);
   }

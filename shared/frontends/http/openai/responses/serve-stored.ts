@@ -1,9 +1,10 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
 import { answerError, answerJson } from '../../answer.ts';
+import { cancelRequest } from '../../cancel.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../exchange.ts';
-import { ANYBODY, findStored, storeFailure } from './response-keeper.ts';
+import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
 import type { RunningResponses } from './running-responses.ts';
 
 const LIMIT_DEFAULT = 20;
@@ -22,9 +23,12 @@ export async function serveStoredResponse(
   });
 }
 
+/** Pauses between looks for a response that another edge stores once it has heard of its end. */
+const STORED_PAUSES_MS = [50, 100, 200, 400];
+
 /**
- * `POST /v1/responses/{id}/cancel`: ends a response that is being made in this process. One that is complete is given back as it
- * is.
+ * `POST /v1/responses/{id}/cancel`: ends a response that is being made, here or at another edge. One that is complete is given
+ * back as it is.
  */
 export async function serveResponseCancel(
   deps: HttpAppDeps,
@@ -34,10 +38,23 @@ export async function serveResponseCancel(
 ): Promise<void> {
   await answering(deps, exchange, async () => {
     const found = running.find(id, ANYBODY);
-    if (found === undefined) return (await findStored(deps, id, exchange.sink.closed)).response;
+    if (found === undefined) return cancelElsewhere(deps, id, exchange.sink.closed);
     deps.lifecycle.running.cancel(id);
     return found.snapshot();
   });
+}
+
+/** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
+async function cancelElsewhere(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<JsonObject> {
+  const stored = await lookForStored(deps, id, signal);
+  if (stored !== undefined) return stored.response;
+  if (!(await cancelRequest(deps, id))) throw responseNotFound(id);
+  for (const pauseMs of deps.responseStore === undefined ? [] : STORED_PAUSES_MS) {
+    await deps.clock.sleep(pauseMs, signal);
+    const kept = await lookForStored(deps, id, signal);
+    if (kept !== undefined) return kept.response;
+  }
+  return { id, object: 'response', status: 'cancelled', output: [] }; // what it had said, its own edge alone knows
 }
 
 /** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */

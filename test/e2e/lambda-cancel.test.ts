@@ -1,0 +1,86 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bundleFunction } from '../../infra/bundle.ts';
+import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  postJson,
+  type SpawnedProcess,
+  spawnTypeScript,
+  sseData,
+  startDynamoDb,
+  waitUntil,
+} from '../support/index.ts';
+import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+
+const MODEL = 'builtin';
+const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+
+let directory: string;
+let server: DynamoDbServer;
+let table: TestTable;
+let runtime: LambdaRuntime;
+let worker: SpawnedProcess;
+
+/** Where workers and functions meet. */
+function discoveryEnvironment(): Record<string, string> {
+  return {
+    DYN_DISCOVERY_BACKEND: 'dynamodb',
+    STATOR_DISCOVERY_TABLE: table.tableName,
+    STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+  };
+}
+
+function startMockWorker(): Promise<SpawnedProcess> {
+  const model = resolve('shared/artifacts/builtin-model');
+  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
+  const loopback = { DYN_EVENT_PLANE: 'zmq', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' };
+  return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+    env: { ...discoveryEnvironment(), ...loopback },
+  });
+}
+
+describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HTTP function', () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
+    bundleFunction({ outdir: directory });
+    server = await startDynamoDb();
+    table = await createTestTable(server.url);
+    const env = { ...discoveryEnvironment(), DYN_REQUEST_PLANE: 'tcp', DYN_ROUTER_MODE: 'round-robin' };
+    runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
+    worker = await startMockWorker();
+    await worker.waitForOutput(/worker is ready/);
+  });
+
+  afterAll(async () => {
+    await worker.kill();
+    await runtime.stop();
+    await table.drop();
+    await server.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('is cancelled through another instance, since its own serves nothing beside it', async () => {
+    const isServed = async (): Promise<boolean> => (await fetch(`${runtime.url}/v1/models/${MODEL}`)).ok;
+    await waitUntil(isServed, { what: 'the model' });
+    await runtime.idle();
+    const body = { model: MODEL, max_tokens: 3500, ignore_eos: true, stream: true };
+    const response = await postJson(
+      `${runtime.url}/v1/chat/completions`,
+      { ...body, messages: [{ role: 'user', content: 'What are you?' }] },
+      { headers: { 'x-dynamo-request-id': ID } },
+    );
+    const data = sseData(response);
+    for (let chunk = 0; chunk < 3; chunk++) await data.next();
+    const cancelled = await postJson(`${runtime.url}/v1/cancel/chatcmpl-${ID}`, {});
+    expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { cancelled: true }]);
+    const rest: string[] = [];
+    for await (const text of data) rest.push(text);
+    expect(rest.at(-1)).toBe('[DONE]');
+    expect(JSON.parse(rest.at(-2) ?? '')).toMatchObject({ error: { code: 'client_closed_request' } });
+    expect(runtime.stats).toMatchObject({ coldStarts: 2, crashes: 0 });
+  }, 60_000);
+});
