@@ -60,6 +60,7 @@ export type HostSettings = Partial<
     | 'fleetItemIntervalMs'
     | 'reservationTtlMs'
     | 'routerGrpcPort'
+    | 'routerGrpcPort'
     | 'loadReportIntervalMs'
     | 'tcpRpcHost'
     | 'tcpRpcPort'

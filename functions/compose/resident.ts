@@ -66,7 +66,7 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
   const namespace = settings.namespace ?? 'dynamo';
   const instanceId = systemRandom.instanceId();
   const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
-  const { service, lease } = makeService(settings, parts, state, namespace);
+  const { service, lease, answering } = makeService(settings, parts, state, namespace);
   const { tcpRpcHost, tcpRpcPort = 0 } = settings;
   const plane = servingPlane({ ...settings, tcpRpcHost, tcpRpcPort }, metrics.requestPlane, logger.for('requests'));
   const signal = AbortSignal.timeout(START_MS_MAX);
@@ -74,6 +74,7 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
   const endpoints = serveRouterOnPlane(server, { instanceId, namespace }, service);
   const at = { type: 'Endpoint', namespace, component: ROUTER_COMPONENT, instance_id: instanceId } as const;
   const records: readonly EndpointRecord[] = endpoints.map((endpoint) => ({ ...at, ...endpoint }));
+  const grpc = await openGrpc(settings, service, answering);
   const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();
   for (const record of records) await discovery.put(record, signal);
@@ -89,10 +90,27 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
       service.close();
       await writers.close();
       await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
+      await grpc?.close();
       await server.close();
       await plane.close();
     },
   };
+}
+
+/** The same by gRPC, where a port is set for it. */
+async function openGrpc(
+  { routerGrpcPort: port, tcpRpcHost }: ResidentSettings,
+  service: ResidentService,
+  answering: Answering,
+): Promise<{ close(): Promise<void> } | undefined> {
+  if (port === undefined) return undefined;
+  const { serveRouterGrpc } = await import('../../shared/router/grpc/index.ts');
+  const isAnswering = (): boolean => answering.isAnswering;
+  return serveRouterGrpc({ service, host: grpcHostOf(tcpRpcHost), port, isAnswering });
+}
+
+function grpcHostOf(host: string | undefined): string {
+  return host === undefined || host === 'auto' ? '0.0.0.0' : host;
 }
 
 function makeService(settings: ResidentSettings, parts: ResidentParts, state: RouterState, namespace: string) {
@@ -137,7 +155,7 @@ function makeService(settings: ResidentSettings, parts: ResidentParts, state: Ro
     onProblem: () => {}, // every failure of the table is told by the state itself
   });
   answering.follow(lease);
-  return { service, lease };
+  return { service, lease, answering };
 }
 
 function findPool(models: readonly RoutableModel[], key: string, role: PoolRole): PresentPool | undefined {

@@ -1,4 +1,4 @@
-import { bool, choice, decimal, int, intOrNone } from '../builders.ts';
+import { bool, choice, decimal, int, intOrNone, port } from '../builders.ts';
 import { LASTING_PLANE_ENDS, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
 
 /** Rows of "Router events and index". */
@@ -219,6 +219,15 @@ export const routerIndexRows = {
     source: 'product; design 3',
     built: true,
     about: 'Deadline of opening the Choose channel at start.',
+  }),
+  routerGrpcPort: port({
+    env: ['STATOR_ROUTER_GRPC_PORT'],
+    note: '0 = any free',
+    defaultText: 'unset = not served',
+    usedBy: ['frontend', 'grpc'],
+    source: 'product; design 3',
+    built: true,
+    about: 'Port on which a resident router also answers by gRPC (proto/router.proto).',
   }),
   reservationTtlMs: int({
     env: ['STATOR_RESERVATION_TTL_MS'],

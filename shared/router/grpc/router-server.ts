@@ -1,0 +1,152 @@
+import {
+  Metadata,
+  type MethodDefinition,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type ServiceDefinition,
+  type ServiceError,
+  type sendUnaryData,
+} from '@grpc/grpc-js';
+import { grpcStatusOf, ServeError, toServeError } from '../../errors/index.ts';
+import { explanationRecord } from '../explain/explanation-record.ts';
+import type { ChooseService } from '../service/index.ts';
+import {
+  decodeChooseRequest,
+  decodeExplainRequest,
+  decodeHealthCheckRequest,
+  decodeReleaseRequest,
+  encodeDecisionResponse,
+  encodeExplainResponse,
+  encodeHealthCheckResponse,
+  encodeLoadsResponse,
+  encodeQueuedResponse,
+} from './codec.ts';
+
+export interface RouterGrpcOptions {
+  readonly service: ChooseService;
+  readonly host: string;
+  /** 0 = any free one. */
+  readonly port: number;
+  /** Whether this process answers `Choose`, for health checks of the router by name. */
+  isAnswering(): boolean;
+}
+
+/** The router's gRPC server. */
+export interface RouterGrpcServer {
+  readonly port: number;
+  /** Calls under way are cut. */
+  close(): Promise<void>;
+}
+
+const ROUTER = 'stator.router.v1.Router';
+const HEALTH = 'grpc.health.v1.Health';
+/** A prompt of a million blocks has 16 MB of hashes. */
+const MESSAGE_BYTES_MAX = 32 << 20;
+
+/** Messages are encoded and decoded by the handlers, so that a message that makes no sense is their error to tell. */
+function method(path: string, isStream: boolean): MethodDefinition<Buffer, Uint8Array> {
+  return {
+    path,
+    requestStream: false,
+    responseStream: isStream,
+    requestSerialize: (bytes) => bytes,
+    requestDeserialize: (bytes) => bytes,
+    responseSerialize: (bytes) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
+    responseDeserialize: (bytes) => bytes,
+  };
+}
+
+const ROUTER_METHODS: ServiceDefinition = {
+  Choose: method(`/${ROUTER}/Choose`, true),
+  Release: method(`/${ROUTER}/Release`, false),
+  Loads: method(`/${ROUTER}/Loads`, false),
+  Explain: method(`/${ROUTER}/Explain`, false),
+};
+const HEALTH_METHODS: ServiceDefinition = { Check: method(`/${HEALTH}/Check`, false) };
+
+type Unary = (call: ServerUnaryCall<Buffer, Uint8Array>, answer: sendUnaryData<Uint8Array>) => void;
+
+/**
+ * Serves proto/router.proto and the standard health check.
+ * @throws Error with one line that names the setting to change when the port cannot be bound
+ */
+export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
+  const { service, host, port } = options;
+  const server = new Server({
+    'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
+    'grpc.max_send_message_length': MESSAGE_BYTES_MAX,
+  });
+  server.addService(ROUTER_METHODS, {
+    Choose: (call: ServerWritableStream<Buffer, Uint8Array>) => choose(service, call),
+    Release: unary((bytes) => {
+      service.release(decodeReleaseRequest(bytes));
+      return new Uint8Array(0);
+    }),
+    Loads: unary(() => encodeLoadsResponse(service.loads())),
+    Explain: unary((bytes) => encodeExplainResponse(explain(service, bytes))),
+  });
+  server.addService(HEALTH_METHODS, { Check: unary((bytes) => encodeHealthCheckResponse(isServing(options, bytes))) });
+  const bound = await listen(server, host, port);
+  return {
+    port: bound,
+    close: async () => server.forceShutdown(),
+  };
+}
+
+function listen(server: Server, host: string, port: number): Promise<number> {
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
+      if (error === null) resolve(bound);
+      else reject(new Error(`cannot listen on ${address} (STATOR_ROUTER_GRPC_PORT): ${error.message}`));
+    });
+  });
+}
+
+function choose(service: ChooseService, call: ServerWritableStream<Buffer, Uint8Array>): void {
+  try {
+    const leave = service.choose(decodeChooseRequest(call.request), {
+      queued: (position) => void call.write(encodeQueuedResponse(position)),
+      decided: (chosen) => {
+        call.write(encodeDecisionResponse(chosen));
+        call.end();
+      },
+      failed: (error) => void call.emit('error', statusOf(error)),
+    });
+    call.on('cancelled', leave);
+  } catch (thrown) {
+    call.emit('error', statusOf(thrown));
+  }
+}
+
+function explain(service: ChooseService, bytes: Uint8Array): unknown {
+  const about = decodeExplainRequest(bytes);
+  const found = about.kind === 'request' ? service.explained(about.requestId) : service.explain(about.query);
+  if (found === undefined) throw new ServeError('not_found', 'No decision is kept for that id: only the last ones are');
+  return explanationRecord(found);
+}
+
+function isServing({ isAnswering }: RouterGrpcOptions, bytes: Uint8Array): boolean {
+  const name = decodeHealthCheckRequest(bytes);
+  if (name === '' || name === HEALTH) return true;
+  if (name === ROUTER) return isAnswering();
+  throw new ServeError('not_found', `service ${name} is unknown`);
+}
+
+function unary(answer: (request: Uint8Array) => Uint8Array): Unary {
+  return (call, callback) => {
+    try {
+      callback(null, answer(call.request));
+    } catch (thrown) {
+      callback(statusOf(thrown));
+    }
+  };
+}
+
+function statusOf(thrown: unknown): ServiceError {
+  const error = toServeError(thrown);
+  const status = { code: grpcStatusOf(error.code), details: error.message, metadata: new Metadata() };
+  return Object.assign(new Error(error.message), status);
+}
