@@ -62,7 +62,7 @@ async function scoresOf(seed: number): Promise<Scores> {
 describe('stator router', () => {
   it('sends requests where their prompts are cached, and says what it knows', async () => {
     const workers: StatorProcess[] = [];
-    for (let at = 0; at < 2; at++) workers.push(await fleet.worker(['--speedup-ratio=50']));
+    for (let at = 0; at < 2; at++) workers.push(await fleet.worker(['--speedup-ratio=50', '--block-size=16']));
     const router = fleet.spawn(['router', '--endpoint=dynamo.backend.generate', '--router-block-size=16'], {
       DYN_FILE_KV: fleet.fileKv,
       ...LOOPBACK,
