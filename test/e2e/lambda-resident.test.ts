@@ -1,0 +1,131 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bundleFunction } from '../../infra/bundle.ts';
+import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
+import {
+  type DynamoDbServer,
+  hasDynamoDb,
+  postJson,
+  type SpawnedProcess,
+  spawnTypeScript,
+  startDynamoDb,
+  waitUntil,
+} from '../support/index.ts';
+import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
+
+const MODEL = 'builtin';
+/** A machine shared with other tests is slower than one that serves. */
+const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
+
+let directory: string;
+let server: DynamoDbServer;
+let table: TestTable;
+let runtime: LambdaRuntime;
+const processes: SpawnedProcess[] = [];
+
+async function start(args: readonly string[], isUp: RegExp): Promise<SpawnedProcess> {
+  const child = await spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), args, {
+    env: {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: table.tableName,
+      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+      STATOR_LEASE_TTL_SECS: '2',
+      DYN_EVENT_PLANE: 'zmq',
+      DYN_EVENT_PLANE_HOST: '127.0.0.1',
+      DYN_TCP_RPC_HOST: '127.0.0.1',
+    },
+  });
+  processes.push(child);
+  await child.waitForOutput(isUp, 30_000);
+  return child;
+}
+
+function startWorker(): Promise<SpawnedProcess> {
+  const model = resolve('shared/artifacts/builtin-model');
+  const flags = ['--engine=mocker', '--mock-output=random', '--block-size=16'];
+  return start(['worker', ...flags, `--model-path=${model}`, `--model-name=${MODEL}`], /worker is ready/);
+}
+
+function startResident(): Promise<SpawnedProcess> {
+  const flags = ['--http-host=127.0.0.1', '--http-port=0', '--router-mode=kv', '--router-role=resident'];
+  return start(['frontend', ...flags], /serving url=/);
+}
+
+/** Status of one short answer of the function. */
+async function ask(): Promise<number> {
+  const content = 'parts meet where their edges fit; '.repeat(20);
+  const messages = [{ role: 'user', content }];
+  const response = await postJson(`${runtime.url}/v1/chat/completions`, { model: MODEL, max_tokens: 2, messages });
+  await response.arrayBuffer();
+  await runtime.idle();
+  return response.status;
+}
+
+async function metric(name: string, label: string): Promise<number> {
+  const text = await (await fetch(`${runtime.url}/metrics`)).text();
+  await runtime.idle();
+  const line = text.split('\n').find((each) => each.startsWith(`${name}{${label}}`));
+  return Number(line?.slice(line.lastIndexOf(' ') + 1) ?? 0);
+}
+
+const decisions = (source: string): Promise<number> => metric('stator_router_decisions_total', `source="${source}"`);
+
+/** Asks until one more decision comes from `source`; every answer on the way is good. */
+async function untilDecidedBy(source: string): Promise<void> {
+  const before = await decisions(source);
+  await waitUntil(
+    async () => {
+      expect(await ask()).toBe(200);
+      return (await decisions(source)) > before;
+    },
+    { what: `a decision of ${source}`, timeoutMs: 30_000, pollMs: 100 },
+  );
+}
+
+describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed function in router mode kv', () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'stator-function-'));
+    bundleFunction({ outdir: directory });
+    server = await startDynamoDb();
+    table = await createTestTable(server.url);
+    await Promise.all([startWorker(), startWorker()]);
+    runtime = await startLambdaRuntime({
+      directory,
+      env: {
+        DYN_DISCOVERY_BACKEND: 'dynamodb',
+        STATOR_DISCOVERY_TABLE: table.tableName,
+        STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+        DYN_ROUTER_MODE: 'kv',
+        ...PATIENT,
+      },
+      environmentsMax: 1,
+    });
+  }, 120_000);
+
+  afterAll(async () => {
+    await Promise.all(processes.map((each) => each.kill()));
+    await runtime.stop();
+    await table.drop();
+    await server.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('hashes while there is no resident router', async () => {
+    expect(await ask()).toBe(200);
+    expect(await decisions('stateless')).toBe(1);
+    expect(await metric('stator_router_fallbacks_total', 'reason="no_resident"')).toBe(1);
+  });
+
+  it('lets a resident decide as soon as there is one, and goes on without it when it is killed', async () => {
+    const resident = await startResident();
+    await untilDecidedBy('resident');
+    resident.signal('SIGKILL');
+    await resident.exited;
+    await untilDecidedBy('stateless');
+    await startResident();
+    await untilDecidedBy('resident');
+    expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
+  }, 120_000);
+});
