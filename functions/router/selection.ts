@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { kvRouterConfigOf, readPolicyConfig } from '../../shared/router/index.ts';
+import { kvRouterConfigOf } from '../../shared/router/index.ts';
 import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../shared/router/standalone/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
+import { readPolicies } from '../compose/policy-config.ts';
 import { zmqListeners } from './kv-listener.ts';
 import { openReplicas } from './replicas.ts';
 import type { RunningService, ServiceSettings } from './service-settings.ts';
@@ -24,8 +24,7 @@ export async function startSelectionService(
   given: Iterable<string>,
 ): Promise<RunningService> {
   const names = new Set(given);
-  const { routerPolicyConfig: policyFile } = settings;
-  const policies = policyFile === undefined ? undefined : readPolicyConfig(await readFile(policyFile, 'utf8'));
+  const policies = await readPolicies(settings.routerPolicyConfig);
   const routerQueueThreshold = names.has('routerQueueThreshold') ? settings.routerQueueThreshold : null;
   const replicas = await openReplicas(settings, logger);
   const service = new SelectionService({

@@ -108,7 +108,14 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, g
     { eventPlane: events, discovery, recovery, slots: new RecoverySlots(), ...surroundings },
     { loads: new WorkerLoads(), followsKvEvents },
   );
+  let hasWarned = false;
   const follow = (workers: readonly EndpointWorker[]): void => {
+    const other = workers.find(({ blockSizeTokens: size = pool.blockSizeTokens }) => size !== pool.blockSizeTokens);
+    if (other !== undefined && !hasWarned) {
+      hasWarned = true;
+      const sizes = { router: pool.blockSizeTokens, worker: other.blockSizeTokens };
+      logger.for('router').warn('nothing cached will be found: --router-block-size is not that of a worker', sizes);
+    }
     const { ranks } = router.setWorkers(pool, workers);
     const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
     feeds.setWorkers(key, workers, sink);

@@ -20,6 +20,8 @@ export function parseEndpointName(text: string): EndpointName | undefined {
 /** An instance of the endpoint. */
 export interface EndpointWorker extends RoutableWorker, PlacedWorker {
   readonly transport: Transport;
+  /** Of its card; undefined when it has none. */
+  readonly blockSizeTokens: number | undefined;
 }
 
 /** The live instances of one endpoint, with what their model cards say of them, kept current. */
@@ -81,6 +83,7 @@ function workerOf(endpoint: EndpointRecord, card: ModelRecord | undefined): Endp
   return {
     id: endpoint.instance_id,
     transport: endpoint.transport,
+    blockSizeTokens: card?.card.kv_cache_block_size,
     scope: { namespace: endpoint.namespace, component: endpoint.component },
     hasLocalIndexer: runtime.enable_local_indexer !== false,
     dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,

@@ -15,6 +15,5 @@ export { type ReplicaLink, ReplicaPools } from './replica-link.ts';
 export { type SelectionRoutesOptions, selectionRoutes } from './selection-routes.ts';
 export { SelectionService, type SelectionServiceOptions } from './selection-service.ts';
 export { createServiceApp, type Route, type ServiceApp, type ServiceAppOptions } from './service-app.ts';
-export { ServiceError } from './service-error.ts';
 export { slotRoutes } from './slot-routes.ts';
 export { SlotTracker, type SlotTrackerOptions } from './slot-tracker.ts';
