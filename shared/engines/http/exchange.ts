@@ -50,6 +50,8 @@ export class EngineExchange {
   #lastActivityMs: number;
   #isPaused = false;
   #isClosed = false;
+  /** A failure is being looked into; what else arrives does not count. */
+  #isFailing = false;
 
   constructor(deps: ExchangeDeps, sink: EngineSink, reader: AnswerReader) {
     this.#deps = deps;
@@ -92,9 +94,7 @@ export class EngineExchange {
     const body = jsonOrText(text);
     const { isStream } = this.#reader;
     if (status !== 200) {
-      const error = faultOfStatus(status, readFault(body, 'no message'));
-      const isGone = status >= 500 && !(await this.#deps.isAlive());
-      this.fail(isGone ? workerError('EngineShutdown', error.cause) : error);
+      await this.#failOrGone(faultOfStatus(status, readFault(body, 'no message')), status >= 500);
     } else if (isStream || typeof body !== 'object' || body === null) {
       this.fail(workerError('BackendProtocol', `engine answered with ${isStream ? 'no event stream' : 'no JSON'}`));
     } else {
@@ -119,7 +119,9 @@ export class EngineExchange {
         this.#end();
       });
     });
-    response.once('error', (error) => this.fail(lost(error)));
+    response.once('error', (error) => {
+      if (!this.#isFailing) this.fail(lost(error));
+    });
   }
 
   #pause(response: IncomingMessage): void {
@@ -133,16 +135,25 @@ export class EngineExchange {
   }
 
   #guard(read: () => void): void {
-    if (this.#isClosed) return;
+    if (this.#isClosed || this.#isFailing) return;
     try {
       read();
     } catch (thrown) {
-      this.fail(toServeError(thrown));
+      const error = toServeError(thrown);
+      // An engine whose core has died says so like any other failure of its own.
+      void this.#failOrGone(error, error.worker === 'Unknown');
     }
   }
 
+  /** Fails with `error`, or with the engine's death where that is behind it: then the request can go on elsewhere. */
+  async #failOrGone(error: ServeError, isSuspect: boolean): Promise<void> {
+    this.#isFailing = true;
+    const isGone = isSuspect && !(await this.#deps.isAlive());
+    this.fail(isGone ? workerError('EngineShutdown', error.cause) : error);
+  }
+
   #event(data: string): void {
-    if (this.#isClosed) return;
+    if (this.#isClosed || this.#isFailing) return;
     if (data !== '[DONE]') {
       this.#reader.event(data);
       return;

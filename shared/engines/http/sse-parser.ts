@@ -4,7 +4,6 @@ import { workerError } from '../../errors/index.ts';
 /** No event of an honest server is larger. */
 const EVENT_CHARS_MAX = 8 * 1024 * 1024;
 const LF = 10;
-const CR = 13;
 
 /**
  * Reads a stream of server-sent events and gives the data of each. Chunks may end anywhere: inside a character, between CR
@@ -41,14 +40,18 @@ export class SseParser {
     let start = 0;
     if (this.#skipsLf && text.charCodeAt(0) === LF) start = 1;
     this.#skipsLf = false;
-    for (let at = start; at < text.length; at++) {
-      const code = text.charCodeAt(at);
-      if (code !== LF && code !== CR) continue;
+    let cr = text.indexOf('\r', start); // servers of engines send none: then only LF is looked for
+    let lf = text.indexOf('\n', start);
+    while (lf >= 0 || cr >= 0) {
+      const isCr = cr >= 0 && (lf < 0 || cr < lf);
+      const at = isCr ? cr : lf;
       this.#line(this.#rest + text.slice(start, at));
       this.#rest = '';
-      if (code === CR && at + 1 === text.length) this.#skipsLf = true;
-      else if (code === CR && text.charCodeAt(at + 1) === LF) at++;
       start = at + 1;
+      if (isCr && start === text.length) this.#skipsLf = true;
+      else if (isCr && text.charCodeAt(start) === LF) start++;
+      if (lf >= 0 && lf < start) lf = text.indexOf('\n', start);
+      if (cr >= 0 && cr < start) cr = text.indexOf('\r', start);
     }
     this.#rest += text.slice(start);
     if (this.#rest.length + this.#data.length > EVENT_CHARS_MAX) {

@@ -36,11 +36,11 @@ export const vllm: Tool = {
 };
 
 /**
- * How the vLLM in `folder` is started: as a module, as its scripts name the folder in which they were made, and at the
- * lowest priority, as its processes spin while they wait and leave machines of two cores nothing for anybody else.
+ * How the vLLM in `folder` is started: as a module, as its scripts name the folder in which they were made; on one core and
+ * at the lowest priority, as its processes spin while they wait and leave small machines nothing for anybody else.
  */
 export function vllmCommand(folder: string): string {
-  return `nice -n 19 ${join(folder, 'venv', 'bin', 'python')} -m vllm.entrypoints.cli.main`;
+  return `taskset -c 0 nice -n 19 ${join(folder, 'venv', 'bin', 'python')} -m vllm.entrypoints.cli.main`;
 }
 
 function folder(): string {

@@ -175,6 +175,19 @@ describe('an engine behind its own server', () => {
     await expect(engine.health(never)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
 
+  it('is dead when its core is, which its server says in the stream and by its health', async () => {
+    const engine = await started();
+    answer = ({ response }) => {
+      writeEvent(startEvents(response), chunk([1]));
+      server.json('GET /health', {}, 503);
+      writeEvent(response, { error: { message: 'EngineCore encountered an issue', code: 500 } });
+      response.end('data: [DONE]\n\n');
+    };
+    const { error, ids } = await ask(engine);
+    expect(ids).toEqual([[1]]);
+    expect(error).toMatchObject({ worker: 'EngineShutdown' });
+  });
+
   it('closes the connection on an abort, at once and in silence', async () => {
     const engine = await started();
     const aborter = new AbortController();
