@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+import { reasonOf, ServeError } from '../../shared/errors/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import type { BusyLimits } from '../../shared/router/feed/index.ts';
 import type { RoutableWorker, Router, WorkerPool } from '../../shared/router/index.ts';
@@ -7,6 +7,7 @@ import {
   createLadderMetrics,
   createResidentRouter,
   createStatelessRouter,
+  queryOf,
   ResidentClient,
   watchResidents,
 } from '../../shared/router/service/index.ts';
@@ -72,18 +73,38 @@ export async function openChooseRouting(
         logger: log,
       })
     : stateless;
-  return new ChooseRouting(router, embedded, async () => watch?.close());
+  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => watch?.close());
+}
+
+/** Whoever made a decision explains it: a resident, or this process. */
+function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined): ExplanationSource {
+  return {
+    explained: async (requestId) =>
+      (await client.explain(requestId)) ?? (await embedded?.explanations.explained(requestId)),
+    explain: async (request, workers) => {
+      const { pool } = request;
+      const found = pool && (await client.explain(queryOf(request, pool)));
+      const explanation = found ?? (await embedded?.explanations.explain(request, workers));
+      if (explanation !== undefined) return explanation;
+      throw new ServeError('service_unavailable', 'No router answers that could explain its decisions');
+    },
+  };
 }
 
 class ChooseRouting implements Routing {
   readonly router: Router;
-  readonly explanations: ExplanationSource | undefined;
+  readonly explanations: ExplanationSource;
   readonly #embedded: Routing | undefined;
   readonly #close: () => Promise<void>;
 
-  constructor(router: Router, embedded: Routing | undefined, close: () => Promise<void>) {
+  constructor(
+    router: Router,
+    explanations: ExplanationSource,
+    embedded: Routing | undefined,
+    close: () => Promise<void>,
+  ) {
     this.router = router;
-    this.explanations = embedded?.explanations;
+    this.explanations = explanations;
     this.#embedded = embedded;
     this.#close = close;
   }

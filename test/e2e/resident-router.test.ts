@@ -100,12 +100,14 @@ describe('a frontend that asks a resident router', () => {
   });
 
   it('lets operators see why, on both', async () => {
-    const { id } = await ask(resident, 'why there');
-    const explained = await fetch(`${resident.url}/router/explain/${id}`);
-    expect(explained.status).toBe(200);
-    expect(((await explained.json()) as { candidates: unknown[] }).candidates).toHaveLength(2);
+    for (const frontend of [resident, asker]) {
+      const { id } = await ask(frontend, 'why there');
+      const explained = await fetch(`${frontend.url}/router/explain/${id}`);
+      expect(explained.status).toBe(200);
+      expect(((await explained.json()) as { candidates: unknown[] }).candidates).toHaveLength(2);
+    }
     const prompt = 'parts meet where their edges fit; '.repeat(30);
-    const shown = await runStator(['router', 'explain', '--prompt', prompt, '--url', resident.url]);
+    const shown = await runStator(['router', 'explain', '--prompt', prompt, '--url', asker.url]);
     expect(shown.stderr).toBe('');
     expect(shown.stdout).toMatch(/^chosen {3}worker [0-9a-f]+ rank 0, /m);
   });

@@ -9,6 +9,7 @@ export type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
 export { ResidentService, type ResidentServiceOptions } from './choose-service.ts';
 export { ROUTER_COMPONENT } from './messages.ts';
 export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
+export { queryOf } from './query.ts';
 export { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
 export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
 export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';

@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { workerError } from '../../errors/index.ts';
 import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import { type ChooseAnswer, ChooseCall } from './choose-call.ts';
 import { encodeChange, encodeQuery, PROBE_BODY } from './messages.ts';
 import type { ChooseQuery, ReservationChangeQuery } from './types.ts';
@@ -10,6 +10,7 @@ export interface ResidentAddress {
   readonly instanceId: string;
   readonly choose: Transport;
   readonly release: Transport;
+  readonly explain: Transport;
 }
 
 export interface ResidentChannelOptions {
@@ -27,6 +28,8 @@ const CONNECT_TIMEOUT_MS = 100;
 const RETRY_MS = 250;
 /** A change of a reservation that did not arrive by then is left to the resident's own limits. */
 const CHANGE_MS_MAX = 2000;
+/** Operators wait for an explanation, requests never do. */
+const EXPLAIN_MS_MAX = 2000;
 
 /**
  * The way to one resident router. Requests use it only while it is open, so that none of them waits for a connection; opening
@@ -59,9 +62,10 @@ export class ResidentChannel {
     if (this.#isOpen) return Promise.resolve();
     if (this.#probe === undefined && nowMs - this.#probedMs < RETRY_MS) return Promise.resolve();
     this.#probedMs = nowMs;
-    this.#probe ??= this.#call(this.address.choose, PROBE_BODY, this.#connectTimeoutMs).then((isAnswered) => {
+    const probe = { body: PROBE_BODY };
+    this.#probe ??= this.#call(this.address.choose, probe, this.#connectTimeoutMs).then((outputs) => {
       this.#probe = undefined;
-      this.#isOpen = isAnswered;
+      this.#isOpen = outputs !== undefined;
     });
     return this.#probe;
   }
@@ -88,32 +92,46 @@ export class ResidentChannel {
 
   /** Tells the router how far a request is. Not waited for: the router has limits of its own. */
   change(change: ReservationChangeQuery): void {
-    void this.#call(this.address.release, encodeChange(change), CHANGE_MS_MAX); // never rejects
+    void this.#call(this.address.release, { body: encodeChange(change) }, CHANGE_MS_MAX); // never rejects
+  }
+
+  /** Why one of the last requests went to its worker, or where a query would go now; undefined when it cannot say. */
+  async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
+    const question =
+      typeof about === 'string' ? { body: { explain: about } } : { id: about.requestId, ...encodeQuery(about) };
+    const [answer] = (await this.#call(this.address.explain, question, EXPLAIN_MS_MAX)) ?? [];
+    const { explanation } = (answer ?? {}) as { readonly explanation?: ExplanationRecord | null };
+    return explanation ?? undefined;
   }
 
   get #connectTimeoutMs(): number {
     return this.#options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
   }
 
-  /** One short question; resolves with whether it was answered in time. */
-  #call(transport: Transport, body: unknown, timeoutMs: number): Promise<boolean> {
+  /** One short question; resolves with the records of its answer, undefined when it was not answered in time. */
+  #call(
+    transport: Transport,
+    question: { readonly id?: string; readonly body: unknown; readonly tokenIds?: Uint32Array },
+    timeoutMs: number,
+  ): Promise<readonly unknown[] | undefined> {
     const { plane, clock, random } = this.#options;
     return new Promise((resolve) => {
+      const outputs: unknown[] = [];
       const sink: CallSink = {
         accepted() {},
         tokens() {},
-        output() {},
-        end: () => settle(true),
-        fail: () => settle(false),
+        output: ({ body }) => void outputs.push(body),
+        end: () => settle(outputs),
+        fail: () => settle(undefined),
       };
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, body }, sink);
+      const call = plane.call(transport, { id: random.uuid(), headers: {}, ...question }, sink);
       const timer = clock.after(timeoutMs, () => {
         call.kill();
-        sink.fail(workerError('ConnectionTimeout'));
+        settle(undefined);
       });
-      function settle(isAnswered: boolean): void {
+      function settle(answer: readonly unknown[] | undefined): void {
         timer.cancel();
-        resolve(isAnswered);
+        resolve(answer);
       }
     });
   }

@@ -1,3 +1,4 @@
+import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
 import { type ResidentAddress, ResidentChannel, type ResidentChannelOptions } from './resident-channel.ts';
 import type { ChooseQuery } from './types.ts';
@@ -62,6 +63,16 @@ export class ResidentClient {
     }
     void this.open(); // beside the request, which goes its way without a resident
     return { kind: 'unanswered', reason };
+  }
+
+  /** The first explanation that a router gives; undefined when none can. Never rejects, and ends in time. */
+  async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
+    await this.open();
+    for (const channel of this.#inOrder()) {
+      const explanation = await channel.explain(about);
+      if (explanation !== undefined) return explanation;
+    }
+    return undefined;
   }
 
   #inOrder(): readonly ResidentChannel[] {

@@ -3,12 +3,12 @@ import { assertNever } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
 import { Inhibition } from '../inhibition.ts';
-import { hashPrompt } from '../scheduling-request.ts';
-import type { HashedPrompt, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import { queryOf } from './query.ts';
 import type { ResidentChannel } from './resident-channel.ts';
 import type { ResidentAnswer, ResidentClient } from './resident-client.ts';
 import type { DecisionSource, FallbackReason, LadderMetrics } from './service-metrics.ts';
-import type { ChooseQuery, ChosenWorker, ReservationStage } from './types.ts';
+import type { ChosenWorker, ReservationStage } from './types.ts';
 
 /** A router with an index of its own in this process. */
 export interface EmbeddedRouter {
@@ -62,8 +62,8 @@ class ResidentRouter implements Router {
   ): Promise<Reservation<Worker>> {
     const { pool } = request;
     if (pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
-    const prompt = request.prompt ?? { tokens: request.tokenIds?.length ?? 0, hashes: hashPrompt(request, pool) };
-    const query = queryOf(request, prompt, pool, this.#avoided(workers));
+    const query = queryOf(request, pool, this.#avoided(workers));
+    const { prompt } = query;
     const answer = await this.#options.client.choose(query, signal);
     const held = this.#take(answer, request, workers);
     if (typeof held === 'object') return held;
@@ -141,15 +141,6 @@ class ResidentRouter implements Router {
     if (source !== 'resident') logger.warn('routing without the resident router', { source, reason });
     else if (before !== undefined) logger.info('the resident router decides again');
   }
-}
-
-function queryOf(
-  { id: requestId, routing, override, excluded, policyClass }: RouteRequest,
-  prompt: HashedPrompt,
-  { key, role, blockSizeTokens }: WorkerPool,
-  avoided: ReadonlySet<string>,
-): ChooseQuery {
-  return { requestId, poolKey: key, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };
 }
 
 /** A place that a router in another process holds. */

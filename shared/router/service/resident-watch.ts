@@ -1,5 +1,5 @@
 import type { Discovery, EndpointRecord, Watch } from '../../discovery/index.ts';
-import { CHOOSE_ENDPOINT, RELEASE_ENDPOINT, ROUTER_COMPONENT } from './messages.ts';
+import { CHOOSE_ENDPOINT, EXPLAIN_ENDPOINT, RELEASE_ENDPOINT, ROUTER_COMPONENT } from './messages.ts';
 import type { ResidentAddress } from './resident-channel.ts';
 
 /** Follows the resident routers of a namespace. Rejects when discovery cannot be read, or with the signal's reason. */
@@ -37,9 +37,14 @@ function residentsOf(records: Iterable<EndpointRecord>): readonly ResidentAddres
   }
   const residents: ResidentAddress[] = [];
   for (const [instanceId, endpoints] of [...byInstance].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const { [CHOOSE_ENDPOINT]: choose, [RELEASE_ENDPOINT]: release } = endpoints;
-    if (choose === undefined || release === undefined) continue;
-    residents.push({ instanceId, choose: choose.transport, release: release.transport });
+    const { [CHOOSE_ENDPOINT]: choose, [RELEASE_ENDPOINT]: release, [EXPLAIN_ENDPOINT]: explain } = endpoints;
+    if (choose === undefined || release === undefined || explain === undefined) continue;
+    residents.push({
+      instanceId,
+      choose: choose.transport,
+      release: release.transport,
+      explain: explain.transport,
+    });
   }
   return residents;
 }

@@ -78,7 +78,12 @@ export class Resident {
     this.server = server;
     const endpoints = serveRouterOnPlane(server, { instanceId, namespace: 'ns' }, this.service);
     const transportOf = (name: string) => endpoints.find(({ endpoint }) => endpoint === name)!.transport;
-    this.address = { instanceId, choose: transportOf('choose'), release: transportOf('release') };
+    this.address = {
+      instanceId,
+      choose: transportOf('choose'),
+      release: transportOf('release'),
+      explain: transportOf('explain'),
+    };
     this.kv.setWorkers(POOL, workers);
   }
 

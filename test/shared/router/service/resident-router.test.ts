@@ -12,13 +12,14 @@ import {
   createResidentRouter,
   createStatelessRouter,
   type EmbeddedRouter,
+  queryOf,
   type ResidentAddress,
   ResidentClient,
   ResidentService,
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
-import { NEVER, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
+import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
 
 /** A process that asks residents, on a memory plane and a virtual clock. */
 class Asker {
@@ -90,6 +91,7 @@ async function impostor(plane: RequestPlane, choose: PlaneHandler): Promise<Resi
       released.push(call.body);
       call.end();
     }),
+    explain: server.handle('f/ns/router/explain', (call) => call.end()),
     released,
   };
 }
@@ -167,6 +169,23 @@ describe('a router that asks the resident one', () => {
     await expect(waiting).rejects.toThrow('client gone');
     await settle();
     expect([resident.pending, resident.service.waiting]).toEqual([0, 0]);
+  });
+
+  it('can show why the resident decided as it did, and would decide', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane);
+    resident.store('b', prompt(160));
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    await asker.choose(request('r', prompt(160)));
+    const made = asker.client.explain('r');
+    const planned = asker.client.explain(queryOf(request('x', prompt(160)), POOL));
+    await settle();
+    expect(await made).toMatchObject({ request_id: 'r', chosen: { worker_id: 'b' } });
+    expect(await planned).toMatchObject({ request_id: 'x', blocks: 10 });
+    const unknown = asker.client.explain('unknown');
+    await settle();
+    expect(await unknown).toBeUndefined();
   });
 
   it('fails a request that the resident turns down', async () => {
@@ -434,7 +453,14 @@ describe('over TCP', () => {
     const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'ns' }, service);
     const transportOf = (name: string) => endpoints.find(({ endpoint }) => endpoint === name)!.transport;
     const client = new ResidentClient({ plane, clock: systemClock, random: systemRandom, chooseTimeoutMs: 5000 });
-    client.setResidents([{ instanceId: '1', choose: transportOf('choose'), release: transportOf('release') }]);
+    client.setResidents([
+      {
+        instanceId: '1',
+        choose: transportOf('choose'),
+        release: transportOf('release'),
+        explain: transportOf('explain'),
+      },
+    ]);
     await client.open();
     const router = createResidentRouter({
       client,
