@@ -26,6 +26,7 @@ import {
   predictedIndex,
   predictingIndex,
   type RankTable,
+  RendezvousShare,
   type Router,
   type WorkerPool,
 } from '../../shared/router/index.ts';
@@ -67,7 +68,11 @@ export class KvRouting implements Routing {
   /** When a worker last told of its load, by worker. */
   readonly #heardMs = new Map<string, number>();
   #resident: Resident | undefined;
+  readonly #routerId = systemRandom.instanceId();
   readonly #replicas: Replicas | undefined;
+  /** By worker set; used where requests are placed by several routers. */
+  readonly #shares = new Map<string, RendezvousShare>();
+  #peerIds: readonly string[] = [];
   readonly #housekeeping: Timer;
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
@@ -85,7 +90,10 @@ export class KvRouting implements Routing {
       inhibitedMs: settings.inhibitedDurationSecs * 1000,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
-      ...(settings.routerReplicaSync && { peers: this.#peers() }),
+      ...(settings.routerReplicaSync && {
+        peers: this.#peers(),
+        shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
+      }),
       observer: {
         pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
         hashed: (ms) => routerMetrics.hashed(ms),
@@ -116,7 +124,14 @@ export class KvRouting implements Routing {
     });
     if (settings.routerReplicaSync && this.#open !== undefined) {
       const { eventPlane } = this.#open;
-      this.#replicas = new Replicas({ ...parts, shared, eventPlane, pools: () => this.#kv.pools });
+      this.#replicas = new Replicas({
+        ...parts,
+        shared,
+        eventPlane,
+        routerId: this.#routerId,
+        onPeers: (routerIds) => this.#setPeers(routerIds),
+        pools: () => this.#kv.pools,
+      });
     }
     metrics.registry.beforeScrape(() => this.#showState());
     this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
@@ -194,6 +209,18 @@ export class KvRouting implements Routing {
     });
   }
 
+  #shareFor(pool: WorkerPool, ranks: RankTable): RendezvousShare {
+    const share = new RendezvousShare(ranks, this.#routerId);
+    share.setOthers(this.#peerIds);
+    this.#shares.set(nameOf(pool), share);
+    return share;
+  }
+
+  #setPeers(routerIds: readonly string[]): void {
+    this.#peerIds = routerIds;
+    for (const share of this.#shares.values()) share.setOthers(routerIds);
+  }
+
   /** Replicas are opened after the router that tells them. */
   #peers(): PeerTeller {
     return {
@@ -240,6 +267,7 @@ export class KvRouting implements Routing {
     this.#open?.feeds.setWorkers(nameOf(pool), [], undefined);
     this.#kv.removePool(pool.key);
     this.#fed.delete(nameOf(pool));
+    this.#shares.delete(nameOf(pool));
   }
 
   /** Series of workers that left are removed. */

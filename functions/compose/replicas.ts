@@ -32,6 +32,10 @@ import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import type { SharedRouterState } from './router-state.ts';
 
 export interface ReplicaParts {
+  /** Names this router among them; hex. */
+  readonly routerId: string;
+  /** Told when another router has come or gone: those there are now. */
+  onPeers(routerIds: readonly string[]): void;
   readonly discovery: Discovery;
   readonly eventPlane: EventPlane;
   /** The table of shared counters. @default none: replicas hear of each other by events alone */
@@ -59,6 +63,7 @@ const CLOSE_MS_MAX = 1000;
 export class Replicas implements PeerTeller {
   readonly #parts: ReplicaParts;
   readonly #components = new Map<string, ComponentLink>();
+  #peers: ReadonlySet<string> = new Set();
   readonly #endpoints = new Map<string, EndpointLoads>();
   readonly #closing = new Set<Promise<void>>();
   #places = new Map<string, WorkerPlace>();
@@ -125,10 +130,18 @@ export class Replicas implements PeerTeller {
     }
   }
 
+  /** Routers of several components may differ: whoever places requests in one of them counts. */
+  #gatherPeers(): void {
+    const peers = new Set([...this.#components.values()].flatMap((link) => [...link.peers]));
+    if (peers.size === this.#peers.size && [...peers].every((id) => this.#peers.has(id))) return;
+    this.#peers = peers;
+    this.#parts.onPeers([...peers].sort());
+  }
+
   #placeOf({ scope, endpoint: path }: Worker): WorkerPlace {
     const { namespace, component } = scope;
     const name = `${namespace}.${component}`;
-    const link = this.#components.get(name) ?? new ComponentLink(scope, this.#parts);
+    const link = this.#components.get(name) ?? new ComponentLink(scope, this.#parts, () => this.#gatherPeers());
     this.#components.set(name, link);
     const { shared } = this.#parts;
     if (shared === undefined) return { component: link, endpoint: undefined };
@@ -145,13 +158,17 @@ class ComponentLink {
   readonly #parts: ReplicaParts;
   readonly #stopping = new AbortController();
   readonly #opened: Promise<void>;
+  readonly #onPeers: () => void;
+  /** Ids of the other routers. */
+  peers: ReadonlySet<string> = new Set();
   #publisher: EventPublisher | undefined;
   #record: EventChannelRecord | undefined;
   #sync: ReplicaSync | undefined;
   #follower: TopicFollower | undefined;
 
-  constructor(scope: ComponentScope, parts: ReplicaParts) {
+  constructor(scope: ComponentScope, parts: ReplicaParts, onPeers: () => void) {
     this.#scope = scope;
+    this.#onPeers = onPeers;
     this.#parts = parts;
     this.#opened = this.#open();
   }
@@ -187,11 +204,11 @@ class ComponentLink {
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { discovery, eventPlane, logger, shared } = this.#parts;
+    const { discovery, eventPlane, logger, shared, routerId } = this.#parts;
     const scope = { kind: 'component', ...this.#scope } as const;
     const publisher = this.#publisher ?? (await eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
     this.#publisher = publisher;
-    const { publisherId: routerId, transport } = publisher;
+    const { publisherId, transport } = publisher;
     const apply = (event: ActiveSequenceEvent): void => this.#apply(event);
     const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock: systemClock, apply });
     this.#sync = sync;
@@ -207,19 +224,31 @@ class ComponentLink {
           shared?.watch.succeeded('replicas');
           sync.receive(payload);
         },
-        gap: (publisherId) => sync.forgetPeers(publisherId), // the end of a request may be among what is lost
+        gap: (lossy) => this.#forget(this.#follower?.workerOf(lossy)), // the end of a request may be among what is lost
       },
-      onGone: (publisherId) => sync.forgetPeers(publisherId),
+      onPublishers: (routerIds) => this.#setPeers(routerIds),
     });
     const record: EventChannelRecord = {
       type: 'EventChannel',
       scope,
       topic: ACTIVE_SEQUENCES_TOPIC,
-      instance_id: routerId,
+      instance_id: publisherId,
       transport,
+      worker_id: routerId,
     };
     await discovery.put(record, signal);
     this.#record = record;
+  }
+
+  #setPeers(routerIds: ReadonlySet<string>): void {
+    const before = this.peers;
+    this.peers = new Set([...routerIds].filter((id) => id !== this.#parts.routerId));
+    for (const id of before) if (!this.peers.has(id)) this.#forget(id);
+    this.#onPeers();
+  }
+
+  #forget(routerId: string | undefined): void {
+    if (routerId !== undefined) this.#sync?.forgetPeers(routerId);
   }
 
   /** To the worker set of the same model, and failing that to any that the worker is in. */

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../clock/index.ts';
+import type { ReplicaShare } from './cost/stator-cost.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import type { PrefillDurationModel } from './load/prefill-duration.ts';
 import type { PolicyConfig } from './queue/policy-config.ts';
@@ -29,6 +30,8 @@ export interface KvRouterOptions {
   /** Decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: KvRouterObserver | undefined;
+  /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
+  readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
   /** Tells other routers of what this one books. @default nobody is told */
   readonly peers?: PeerTeller | undefined;
 }

@@ -142,7 +142,7 @@ class PooledKvRouter implements KvRouter {
   }
 
   #makePool(pool: WorkerPool): LivePool {
-    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor } =
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor, shareFor } =
       this.#options;
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
@@ -159,6 +159,7 @@ class PooledKvRouter implements KvRouter {
       prefillDuration,
       ...(explainedMax === undefined ? {} : { explainedMax }),
       observer: observer?.pool?.(pool),
+      share: shareFor?.(pool, ranks),
     });
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
     const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());

@@ -28,7 +28,7 @@ interface Answer {
 
 /** One short answer to a long prompt about `topic`, and who gave it. */
 async function ask(frontend: StatorProcess, topic: string): Promise<{ worker: number; cached: number }> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(40)}`;
+  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(160)}`;
   const response = await postJson(`${frontend.url}/v1/chat/completions`, {
     model: MODEL,
     max_tokens: 2,

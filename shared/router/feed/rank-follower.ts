@@ -60,7 +60,7 @@ type AttemptResult = 'complete' | 'progress' | 'failed';
  * |---|---|---|---|---|---|---|
  * | no cursor | - | - | buffer, -> recovering (all) | cursor := id, -> following | - | - |
  * | following | ignore | apply | buffer, -> recovering (gap) | forget all, cursor := id | - | - |
- * | recovering | ignore | buffer | buffer | forget all, cursor := id, answer void | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
+ * | recovering | ignore | buffer | buffer | with a cursor: forget all, cursor := id, answer void; else buffer | apply, then the buffer; whole: -> following, hole: again | drop the buffer; next event or announcement tries again |
  *
  * A new publisher, or a new endpoint of the worker, forgets all and goes to recovering (all) from every state. `resume` goes
  * on from a snapshot: its owner has replaced what the index holds.
@@ -154,7 +154,7 @@ export class RankFollower {
     const { event } = live;
     if (this.#cursor !== undefined && event.eventId <= this.#cursor) {
       this.#options.observer.stale();
-    } else if (event.change.kind === 'cleared') {
+    } else if (event.change.kind === 'cleared' && !this.#isRestoring) {
       this.#clear(event.eventId);
     } else if (this.#recovery === undefined && event.eventId === (this.#cursor ?? Number.NaN) + 1) {
       this.#apply(event);
@@ -256,6 +256,11 @@ export class RankFollower {
   #goOn(): void {
     this.#drainBuffer();
     if (this.#hasHole() && this.#options.canRecover) this.#recover();
+  }
+
+  /** The answer will tell more than an event can: it names the publisher that counts. */
+  get #isRestoring(): boolean {
+    return this.#recovery !== undefined && this.#cursor === undefined;
   }
 
   get #next(): number {

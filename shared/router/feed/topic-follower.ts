@@ -12,8 +12,8 @@ export interface TopicFollowerOptions {
   readonly scope: EventScope;
   readonly topic: string;
   readonly listener: EventListener;
-  /** A publisher has left discovery. */
-  readonly onGone?: (publisherId: string) => void;
+  /** Told after a publisher has come or gone: whom discovery attributes those of now to. */
+  readonly onPublishers?: (workerIds: ReadonlySet<string>) => void;
 }
 
 const RETRY_MS = 1000;
@@ -80,12 +80,13 @@ export class TopicFollower {
             this.#publisherOfKey.delete(event.key);
             this.#workerOf.delete(publisherId);
             subscription.disconnect(publisherId);
-            this.#options.onGone?.(publisherId);
+            this.#options.onPublishers?.(new Set(this.#workerOf.values()));
           } else if (event.record.type === 'EventChannel' && event.record.topic === topic) {
             const { instance_id: publisherId, worker_id: workerId, transport } = event.record;
             this.#publisherOfKey.set(event.key, publisherId);
             if (workerId !== undefined) this.#workerOf.set(publisherId, workerId);
             subscription.connect(publisherId, transport);
+            this.#options.onPublishers?.(new Set(this.#workerOf.values()));
           }
         },
       },

@@ -529,6 +529,79 @@ describe('any interleaving of loss, duplication, reordering, restarts and outage
   });
 });
 
+describe('a rank whose worker was restarted unseen', () => {
+  it('is not emptied by a late event of the process before', async () => {
+    const bed = followerBed();
+    const late = { publisherId: bed.worker.publisherId, event: bed.worker.cleared() };
+    bed.worker.restart();
+    bed.live(bed.worker.stored(undefined, 1));
+    bed.follower.live(late);
+    await bed.clock.advance(10);
+    bed.live(bed.worker.stored(1, 2));
+    await bed.clock.advance(10);
+    expect(bed.held.blocks).toEqual([1, 2]);
+  });
+});
+
+describe('a rank that goes on from a snapshot', () => {
+  it('applies what comes after its place, and asks for nothing', async () => {
+    const bed = followerBed();
+    for (const block of [1, 2, 3]) bed.worker.stored(block === 1 ? undefined : block - 1, block);
+    bed.follower.resume({ eventId: 2, publisherId: bed.worker.publisherId });
+    const last = bed.worker.stored(3, 4);
+    const third = bed.worker.answer(3);
+    expect(third.kind).toBe('events');
+    bed.live(...(third.kind === 'events' ? third.events : []), last);
+    expect(bed.follower.cursor).toBe(4);
+    expect(bed.queries).toEqual([]);
+  });
+
+  it('asks for everything when the worker was restarted since', async () => {
+    const bed = followerBed();
+    bed.worker.stored(undefined, 1);
+    bed.follower.resume({ eventId: 1, publisherId: bed.worker.publisherId });
+    bed.worker.restart();
+    bed.live(bed.worker.stored(undefined, 9));
+    await bed.clock.advance(10);
+    expect(bed.held.blocks).toEqual([9]);
+  });
+
+  it('drops a recovery that is under way', async () => {
+    const bed = followerBed();
+    let give: (answer: RecoveryAnswer) => void = () => {};
+    bed.answer = () => new Promise((resolve) => (give = resolve));
+    const recovered = bed.follower.recover(new AbortController().signal);
+    await bed.clock.advance(10);
+    bed.follower.resume({ eventId: 5, publisherId: 'p1' });
+    give({ kind: 'dump', events: [], lastEventId: 9, publisherId: 'p1' });
+    await expect(recovered).rejects.toThrow('replaced');
+    await bed.clock.advance(10);
+    expect(bed.follower.cursor).toBe(5);
+    expect(bed.outcomes).toEqual([]);
+  });
+
+  it('says when a recovery that was asked for is over, and how', async () => {
+    const bed = followerBed();
+    bed.worker.stored(undefined, 1);
+    const { signal } = new AbortController();
+    const both = Promise.all([bed.follower.recover(signal), bed.follower.recover(signal)]);
+    await bed.clock.advance(10);
+    await both;
+    expect(bed.queries).toHaveLength(1);
+    bed.follower.resume(undefined);
+    bed.answer = async () => ({ kind: 'refused', reason: 'busy', publisherId: undefined });
+    const failed = expect(bed.follower.recover(signal)).rejects.toThrow('busy');
+    await bed.clock.advance(MINUTE_MS);
+    await failed;
+    const leaving = new AbortController();
+    const left = expect(bed.follower.recover(leaving.signal)).rejects.toThrow('enough');
+    leaving.abort(new Error('enough'));
+    await left;
+    bed.follower.close();
+    expect(bed.clock.pendingTimers).toBe(0);
+  });
+});
+
 function blocksOf({ worker }: ReturnType<typeof followerBed>): number[] {
   const held = new WatchedIndex();
   const dump = worker.answer();

@@ -1,0 +1,236 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import type { EventLog } from '../../../../shared/planes/event/index.ts';
+import { ReplaceableBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import { RankTable } from '../../../../shared/router/index.ts';
+import {
+  type ComponentFeed,
+  ComponentIndex,
+  type ComponentPool,
+  createMemorySnapshotStore,
+  foldComponent,
+  LeaseHolder,
+  MemoryRouterStateHub,
+  type RankCursor,
+} from '../../../../shared/router/state/index.ts';
+import { ScriptedEventLog } from './event-log.ts';
+
+const never = new AbortController().signal;
+const NAME = { namespace: 'ns', name: 'backend' };
+
+interface Stored {
+  readonly workerId: string;
+  readonly eventId: number;
+  readonly blocks: readonly number[];
+}
+
+/** A worker set with an index of its own. */
+function poolOf(name: string, workerIds: readonly string[], isWhole = true) {
+  const ranks = new RankTable();
+  for (const workerId of workerIds) ranks.intern(workerId, 0);
+  const index = new ReplaceableBlockIndex({ ranks });
+  return { name, workerIds: new Set(workerIds), isWhole, index } satisfies ComponentPool;
+}
+
+type Pool = ReturnType<typeof poolOf>;
+
+function store(pool: Pool, workerId: string, blocks: readonly number[]): void {
+  const rank = pool.index.ranks.find(workerId, 0);
+  if (rank === undefined) return;
+  const hashes = Uint32Array.from(blocks.flatMap((block) => [block, 1]));
+  pool.index.stored(rank, 'device', undefined, hashes, hashes);
+}
+
+function blocksOf(pool: Pool, workerId: string): number {
+  const rank = pool.index.ranks.find(workerId, 0);
+  return rank === undefined ? 0 : pool.index.blocksOf(rank);
+}
+
+/** Follows ids without a gap; `recover` stores what the worker holds. */
+class ScriptedFeed implements ComponentFeed {
+  readonly #pools: readonly Pool[];
+  #places = new Map<string, RankCursor>();
+  readonly recovered: string[] = [];
+  restored = 0;
+
+  constructor(pools: readonly Pool[]) {
+    this.#pools = pools;
+  }
+
+  apply({ payload }: { readonly payload: unknown }): void {
+    const { workerId, eventId, blocks } = payload as Stored; // written by this test
+    for (const pool of this.#pools) store(pool, workerId, blocks);
+    this.#places.set(workerId, { workerId, dpRank: 0, eventId, publisherId: undefined });
+  }
+
+  places(): readonly RankCursor[] {
+    return [...this.#places.values()];
+  }
+
+  resume(places: readonly RankCursor[]): void {
+    this.#places = new Map(places.map((place) => [place.workerId, place]));
+  }
+
+  ranks() {
+    return this.#pools.flatMap(({ workerIds }) => Array.from(workerIds, (workerId) => ({ workerId, dpRank: 0 })));
+  }
+
+  async recover(workerId: string): Promise<void> {
+    this.recovered.push(workerId);
+  }
+
+  restoreAll(): void {
+    this.restored++;
+  }
+}
+
+async function bytesOf(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of chunks) parts.push(chunk.slice());
+  return new Uint8Array(Buffer.concat(parts));
+}
+
+/** The same sets at a router that knows nothing yet. */
+function fresh(pools: readonly Pool[]): readonly Pool[] {
+  return pools.map(({ name, workerIds, isWhole }) => poolOf(name, [...workerIds], isWhole));
+}
+
+describe('the indexes of a component', () => {
+  const stored = (workerId: string, eventId: number, blocks: readonly number[]) => ({
+    topic: 'kv-events',
+    publisherId: 'a',
+    sequence: 0,
+    publishedAtMs: 0,
+    payload: { workerId, eventId, blocks } satisfies Stored,
+  });
+
+  it('go through one snapshot, each set by its name', async () => {
+    const pools = [poolOf('aggregated one', ['a1', 'a2']), poolOf('aggregated two', ['b1'])];
+    const feed = new ScriptedFeed(pools);
+    const fold = foldComponent(feed, () => pools);
+    fold.apply(stored('a1', 1, [1, 2, 3]));
+    fold.apply(stored('b1', 7, [4]));
+    const cursors = fold.cursors();
+    const snapshot = await bytesOf(fold.write());
+
+    const others = [...fresh(pools)].reverse();
+    const other = new ScriptedFeed(others);
+    await foldComponent(other, () => others).load(snapshot, cursors, never);
+    expect(blocksOf(others[1]!, 'a1')).toBe(3);
+    expect(blocksOf(others[0]!, 'b1')).toBe(1);
+    expect(other.places()).toEqual(cursors);
+  });
+
+  it('leave out a set that other components feed, too', async () => {
+    const pools = [poolOf('whole', ['a1']), poolOf('spread', ['b1'], false)];
+    const fold = foldComponent(new ScriptedFeed(pools), () => pools);
+    fold.apply(stored('a1', 1, [1]));
+    fold.apply(stored('b1', 1, [2]));
+    expect(fold.cursors().map(({ workerId }) => workerId)).toEqual(['a1']);
+    const others = fresh(pools);
+    store(others[1]!, 'b1', [8, 9]); // perhaps out of date
+    await foldComponent(new ScriptedFeed(others), () => others).load(
+      await bytesOf(fold.write()),
+      fold.cursors(),
+      never,
+    );
+    expect(blocksOf(others[0]!, 'a1')).toBe(1);
+    expect(blocksOf(others[1]!, 'b1')).toBe(0);
+  });
+
+  it('take nothing on trust of a set that the snapshot does not have', async () => {
+    const written = [poolOf('old', ['a1'])];
+    const fold = foldComponent(new ScriptedFeed(written), () => written);
+    fold.apply(stored('a1', 1, [1]));
+    const others = [poolOf('new', ['a1'])];
+    const feed = new ScriptedFeed(others);
+    await foldComponent(feed, () => others).load(await bytesOf(fold.write()), fold.cursors(), never);
+    expect(feed.places()).toEqual([]);
+    expect(blocksOf(others[0]!, 'a1')).toBe(0);
+  });
+
+  it('forget workers that have left since the snapshot was taken', async () => {
+    const written = [poolOf('set', ['a1', 'gone'])];
+    const fold = foldComponent(new ScriptedFeed(written), () => written);
+    fold.apply(stored('gone', 1, [1, 2]));
+    const others = [poolOf('set', ['a1'])];
+    await foldComponent(new ScriptedFeed(others), () => others).load(
+      await bytesOf(fold.write()),
+      fold.cursors(),
+      never,
+    );
+    expect(others[0]!.index.ranks.find('gone', 0)).toBeUndefined();
+    while (others[0]!.index.housekeep()) {}
+    expect(others[0]!.index.blockCount).toBe(0);
+  });
+
+  it.each([0, 3, 10, 200])('stay as they are when a snapshot is cut %i bytes short of whole', async (cut) => {
+    const pools = [poolOf('set', ['a1'])];
+    const fold = foldComponent(new ScriptedFeed(pools), () => pools);
+    fold.apply(stored('a1', 1, [1, 2]));
+    const whole = await bytesOf(fold.write());
+    const damaged = cut === 0 ? new Uint8Array(0) : whole.slice(0, -cut);
+    await expect(fold.load(damaged, fold.cursors(), never)).rejects.toThrow();
+    expect(blocksOf(pools[0]!, 'a1')).toBe(2);
+  });
+});
+
+describe('a component with a log', () => {
+  function bed(openLog: (signal: AbortSignal) => Promise<EventLog>, hub?: MemoryRouterStateHub) {
+    const clock = new VirtualClock();
+    const random = seededRandom(1);
+    const state = (hub ?? new MemoryRouterStateHub(clock)).open();
+    const pools = [poolOf('set', ['a1', 'b1'])];
+    const feed = new ScriptedFeed(pools);
+    const lease = new LeaseHolder({ state, lease: NAME, clock, random, onProblem: () => {} });
+    const told: string[] = [];
+    const index = new ComponentIndex({
+      ...{ state, name: NAME, openLog, lease, clock, random },
+      store: createMemorySnapshotStore(),
+      pools: () => pools,
+      snapshotIntervalMs: 1000,
+      onHydrated: (from) => told.push(from),
+      onSnapshot: () => told.push('written'),
+      onWithoutLog: () => told.push('without log'),
+      onProblem: (part) => told.push(`${part} failed`),
+    });
+    return { clock, pools, feed, lease, index, told };
+  }
+
+  it('is hydrated, followed, and written while the lease is held', async () => {
+    const log = new ScriptedEventLog();
+    const { clock, pools, feed, lease, index, told } = bed(async () => log);
+    lease.start();
+    index.start(feed);
+    for (let turn = 0; turn < 20; turn++) await clock.advance(1);
+    expect(told).toEqual(['dumps']);
+    expect(feed.recovered).toEqual(['a1', 'b1']);
+    log.append({ workerId: 'a1', eventId: 1, blocks: [1, 2] } satisfies Stored);
+    for (let turn = 0; turn < 100; turn++) await clock.advance(30);
+    expect(blocksOf(pools[0]!, 'a1')).toBe(2);
+    expect(told).toContain('written');
+    expect(index.isFollowing).toBe(true);
+    await index.stop();
+    await lease.stop(never);
+  });
+
+  it('asks the workers when no log can be had, and takes the log once it can', async () => {
+    const log = new ScriptedEventLog();
+    let isAway = true;
+    const { clock, feed, index, told } = bed(async () => {
+      if (isAway) throw new Error('away');
+      return log;
+    });
+    index.start(feed);
+    await clock.advance(2500);
+    expect(feed.restored).toBe(1);
+    expect(told).toContain('without log');
+    expect(index.isFollowing).toBe(false);
+    isAway = false;
+    await clock.advance(10_000);
+    expect(told.at(-1)).toBe('dumps');
+    expect(index.isFollowing).toBe(true);
+    await index.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+});

@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { createScheduler, RankTable } from '../../../../shared/router/index.ts';
+import { kvRouterConfig } from '../../../../shared/router/kv-config.ts';
+import {
+  type ActiveSequenceEvent,
+  decodeReserved,
+  encodeReserved,
+  replicaBookings,
+} from '../../../../shared/router/state/index.ts';
+
+function openScheduler() {
+  const scheduler = createScheduler({
+    config: kvRouterConfig({}),
+    blockSizeTokens: 16,
+    ranks: new RankTable(),
+    index: undefined,
+    clock: new VirtualClock(),
+    random: seededRandom(1),
+  });
+  const worker = { dataParallelStartRank: 0, dataParallelSize: 1, taints: [] };
+  const unknown = { totalKvBlocks: undefined, maxNumBatchedTokens: undefined };
+  scheduler.setWorkers([{ id: 'a1', ...worker, ...unknown }]);
+  return scheduler;
+}
+
+const ADDED: ActiveSequenceEvent = {
+  requestId: 'same',
+  workerId: 'a1',
+  dpRank: 0,
+  routerId: '1',
+  loraName: undefined,
+  change: {
+    kind: 'added',
+    sequenceHashes: Uint32Array.of(1, 0, 2, 0),
+    tracksPrefillTokens: true,
+    expectedOutputTokens: undefined,
+    prefillTokens: 40,
+    expectedPrefillMs: undefined,
+  },
+};
+
+describe('what other routers tell of', () => {
+  it('is load until it ends, request by request and router by router', () => {
+    const scheduler = openScheduler();
+    const apply = replicaBookings(scheduler, 16);
+    apply(ADDED);
+    apply({ ...ADDED, routerId: '2' });
+    expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 2, decodeBlocks: 2, prefillTokens: 80 });
+    apply({ ...ADDED, change: { kind: 'prefill_done' } });
+    expect(scheduler.bookedLoad('a1', 0)).toMatchObject({ requests: 2, prefillTokens: 40 });
+    apply({ ...ADDED, change: { kind: 'freed' } });
+    apply({ ...ADDED, change: { kind: 'freed' } });
+    apply({ ...ADDED, routerId: '2', change: { kind: 'freed' } });
+    expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 0, decodeBlocks: 0, prefillTokens: 0 });
+  });
+
+  it('counts beside bookings where nobody told of it, and goes with the worker', () => {
+    const scheduler = openScheduler();
+    replicaBookings(scheduler, 16)(ADDED);
+    scheduler.setForeignLoad('a1', 0, { requests: 3, decodeBlocks: 30, prefillTokens: 300 });
+    const load = { activePrefillTokens: 340, activeDecodeBlocks: 32, activeRequests: 4 };
+    expect(scheduler.loads()).toEqual([{ workerId: 'a1', dpRank: 0, ...load }]);
+    expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 1, decodeBlocks: 2, prefillTokens: 40 });
+    scheduler.setForeignLoad('a1', 0, { requests: 1, decodeBlocks: 10, prefillTokens: 0 });
+    expect(scheduler.loads()).toMatchObject([{ activePrefillTokens: 40, activeDecodeBlocks: 12, activeRequests: 2 }]);
+    scheduler.setForeignLoad('unknown', 0, { requests: 1, decodeBlocks: 1, prefillTokens: 1 });
+    scheduler.setWorkers([]);
+    expect(scheduler.bookedLoad('a1', 0)).toBeUndefined();
+    expect(scheduler.activeRequests).toBe(0);
+  });
+});
+
+describe('the header of reserved amounts', () => {
+  const amounts = { requests: 1, decodeBlocks: 33, prefillTokens: 512 };
+
+  it('says what was reserved where', () => {
+    expect(decodeReserved(encodeReserved({ dpRank: 3, amounts }))).toEqual({ dpRank: 3, amounts });
+  });
+
+  it.each(['', '1', '1,2,3', '1,2,3,4,5', '1,-2,3,4', '1,2,3,x', '1,2,3,99999999999', '0,1,1,9999999999'])(
+    'means nothing as %j',
+    (text) => expect(decodeReserved(text)).toBeUndefined(),
+  );
+});
