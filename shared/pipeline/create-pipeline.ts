@@ -13,6 +13,7 @@ import type { Hold } from './hold.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
+import { type Bypass, PrefillStage } from './prefill-stage.ts';
 import { type Preprocessed, preprocess, promptTokens } from './preprocess.ts';
 import type { PromptTools } from './prompt-tokens.ts';
 import { RequestRun, type RunContext } from './run.ts';
@@ -41,10 +42,14 @@ export interface PipelineOptions {
   readonly streamSilenceMsMax?: number;
   /** Silence within a stream after which its worker gets no new request until it has proved itself, 0 = never. @default 0 */
   readonly stallMs?: number;
-  /** Longest answer to a canary. @default 3000 */
+  /** Longest answer to a canary. @default 3000, less where `stallMs` is less */
   readonly canaryTimeoutMs?: number;
   /** Hide tools from the template when `tool_choice` is none; a model's card may say no as well. @default true */
   readonly excludesUnusableTools?: boolean;
+  /** A failed prefill fails its request (`--enforce-disagg`), which else is prefilled where it is decoded. @default false */
+  readonly enforcesPrefill?: boolean;
+  /** When a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
+  readonly bypassesPrefill?: Bypass | undefined;
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
   readonly hold?: Hold | undefined;
   /** Busy thresholds of every model until others are set. @default none */
@@ -95,32 +100,45 @@ class DiscoveredPipeline implements Pipeline {
     this.#observer = observer;
     this.#excludesTools = options.excludesUnusableTools ?? true;
     this.#tools = { encoder: options.encoder ?? new PromptEncoder({ clock }), clock, observer };
-    const { canaryTimeoutMs: timeoutMs = 3000, plane } = options;
+    const { canaryTimeoutMs: timeoutMs = Math.min(3000, stallMs || 3000), plane } = options;
     const probe = canaryProbe({ plane, clock, random: this.#random, timeoutMs });
     this.#stalled = new StalledWorkers({
       clock,
       probe,
       pauseMs: timeoutMs / 3,
-      isListed: (id) => models.list().some(({ workers }) => workers.some((worker) => worker.id === id)),
+      isListed: (id) =>
+        models
+          .list()
+          .some(({ workers, prefill }) =>
+            [workers, prefill?.workers ?? []].some((pool) => pool.some((worker) => worker.id === id)),
+          ),
       onRecovered: () => options.hold?.look(),
       observer,
     });
     const watched = { clock, silenceMsMax, stallMs, probe, stalledWorkers: this.#stalled };
+    const streamWatch = silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined;
+    const busyOf: RunContext['busyOf'] = (model, workers) =>
+      options.busyWorkers?.(workers, this.thresholds.of(model.primaryName));
+    const modelNow = ({ primaryName, mdcSum }: RoutableModel): RoutableModel | undefined => {
+      const now = models.find(primaryName);
+      return now?.mdcSum === mdcSum ? now : undefined; // tokens mean something else to workers with another card
+    };
+    const shared = { router: options.router, plane, clock, observer, streamWatch, stalledWorkers: this.#stalled.ids };
     this.#context = {
-      router: options.router,
-      plane: options.plane,
-      clock,
-      observer,
-      streamWatch: silenceMsMax > 0 || stallMs > 0 ? new StreamWatch(watched) : undefined,
-      stalledWorkers: this.#stalled.ids,
+      ...shared,
+      prefill: new PrefillStage({
+        ...shared,
+        busyOf,
+        modelNow,
+        random: this.#random,
+        isEnforced: options.enforcesPrefill ?? false,
+        bypasses: options.bypassesPrefill,
+      }),
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
-      busyOf: (model, workers) => options.busyWorkers?.(workers, this.thresholds.of(model.primaryName)),
-      workersOf: ({ primaryName, mdcSum }) => {
-        const now = models.find(primaryName);
-        return now?.mdcSum === mdcSum ? now.workers : []; // tokens mean something else to workers with another card
-      },
+      busyOf,
+      workersOf: (model) => modelNow(model)?.workers ?? [],
     };
   }
 

@@ -6,6 +6,7 @@ import type {
   SamplingOptions,
   StopConditions,
 } from '../protocol/generation/index.ts';
+import { clientAnnotations } from '../router/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { promptField, tokensLeft } from './context-length.ts';
 import { mediaParts } from './media-parts.ts';
@@ -109,7 +110,7 @@ function engineRequest(
     output: request.output,
     eosTokenIds,
     routing: lora === undefined ? request.routing : { ...request.routing, lora_name: lora },
-    annotations: request.annotations,
+    annotations: clientAnnotations(request.annotations),
     mdcSum: model.mdcSum,
     ...(request.routerConfigOverride === undefined ? {} : { routerConfigOverride: request.routerConfigOverride }),
     ...(request.embedding === undefined ? {} : { embedding: request.embedding }),

@@ -2,17 +2,20 @@ import type { Clock } from '../clock/index.ts';
 import { isInhibiting, isMigratable, type ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { Call, CallSink, RequestPlane } from '../planes/request/index.ts';
 import {
+  type CompletionUsage,
   type EngineOutput,
   type EngineRequest,
   encodeEngineRequest,
   type GenerationRequest,
   type GenerationSink,
 } from '../protocol/generation/index.ts';
-import type { Reservation, Router } from '../router/index.ts';
+import type { Reservation, Router, WorkerPool } from '../router/index.ts';
 import type { Answer } from './answer.ts';
 import type { Hold } from './hold.ts';
 import { continuationOf, isMovable, Produced } from './migration.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
+import type { PrefillLeg } from './prefill-leg.ts';
+import type { Prefilled, PrefillStage } from './prefill-stage.ts';
 import type { Preprocessed } from './preprocess.ts';
 import type { StreamWatch, WatchedStream } from './stream-watch.ts';
 import type { PipelineObserver } from './types.ts';
@@ -27,6 +30,8 @@ export interface RunContext {
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
   readonly stalledWorkers: ReadonlySet<string>;
+  /** Where prompts are computed apart; undefined = nowhere. */
+  readonly prefill?: PrefillStage | undefined;
   /** Times that one request may move to another worker. */
   readonly migrationLimit: number;
   /** Prompt plus output above this is no longer moved; undefined = no limit. */
@@ -41,6 +46,9 @@ export interface RunContext {
 
 /**
  * One request at its worker, or on its way to the next one.
+ *
+ * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
+ * when the attempt ends before its decode worker has said anything.
  *
  * | State | worker chosen | first output | failure that may move | other failure | end | client gone |
  * |---|---|---|---|---|---|---|
@@ -57,6 +65,13 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #sink: GenerationSink;
   readonly #signal: AbortSignal;
   readonly #failedWorkers = new Set<string>();
+  readonly #failedPrefills = new Set<string>();
+  /** Decode workers that once could not get the blocks of the prompt: the second time it is their own fault. */
+  readonly #suspects = new Set<string>();
+  /** No more prefill workers for this request. */
+  #isAlone = false;
+  /** Of the present attempt. */
+  #leg: PrefillLeg | undefined;
   readonly #produced: Produced | undefined;
   #movesLeft: number;
   #reservation: Reservation<Worker> | undefined;
@@ -128,7 +143,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return;
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
-    if (cached !== undefined) this.#noteCached(cached);
+    if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
     if (output.token_ids !== undefined) this.#produced?.add(output.token_ids, 0, output.token_ids.length);
     try {
       const failure = this.#answer.output(output);
@@ -151,15 +166,17 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#answer.isComplete) this.end(); // everything was said; how the worker left does not matter
     if (this.#isClosed) return;
     const worker = this.#reservation?.worker;
+    const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
     this.#leaveWorker();
     if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
-    if (!this.#mayMove(error)) {
+    if (!this.#mayGoOn(error, lost !== undefined)) {
       this.#failWith(error);
       return;
     }
-    if (worker !== undefined) this.#failedWorkers.add(worker.id);
-    this.#movesLeft--;
-    this.#context.observer.migrated(this.#model.primaryName, this.#hasOutput ? 'ongoing_request' : 'new_request');
+    if (lost !== undefined) this.#failedPrefills.add(lost.worker.id);
+    if (worker !== undefined && (lost === undefined || this.#suspects.has(worker.id)))
+      this.#failedWorkers.add(worker.id);
+    if (worker !== undefined && lost !== undefined) this.#suspects.add(worker.id);
     this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
@@ -186,17 +203,25 @@ export class RequestRun implements CallSink, WatchedStream {
       return;
     }
     const { plane } = this.#context;
+    this.#outputTokens = 0;
     let reservation: Reservation<Worker>;
+    let whole: EngineRequest;
     try {
-      reservation = await this.#chooseWorker(request);
+      const prefilled = await this.#prefill(request);
+      if (prefilled.kind === 'whole') return this.#endWith(prefilled);
+      whole = prefilled.request;
+      reservation = await this.#chooseWorker(whole);
     } catch (thrown) {
       return this.#failWith(cause ?? toServeError(thrown));
     }
     if (this.#isClosed) return reservation.release();
+    if (this.#leg?.failure !== undefined) {
+      reservation.release();
+      return this.#loseLeg(this.#leg.failure);
+    }
     this.#reservation = reservation;
-    this.#outputTokens = 0;
-    this.#tellWorker(reservation);
-    const { body, tokenIds } = encodeEngineRequest(withRank(request, reservation.dpRank));
+    this.#tellWorker(this.#leg?.worker ?? reservation.worker, reservation.worker, reservation.dpRank);
+    const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
     const headers = { ...headersOf(this.#request), ...reservation.headers };
     this.hasMoved = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
@@ -206,6 +231,68 @@ export class RequestRun implements CallSink, WatchedStream {
       this,
     );
     if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
+  }
+
+  /** Has the prompt computed by a prefill worker, where there are any. */
+  async #prefill(request: EngineRequest): Promise<Prefilled> {
+    const { prefill } = this.#context;
+    if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isAlone) return { kind: 'here', request };
+    const prefilled = await prefill.run({
+      request,
+      model: this.#model,
+      headers: headersOf(this.#request),
+      policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
+      signal: this.#signal,
+      failed: this.#failedPrefills,
+      mayRetry: (error) => this.#mayMove(error),
+    });
+    if (prefilled.kind !== 'away') return prefilled;
+    const { leg, report } = prefilled;
+    if (this.#isClosed) leg.abandon();
+    this.#leg = leg;
+    if (report !== undefined) this.#notePrefilled(leg, report.usage);
+    else
+      leg.done.then(
+        ({ usage }) => this.#notePrefilled(leg, usage),
+        (error: ServeError) => this.#leg === leg && this.#call !== undefined && this.#loseLeg(error),
+      );
+    return prefilled;
+  }
+
+  /** The client is told what the prefill worker had cached: the decode worker has computed nothing of the prompt. */
+  #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
+    if (this.#isClosed || this.#leg !== leg || usage === undefined) return;
+    const cached = usage.prompt_tokens_details?.cached_tokens;
+    if (cached !== undefined) this.#noteCached(cached, leg.pool);
+    this.#answer.output({ completion_usage: usage });
+  }
+
+  /** The first token ended the answer. */
+  #endWith({ outputs, leg }: Extract<Prefilled, { kind: 'whole' }>): void {
+    this.#tellWorker(leg.worker, leg.worker, undefined);
+    for (const output of outputs) this.output(output);
+    this.end();
+  }
+
+  /** The prefill failed while the decode worker waits for it: without a token nothing is lost but time. */
+  #loseLeg(error: ServeError): void {
+    const leg = this.#leg;
+    if (this.#isClosed || leg === undefined || this.#outputTokens > 0) return;
+    const call = this.#call;
+    this.#leaveWorker();
+    call?.kill();
+    this.#failedPrefills.add(leg.worker.id);
+    if (!this.#mayGoOn(error, true)) {
+      this.#failWith(error);
+      return;
+    }
+    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  /** The decode worker says that it cannot go on, and has not begun: the blocks of the prompt may be gone. */
+  #isHandoffLost({ worker: kind }: ServeError): boolean {
+    if (this.#leg === undefined || this.#outputTokens > 0) return false;
+    return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
   }
 
   /** Waits where requests are held and nobody is left to take this one. */
@@ -234,7 +321,7 @@ export class RequestRun implements CallSink, WatchedStream {
         routing: request.routing,
         override: request.routerConfigOverride,
         tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-        excluded: this.#excluded,
+        excluded: this.#excludedOf(workers),
         busy: busyOf(this.#model, workers),
         policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
       },
@@ -245,18 +332,22 @@ export class RequestRun implements CallSink, WatchedStream {
     return reservation;
   }
 
-  get #excluded(): ReadonlySet<string> {
+  /** Blocks stay within the namespace where they were computed. */
+  #excludedOf(workers: readonly Worker[]): ReadonlySet<string> {
     const { stalledWorkers } = this.#context;
-    return stalledWorkers.size === 0 ? this.#failedWorkers : new Set([...this.#failedWorkers, ...stalledWorkers]);
+    const namespace = this.#leg?.worker.scope.namespace;
+    const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
+    if (stalledWorkers.size === 0 && strangers.length === 0) return this.#failedWorkers;
+    return new Set([...this.#failedWorkers, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
   }
 
   #isUntried(workerId: string): boolean {
     return !this.#failedWorkers.has(workerId) && !this.#context.stalledWorkers.has(workerId);
   }
 
-  #tellWorker({ worker, dpRank }: Reservation<Worker>): void {
-    if (!this.#request.extraFields.includes('worker_id')) return;
-    const ids = { prefillWorkerId: worker.id, decodeWorkerId: worker.id };
+  #tellWorker(prefill: Worker, decode: Worker, dpRank: number | undefined): void {
+    if (this.#isClosed || !this.#request.extraFields.includes('worker_id')) return;
+    const ids = { prefillWorkerId: prefill.id, decodeWorkerId: decode.id };
     this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
   }
 
@@ -264,22 +355,41 @@ export class RequestRun implements CallSink, WatchedStream {
     this.hasMoved = true;
     this.#outputTokens += tokens;
     if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
+    const endedAtMs = this.#outputTokens === tokens && tokens > 0 ? this.#leg?.endedAtMs : undefined;
+    if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
     if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
     this.#hasOutput = true;
   }
 
   /** Engines repeat their usage; the first one counts. */
-  #noteCached(tokens: number): void {
+  #noteCached(tokens: number, pool: WorkerPool): void {
     if (this.#hasToldCached) return;
     this.#hasToldCached = true;
-    this.#context.observer.reused?.(this.#model.pool, tokens);
+    this.#context.observer.reused?.(pool, tokens);
   }
 
-  #mayMove(error: ServeError): boolean {
-    if (this.#movesLeft <= 0 || this.#signal.aborted || !isMigratable(error)) return false;
-    if (!this.#isTooLong) return true;
-    this.#context.observer.migrationTooLong(this.#model.primaryName);
-    return false;
+  /** Whether to try again. A request that may not move loses its prefill without a token: nothing was moved (ruling 39). */
+  #mayGoOn(error: ServeError, isPrefillLost: boolean): boolean {
+    if (this.#mayMove(error, isPrefillLost)) return true;
+    const { prefill, observer } = this.#context;
+    if (!isPrefillLost || this.#isAlone || this.#signal.aborted || prefill?.isEnforced === true) return false;
+    this.#isAlone = true;
+    observer.decodedAlone?.(this.#model.primaryName);
+    return true;
+  }
+
+  /** Counts the move when it may be made. */
+  #mayMove(error: ServeError, isPrefillLost = false): boolean {
+    if (this.#movesLeft <= 0 || this.#signal.aborted || !(isPrefillLost || isMigratable(error))) return false;
+    const { observer } = this.#context;
+    const { primaryName } = this.#model;
+    if (this.#isTooLong) {
+      observer.migrationTooLong(primaryName);
+      return false;
+    }
+    this.#movesLeft--;
+    observer.migrated(primaryName, this.#hasOutput ? 'ongoing_request' : 'new_request');
+    return true;
   }
 
   get #isTooLong(): boolean {
@@ -311,6 +421,10 @@ export class RequestRun implements CallSink, WatchedStream {
   /** The worker broke the contract or reported an error that no other worker can mend. */
   #abandon(error: ServeError): void {
     this.#call?.kill();
+    if (this.#isHandoffLost(error)) {
+      this.fail(error);
+      return;
+    }
     this.#failWith(error);
   }
 
@@ -329,6 +443,8 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #leaveWorker(): void {
     this.#context.streamWatch?.delete(this);
+    if (this.#outputTokens === 0) this.#leg?.abandon();
+    this.#leg = undefined;
     this.#reservation?.release();
     this.#reservation = undefined;
     this.#call = undefined;

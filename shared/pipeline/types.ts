@@ -83,6 +83,10 @@ export interface PipelineObserver {
   tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
   /** A worker says how many prompt tokens of a request it had cached. */
   reused?(pool: WorkerPool, tokens: number): void;
+  /** A decode worker computed a prompt that a prefill worker should have. */
+  decodedAlone?(model: string): void;
+  /** From the end of a remote prefill to the first token of the decode worker. */
+  kvTransferred?(ms: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
   /** A worker gets no new request until a canary passes (ruling 31). */
   workerStalled?(model: string, workerId: string): void;

@@ -19,6 +19,7 @@ import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
+import { servePrefillRelease } from './prefill-release.ts';
 import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
 import { ReservedRequests } from './reserved-requests.ts';
@@ -184,6 +185,7 @@ class ServingWorker implements Worker {
 
   readonly #serve = (call: IncomingCall): void => {
     const { engine, metrics, logger } = this.#options;
+    if (servePrefillRelease(engine, call)) return;
     const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
     if (reserved !== undefined) this.#counters?.arrived(reserved.dpRank, reserved.amounts);
     const isReserved = call.headers[RESERVATION_HEADER] !== undefined;

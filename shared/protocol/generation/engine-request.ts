@@ -15,6 +15,9 @@ export type EngineInput =
   /** A KServe tensor request; raw contents stay bytes. */
   | { readonly kind: 'tensor'; readonly body: Readonly<Record<string, unknown>> };
 
+/** Annotation of a request that gives up what the prefill with the same handoff holds. Only frontends set it. */
+export const RELEASE_PREFILL = 'release_prefill';
+
 export interface PrefillResult {
   readonly disaggregated_params: unknown;
   readonly prompt_tokens_details?: unknown;

@@ -13,11 +13,12 @@ export type {
   TokenLogprob,
   TopLogprob,
 } from './engine-output.ts';
-export type {
-  BootstrapInfo,
-  EngineInput,
-  EngineRequest,
-  PrefillResult,
+export {
+  type BootstrapInfo,
+  type EngineInput,
+  type EngineRequest,
+  type PrefillResult,
+  RELEASE_PREFILL,
 } from './engine-request.ts';
 export type { FinishReason, GenerationEvent, GenerationSink, Usage } from './generation-event.ts';
 export type {

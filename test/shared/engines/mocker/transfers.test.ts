@@ -106,7 +106,7 @@ describe('a mock prefill engine and a mock decode engine', () => {
     prefill.releasePrefill?.(engineRequest('r1', PROMPT, handed));
     const { sink } = ask(decode, handed);
     await clock.advance(1000);
-    expect(sink.error?.worker).toBe('WorkerUnavailable');
+    expect(sink.error?.worker).toBe('BackendProtocol');
     expect(held(decode)).toBe(0);
   });
 
@@ -192,7 +192,7 @@ describe('a meeting place of mock engines', () => {
     await clock.advance(1);
     abort.abort();
     await clock.advance(1000);
-    expect(sink.error?.worker).toBe('WorkerUnavailable');
+    expect(sink.error?.worker).toBe('BackendProtocol');
     expect(held(prefill)).toBe(0);
   });
 

@@ -1,0 +1,22 @@
+import type { Engine } from '../engines/index.ts';
+import { toServeError } from '../errors/index.ts';
+import type { IncomingCall } from '../planes/request/index.ts';
+import { decodeEngineRequest, RELEASE_PREFILL } from '../protocol/generation/index.ts';
+
+/**
+ * Serves a call that gives up what an earlier prefill holds (ruling 39). Engines that cannot be told free it after their own
+ * time-out. Returns false, with nothing done, for every other call.
+ */
+export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {
+  const { id, body, tokenIds } = call;
+  if (typeof body !== 'object' || body === null || !('annotations' in body)) return false;
+  const { annotations } = body;
+  if (!Array.isArray(annotations) || !annotations.includes(RELEASE_PREFILL)) return false;
+  try {
+    engine.releasePrefill?.(decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds));
+    call.end();
+  } catch (thrown) {
+    call.fail(toServeError(thrown));
+  }
+  return true;
+}
