@@ -7,6 +7,7 @@
  * | `retainTables` | `false` | keep the tables when the stack is deleted |
  * | `routerMode` | `round-robin` | `DYN_ROUTER_MODE` of the frontend |
  * | `natGateways` | `0` | NAT gateways for workers that need the internet |
+ * | `nats` | `false` | add a NATS server for KV events and snapshots; needs a NAT gateway |
  * | `functionUrl` | `false` | add a streaming URL of the function itself (callers sign with SigV4) |
  */
 import { App, RemovalPolicy } from 'aws-cdk-lib';
@@ -22,6 +23,7 @@ new ServingStack(app, settings.stackName, {
   removalPolicy: settings.retainTables ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY,
   routerMode: settings.routerMode,
   natGateways: settings.natGateways,
+  nats: settings.nats,
   functionUrl: settings.functionUrl,
   ...(settings.retainTables ? { terminationProtection: true } : {}),
 });

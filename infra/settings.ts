@@ -11,6 +11,7 @@ const Settings = z.strictObject({
   retainTables: flag.default(false),
   routerMode: z.string().min(1).default('round-robin'),
   natGateways: z.coerce.number().int().min(0).max(16).default(0),
+  nats: flag.default(false),
   functionUrl: flag.default(false),
 });
 

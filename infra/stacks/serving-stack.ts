@@ -4,6 +4,7 @@ import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import { DiscoveryTable } from '../constructs/discovery-table.ts';
 import { HttpFunction } from '../constructs/http-function.ts';
+import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { ResponsesTable } from '../constructs/responses-table.ts';
 import { RouterStateTable } from '../constructs/router-state-table.ts';
@@ -18,6 +19,8 @@ export interface ServingStackProps extends StackProps {
   readonly routerMode?: string;
   /** NAT gateways for workers that need the internet. @default 0 */
   readonly natGateways?: number;
+  /** Adds a NATS server for KV events, load and snapshots. Needs a NAT gateway. @default false: workers use zmq */
+  readonly nats?: boolean;
   /** Adds a URL of the function itself for callers that sign their requests. @default false */
   readonly functionUrl?: boolean;
 }
@@ -38,6 +41,7 @@ export class ServingStack extends Stack {
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: discovery.tableName,
         STATOR_RESPONSES_TABLE: responses.tableName,
+        STATOR_STATE_TABLE: routerState.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? 'round-robin',
         DYN_HTTP_BODY_LIMIT_MB: '6',
@@ -48,8 +52,19 @@ export class ServingStack extends Stack {
     });
     discovery.grantLookUp(http);
     responses.grantKeep(http);
+    routerState.grantReadFleet(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
+    routerState.grantReport(workerPolicy);
+    const routerPolicy = new ManagedPolicy(this, 'RouterPolicy', {
+      description: 'Stator: what a container edge needs',
+    });
+    discovery.grantRegister(routerPolicy);
+    responses.grantKeep(routerPolicy);
+    routerState.grantRoute(routerPolicy);
+    const nats = props.nats === true ? addNats(this, network, props.natGateways ?? 0) : undefined;
+    nats?.grantToken(workerPolicy);
+    nats?.grantToken(routerPolicy);
     const api = new StreamingApi(this, 'Api', { handler: http.function });
 
     const output = (id: string, value: string, description: string): CfnOutput =>
@@ -57,10 +72,23 @@ export class ServingStack extends Stack {
     output('BaseUrl', `${api.url}v1`, 'Base URL for OpenAI clients');
     output('ApiKeyId', api.key.keyId, 'Id of the key that callers send as x-api-key');
     output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
-    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of routers');
+    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of workers and container edges');
     output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');
+    output('RouterPolicyArn', routerPolicy.managedPolicyArn, 'Policy for the task role of container edges');
+    output('EventPlane', nats === undefined ? 'zmq' : 'nats', 'DYN_EVENT_PLANE of workers and container edges');
+    if (nats !== undefined) {
+      output('NatsServer', nats.url, 'NATS_SERVER of workers and container edges');
+      output('NatsTokenSecretArn', nats.token.secretArn, 'Secret with their NATS_AUTH_TOKEN');
+    }
     output('WorkerSecurityGroupId', network.workerSecurityGroup.securityGroupId, 'Security group for workers');
     if (props.functionUrl === true)
       output('FunctionUrl', http.addStreamingUrl().url, 'For callers that sign with SigV4');
   }
+}
+
+function addNats(stack: Stack, network: Network, natGateways: number): NatsService {
+  if (natGateways === 0) {
+    throw new Error('nats needs natGateways of at least 1: the image of its server comes from the internet');
+  }
+  return new NatsService(stack, 'Nats', { network });
 }

@@ -153,6 +153,38 @@ describe('the serving stack', () => {
     withNat.hasResourceProperties('AWS::Lambda::Function', { VpcConfig: Match.anyValue() });
   });
 
+  describe('with NATS', () => {
+    let withNats: Template;
+    beforeAll(() => {
+      withNats = synthesize({ nats: true, natGateways: 1 });
+    });
+
+    it('runs one server that asks for a token, and never two at a time', () => {
+      withNats.hasResourceProperties('AWS::ECS::Service', {
+        DesiredCount: 1,
+        DeploymentConfiguration: Match.objectLike({ MinimumHealthyPercent: 0, MaximumPercent: 100 }),
+      });
+      const command = new Capture();
+      withNats.hasResourceProperties('AWS::ECS::TaskDefinition', {
+        ContainerDefinitions: [
+          Match.objectLike({ Command: command, Secrets: [Match.objectLike({ Name: 'NATS_TOKEN' })] }),
+        ],
+      });
+      expect(command.asArray().join()).toMatch(/jetstream \{[^}]*max_file_store: 30G[^}]*\}[\s\S]*token: \$NATS_TOKEN/);
+    });
+
+    it('lets only the workers reach it, and tells them where it is', () => {
+      withNats.hasResourceProperties('AWS::EC2::SecurityGroupIngress', { FromPort: 4222, ToPort: 4222 });
+      withNats.hasOutput('NatsServer', { Value: Match.anyValue() });
+      withNats.hasOutput('EventPlane', { Value: 'nats' });
+      template.hasOutput('EventPlane', { Value: 'zmq' });
+    });
+
+    it('needs a way to the internet for its image', () => {
+      expect(() => synthesize({ nats: true })).toThrow(/natGateways/);
+    });
+  });
+
   it('matches its snapshot', () => {
     const text = JSON.stringify(template.toJSON(), undefined, 2).replaceAll(/[0-9a-f]{64}/g, 'ASSET');
     expect(text).toMatchSnapshot();
@@ -173,13 +205,21 @@ describe('the rights in the serving stack', () => {
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
       ['DiscoveryTable', ['dynamodb:Query']],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);
   });
 
-  it('let workers register in the discovery table, and nothing else', () => {
-    expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([
+  it('let workers register and report, container edges route and keep responses, and nothing else', () => {
+    const worker = [
       ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
-    ]);
+      ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:UpdateItem']],
+    ];
+    const edge = [
+      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+    ];
+    expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([...worker, ...edge]);
   });
 
   it('let only this API call the function', () => {

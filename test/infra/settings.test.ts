@@ -10,6 +10,7 @@ describe('readSettings', () => {
       retainTables: false,
       routerMode: 'round-robin',
       natGateways: 0,
+      nats: false,
       functionUrl: false,
     });
   });
