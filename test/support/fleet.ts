@@ -37,6 +37,8 @@ export interface Fleet {
   frontend(args?: readonly string[], env?: Env): Promise<StatorProcess>;
   /** `stator worker`, a mock one unless `args` says otherwise, once it is ready. */
   worker(args?: readonly string[], env?: Env): Promise<StatorProcess>;
+  /** Takes a worker in that a suite has started by itself, once it is ready. */
+  adopt(child: SpawnedProcess): Promise<StatorProcess>;
   /** Waits until `frontend` would send requests for `model` to that many workers. */
   untilWorkers(frontend: StatorProcess, count: number, model?: string): Promise<void>;
 }
@@ -115,6 +117,15 @@ class SpawnedFleet implements Fleet {
       DYN_SYSTEM_PORT: '0',
       ...env,
     });
+    return this.#untilReady(child);
+  }
+
+  adopt(child: SpawnedProcess): Promise<StatorProcess> {
+    this.#processes.push({ name: 'worker of a suite', child });
+    return this.#untilReady(child);
+  }
+
+  async #untilReady(child: SpawnedProcess): Promise<StatorProcess> {
     const [, port = ''] = await child.waitForOutput(/status server is up port=(\d+)/, START_MS_MAX);
     const [, id = ''] = await child.waitForOutput(/worker is ready instance_id=(\w+)/, START_MS_MAX);
     const url = `http://127.0.0.1:${port}`;

@@ -1,0 +1,393 @@
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect } from 'vitest';
+import {
+  type Fleet,
+  postJson,
+  type StatorProcess,
+  spawnTypeScript,
+  sseData,
+  startTcpProxy,
+  type TcpProxy,
+  useFleet,
+  waitUntil,
+} from '../../support/index.ts';
+
+export const STAGES = [
+  'queued',
+  'before the first token',
+  'in prefill',
+  'in mid-stream',
+  'at the last token',
+  'during a drain',
+] as const;
+export type Stage = (typeof STAGES)[number];
+export const FORMS = ['stream', 'unary'] as const;
+export type Form = (typeof FORMS)[number];
+
+/** Every stage in both forms. */
+export const CELLS = STAGES.flatMap((stage) => FORMS.map((form) => ({ stage, form })));
+
+const MODEL = 'stator-mini';
+const INFLIGHT = 'dynamo_component_inflight_requests';
+const FIRST_RESPONSES = 'dynamo_component_time_to_first_response_seconds_count';
+const CACHE_USAGE = 'dynamo_component_gpu_cache_usage_percent';
+
+/** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
+const PACE = ['--speedup-ratio=0.045', '--decode-speedup-ratio=22', '--max-num-seqs=1'];
+const FAST = {
+  STATOR_LEASE_TTL_SECS: '1',
+  STATOR_LOAD_REPORT_INTERVAL_MS: '100',
+  DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '0.3',
+  DYN_INHIBITED_DURATION_SECS: '0.5',
+};
+
+/** What a client has in the end, however it asked. */
+export interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly finishReason: string | undefined;
+  /** Prompt and completion tokens; what caches held depends on the worker. */
+  readonly usage: readonly (number | undefined)[];
+  readonly error: unknown;
+}
+
+/** A request that has reached its stage. */
+export interface Run {
+  readonly stage: Stage;
+  readonly form: Form;
+  /** The worker that has it. */
+  readonly victim: StatorProcess;
+  readonly answer: Promise<Answer>;
+  /** The same request, undisturbed. */
+  readonly whole: Answer;
+  readonly maxTokens: number;
+  /** Goes as a client that closes its connection. */
+  leave(): void;
+  /** Begins to read, where the client has not yet (`isSlow`). */
+  read(): void;
+}
+
+/** A request from the client's side. */
+interface Asked {
+  readonly answer: Promise<Answer>;
+  leave(): void;
+  read(): void;
+}
+
+interface AskOptions {
+  /** The client reads nothing until it is told to. */
+  readonly isSlow?: boolean;
+}
+
+export interface BedOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly frontendArgs?: readonly string[];
+  readonly workerArgs?: readonly string[];
+  /** Workers whose engine dies at SIGUSR2. @default the program's own */
+  readonly isMortal?: boolean;
+  /** Workers are reached through relays that can be cut. @default no */
+  readonly hasProxies?: boolean;
+}
+
+export interface MatrixBed {
+  readonly fleet: Fleet;
+  readonly frontend: StatorProcess;
+  readonly proxies: ReadonlyMap<StatorProcess, TcpProxy>;
+  /** Starts a request and waits until it has come to `stage`. */
+  reach(stage: Stage, form: Form, options?: AskOptions): Promise<Run>;
+  ask(form: Form, maxTokens: number, options?: AskOptions): Asked;
+  /** Waits until the requests that only keep engines busy are over. */
+  release(): Promise<void>;
+  /** Ends an absence of the discovery store that a test made by renaming it. */
+  bringBack(): void;
+  /** The worker is gone for good; `mend` starts another. */
+  lost(worker: StatorProcess): void;
+  replaceFrontend(): Promise<void>;
+  /** Two workers that serve, and nothing under way anywhere: no slot, block or request has leaked. */
+  mend(): Promise<void>;
+}
+
+/** A frontend with two workers for the suite that calls it. */
+export function useMatrixBed(options: BedOptions = {}): MatrixBed {
+  const fleet = useFleet({ ...FAST, ...options.env });
+  const bed = new Bed(fleet, options);
+  beforeAll(() => bed.open());
+  afterAll(() => bed.close());
+  return bed;
+}
+
+class Bed implements MatrixBed {
+  readonly fleet: Fleet;
+  readonly proxies = new Map<StatorProcess, TcpProxy>();
+  readonly #options: BedOptions;
+  readonly #whole = new Map<number, Answer>();
+  #frontend: StatorProcess | undefined;
+  #workers: StatorProcess[] = [];
+  /** Requests that only keep engines busy. */
+  #blockers: { readonly answer: Promise<Answer> }[] = [];
+
+  constructor(fleet: Fleet, options: BedOptions) {
+    this.fleet = fleet;
+    this.#options = options;
+  }
+
+  get frontend(): StatorProcess {
+    if (this.#frontend === undefined) throw new Error('the bed is not open');
+    return this.#frontend;
+  }
+
+  async open(): Promise<void> {
+    await Promise.all([this.replaceFrontend(), this.#startWorkers(2)]);
+    await this.fleet.untilWorkers(this.frontend, 2);
+    for (const maxTokens of Object.values(MAX_TOKENS)) {
+      if (!this.#whole.has(maxTokens)) this.#whole.set(maxTokens, await this.ask('unary', maxTokens).answer);
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.proxies.values()].map((proxy) => proxy.close()));
+  }
+
+  async replaceFrontend(): Promise<void> {
+    this.#frontend = await this.fleet.frontend(['--migration-limit=8', ...(this.#options.frontendArgs ?? [])]);
+  }
+
+  lost(worker: StatorProcess): void {
+    this.#workers = this.#workers.filter((other) => other !== worker);
+  }
+
+  async reach(stage: Stage, form: Form, options: AskOptions = {}): Promise<Run> {
+    const maxTokens = MAX_TOKENS[stage];
+    const whole = this.#whole.get(maxTokens);
+    if (whole === undefined) throw new Error('the bed is not open');
+    const before = await this.#counts(FIRST_RESPONSES);
+    if (stage === 'queued') await this.#occupyAll();
+    const asked = this.ask(form, maxTokens, options);
+    asked.answer.catch(() => undefined); // clients that leave have none
+    const victim = await this.#untilAt(stage, before);
+    return { stage, form, victim, whole, maxTokens, ...asked };
+  }
+
+  ask(form: Form, maxTokens: number, { isSlow = false }: AskOptions = {}): Asked {
+    const leaving = new AbortController();
+    let read = (): void => {};
+    const isRead = isSlow
+      ? new Promise<void>((resolve) => {
+          read = resolve;
+        })
+      : Promise.resolve();
+    const body = {
+      model: MODEL,
+      messages: [{ role: 'user', content: 'What if a machine fails?' }],
+      ignore_eos: true,
+      max_tokens: maxTokens,
+      ...(form === 'stream' ? { stream: true, stream_options: { include_usage: true } } : {}),
+    };
+    const url = `${this.frontend.url}/v1/chat/completions`;
+    const answer = postJson(url, body, { signal: leaving.signal }).then(async (response) => {
+      await isRead;
+      return form === 'stream' ? readStream(response) : readUnary(response);
+    });
+    return { answer, leave: () => leaving.abort(), read: () => read() };
+  }
+
+  async release(): Promise<void> {
+    await Promise.all(this.#blockers.splice(0).map(({ answer }) => answer.catch(() => undefined)));
+  }
+
+  bringBack(): void {
+    const { fileKv } = this.fleet;
+    if (!existsSync(`${fileKv}.away`)) return;
+    cpSync(`${fileKv}.away`, fileKv, { recursive: true, force: false }); // what was written meanwhile is newer
+    rmSync(`${fileKv}.away`, { recursive: true });
+  }
+
+  async mend(): Promise<void> {
+    await this.release();
+    await this.#startWorkers(2 - this.#workers.length);
+    await this.fleet.untilWorkers(this.frontend, 2);
+    await waitUntil(async () => (await this.frontend.metric('dynamo_frontend_inflight_requests')) === 0, {
+      what: 'a frontend without requests',
+    });
+    for (const name of [INFLIGHT, CACHE_USAGE]) {
+      await waitUntil(async () => [...(await this.#counts(name)).values()].every((count) => count === 0), {
+        what: `${name} back at 0 on every worker`,
+      });
+    }
+  }
+
+  async #occupyAll(): Promise<void> {
+    this.#blockers = this.#workers.map(() => this.ask('unary', 80));
+    await this.#untilWorker(INFLIGHT, (counts) => [...counts.values()].every((count) => count > 0) || undefined);
+  }
+
+  async #untilAt(stage: Stage, before: ReadonlyMap<StatorProcess, number>): Promise<StatorProcess> {
+    const above = (floor: (worker: StatorProcess) => number) => (counts: ReadonlyMap<StatorProcess, number>) =>
+      [...counts].find(([worker, count]) => count > floor(worker))?.[0];
+    switch (stage) {
+      case 'queued':
+        return this.#untilWorker(
+          INFLIGHT,
+          above(() => 1),
+        );
+      case 'before the first token':
+        return this.#untilWorker(
+          INFLIGHT,
+          above(() => 0),
+        );
+      case 'in prefill':
+        return this.#untilWorker(
+          CACHE_USAGE,
+          above(() => 0),
+        );
+      case 'in mid-stream':
+      case 'at the last token':
+        return this.#untilWorker(
+          FIRST_RESPONSES,
+          above((worker) => before.get(worker) ?? 0),
+        );
+      case 'during a drain': {
+        const worker = await this.#untilWorker(
+          FIRST_RESPONSES,
+          above((candidate) => before.get(candidate) ?? 0),
+        );
+        worker.signal('SIGTERM');
+        await worker.waitForOutput(/worker is draining/);
+        this.lost(worker);
+        return worker;
+      }
+    }
+  }
+
+  #untilWorker<Found>(
+    metric: string,
+    find: (counts: ReadonlyMap<StatorProcess, number>) => Found | undefined,
+  ): Promise<Exclude<Found, false | undefined>> {
+    return waitUntil(async () => find(await this.#counts(metric)), { what: `the stage, by ${metric}`, pollMs: 2 });
+  }
+
+  async #counts(metric: string): Promise<ReadonlyMap<StatorProcess, number>> {
+    const read = async (worker: StatorProcess) => [worker, await worker.metric(metric)] as const;
+    return new Map(await Promise.all(this.#workers.map(read)));
+  }
+
+  async #startWorkers(count: number): Promise<void> {
+    const started = await Promise.all(Array.from({ length: Math.max(0, count) }, () => this.#startWorker()));
+    this.#workers.push(...started);
+  }
+
+  async #startWorker(): Promise<StatorProcess> {
+    const { isMortal, hasProxies, workerArgs = [] } = this.#options;
+    const args = [...PACE, ...workerArgs];
+    if (isMortal) return startMortal(this.fleet, { ...FAST, ...this.#options.env }, args);
+    const worker = await this.fleet.worker(args);
+    if (hasProxies) this.proxies.set(worker, await relay(this.fleet, worker));
+    return worker;
+  }
+}
+
+/** Most answers run on for a third of a second after their first token; the last ones end with the second. */
+const MAX_TOKENS: Readonly<Record<Stage, number>> = {
+  queued: 40,
+  'before the first token': 40,
+  'in prefill': 40,
+  'in mid-stream': 80,
+  'at the last token': 2,
+  'during a drain': 80,
+};
+
+async function startMortal(
+  fleet: Fleet,
+  env: Readonly<Record<string, string>>,
+  args: readonly string[],
+): Promise<StatorProcess> {
+  const model = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
+  const child = await spawnTypeScript(
+    new URL('mortal-worker.ts', import.meta.url),
+    ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, '--model-name=stator-mini', ...args],
+    {
+      env: {
+        ...env,
+        DYN_DISCOVERY_BACKEND: 'file',
+        DYN_FILE_KV: fleet.fileKv,
+        DYN_TCP_RPC_HOST: '127.0.0.1',
+        DYN_EVENT_PLANE_HOST: '127.0.0.1',
+        DYN_SYSTEM_HOST: '127.0.0.1',
+        DYN_SYSTEM_PORT: '0',
+      },
+    },
+  );
+  return fleet.adopt(child);
+}
+
+/** Has frontends reach a worker through a relay: its address in discovery becomes the relay's. */
+async function relay(fleet: Fleet, worker: StatorProcess): Promise<TcpProxy> {
+  const bucket = join(fleet.fileKv, 'v1/instances');
+  let proxy: TcpProxy | undefined;
+  for (const name of readdirSync(bucket)) {
+    const file = join(bucket, name);
+    if (name.startsWith('.') || !name.includes(worker.instanceId)) continue;
+    const text = readFileSync(file, 'utf8');
+    const [address = '', port] = text.match(/127\.0\.0\.1:(\d+)/) ?? [];
+    proxy ??= await startTcpProxy({ host: '127.0.0.1', port: Number(port) });
+    writeFileSync(`${bucket}/.relay`, text.replaceAll(address, `127.0.0.1:${proxy.port}`));
+    renameSync(`${bucket}/.relay`, file);
+  }
+  if (proxy === undefined) throw new Error(`no record of worker ${worker.instanceId}`);
+  return proxy;
+}
+
+interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+}
+
+function countsOf(usage: Usage | null | undefined): readonly (number | undefined)[] {
+  return [usage?.prompt_tokens, usage?.completion_tokens];
+}
+
+async function readStream(response: Response): Promise<Answer> {
+  if (response.status !== 200) return readUnary(response);
+  let text = '';
+  let finishReason: string | undefined;
+  let usage: Usage | null | undefined;
+  let error: unknown;
+  for await (const data of sseData(response)) {
+    if (data === '[DONE]') return { status: 200, text, finishReason, usage: countsOf(usage), error };
+    const chunk = JSON.parse(data) as {
+      readonly error?: unknown;
+      readonly usage?: Usage | null;
+      readonly choices?: readonly { readonly delta: { readonly content?: string }; readonly finish_reason?: string }[];
+    };
+    const [choice] = chunk.choices ?? [];
+    text += choice?.delta.content ?? '';
+    finishReason = choice?.finish_reason ?? finishReason;
+    usage = chunk.usage ?? usage;
+    error = chunk.error ?? error;
+  }
+  throw new Error('the stream broke off');
+}
+
+async function readUnary(response: Response): Promise<Answer> {
+  const body = (await response.json()) as {
+    readonly error?: unknown;
+    readonly usage?: Usage;
+    readonly choices?: readonly { readonly message: { readonly content: string }; readonly finish_reason: string }[];
+  };
+  const [choice] = body.choices ?? [];
+  const { status } = response;
+  return {
+    status,
+    text: choice?.message.content ?? '',
+    finishReason: choice?.finish_reason,
+    usage: countsOf(body.usage),
+    error: body.error,
+  };
+}
+
+/** The client notices nothing: the same text, the same usage. */
+export async function expectWhole({ answer, whole }: Run): Promise<void> {
+  expect(await answer).toEqual(whole);
+}

@@ -1,0 +1,30 @@
+/** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
+
+import { openLogger } from '../../../functions/compose/logger.ts';
+import { mockEngineFor } from '../../../functions/compose/mock-engine.ts';
+import { stopSignal } from '../../../functions/compose/stop-signal.ts';
+import { startWorkerProcess } from '../../../functions/compose/worker.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
+
+const { settings } = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });
+const folder = settings.modelPath ?? '';
+const logger = openLogger(settings);
+const stopped = stopSignal();
+const running = await startWorkerProcess(settings, logger, new AbortController().signal, {
+  names: { displayName: settings.modelName ?? '' },
+  card: {},
+  open: async () => {
+    const { engine, info } = await mockEngineFor(folder, settings);
+    const withDeath = Object.assign(Object.create(engine), {
+      onExit: (told: (reason: Error) => void) =>
+        process.once('SIGUSR2', () => void engine.stop().then(() => told(new Error('engine killed')))),
+    });
+    return {
+      engine: withDeath,
+      model: { files: info.files, contextLength: info.contextLength, sourcePath: folder },
+    };
+  },
+});
+const reason = await Promise.race([stopped, running.engineExit]);
+await running.drain();
+process.exit(typeof reason === 'string' ? 0 : 1);
