@@ -61,6 +61,8 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
 
   const untilInFlight = (count: number): Promise<true> =>
     waitUntil(async () => (await metric(status, 'dynamo_component_inflight_requests')) === count, { pollMs: 2 });
+  const applied = (event: string): Promise<number> =>
+    frontend.metric('dynamo_component_kv_cache_events_applied', `event_type="${event}"`, 'status="ok"');
   const routed = (): Promise<number> =>
     frontend.metric('dynamo_component_router_kv_selected_cached_prefix_tokens_total', 'model="live"');
 
@@ -73,9 +75,7 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
     };
     expect(await ask()).toBe(0);
     expect(await routed()).toBe(0);
-    await waitUntil(() =>
-      frontend.metric('dynamo_component_kv_cache_events_applied', 'stored', '"ok"').then((n) => n > 0),
-    );
+    await waitUntil(async () => (await applied('stored')) > 0);
     const reused = await ask();
     expect(reused).toBeGreaterThanOrEqual(64);
     expect(await routed()).toBe(reused);
@@ -104,11 +104,10 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
 
   it('empties its cache when told to, and the router knows', async () => {
     const before = await routed();
+    const known = await applied('cleared');
     const cleared = await fetch(`${status}/engine/control/clear_kv_blocks`, { method: 'POST' });
     expect(await cleared.json()).toMatchObject({ status: 'success' });
-    await waitUntil(() =>
-      frontend.metric('dynamo_component_kv_cache_events_applied', 'cleared', '"ok"').then((n) => n > 0),
-    );
+    await waitUntil(async () => (await applied('cleared')) > known);
     await readChat(frontend.url, CHAT);
     expect(await routed()).toBe(before);
   });
