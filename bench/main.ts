@@ -3,6 +3,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { chaos } from './chaos.ts';
+import { measureKvMode } from './kv-mode.ts';
 import { buildLoadGenerator, type LoadReport, load } from './llmload.ts';
 import { LONG_PROMPT_TOKENS, measureLoopSlices } from './long-prompts.ts';
 import { residentMiB } from './processes.ts';
@@ -119,7 +121,9 @@ async function measureSoak(binary: string): Promise<void> {
   }
 }
 
-const binary = await buildLoadGenerator('bench/llmload');
+/** Ten minutes, and no load generator: only where it is asked for. */
+const isChaosAlone = only?.join() === 'chaos';
+const binary = isChaosAlone ? '' : await buildLoadGenerator('bench/llmload');
 console.log(`model ${modelFolder}; node ${process.version}; own memory ${residentMiB(process.pid).toFixed(0)} MiB`);
 console.log(
   `${'workload'.padEnd(12)} ${'figure'.padEnd(20)} ${'stator'.padStart(9)} ${'dynamo'.padStart(9)} ${'floor'.padStart(9)}`,
@@ -130,5 +134,7 @@ for (const workload of WORKLOADS)
 if (isWanted('start')) await measureStartAndMemory(binary);
 if (isWanted('long-slices') && hasContext('long-slices', LONG_PROMPT_TOKENS))
   for (const result of await measureLoopSlices(binary, model)) note(result);
+if (isWanted('kv')) for (const result of await measureKvMode(binary, model, contextTokens)) note(result);
 if (isWanted('soak')) await measureSoak(binary);
+if (only?.includes('chaos')) for (const result of await chaos()) note(result);
 if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(rows, null, 2)}\n`);

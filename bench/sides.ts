@@ -19,6 +19,8 @@ export interface SideOptions {
   readonly modelName: string;
   /** Folder with a Python environment that holds the real Dynamo. */
   readonly dynamoFolder: string | undefined;
+  /** Of our own frontend. @default 'round-robin' */
+  readonly routerMode?: 'round-robin' | 'kv';
   /** Environment of our own frontend besides the usual. */
   readonly frontendEnv?: Readonly<Record<string, string>>;
 }
@@ -60,7 +62,7 @@ export async function startSide(name: SideName, options: SideOptions): Promise<S
 type Start = (group: ProcessGroup, folder: string, port: number, options: SideOptions) => Promise<number>;
 
 const START: Readonly<Record<SideName, Start>> = {
-  async stator(group, folder, port, { pace, modelFolder, modelName, frontendEnv }) {
+  async stator(group, folder, port, { pace, modelFolder, modelName, frontendEnv, routerMode = 'round-robin' }) {
     const env = { DYN_FILE_KV: join(folder, 'kv'), DYN_LOG: 'warn' };
     const planes = ['--discovery-backend', 'file', '--request-plane', 'tcp', '--event-plane', 'zmq'];
     const worker = [
@@ -82,7 +84,7 @@ const START: Readonly<Record<SideName, Start>> = {
       '--http-port',
       String(port),
       '--router-mode',
-      'round-robin',
+      routerMode,
       ...planes,
     ];
     return group.start('frontend', 'dist/stator.js', frontend, { ...env, ...frontendEnv }).pid;
