@@ -146,6 +146,34 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(server.received[1]?.path).toBe('/v1/completions');
   });
 
+  it('passes media, embeddings and images on as clients sent them', async () => {
+    const engine = await started();
+    const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };
+    await ask(engine, { messages: [{ role: 'user', content: [image] }] });
+    expect(server.received.at(-1)?.body.messages).toEqual([{ role: 'user', content: [image] }]);
+    const routes = [
+      ['embeddings', '/v1/embeddings'],
+      ['images', '/v1/images/generations'],
+      ['videos', '/v1/videos'],
+    ] as const;
+    for (const [endpoint, path] of routes) {
+      server.answer = ({ response }) => sendJson(response, 200, { object: 'list', data: [endpoint] });
+      const sink = await ask(engine, { stream: false, input: 'x' }, endpoint);
+      expect(server.received.at(-1)?.path).toBe(path);
+      expect(sink.outputs).toEqual([{ body: { object: 'list', data: [endpoint] } }]);
+    }
+  });
+
+  it('tells the server the client’s own request id and trace', async () => {
+    const engine = await started();
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+    const trace = { traceparent, tracestate: 'a=b', requestId: 'client-7' };
+    const sink = new Sink();
+    engine.generate({ ...textRequest({ stream: true }, 'chat_completions'), trace }, sink, never);
+    await sink.closed;
+    expect(server.received[0]?.headers).toMatchObject({ traceparent, tracestate: 'a=b', 'x-request-id': 'client-7' });
+  });
+
   it('gives every chunk as it came, with finish and usage beside it', async () => {
     const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
     const chunks = [
