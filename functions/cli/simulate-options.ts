@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import {
@@ -6,9 +5,9 @@ import {
   KvRouterConfigError,
   kvRouterConfigOf,
   type PolicyConfig,
-  readPolicyConfig,
 } from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
+import { readPolicies } from '../compose/policy-config.ts';
 
 /**
  * What to simulate, from the settings of one run.
@@ -19,7 +18,7 @@ export async function simulationOptions(
   workload: Workload,
 ): Promise<SimulationOptions> {
   const { settings } = config;
-  const policies = await readPolicies(settings.routerPolicyConfig);
+  const policies = await explainRefusal(() => readPolicies(settings.routerPolicyConfig));
   return {
     workload,
     workers: settings.workers,
@@ -40,7 +39,7 @@ export async function simulationOptions(
       mode: settings.loadAware ? 'load-aware' : settings.mode,
       routers: settings.routers,
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
-      kv: kvConfig(config, policies),
+      kv: await kvConfig(config, policies),
       policies: policies?.root,
     },
     arrivalSpeedup: settings.arrivalSpeedup,
@@ -50,21 +49,18 @@ export async function simulationOptions(
   };
 }
 
-async function readPolicies(path: string | undefined): Promise<PolicyConfig | undefined> {
-  if (path === undefined) return undefined;
-  const yaml = await readFile(path, 'utf8');
-  return explainRefusal(() => readPolicyConfig(yaml));
-}
-
-function kvConfig({ settings, given }: ResolvedConfig<'simulate'>, policies: PolicyConfig | undefined): KvRouterConfig {
+function kvConfig(
+  { settings, given }: ResolvedConfig<'simulate'>,
+  policies: PolicyConfig | undefined,
+): Promise<KvRouterConfig> {
   const routerSettings = { ...settings, routerCostModel: settings.costModel };
   return explainRefusal(() => kvRouterConfigOf(routerSettings, given.keys(), policies?.settings));
 }
 
 /** A configuration that the router refuses is the user's mistake. */
-function explainRefusal<T>(read: () => T): T {
+async function explainRefusal<T>(read: () => T | Promise<T>): Promise<T> {
   try {
-    return read();
+    return await read();
   } catch (thrown) {
     if (thrown instanceof KvRouterConfigError) throw new ConfigError([thrown.message]);
     throw thrown;

@@ -26,11 +26,10 @@ import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
-import { type CallingPlaneOptions, callingPlane, eventPlane } from './planes.ts';
+import { type CallingPlaneOptions, callingPlane } from './planes.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
-import { openRouterState } from './router-state.ts';
 import { openRouting } from './routing.ts';
 import { stallObserver } from './stalls.ts';
 
@@ -104,7 +103,7 @@ export async function composeFrontend(
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
-  const plane = callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
+  const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
@@ -174,10 +173,10 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
-  const openEventPlane = followsEvents ? () => eventPlane(settings, logger.for('events')) : undefined;
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger) : undefined;
   const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
-  const shared = isSharing ? await openRouterState(settings, { logger, registry: metrics.registry }) : undefined;
+  const shared = isSharing ? await openSharedState(settings, parts) : undefined;
   const routing = await openRouting(settings, {
     shared,
     discovery,
@@ -245,6 +244,18 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   const { explanations: source } = routing;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
   return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+}
+
+async function eventPlaneOpener(settings: FrontendSettings & HostSettings, logger: ProcessLogger) {
+  const { eventPlane } = await import('./event-plane.ts');
+  return () => eventPlane(settings, logger.for('events'));
+}
+
+/** Its code is loaded where there is a table. */
+async function openSharedState(settings: FrontendSettings & HostSettings, { logger, metrics }: Parts) {
+  if (settings.stateTable === undefined) return undefined;
+  const { openRouterState } = await import('./router-state.ts');
+  return openRouterState(settings, { logger, registry: metrics.registry });
 }
 
 /** Workers of other versions may publish names that are unknown here. */

@@ -22,6 +22,7 @@ import {
   type KvRouterConfig,
   kvRouterConfigOf,
   type PeerTeller,
+  type PolicyConfig,
   type PrefixIndex,
   predictedIndex,
   predictingIndex,
@@ -77,14 +78,18 @@ export class KvRouting implements Routing {
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
 
-  /** @throws KvRouterConfigError for flags that contradict each other */
-  constructor(settings: FrontendSettings & HostSettings, parts: RoutingParts) {
+  /**
+   * @param policies queue classes, and settings over the flags
+   * @throws KvRouterConfigError for flags that contradict each other
+   */
+  constructor(settings: FrontendSettings & HostSettings, parts: RoutingParts, policies?: PolicyConfig) {
     const { routerMetrics, metrics } = parts;
     this.#parts = parts;
-    this.#config = kvRouterConfigOf(settings, parts.given);
+    this.#config = kvRouterConfigOf(settings, parts.given, policies?.settings);
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = createKvRouter({
       config: this.#config,
+      policies,
       clock: systemClock,
       random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
       inhibitedMs: settings.inhibitedDurationSecs * 1000,

@@ -1,15 +1,14 @@
 import { systemClock } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
-import { createNatsEventPlane, createZmqEventPlane, type EventPlane } from '../../shared/planes/event/index.ts';
 import {
-  createNatsRequestPlane,
   createTcpRequestPlane,
   type RequestPlane,
   type RequestPlaneObserver,
   type TcpRequestPlaneOptions,
 } from '../../shared/planes/request/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { type NatsSettings, openNats } from './nats.ts';
+import type { NatsSettings } from './nats.ts';
+import { followPlaneTls, type PlaneTlsSettings, readPlaneTls } from './plane-tls.ts';
 
 /** Settings of the request plane that both its ends read. */
 type CallerSettings = Pick<
@@ -23,12 +22,14 @@ type CallerSettings = Pick<
   | 'tcpMaxMessageSize'
   | 'planeToken'
 > &
+  PlaneTlsSettings &
   NatsSettings;
 
 type ServerSettings = Pick<
   Settings<'worker'>,
   'requestPlane' | 'requestPlaneCodec' | 'tcpRpcHost' | 'tcpRpcPort' | 'tcpMaxMessageSize' | 'planeToken'
 > &
+  PlaneTlsSettings &
   NatsSettings;
 
 /** How a host wants its connections to workers. */
@@ -38,16 +39,15 @@ export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
 }
 
 /** The request plane of a process that only calls. `logger` is told of outages of NATS. */
-export function callingPlane(
+export async function callingPlane(
   settings: CallerSettings,
   observer: RequestPlaneObserver,
   { natsAttemptsMax, ...more }: CallingPlaneOptions = {},
   logger?: Logger,
-): RequestPlane {
+): Promise<RequestPlane> {
   if (settings.requestPlane === 'nats') {
-    const limit = natsAttemptsMax === undefined ? {} : { attemptsMax: natsAttemptsMax };
-    return createNatsRequestPlane({
-      client: openNats(settings, 'requests', logger, limit),
+    const { natsPlane } = await import('./nats-plane.ts');
+    const options = {
       clock: systemClock,
       observer,
       codec: settings.requestPlaneCodec,
@@ -57,9 +57,10 @@ export function callingPlane(
       frameBytesMax: settings.tcpMaxMessageSize,
       ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
       ...more,
-    });
+    };
+    return natsPlane(settings, options, logger, natsAttemptsMax);
   }
-  return createTcpRequestPlane({
+  return tcpPlane(settings, {
     clock: systemClock,
     observer,
     codec: settings.requestPlaneCodec,
@@ -79,19 +80,24 @@ export function callingPlane(
 const STREAMS_TAKEN_MAX = 65_536;
 
 /** The request plane of a process that serves. `logger` is told of outages of NATS. */
-export function servingPlane(settings: ServerSettings, observer: RequestPlaneObserver, logger?: Logger): RequestPlane {
+export async function servingPlane(
+  settings: ServerSettings,
+  observer: RequestPlaneObserver,
+  logger?: Logger,
+): Promise<RequestPlane> {
   if (settings.requestPlane === 'nats') {
-    return createNatsRequestPlane({
-      client: openNats(settings, 'requests', logger),
+    const { natsPlane } = await import('./nats-plane.ts');
+    const options = {
       clock: systemClock,
       observer,
       codec: settings.requestPlaneCodec,
       streamsPerConnectionMax: STREAMS_TAKEN_MAX,
       frameBytesMax: settings.tcpMaxMessageSize,
       ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
-    });
+    };
+    return natsPlane(settings, options, logger);
   }
-  return createTcpRequestPlane({
+  return tcpPlane(settings, {
     clock: systemClock,
     observer,
     codec: settings.requestPlaneCodec,
@@ -103,27 +109,10 @@ export function servingPlane(settings: ServerSettings, observer: RequestPlaneObs
   });
 }
 
-/** Settings of the event plane: what both its ends read, and what only processes on a machine do. */
-type EventSettings = Pick<Settings<'worker'> & Settings<'function'>, 'eventPlane' | 'eventPlaneCodec'> &
-  Partial<
-    Pick<Settings<'worker'>, 'eventPlaneHost' | 'natsStreamReplicas' | 'natsStreamMaxAgeSecs' | 'natsStreamMaxMb'>
-  > &
-  NatsSettings;
-
-/** The event plane of a worker, or of a process that follows workers. */
-export function eventPlane(settings: EventSettings, logger: Logger): EventPlane {
-  const common = {
-    clock: systemClock,
-    onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
-    ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
-  };
-  if (settings.eventPlane === 'nats') {
-    const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;
-    const log = { replicas, ageMsMax: natsStreamMaxAgeSecs * 1000, bytesMax: natsStreamMaxMb * 2 ** 20 };
-    return createNatsEventPlane({ ...common, client: openNats(settings, 'events', logger), log });
-  }
-  return createZmqEventPlane({
-    ...common,
-    ...(settings.eventPlaneHost === undefined ? {} : { host: settings.eventPlaneHost }),
-  });
+/** @throws Error with one line when the settings name certificates that cannot be used */
+function tcpPlane(settings: PlaneTlsSettings, options: TcpRequestPlaneOptions): RequestPlane {
+  const tls = readPlaneTls(settings);
+  return tls === undefined
+    ? createTcpRequestPlane(options)
+    : followPlaneTls(createTcpRequestPlane({ ...options, tls }), settings, tls);
 }

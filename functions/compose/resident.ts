@@ -68,7 +68,8 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
   const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
   const { service, lease, answering } = makeService(settings, parts, state, namespace);
   const { tcpRpcHost, tcpRpcPort = 0 } = settings;
-  const plane = servingPlane({ ...settings, tcpRpcHost, tcpRpcPort }, metrics.requestPlane, logger.for('requests'));
+  const serverSettings = { ...settings, tcpRpcHost, tcpRpcPort };
+  const plane = await servingPlane(serverSettings, metrics.requestPlane, logger.for('requests'));
   const signal = AbortSignal.timeout(START_MS_MAX);
   const server = await plane.serve({ instanceId, signal });
   const endpoints = serveRouterOnPlane(server, { instanceId, namespace }, service);

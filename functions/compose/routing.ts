@@ -1,12 +1,13 @@
-import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { systemRandom } from '../../shared/clock/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
-import { type BusyLimits, BusyWorkers, WorkerLoads } from '../../shared/router/feed/index.ts';
-import { createRouter, type Router, type WorkerPool } from '../../shared/router/index.ts';
+import type { BusyLimits } from '../../shared/router/feed/index.ts';
+import type { Router, WorkerPool } from '../../shared/router/index.ts';
 import { createRouterMetrics, type RouterMetrics } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
-import { KvRouting } from './kv-routing.ts';
+import type { KvRouting } from './kv-routing.ts';
 import { bucketsOf } from './metric-buckets.ts';
-import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+import { readPolicies } from './policy-config.ts';
+import type { RoutingParts } from './worker-feeds.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {
@@ -33,14 +34,8 @@ export async function openRouting(
   const { routerMode: mode } = settings;
   const parts = { ...given, routerMetrics: openRouterMetrics(settings, given) };
   if (mode === 'kv') return openKvRouting(settings, parts);
-  const router = createRouter({
-    mode,
-    inhibitedMs: settings.inhibitedDurationSecs * 1000,
-    cudaToCpuRatio: settings.encoderCudaToCpuRatio,
-    clock: systemClock,
-    random: systemRandom,
-  });
-  return new PlainRouting(router, parts);
+  const { openPlainRouting } = await import('./plain-routing.ts');
+  return openPlainRouting(mode, settings, parts);
 }
 
 /**
@@ -51,14 +46,23 @@ async function openKvRouting(settings: FrontendSettings & HostSettings, parts: R
   const keepsIndex = parts.openEventPlane !== undefined;
   const { routerRole: role = keepsIndex ? 'embedded' : 'choose' } = settings;
   if (keepsIndex && (role === 'embedded' || role === 'resident')) {
-    const routing = new KvRouting(settings, parts);
+    const routing = await openIndexedRouting(settings, parts);
     if (role === 'resident') await routing.openResident(settings);
     return routing;
   }
   const { openChooseRouting } = await import('./choose-routing.ts');
   const asksResidents = role !== 'stateless';
-  const embedded = keepsIndex && asksResidents ? new KvRouting(settings, parts) : undefined;
+  const embedded = keepsIndex && asksResidents ? await openIndexedRouting(settings, parts) : undefined;
   return openChooseRouting(settings, parts, { asksResidents, embedded, state: parts.shared?.state });
+}
+
+/** The index and what keeps it current are loaded where there is one: no function has it. */
+async function openIndexedRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<KvRouting> {
+  const [policies, { KvRouting }] = await Promise.all([
+    readPolicies(settings.routerPolicyConfig),
+    import('./kv-routing.ts'),
+  ]);
+  return new KvRouting(settings, parts, policies);
 }
 
 function openRouterMetrics(
@@ -73,40 +77,4 @@ function openRouterMetrics(
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
-}
-
-/** Modes that know nothing of caches; the workers' loads are followed where a busy limit needs them. */
-class PlainRouting implements Routing {
-  readonly router: Router;
-  readonly explanations = undefined;
-  readonly #parts: RoutingParts;
-  readonly #loads = new WorkerLoads();
-  readonly #busy = new BusyWorkers(this.#loads, systemClock);
-  #models: readonly RoutableModel[] = [];
-  /** Opened by the first request that meets a busy limit: most frontends have none, and pay for no sockets. */
-  #open: OpenFeeds | undefined;
-
-  constructor(router: Router, parts: RoutingParts) {
-    this.router = router;
-    this.#parts = parts;
-  }
-
-  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
-    const busy = this.#busy.of(workers, limits);
-    if (busy === undefined || this.#open !== undefined) return busy;
-    this.#open = openFeeds(this.#parts, { loads: this.#loads, followsKvEvents: false });
-    this.follow(this.#models);
-    return busy;
-  }
-
-  reused(): void {}
-
-  follow(models: readonly RoutableModel[]): void {
-    this.#models = models;
-    if (this.#open !== undefined) followLoads(this.#open.feeds, models);
-  }
-
-  async close(): Promise<void> {
-    await this.#open?.close();
-  }
 }

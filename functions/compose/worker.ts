@@ -22,9 +22,10 @@ import {
 } from '../../shared/worker/index.ts';
 import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
+import { eventPlane } from './event-plane.ts';
 import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor } from './mock-engine.ts';
-import { eventPlane, servingPlane } from './planes.ts';
+import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
 import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
 
@@ -85,7 +86,7 @@ export async function startWorkerProcess(
   });
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
-    requestPlane: servingPlane(settings, metrics.requestPlane, logger.for('requests')),
+    requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events')),
   };
   const shared = await openStateTable(settings, { logger, registry: metrics.registry });

@@ -1,6 +1,6 @@
 import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
-import { silentObserver } from '../../shared/planes/request/index.ts';
+import { type RequestPlane, silentObserver } from '../../shared/planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
 import { indexSink, RecoveryClient, RecoverySlots, WorkerFeeds, WorkerLoads } from '../../shared/router/feed/index.ts';
 import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../shared/router/index.ts';
@@ -14,7 +14,8 @@ import {
 } from '../../shared/router/standalone/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openDiscovery } from '../compose/discovery.ts';
-import { callingPlane, eventPlane, servingPlane } from '../compose/planes.ts';
+import { eventPlane } from '../compose/event-plane.ts';
+import { callingPlane, servingPlane } from '../compose/planes.ts';
 import type { ServiceSettings } from './service-settings.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
@@ -39,8 +40,8 @@ export async function startStandaloneRouter(
   const name = parseEndpointName(settings.routerEndpoint ?? '');
   if (name === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
   const discovery = await openDiscovery(settings, logger.for('discovery'));
-  const plane = callingPlane(settings, silentObserver, {}, logger.for('requests'));
-  const serving = servingPlane(settings, silentObserver, logger.for('requests'));
+  const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
+  const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
   const instanceId = systemRandom.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
   const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given });
@@ -67,7 +68,7 @@ export async function startStandaloneRouter(
 interface PoolParts {
   readonly name: EndpointName;
   readonly discovery: Discovery;
-  readonly plane: ReturnType<typeof callingPlane>;
+  readonly plane: RequestPlane;
   readonly logger: ProcessLogger;
   readonly given: Iterable<string>;
 }

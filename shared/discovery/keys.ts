@@ -1,5 +1,6 @@
 import { assertNever } from '../errors/index.ts';
-import { type EventScope, encodeSegment } from '../planes/event/index.ts';
+import type { EventScope } from '../planes/event/index.ts';
+import { encodeSegment } from '../planes/names/index.ts';
 import type { DiscoveryRecord } from './records.ts';
 import type { Bucket } from './types.ts';
 

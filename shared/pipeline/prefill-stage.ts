@@ -2,16 +2,14 @@ import type { Clock, Random } from '../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../protocol/generation/index.ts';
+import type { Reservation, RouteRequest, Router } from '../router/index.ts';
 import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
   prefillStop,
-  type Reservation,
-  type RouteRequest,
-  type Router,
   requirePrefillWorker,
-} from '../router/index.ts';
+} from '../router/indexless/index.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
 import type { PrefillPool } from './prefill-pool.ts';

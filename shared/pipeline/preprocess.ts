@@ -6,7 +6,7 @@ import type {
   SamplingOptions,
   StopConditions,
 } from '../protocol/generation/index.ts';
-import { clientAnnotations } from '../router/index.ts';
+import { clientAnnotations } from '../router/indexless/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { promptField, tokensLeft } from './context-length.ts';
 import { mediaParts } from './media-parts.ts';

@@ -1,21 +1,9 @@
 /**
  * @module router
- * Which worker takes a request. One `choose()` seam: `createRouter` for the modes that know nothing of caches, `createKvRouter`
- * for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
+ * Which worker takes a request. One `choose()` seam: `createRouter` (in `indexless`) for the modes that know nothing of caches,
+ * `createKvRouter` for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
 export { type CostModelChoice, costModelOf } from './cost-model.ts';
-export {
-  BYPASS_ANNOTATION,
-  type BypassFacts,
-  bootstrapRoom,
-  bypassesRemotePrefill,
-  type ConditionalDisaggregation,
-  clientAnnotations,
-  decodeOverride,
-  prefillStop,
-  readConditionalDisaggregation,
-  requirePrefillWorker,
-} from './disaggregation.ts';
 export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
 export { InFlight } from './in-flight.ts';
 export {
@@ -35,10 +23,8 @@ export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { type Pick, pickerFor } from './modes.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
-export { readPolicyConfig } from './queue/read-policy-config.ts';
 export { RankTable } from './rank-table.ts';
 export { RendezvousShare } from './replica-share.ts';
-export { createRouter, type RouterOptions } from './router.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
 export { type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';

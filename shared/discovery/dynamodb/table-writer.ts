@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import type { Clock } from '../../clock/index.ts';
-import { encodeSegment } from '../../planes/event/index.ts';
+import { encodeSegment } from '../../planes/names/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { inBatches } from '../in-batches.ts';
 import type { RecordAddress } from '../keys.ts';

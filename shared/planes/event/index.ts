@@ -8,7 +8,7 @@ export {
   type NatsEventLogSettings,
   type NatsEventPlaneOptions,
 } from './nats/plane.ts';
-export { encodeSegment, subjectOf } from './subject.ts';
+export { subjectOf } from './subject.ts';
 export type {
   EventEnvelope,
   EventListener,

@@ -3,9 +3,9 @@
  * Moves requests to workers and their output back. Knows bytes, streams, credit and deadlines; nothing about models.
  */
 
+export { type ListenAddress, listenAddress } from '../listen-address.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
-export { createNatsRequestPlane, type NatsRequestPlaneOptions } from './nats/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
 export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';
 export type { TcpRequestPlaneOptions } from './tcp/settings.ts';

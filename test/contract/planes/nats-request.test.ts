@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsClient } from '../../../shared/planes/nats/index.ts';
-import { createNatsRequestPlane, type RequestPlane } from '../../../shared/planes/request/index.ts';
+import { createNatsRequestPlane } from '../../../shared/planes/nats-requests/index.ts';
+import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 

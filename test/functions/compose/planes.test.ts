@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { callingPlane, eventPlane, servingPlane } from '../../../functions/compose/planes.ts';
+import { eventPlane } from '../../../functions/compose/event-plane.ts';
+import { callingPlane, servingPlane } from '../../../functions/compose/planes.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 import { silentObserver } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
@@ -32,8 +33,8 @@ class LogRecorder implements Logger {
 it('a worker takes as many streams on a connection as a caller was set to put there', async () => {
   const streams = 1500;
   const env = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_TCP_CHANNEL_BUFFER: String(streams) };
-  const serving = servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
-  const calling = callingPlane(resolveConfig('frontend', [], env).settings, silentObserver, { poolSizeMax: 1 });
+  const serving = await servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
+  const calling = await callingPlane(resolveConfig('frontend', [], env).settings, silentObserver, { poolSizeMax: 1 });
   const held = new HeldCalls();
   const server = await serving.serve({ instanceId: '2a' });
   const transport = server.handle('2a/dynamo/backend/generate', held.handler);
@@ -63,8 +64,8 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     const workerSettings = resolveConfig('worker', ['--engine=mocker'], env).settings;
     const frontendSettings = resolveConfig('frontend', [], env).settings;
     const logger = new LogRecorder();
-    const serving = servingPlane(workerSettings, silentObserver, logger);
-    const calling = callingPlane(frontendSettings, silentObserver, {}, logger);
+    const serving = await servingPlane(workerSettings, silentObserver, logger);
+    const calling = await callingPlane(frontendSettings, silentObserver, {}, logger);
     const server = await serving.serve({ instanceId: '2a' });
     const transport = server.handle('2a/dynamo/backend/generate', (call) => call.end());
     const sink = new RecordingSink();

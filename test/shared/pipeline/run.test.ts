@@ -6,7 +6,7 @@ import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { createRouter } from '../../../shared/router/index.ts';
+import { createRouter } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
   idleMeter,

@@ -10,7 +10,7 @@ import {
   prefillStop,
   readConditionalDisaggregation,
   requirePrefillWorker,
-} from '../../../shared/router/index.ts';
+} from '../../../shared/router/indexless/index.ts';
 
 describe('the legs of a disaggregated request', () => {
   it('prefill one token', () => {

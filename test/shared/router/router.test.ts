@@ -2,12 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import type { RoutingHints } from '../../../shared/protocol/generation/index.ts';
-import {
-  createRouter,
-  type RoutableWorker,
-  type RouteRequest,
-  type SimpleRouterMode,
-} from '../../../shared/router/index.ts';
+import type { RoutableWorker, RouteRequest, SimpleRouterMode } from '../../../shared/router/index.ts';
+import { createRouter } from '../../../shared/router/indexless/index.ts';
 
 const never = new AbortController().signal;
 

@@ -1,5 +1,5 @@
 import { type ItemKey, PARTITIONS, partitionOf, TABLE_SCHEMA } from '../../../discovery/table/index.ts';
-import { encodeSegment } from '../../../planes/event/index.ts';
+import { encodeSegment } from '../../../planes/names/index.ts';
 import type { FleetItemKey, PoolAddress, RankId, StateName } from '../types.ts';
 
 /**

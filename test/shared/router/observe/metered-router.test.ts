@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createRouter } from '../../../../shared/router/index.ts';
+import { createRouter } from '../../../../shared/router/indexless/index.ts';
 import { meterRouter } from '../../../../shared/router/observe/index.ts';
 
 const WORKER = { id: 'a', dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [] };

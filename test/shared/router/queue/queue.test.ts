@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { defaultKvRouterConfig, RoutingError, readPolicyConfig } from '../../../../shared/router/index.ts';
+import { defaultKvRouterConfig, RoutingError } from '../../../../shared/router/index.ts';
+import { readPolicyConfig } from '../../../../shared/router/queue/index.ts';
 import { singleClass } from '../../../../shared/router/queue/policy-config.ts';
 import { queueKey } from '../../../../shared/router/queue/queue-key.ts';
 import { Pool, type PoolOptions, promptTokens, type Submitted, worker } from '../pool.ts';

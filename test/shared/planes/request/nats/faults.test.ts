@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
 import { createNatsClient } from '../../../../../shared/planes/nats/index.ts';
-import { createNatsRequestPlane, type RequestPlane } from '../../../../../shared/planes/request/index.ts';
+import { createNatsRequestPlane } from '../../../../../shared/planes/nats-requests/index.ts';
+import type { RequestPlane } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import {
   hasNatsServer,

@@ -1,0 +1,18 @@
+/**
+ * @module router/indexless
+ * The part of the router that a process needs which keeps no index. A door of its own, since a bundler takes in everything
+ * behind a door, and a function should start fast.
+ */
+export {
+  BYPASS_ANNOTATION,
+  type BypassFacts,
+  bootstrapRoom,
+  bypassesRemotePrefill,
+  type ConditionalDisaggregation,
+  clientAnnotations,
+  decodeOverride,
+  prefillStop,
+  readConditionalDisaggregation,
+  requirePrefillWorker,
+} from '../disaggregation.ts';
+export { createRouter, type RouterOptions } from '../router.ts';
