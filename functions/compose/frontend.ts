@@ -14,6 +14,7 @@ import {
   RequestCanceller,
   type RoutableModel,
   RoutingExplainer,
+  workerSetsOf,
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import {
@@ -23,6 +24,7 @@ import {
   type ProcessLogger,
 } from '../../shared/telemetry/index.ts';
 import { loadModelFolder } from '../../shared/tokens/index.ts';
+import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
@@ -30,7 +32,7 @@ import { type CallingPlaneOptions, callingPlane } from './planes.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
-import { openRouting } from './routing.ts';
+import { openRouterMetrics, openRouting } from './routing.ts';
 import { stallObserver } from './stalls.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
@@ -177,7 +179,9 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
+  const routerMetrics = openRouterMetrics(settings, parts);
   const routing = await openRouting(settings, {
+    routerMetrics,
     shared,
     discovery,
     plane,
@@ -186,19 +190,22 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     logger,
     given,
   });
-  const { router } = routing;
+  const { router, explanations: source } = routing;
+  const disaggregation = observeDisaggregation(metrics.registry, routerMetrics, log);
   const directory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
+    decodesAlone: settings.decodeFallback,
     rememberedMax: holding === undefined ? 0 : REMEMBERED_MODELS_MAX,
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
       const primary = models.filter(({ name, primaryName }) => name === primaryName);
       for (const model of primary) metrics.setModel(factsOf(model, settings));
-      routing.follow(primary);
+      routing.follow(primary.flatMap(workerSetsOf));
+      disaggregation.follow(primary);
       holding?.hold.look();
     },
     onWorkerAdded: (workerId) => router.forget(workerId),
@@ -224,12 +231,15 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     observer: {
       ...metrics,
       ...stallObserver(metrics.registry, log),
+      ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
     },
     migrationLimit: settings.migrationLimit,
     migrationTokensMax: settings.migrationMaxSeqLen,
     streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
     stallMs: settings.streamStallSecs * 1000,
+    enforcesPrefill: settings.enforceDisagg,
+    bypassesPrefill: openBypass(settings, source),
     hold: holding?.hold,
     thresholds: thresholdsOf(settings),
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
@@ -241,7 +251,6 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     models: () => directory.list().filter(({ name, primaryName }) => name === primaryName),
   });
   const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
-  const { explanations: source } = routing;
   const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
   return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
 }

@@ -1,8 +1,15 @@
+import { readFile } from 'node:fs/promises';
 import { builtinText } from '../../shared/artifacts/index.ts';
 import { systemClock } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
 import type { Engine } from '../../shared/engines/index.ts';
-import { createMockEngine, type MockEngineOptions } from '../../shared/engines/mocker/index.ts';
+import {
+  createMockEngine,
+  kvBytesPerToken,
+  type MockEngineOptions,
+  tcpHandoffs,
+} from '../../shared/engines/mocker/index.ts';
+import { listenAddress } from '../../shared/planes/request/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../shared/tokens/index.ts';
 
 type MockSettings = Pick<
@@ -21,12 +28,24 @@ type MockSettings = Pick<
   | 'dataParallelSize'
   | 'startupTimeSecs'
   | 'seed'
+  | 'disaggregationMode'
+  | 'bootstrapPorts'
+  | 'kvBytesPerToken'
+  | 'kvCacheDtype'
+  | 'kvTransferBandwidth'
+  | 'kvTransferTimingMode'
+  | 'kvEventsConfig'
+  | 'tcpRpcHost'
 >;
 
-/** A mock engine for the model in `folder`, and what its card says of that model. */
+/**
+ * A mock engine for the model in `folder`, and what its card says of that model.
+ * @param at its place among the engines of the process
+ */
 export async function mockEngineFor(
   folder: string,
   settings: MockSettings,
+  at = 0,
 ): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
   const info = await readModelInfo(folder);
   const options: MockEngineOptions = {
@@ -43,11 +62,29 @@ export async function mockEngineFor(
     dataParallelSize: settings.dataParallelSize,
     startupTimeMs: (settings.startupTimeSecs ?? 0) * 1000,
     seed: settings.seed,
+    ...(await transferOptions(info, settings, at)),
     ...(settings.mockOutput === 'random'
       ? { randomIds: plainIds(info) }
       : { readableTokenIds: await readableIds(folder) }),
   };
-  return { engine: createMockEngine(options, { clock: systemClock }), info };
+  const handoffs = tcpHandoffs(listenAddress(settings.tcpRpcHost ?? 'auto'));
+  return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
+}
+
+/** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */
+async function transferOptions(info: ModelInfo, settings: MockSettings, at: number): Promise<MockEngineOptions> {
+  const { disaggregationMode: role, bootstrapPorts, kvEventsConfig } = settings;
+  const config = info.files['config.json'];
+  const derived = async (): Promise<number> =>
+    config === undefined ? 0 : kvBytesPerToken(JSON.parse(await readFile(config.path, 'utf8')), settings.kvCacheDtype);
+  return {
+    isPrefill: role === 'prefill',
+    publishesKvEvents: role !== 'decode' || kvEventsConfig?.enable_kv_cache_events === true,
+    bootstrapPort: role === 'prefill' ? bootstrapPorts?.[at] : undefined,
+    kvBytesPerToken: settings.kvBytesPerToken ?? (role === 'agg' ? 0 : await derived()),
+    kvTransferBandwidthGbps: settings.kvTransferBandwidth,
+    kvTransferTiming: settings.kvTransferTimingMode,
+  };
 }
 
 const PARAGRAPH_BREAK = '\n\n';

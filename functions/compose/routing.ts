@@ -27,12 +27,8 @@ export interface Routing {
  * The routing that the settings name.
  * @throws KvRouterConfigError for flags of the router that contradict each other
  */
-export async function openRouting(
-  settings: FrontendSettings & HostSettings,
-  given: Omit<RoutingParts, 'routerMetrics'>,
-): Promise<Routing> {
+export async function openRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
   const { routerMode: mode } = settings;
-  const parts = { ...given, routerMetrics: openRouterMetrics(settings, given) };
   if (mode === 'kv') return openKvRouting(settings, parts);
   const { openPlainRouting } = await import('./plain-routing.ts');
   return openPlainRouting(mode, settings, parts);
@@ -65,7 +61,7 @@ async function openIndexedRouting(settings: FrontendSettings & HostSettings, par
   return new KvRouting(settings, parts, policies);
 }
 
-function openRouterMetrics(
+export function openRouterMetrics(
   settings: FrontendSettings,
   { metrics, logger }: Pick<RoutingParts, 'metrics' | 'logger'>,
 ): RouterMetrics {

@@ -1,7 +1,7 @@
 import { builtinModelPath, describeChatTemplate } from '../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { SettingName, Settings } from '../../shared/config/index.ts';
-import type { Discovery } from '../../shared/discovery/index.ts';
+import type { Discovery, WorkerType } from '../../shared/discovery/index.ts';
 import type { Engine, EngineInfo } from '../../shared/engines/index.ts';
 import { relabelEngineMetrics } from '../../shared/engines/index.ts';
 import { createOpenAiEngine } from '../../shared/engines/openai/index.ts';
@@ -101,10 +101,11 @@ export async function startWorkerProcess(
     const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
     const context = { logger: logger.for('engine'), given, onDroppedKvEvents };
+    let opened = 0;
     const model = defined ?? {
-      open: () => openEngine(settings, context),
+      open: () => openEngine(settings, context, opened++),
       names,
-      card: cardSettings(settings, logger.for('worker')),
+      card: { ...cardSettings(settings, logger.for('worker')), workerType: workerTypeOf(settings) },
     };
     for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, engines, signal));
     const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
@@ -158,7 +159,22 @@ function canaryOf(settings: WorkerProcessSettings) {
   return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
 }
 
-async function openEngine(settings: WorkerProcessSettings, context: ServerEngineContext): Promise<OpenedEngine> {
+/** @throws Error with one line for a role that the engine cannot take */
+function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSettings): WorkerType {
+  if (mode === 'agg') return 'aggregated';
+  if (mode === 'pd')
+    throw new Error('--disaggregation-mode pd is not built: use agg, or one worker each of prefill and decode');
+  const fits =
+    engine === 'mocker' ? mode !== 'encode' : engine === 'vllm' || (engine === 'sglang' && mode !== 'encode');
+  if (!fits) throw new Error(`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`);
+  return mode;
+}
+
+async function openEngine(
+  settings: WorkerProcessSettings,
+  context: ServerEngineContext,
+  at: number,
+): Promise<OpenedEngine> {
   if (settings.engine === 'vllm' || settings.engine === 'sglang') {
     const engine = await serverEngineFor(settings, context);
     return { engine: withMediaGuard(engine, settings), model: (info) => modelFactsOf(settings, info) };
@@ -173,7 +189,7 @@ async function openEngine(settings: WorkerProcessSettings, context: ServerEngine
     return { engine: withMediaGuard(engine, settings), model: {} };
   }
   const folder = settings.modelPath ?? builtinModelPath();
-  const { engine, info } = await mockEngineFor(folder, settings);
+  const { engine, info } = await mockEngineFor(folder, settings, at);
   const template = settings.customJinjaTemplate;
   const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
   return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };

@@ -1,6 +1,6 @@
 import type { ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { WorkerPool } from '../router/index.ts';
-import type { Worker } from './model-directory.ts';
+import type { RoutableModel, Worker } from './model-directory.ts';
 
 /** The prefill workers of a model whose decode workers have their prompts computed elsewhere. */
 export interface PrefillPool {
@@ -28,6 +28,12 @@ export function nextPrefillState(state: PrefillState, hasWorkers: boolean): Pref
 export function prefillPoolOf(pool: WorkerPool, workers: readonly Worker[]): PrefillPool | undefined {
   if (pool.role !== 'decode' || workers.length === 0) return undefined;
   return { pool: { ...pool, key: `${pool.key}.prefill`, role: 'prefill' }, workers };
+}
+
+/** The worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
+export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
+  const { prefill } = model;
+  return prefill === undefined ? [model] : [model, { ...model, ...prefill, prefill: undefined }];
 }
 
 export function isPrefill({ card }: ModelRecord): boolean {

@@ -20,7 +20,7 @@ import type { PipelineObserver } from './types.ts';
 export type Bypass = (
   prefill: { readonly request: RouteRequest; readonly workers: readonly Worker[] },
   decode: { readonly request: RouteRequest; readonly workers: readonly Worker[] },
-) => boolean;
+) => Promise<boolean>;
 
 export interface PrefillStageOptions {
   readonly router: Router;
@@ -93,7 +93,7 @@ export class PrefillStage {
       return { kind: 'here', request };
     }
     if (!isDivisible(request)) return { kind: 'here', request };
-    if (this.#isBypassed(ask, prefill)) return { kind: 'here', request: bypassed(request) };
+    if (await this.#isBypassed(ask, prefill)) return { kind: 'here', request: bypassed(request) };
     for (;;) {
       try {
         return await this.#once(ask, prefill);
@@ -155,7 +155,7 @@ export class PrefillStage {
     };
   }
 
-  #isBypassed(ask: PrefillAsk, prefill: PrefillPool): boolean {
+  async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {
     const { bypasses, modelNow } = this.#options;
     const now = modelNow(ask.model);
     if (bypasses === undefined || now === undefined) return false;

@@ -25,11 +25,14 @@ class SimpleRouter implements Router {
   readonly #inFlight = new InFlight();
   readonly #inhibition: Inhibition;
   readonly #pick: Pick;
+  /** Prefill workers have turns of their own: a request takes one of each. */
+  readonly #pickPrefill: Pick;
 
   constructor({ mode, inhibitedMs = 5000, cudaToCpuRatio = 8, clock, random }: RouterOptions) {
     this.mode = mode;
     this.#inhibition = new Inhibition(clock, inhibitedMs);
     this.#pick = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
+    this.#pickPrefill = pickerFor(mode, { inFlight: this.#inFlight, random, cudaToCpuRatio });
   }
 
   async choose<Worker extends RoutableWorker>(
@@ -41,7 +44,8 @@ class SimpleRouter implements Router {
     const needsFilter = workers.length === 0 || !this.#inhibition.isEmpty || !isUnconstrained(request);
     const open = needsFilter ? eligibleWorkers(request, workers, this.#inhibition) : workers;
     const isPinned = pinnedWorkerId(request.routing) !== undefined;
-    const worker = isPinned ? at(open, 0) : this.#pick(open);
+    const pick = request.pool?.role === 'prefill' ? this.#pickPrefill : this.#pick;
+    const worker = isPinned ? at(open, 0) : pick(open);
     this.#inFlight.add(worker.id);
     return new Held(worker, request.routing.dp_rank, this.#inFlight);
   }

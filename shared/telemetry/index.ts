@@ -14,6 +14,7 @@ export {
   silentLogger,
 } from './log/logger.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
+export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
 export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
 export { createHoldMetrics, type HoldMetrics } from './metrics/hold-metrics.ts';
 export { MetricRegistry } from './metrics/registry.ts';

@@ -9,7 +9,7 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Aggregated mode on decode workers when no prefill worker is available.',
   }),
   enforceDisagg: bool({
@@ -18,7 +18,7 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: '1.6.1: ignored; ruling 39',
-    built: false,
+    built: true,
     about: 'A failed prefill leg fails the request instead of falling back.',
   }),
   routerConditionalDisagg: bool({
@@ -27,7 +27,7 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Lets the router skip remote prefill.',
   }),
   routerConditionalDisaggConfig: json({
@@ -37,7 +37,7 @@ export const disaggregationRows = {
     defaultText: 'policy isl_bounding, 2048, 0.7',
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Settings of conditional disaggregation.',
   }),
   disaggregationMode: choice({
@@ -48,7 +48,7 @@ export const disaggregationRows = {
     default: 'agg',
     usedBy: WORKERS,
     source: '1.6.1; pd later',
-    built: false,
+    built: true,
     about: 'Role of a worker.',
   }),
   isPrefillWorker: bool({
@@ -57,7 +57,7 @@ export const disaggregationRows = {
     default: false,
     usedBy: WORKERS,
     source: 'older Dynamo',
-    built: false,
+    built: true,
     deprecated: 'use --disaggregation-mode prefill',
     about: 'Makes the worker a prefill worker.',
   }),
@@ -67,7 +67,7 @@ export const disaggregationRows = {
     default: false,
     usedBy: WORKERS,
     source: 'older Dynamo',
-    built: false,
+    built: true,
     deprecated: 'use --disaggregation-mode decode',
     about: 'Makes the worker a decode worker.',
   }),
@@ -76,7 +76,7 @@ export const disaggregationRows = {
     note: 'one per worker',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: false,
+    built: true,
     about: 'Rendezvous ports of mock prefill workers.',
   }),
   prefillDrainTimeoutSecs: decimal({

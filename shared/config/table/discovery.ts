@@ -4,11 +4,12 @@ import type { DefaultFacts } from '../row.ts';
 
 const NOT_A_BACKEND = 'not built: use dynamodb (needs STATOR_DISCOVERY_TABLE), file or mem';
 
-/** `dyn://{namespace}.backend.generate`, or `.prefill.` for a prefill worker; a suffix is part of the namespace. */
+/** `dyn://{namespace}.backend.generate`, with the role of a prefill or encode worker instead; a suffix is part of the namespace. */
 function workerEndpoint(facts: DefaultFacts): string {
   const suffix = facts.read('namespaceWorkerSuffix');
   const namespace = `${facts.read('namespace')}${suffix === undefined ? '' : `-${suffix}`}`;
-  const component = facts.read('disaggregationMode') === 'prefill' ? 'prefill' : 'backend';
+  const role = facts.read('disaggregationMode');
+  const component = role === 'prefill' || role === 'encode' ? role : 'backend';
   return `dyn://${namespace}.${component}.generate`;
 }
 

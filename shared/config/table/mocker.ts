@@ -291,7 +291,7 @@ export const mockerRows = {
     default: 64,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Simulated KV transfer.',
   }),
   kvTransferTimingMode: choice({
@@ -300,7 +300,7 @@ export const mockerRows = {
     default: 'full_prompt',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Blocks that a simulated transfer carries.',
   }),
   kvCacheDtype: choice({
@@ -309,7 +309,7 @@ export const mockerRows = {
     default: 'auto',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Type used for bytes per token.',
   }),
   kvBytesPerToken: int({
@@ -319,7 +319,7 @@ export const mockerRows = {
     defaultText: 'from the model configuration',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'KV bytes per token.',
   }),
   numHostBlocks: int({

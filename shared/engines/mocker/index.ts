@@ -4,6 +4,7 @@
  * and simulation. `createMockEngine` runs live; `Scheduler` is the same model without time of its own, for the simulator.
  */
 export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
+export { kvBytesPerToken } from './kv-bytes.ts';
 export { KvJournal } from './kv-journal.ts';
 export { createMockEngine } from './mock-engine.ts';
 export type { MockEngineOptions } from './options.ts';

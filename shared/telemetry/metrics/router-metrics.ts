@@ -46,6 +46,8 @@ export interface RouterMetrics {
   /** `tokens` came `gapMs` after those before. */
   tokens(gapMs: number, tokens: number): void;
   ended(outputTokens: number): void;
+  /** From the end of a remote prefill to the first token of the decode worker. */
+  transferred(ms: number): void;
   /** A rank can be routed to, or no longer. `workerId` is hex. */
   registered(workerId: string, dpRank: number, workerType: RouterWorkerType): void;
   unregistered(workerId: string): void;
@@ -101,6 +103,7 @@ export function createRouterMetrics(options: RouterMetricsOptions): RouterMetric
     hashed: (ms) => requests.hashed(ms),
     firstToken: (ms) => requests.ttft.observe(ms / 1000),
     tokens: (gapMs, tokens) => requests.itl.observe(gapMs / 1000 / tokens, tokens),
+    transferred: (ms) => requests.transfer.observe(ms / 1000),
     ended(outputTokens) {
       requests.ended.add();
       if (outputTokens > 0) requests.outputTokens.observe(outputTokens);
@@ -129,10 +132,10 @@ function requestSeries(families: RouterFamilies, own: readonly string[], routerI
   const total = families.total.with(routerId);
   families.sharedQuery.with(routerId);
   families.sharedErrors.with(routerId);
-  families.transfer.with(...own);
   families.sharedHitRate.with(...own);
   let hashedMs = 0; // of the request that is being decided: hashing and decision happen in one turn
   return {
+    transfer: families.transfer.with(...own),
     started: families.started.with(...own),
     ended: families.ended.with(...own),
     ttft: families.ttft.with(...own),
