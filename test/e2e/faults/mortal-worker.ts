@@ -15,12 +15,11 @@ const running = await startWorkerProcess(settings, logger, new AbortController()
   card: {},
   open: async () => {
     const { engine, info } = await mockEngineFor(folder, settings);
-    const withDeath = Object.assign(Object.create(engine), {
-      onExit: (told: (reason: Error) => void) =>
-        process.once('SIGUSR2', () => void engine.stop().then(() => told(new Error('engine killed')))),
-    });
+    const onExit = (told: (reason: Error) => void): void => {
+      process.once('SIGUSR2', () => told(new Error('engine killed')));
+    };
     return {
-      engine: withDeath,
+      engine: Object.assign(engine, { onExit }),
       model: { files: info.files, contextLength: info.contextLength, sourcePath: folder },
     };
   },
