@@ -4,7 +4,6 @@
  */
 
 export { type ListenAddress, listenAddress } from '../listen-address.ts';
-export { type ListenAddress, listenAddress } from '../listen-address.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
