@@ -7,7 +7,12 @@ import {
   type ModelCard,
   type ModelRecord,
 } from '../../../shared/discovery/index.ts';
-import { LiveModelDirectory, type ModelDirectoryOptions } from '../../../shared/pipeline/index.ts';
+import {
+  LiveModelDirectory,
+  type ModelDirectoryOptions,
+  nextPrefillState,
+  workerSetsOf,
+} from '../../../shared/pipeline/index.ts';
 
 const clock = new VirtualClock();
 let workers: MemoryDiscovery;
@@ -195,6 +200,90 @@ describe('cards that differ', () => {
     await register('b', { source_path: '/elsewhere' });
     await follow();
     expect(workerIds()).toEqual(['a', 'b']);
+  });
+});
+
+describe('prefill and decode workers', () => {
+  const prefill = { worker_type: 'prefill', model_type: ['Prefill'], needs: [['decode']] } as const;
+  const decode = {
+    worker_type: 'decode',
+    needs: [['prefill']],
+    runtime_config: { tool_call_parser: 'hermes' },
+  } as const;
+  const prefillIds = () => directory.find('letters')?.prefill?.workers.map(({ id }) => id);
+
+  it('stand in pools of their own, whichever comes first', async () => {
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(directory.find('letters')).toMatchObject({ readiness: { isReady: false }, workers: [] });
+    await register('d', decode);
+    expect(workerIds()).toEqual(['d']);
+    expect(prefillIds()).toEqual(['e1']);
+    const model = directory.find('letters');
+    expect(model?.pool.role).toBe('decode');
+    expect(model?.prefill?.pool).toMatchObject({ role: 'prefill', blockSizeTokens: 16 });
+    expect(model?.prefill?.pool.key).not.toBe(model?.pool.key);
+    expect(model && workerSetsOf(model).map(({ pool, workers: set }) => [pool.role, set[0]?.id])).toEqual([
+      ['decode', 'd'],
+      ['prefill', 'e1'],
+    ]);
+  });
+
+  it('belong together only in one namespace and for one prompt format', async () => {
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await register('e2', prefill, 'other', 'prefill');
+    await register('e3', { ...prefill, kv_cache_block_size: 32 }, 'ns', 'prefill');
+    const files = { 'tokenizer.json': { path: '/m/tokenizer.json', checksum: 'sha256:11', size: 1 } };
+    await register('e4', { ...prefill, files }, 'ns', 'prefill');
+    await follow();
+    expect(prefillIds()).toEqual(['e1']);
+  });
+
+  it('leave decode workers to serve alone where they may', async () => {
+    await register('d', decode);
+    await follow({ decodesAlone: true });
+    expect(workerIds()).toEqual(['d']);
+    expect(directory.find('letters')?.prefill).toBeUndefined();
+  });
+
+  it('say where their engines meet: by their own word, or at the address of the worker', async () => {
+    const at = (bootstrap_host?: string) => ({
+      ...prefill,
+      runtime_config: { disaggregated_endpoint: { bootstrap_port: 8998, ...(bootstrap_host && { bootstrap_host }) } },
+    });
+    await register('d', decode);
+    await register('e5', at('10.0.0.9'), 'ns', 'prefill');
+    await workers.put({
+      ...endpoint('e6', 'ns', 'prefill'),
+      transport: { tcp: '[fd00::1]:9000/e6/ns/prefill/generate' },
+    });
+    await workers.put(card('e6', at(), 'ns', 'prefill'));
+    await follow();
+    expect(directory.find('letters')?.prefill?.workers.map(({ rendezvous }) => rendezvous)).toEqual([
+      { host: '10.0.0.9', port: 8998 },
+      { host: 'fd00::1', port: 8998 },
+    ]);
+  });
+
+  it('are not mixed with aggregated ones: the first in order decide', async () => {
+    await register('a');
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(workerIds()).toEqual(['a']);
+    expect(prefillIds()).toBeUndefined();
+  });
+
+  it.each([
+    ['pending', false, 'pending'],
+    ['pending', true, 'active'],
+    ['active', true, 'active'],
+    ['active', false, 'unavailable'],
+    ['unavailable', false, 'unavailable'],
+    ['unavailable', true, 'active'],
+  ] as const)('make what was %s, with some there: %s, %s', (before, hasWorkers, after) => {
+    expect(nextPrefillState(before, hasWorkers)).toBe(after);
   });
 });
 

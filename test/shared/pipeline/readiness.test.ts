@@ -45,4 +45,10 @@ describe('readinessOf', () => {
   it('is not ready with helpers alone', () => {
     expect(readinessOf([record('prefill')]).namespaces.dynamo?.reason).toBe('no serving worker');
   });
+
+  it('takes decode workers alone where they may serve so', () => {
+    const decode = record('decode', [['prefill']]);
+    expect(readinessOf([decode], true)).toMatchObject({ isReady: true, namespaces: { dynamo: { isReady: true } } });
+    expect(readinessOf([record('prefill', [['decode']])], true).isReady).toBe(false);
+  });
 });

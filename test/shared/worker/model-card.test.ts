@@ -67,4 +67,23 @@ describe('model card', () => {
     });
     expect(() => buildModelCard({}, ENGINE, {})).toThrow('give --model-name');
   });
+
+  it.each([
+    ['prefill', [['decode']]],
+    ['decode', [['prefill']]],
+    ['encode', [['prefill', 'decode'], ['aggregated']]],
+  ] as const)('of a %s worker names the peers that it needs', (workerType, needs) => {
+    const card = buildModelCard({}, ENGINE, { displayName: 'm' }, { workerType });
+    expect(card).toMatchObject({ worker_type: workerType, needs });
+  });
+
+  it('of a prefill worker offers nothing to clients, and says where decode engines meet its own', () => {
+    const engine = { ...ENGINE, bootstrapHost: '10.0.0.1', bootstrapPort: 8998 };
+    const settings = { workerType: 'prefill', tool_call_parser: 'hermes', reasoning_parser: 'qwen3' } as const;
+    const { model_type, runtime_config } = buildModelCard({}, engine, { displayName: 'm' }, settings);
+    expect(model_type).toEqual(['Prefill']);
+    expect(runtime_config.disaggregated_endpoint).toEqual({ bootstrap_host: '10.0.0.1', bootstrap_port: 8998 });
+    expect(runtime_config.tool_call_parser).toBeUndefined();
+    expect(runtime_config.reasoning_parser).toBeUndefined();
+  });
 });
