@@ -241,7 +241,7 @@ export class RequestRun implements CallSink, WatchedStream {
       request,
       model: this.#model,
       headers: headersOf(this.#request),
-      policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
+      policyClass: this.#request.metadata[POLICY_CLASS],
       signal: this.#signal,
       failed: this.#failedPrefills,
       mayRetry: (error) => this.#mayMove(error),
@@ -323,7 +323,7 @@ export class RequestRun implements CallSink, WatchedStream {
         tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
         excluded: this.#excludedOf(workers),
         busy: busyOf(this.#model, workers),
-        policyClass: this.#request.metadata[POLICY_CLASS_HEADER],
+        policyClass: this.#request.metadata[POLICY_CLASS],
       },
       workers,
       this.#signal,
@@ -457,8 +457,8 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 }
 
-/** Names the queue class of a request (router.md, section 6.4). */
-const POLICY_CLASS_HEADER = 'x-dynamo-meta-policy-class';
+/** Names the queue class of a request (router.md, section 6.4): the header `x-dynamo-meta-policy-class` without its prefix. */
+const POLICY_CLASS = 'policy-class';
 
 function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
   request: Request,

@@ -9,7 +9,7 @@ export const routerPolicyRows = {
     allowed: 'an existing YAML file',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Policy classes and worker selection (router.md 6.4); overrides flags.',
   }),
   routerPrefillPolicy: text({
