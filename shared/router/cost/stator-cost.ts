@@ -19,6 +19,8 @@ const SHARED_PASS_TOKENS = 2000;
  * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
  */
 const FOREIGN_SHARE_COST = 3000;
+/** The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs it. */
+const FOREIGN_SHARE_MAX = 0.5;
 
 /** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
 export interface ReplicaShare {
@@ -43,10 +45,16 @@ export function uncachedWeight(busy: number, count: number): number {
   return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
 }
 
-/** What `rank` costs for being another router's to prefer. */
-export function shareCost(share: ReplicaShare | undefined, rank: number): number {
-  return share === undefined || share.isOwn(rank) ? 0 : FOREIGN_SHARE_COST;
+/** What a rank of another router's share costs a prompt of `promptTokens`, where an uncached token weighs `weight`. */
+export function foreignShareCost(promptTokens: number, weight: number): number {
+  return Math.min(FOREIGN_SHARE_COST, FOREIGN_SHARE_MAX * weight * promptTokens);
 }
+
+/**
+ * A request goes to a rank that prefills already where the backlog, with what the request adds, stays below this: about the
+ * fixed cost of two passes. So short prompts share passes instead of waiting for each other.
+ */
+export const SHORT_BACKLOG_TOKENS = 2000;
 
 /** Prompt tokens that a rank would compute: at least the last one, which gives the first output. */
 export function uncachedTokens(promptTokens: number, cachedTokens: number): number {
@@ -72,6 +80,7 @@ export function fillStatorCosts(
   let busy = 0;
   for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
   const weight = uncachedWeight(busy, count);
+  const foreignCost = foreignShareCost(promptTokens, weight);
   for (let at = 0; at < count; at++) {
     const rank = ranks[at] as number;
     const blocks =
@@ -85,16 +94,16 @@ export function fillStatorCosts(
       withSharedPass(prefillTokens[at] as number) +
       weight * uncachedTokens(promptTokens, cached) +
       decodeWeight * decodeBlocks +
-      shareCost(share, rank);
+      (share === undefined || share.isOwn(rank) ? 0 : foreignCost);
   }
 }
 
-/** The parts of one candidate's cost, for people. `weight` is that of the decision, `share` the rank's `shareCost`. */
+/** The parts of one candidate's cost, for people. `weight` is that of the decision. */
 export function statorTerms(
   row: CandidateRow,
   prompt: PromptFacts,
   weights: TierWeights,
-  { weight, share }: { readonly weight: number; readonly share: number },
+  { weight, isOwn }: { readonly weight: number; readonly isOwn: boolean },
 ): StatorTerms {
   const blocks =
     row.deviceBlocks + weights.hostCacheHitWeight * row.hostBlocks + weights.diskCacheHitWeight * row.diskBlocks;
@@ -103,6 +112,6 @@ export function statorTerms(
     backlog: withSharedPass(row.prefillTokens),
     uncached: weight * uncachedTokens(prompt.promptTokens, cached),
     decode: DECODE_WEIGHT * prompt.blockSizeTokens * (row.activeBlocks + row.addedBlocks),
-    share,
+    share: isOwn ? 0 : foreignShareCost(prompt.promptTokens, weight),
   };
 }

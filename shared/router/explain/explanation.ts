@@ -1,5 +1,5 @@
 import { dynamoTerms } from '../cost/dynamo-cost.ts';
-import { type ReplicaShare, shareCost, statorTerms, uncachedWeight } from '../cost/stator-cost.ts';
+import { type ReplicaShare, statorTerms, uncachedWeight } from '../cost/stator-cost.ts';
 import type { RankTable } from '../rank-table.ts';
 import type { CandidateExplanation, Explanation } from '../scheduler-types.ts';
 import { type DecisionRecord, type RecordedCandidate, readRow } from './decision-log.ts';
@@ -32,7 +32,7 @@ export function explanationOf(
     chosen: chosen === undefined ? undefined : { ...nameOf(chosen), reason: record.reason },
     failure: undefined,
     candidates: rows
-      .map((row) => ({ ...nameOf(row), ...describe(row, record, pool, shareCost(share, row.rank)) }))
+      .map((row) => ({ ...nameOf(row), ...describe(row, record, pool, share?.isOwn(row.rank) ?? true) }))
       .sort((a, b) => a.cost - b.cost),
   };
 }
@@ -49,13 +49,13 @@ function describe(
   row: RecordedCandidate,
   record: DecisionRecord,
   { costModel, leastTokens, weight }: PoolFacts,
-  share: number,
+  isOwn: boolean,
 ): Omit<CandidateExplanation, 'workerId' | 'dpRank'> {
   const { weights } = record;
   const terms =
     costModel === 'dynamo'
       ? dynamoTerms(row, record, leastTokens, weights)
-      : statorTerms(row, record, weights, { weight, share });
+      : statorTerms(row, record, weights, { weight, isOwn });
   const sum =
     'backlog' in terms
       ? terms.backlog + terms.uncached + terms.decode + terms.share

@@ -1,5 +1,5 @@
 import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
-import { uncachedTokens } from '../cost/stator-cost.ts';
+import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost/stator-cost.ts';
 import type { SchedulerObserver } from '../router-observer.ts';
 import type { RoutingFailure } from '../routing-error.ts';
 import type { SchedulingOutcome, SchedulingRequest } from '../scheduler-types.ts';
@@ -57,7 +57,8 @@ export class RequestQueue {
   mustWait({ request }: WeighedRequest): boolean {
     const classAt = this.#classOf(request);
     if (!canWait(this.#lines.classAt(classAt))) return false;
-    return this.#lines.hasLineFor(classAt, request) || !this.#hasRoom(classAt);
+    if (this.#lines.hasLineFor(classAt, request)) return true;
+    return !this.#hasRoom(classAt, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
 
   /** Lets the request in, or says why it may not wait. The chooser has looked and narrowed for it. */
@@ -156,8 +157,8 @@ export class RequestQueue {
     return promptTokens - Math.min(this.#chooser.bestCachedTokens(), promptTokens);
   }
 
-  /** Whether some rank that the chooser narrowed to can take one more. */
-  #hasRoom(classAt: number): boolean {
+  /** Whether some rank that the chooser narrowed to can take one more, of which `costTokens` are left to compute. */
+  #hasRoom(classAt: number, costTokens: number): boolean {
     const { workers, clock } = this.#options;
     const { ranks, count } = this.#chooser.candidates;
     const policyClass = this.#lines.classAt(classAt);
@@ -167,7 +168,9 @@ export class RequestQueue {
     for (let at = 0; at < count; at++) {
       const rank = ranks[at] as number;
       const tokens = this.#chooser.prefillTokensAt(rank, nowMs);
-      const hasRoom = this.#isStator ? tokens === 0 : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
+      const hasRoom = this.#isStator
+        ? tokens === 0 || tokens + costTokens <= SHORT_BACKLOG_TOKENS
+        : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
       if (hasRoom && ++open > enough) return true;
     }
     return false;
@@ -176,7 +179,9 @@ export class RequestQueue {
   /** Also one that nobody can take any more: it leaves to be told so. */
   #canGo(waiting: Waiting): boolean {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
-    return this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.classAt);
+    return (
+      this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.classAt, waiting.costTokens)
+    );
   }
 
   #doNotQueue(classAt: number): RoutingFailure {

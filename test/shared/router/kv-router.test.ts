@@ -92,7 +92,7 @@ describe('mode kv', () => {
     const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) }, clock);
     const one = [worker('a')];
     await routing.choose(request('r1', promptTokens(1000, 1)), one, never);
-    const waiting = routing.choose(request('r2', promptTokens(160, 2)), one, never);
+    const waiting = routing.choose(request('r2', promptTokens(1600, 2)), one, never);
     let isDecided = false;
     void waiting.then(() => {
       isDecided = true;

@@ -379,19 +379,27 @@ describe('the queue of the cost model stator', () => {
 
   it('sends while some eligible worker is idle, to the cheapest one, idle or not', () => {
     const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
-    pool.store('a', promptTokens(1600, 5));
-    pool.submit('r1', promptTokens(160, 1), { pinned: { workerId: 'a' } });
-    expect(pool.submit('r2', promptTokens(1616, 5)).decision?.workerId).toBe('a'); // b is idle, a has it cached
-    pool.submit('r3', promptTokens(160, 3), { pinned: { workerId: 'b' } });
-    expect(pool.submit('r4', promptTokens(160, 4)).decision).toBeUndefined();
+    pool.store('a', promptTokens(16_000, 5));
+    pool.submit('r1', promptTokens(1600, 1), { pinned: { workerId: 'a' } });
+    expect(pool.submit('r2', promptTokens(16_016, 5)).decision?.workerId).toBe('a'); // b is idle, a has it cached
+    pool.submit('r3', promptTokens(1600, 3), { pinned: { workerId: 'b' } });
+    expect(pool.submit('r4', promptTokens(1600, 4)).decision).toBeUndefined();
+  });
+
+  it('lets short prompts share passes: they wait only where 2,000 tokens would come together', () => {
+    const pool = narrow({ config: stator });
+    const sent = Array.from({ length: 30 }, (_, at) => pool.submit(`r${at}`, promptTokens(96, at)));
+    expect(sent.filter(({ decision }) => decision !== undefined)).toHaveLength(20); // 20 × 96 = 1,920
+    pool.scheduler.prefillDone('r0');
+    expect(sent.filter(({ decision }) => decision !== undefined)).toHaveLength(21);
   });
 
   it('opens when a prefill should be over, before its first token is seen', async () => {
     const pool = narrow({ config: stator });
-    pool.submit('r1', promptTokens(1000, 1));
-    const waiting = pool.submit('r2', promptTokens(160, 2));
+    pool.submit('r1', promptTokens(2000, 1));
+    const waiting = pool.submit('r2', promptTokens(1600, 2));
     const dueMs = pool.scheduler.nextTickMs!;
-    expect(dueMs).toBeCloseTo(20.7, 1);
+    expect(dueMs).toBeCloseTo(41.4, 1);
     await pool.clock.advance(dueMs);
     pool.scheduler.tick();
     expect(waiting.decision).toBeDefined();
@@ -401,10 +409,10 @@ describe('the queue of the cost model stator', () => {
   it('takes the request with the least to compute, and waiting makes up for length', async () => {
     const pool = narrow({ config: stator });
     pool.submit('r1', promptTokens(100_000, 1));
-    const long = pool.submit('long', promptTokens(1600, 2));
+    const long = pool.submit('long', promptTokens(5600, 2));
     await pool.clock.advance(500); // worth 0.05 × 500 / 0.0207 = 1,208 tokens
-    const short = pool.submit('short', promptTokens(160, 3));
-    const middle = pool.submit('middle', promptTokens(640, 4));
+    const short = pool.submit('short', promptTokens(4160, 3));
+    const middle = pool.submit('middle', promptTokens(4640, 4));
     expect([long, short, middle].map(({ ticket }) => ticket.position)).toBeDefined();
     expect(drainOrder(pool, 'r1', { long, short, middle })).toEqual(['short', 'long', 'middle']);
   });
