@@ -1,3 +1,4 @@
+import { toWire } from '../../shared/errors/index.ts';
 import {
   type Bypass,
   conditionalBypass,
@@ -31,7 +32,17 @@ export function observeDisaggregation(
   const metrics = createDisaggregationMetrics(registry);
   const states = new Map<string, PrefillState>(); // bounded by the models in discovery
   return {
-    observer: { decodedAlone: (model) => metrics.decodedAlone(model), kvTransferred: transferred },
+    observer: {
+      kvTransferred: transferred,
+      decodedAlone: (model, failure) => {
+        metrics.decodedAlone(model);
+        if (failure === undefined) return; // nobody is there: said when the last one left
+        logger.warn('a prefill failed: the decode worker computes the prompt', {
+          model,
+          reason: toWire(failure).message,
+        });
+      },
+    },
     follow(models) {
       const present = new Set(models.map(({ name }) => name));
       for (const name of states.keys()) if (!present.has(name)) states.delete(name);

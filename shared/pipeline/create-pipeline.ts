@@ -138,7 +138,10 @@ class DiscoveredPipeline implements Pipeline {
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
       busyOf,
-      workersOf: (model) => modelNow(model)?.workers ?? [],
+      workersOf: (model) => {
+        const { workers = [], standing = [] } = modelNow(model) ?? {};
+        return workers.length > 0 ? workers : standing;
+      },
     };
   }
 

@@ -36,6 +36,8 @@ export interface RoutableModel extends ServedModel {
   readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */
   readonly workers: readonly Worker[];
+  /** Decode workers whose prefill workers have all left: they end what was begun, and take nothing new. @default none */
+  readonly standing?: readonly Worker[];
   /** Who computes their prompts; undefined = they do. */
   readonly prefill?: PrefillPool | undefined;
 }
@@ -213,8 +215,14 @@ export class LiveModelDirectory implements ModelDirectory {
   }
 }
 
+const NO_WORKERS: readonly Worker[] = [];
+
 /** What is true of every model that nobody serves. */
-const ABANDONED = { workers: [], readiness: { isReady: false, reason: 'no worker', namespaces: {} } } as const;
+const ABANDONED = {
+  workers: [],
+  standing: [],
+  readiness: { isReady: false, reason: 'no worker', namespaces: {} },
+} as const;
 
 /** A card with the endpoint instance that serves it, while that lives. */
 interface JoinedCard {
@@ -258,7 +266,9 @@ function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirec
       isPrefill(record) && readiness.namespaces[record.namespace]?.isReady === true && computesFor(record.card, card),
   );
   const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
-  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers, prefill };
+  const isStanding = role === 'decode' && workers.length === 0;
+  const standing = isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS;
+  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers, standing, prefill };
 }
 
 function roleOf({ worker_type: type }: ModelCard): PoolRole {

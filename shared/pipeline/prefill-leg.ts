@@ -103,6 +103,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   abandon(): void {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
+    this.#options.reservation.release(); // its id may be booked again at once
     if (!this.#isOver) this.#call?.stop();
     else if (this.failure === undefined) this.#release();
   }

@@ -89,7 +89,9 @@ export class PrefillStage {
     const { request, model } = ask;
     const prefill = modelNow(model)?.prefill;
     if (prefill === undefined) {
-      if (model.pool.role === 'decode' && model.card.needs.length > 0) observer.decodedAlone?.(model.primaryName);
+      if (model.card.needs.length === 0) return { kind: 'here', request }; // an adapter: its decode workers have it alone
+      if (isEnforced) throw workerError('Unavailable', 'no prefill worker is left');
+      observer.decodedAlone?.(model.primaryName);
       return { kind: 'here', request };
     }
     if (!isDivisible(request)) return { kind: 'here', request };
@@ -102,7 +104,7 @@ export class PrefillStage {
         if (ask.signal.aborted || error.status < 500) throw error; // nobody else could do better
         if (this.#hasUntried(ask, prefill) && ask.mayRetry(error)) continue;
         if (isEnforced) throw error;
-        observer.decodedAlone?.(model.primaryName);
+        observer.decodedAlone?.(model.primaryName, error);
         return { kind: 'here', request };
       }
     }

@@ -374,7 +374,7 @@ export class RequestRun implements CallSink, WatchedStream {
     const { prefill, observer } = this.#context;
     if (!isPrefillLost || this.#isAlone || this.#signal.aborted || prefill?.isEnforced === true) return false;
     this.#isAlone = true;
-    observer.decodedAlone?.(this.#model.primaryName);
+    observer.decodedAlone?.(this.#model.primaryName, error);
     return true;
   }
 

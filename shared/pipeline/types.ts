@@ -1,4 +1,5 @@
 import type { ModelCard } from '../discovery/index.ts';
+import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
 import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
@@ -83,8 +84,8 @@ export interface PipelineObserver {
   tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
   /** A worker says how many prompt tokens of a request it had cached. */
   reused?(pool: WorkerPool, tokens: number): void;
-  /** A decode worker computed a prompt that a prefill worker should have. */
-  decodedAlone?(model: string): void;
+  /** A decode worker computes a prompt that a prefill worker should have: it failed, or there is none. */
+  decodedAlone?(model: string, failure?: ServeError): void;
   /** From the end of a remote prefill to the first token of the decode worker. */
   kvTransferred?(ms: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;

@@ -260,6 +260,50 @@ describe('prefill workers that are lost', () => {
     expect(idsOf(prefills)).toContain((await ask(plain, 'back')).prefill);
     expect(await plain.metric('stator_frontend_prefill_state', 'state="active"')).toBe(1);
   });
+
+  it('finish what they have begun when they are told to leave', async () => {
+    const expected = await ask(alone, 'leaves');
+    for (const worker of prefills) worker.signal('SIGTERM');
+    prefills = [await fleet.worker([...SLOW, own, PREFILL])];
+    await waitUntil(async () => idsOf(prefills).includes((await ask(plain, 'warm')).prefill), {
+      what: 'the new worker',
+    });
+    const before = await plain.metric(FALLBACKS);
+    const { response, worker } = await inPrefill(plain, 'leaves');
+    worker.signal('SIGTERM');
+    const answered = (await (await response).json()) as { choices: { message: { content: string } }[] };
+    expect(answered.choices[0]?.message.content).toBe(expected.text);
+    expect(await plain.metric(FALLBACKS)).toBe(before);
+    expect(await worker.exited).toBe(0);
+  });
+});
+
+describe('conditional disaggregation', () => {
+  const fleet = useFleet(QUICK);
+  const own = '--namespace=condition';
+
+  it('has the decode worker compute what it has most of', async () => {
+    const told = `--kv-events-config=${JSON.stringify({ enable_kv_cache_events: true })}`;
+    const [frontend, prefill, decode] = await Promise.all([
+      fleet.frontend([KV, own, '--router-conditional-disagg']),
+      fleet.worker([...FAST, own, PREFILL]),
+      fleet.worker([...FAST, own, DECODE, told]),
+    ]);
+    await fleet.untilWorkers(frontend, 2);
+    const first = await ask(frontend, 'again');
+    expect(idsOf([prefill])).toEqual([first.prefill]);
+    const again = await waitUntil(
+      async () => {
+        const answer = await ask(frontend, 'again');
+        return answer.prefill === answer.decode && answer;
+      },
+      { what: 'the decode worker alone' },
+    );
+    expect(idsOf([decode])).toEqual([again.prefill]);
+    expect(again.text).toBe(first.text);
+    expect(again.cached).toBeGreaterThan(0);
+    expect(await frontend.metric(FALLBACKS)).toBe(0);
+  });
 });
 
 describe('engines that meet at a rendezvous', () => {

@@ -240,6 +240,19 @@ describe('prefill and decode workers', () => {
     expect(prefillIds()).toEqual(['e1']);
   });
 
+  it('leave decode workers behind that can end what was begun', async () => {
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(directory.find('letters')).toMatchObject({ workers: [{ id: 'd' }], standing: [] });
+    await settled(workers.remove(endpoint('e1', 'ns', 'prefill')));
+    expect(directory.find('letters')).toMatchObject({
+      readiness: { isReady: false },
+      workers: [],
+      standing: [{ id: 'd' }],
+    });
+  });
+
   it('leave decode workers to serve alone where they may', async () => {
     await register('d', decode);
     await follow({ decodesAlone: true });

@@ -9,8 +9,8 @@ import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { BYPASS_ANNOTATION, createRouter } from '../../../shared/router/indexless/index.ts';
 import type { SimpleRouterMode } from '../../../shared/router/index.ts';
+import { BYPASS_ANNOTATION, createRouter } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
   idleMeter,
@@ -301,6 +301,13 @@ describe('a prefill that fails', () => {
     const { plane, seen } = start({}, { prefills: [] });
     expect(to(await plane.seen(1))).toBe('d1');
     expect(seen.alone).toBe(1);
+  });
+
+  it('fails the request where there is none at all and they are enforced', async () => {
+    const { plane, sink } = start({}, { prefills: [], isEnforced: true });
+    await settled();
+    expect(sink.failure?.code).toBe('service_unavailable');
+    expect(plane.calls).toHaveLength(0);
   });
 
   it('may show as blocks that the decode worker cannot get: the prompt is computed anew', async () => {
