@@ -45,7 +45,8 @@ export interface RunContext {
 }
 
 /**
- * One request at its worker, or on its way to the next one.
+ * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
+ * and changes the same few fields.
  *
  * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
  * when the attempt ends before its decode worker has said anything.
