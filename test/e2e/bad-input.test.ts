@@ -148,7 +148,7 @@ describe('a command that cannot start', () => {
       'a bad variable',
       { args: ['frontend'], env: { DYN_HTTP_PORT: 'many' }, code: 2, says: /DYN_HTTP_PORT "many".*0-65535/ },
     ],
-    ['a missing engine', { args: ['worker'], code: 2, says: /--engine is required: mocker, openai/ }],
+    ['a missing engine', { args: ['worker'], code: 2, says: /--engine is required: mocker, vllm, sglang, openai/ }],
     ['an engine without its URL', { args: ['local', '--engine=openai'], code: 2, says: /needs --engine-url/ }],
     [
       'a discovery that its workers cannot share',
@@ -219,7 +219,12 @@ describe('a command that cannot start', () => {
     ],
     [
       'a discovery table that is away (worker)',
-      { args: ['worker', '--engine=mocker'], env: awayTable, code: 1, says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/ },
+      {
+        args: ['worker', '--engine=mocker', '--event-plane=zmq'],
+        env: awayTable,
+        code: 1,
+        says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/,
+      },
     ],
   ])('for %s says so in one line and exits non-zero', async ([, { args, env, code, says }], { expect }) => {
     const argv = args.map((argument) => (typeof argument === 'string' ? argument : argument()));
