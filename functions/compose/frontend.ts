@@ -61,7 +61,6 @@ export type HostSettings = Partial<
     | 'fleetItemIntervalMs'
     | 'reservationTtlMs'
     | 'routerGrpcPort'
-    | 'routerGrpcPort'
     | 'loadReportIntervalMs'
     | 'tcpRpcHost'
     | 'tcpRpcPort'

@@ -69,10 +69,10 @@ describe('effective settings', () => {
   });
 
   it('are valid JSON with the warnings beside them', () => {
-    const dump = JSON.parse(renderSettingsJson(frontend('--decode-fallback')));
+    const dump = JSON.parse(renderSettingsJson(frontend('--router-prefill-policy=x')));
     expect(dump.process).toBe('frontend');
     expect(dump.settings.length).toBe([...TABLE.values()].filter((row) => row.usedBy.includes('frontend')).length);
-    expect(dump.warnings.join()).toContain('--decode-fallback');
+    expect(dump.warnings.join()).toContain('--router-prefill-policy');
   });
 
   it('render as one line a setting under the group titles', () => {
