@@ -4,8 +4,8 @@
  * own time.
  */
 export { ageMs, type Moment, momentOf } from '../moment.ts';
-export { createTable, TABLE_SCHEMA } from './create-table.ts';
+export { createTable } from './create-table.ts';
 export { PARTITIONS, partitionOf } from './partition.ts';
 export { type Item, type ItemChange, type ItemKey, type ItemOutcome, Table, type TableOptions } from './table.ts';
-export { InterruptedCall, type TableError, type TableErrorCode, type TablePlace } from './table-errors.ts';
+export type { TableError, TableErrorCode, TablePlace } from './table-errors.ts';
 export { TableTime } from './table-time.ts';

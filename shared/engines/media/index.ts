@@ -6,4 +6,3 @@
 export { type FetchedMedia, fetchMedia, type MediaFetchOptions } from './fetch-media.ts';
 export { createMediaGuardedEngine } from './guarded-engine.ts';
 export { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
-export { type MediaUrl, mediaUrlsOf } from './media-urls.ts';

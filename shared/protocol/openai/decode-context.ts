@@ -80,6 +80,8 @@ function decodeTrace({ headers, random }: DecodeContext): GenerationRequest['tra
 const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
 const METADATA_ENTRIES_MAX = 64;
 const METADATA_BYTES_MAX = 65_536;
+/** Said between our own processes, beside the metadata: a client cannot say it for them. */
+const OWN_HEADERS = 'x-stator-';
 
 function decodeMetadata({ headers, settings }: DecodeContext): GenerationRequest['metadata'] {
   let metadata: Record<string, string> | undefined;
@@ -88,6 +90,7 @@ function decodeMetadata({ headers, settings }: DecodeContext): GenerationRequest
   for (const name of headers.headerNames()) {
     if (!name.startsWith(settings.metadataHeaderPrefix)) continue;
     const key = name.slice(settings.metadataHeaderPrefix.length);
+    if (key.startsWith(OWN_HEADERS)) continue;
     const value = (headers.header(name) ?? '').trim();
     metadata ??= {};
     metadata[key] = value;

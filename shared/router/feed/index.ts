@@ -20,25 +20,23 @@ export {
   type RouterEventRecord,
 } from './event-record.ts';
 export { applyChange, indexSink, type OnApplied } from './index-sink.ts';
-export {
-  type BlockChangeSink,
-  type ComponentScope,
-  type EventSource,
-  type FeedObserver,
-  type FeedSurroundings,
-  type FollowedWorker,
-  KvEventFeed,
-  type RankPlace,
+export type {
+  BlockChangeSink,
+  ComponentScope,
+  EventSource,
+  FeedObserver,
+  FeedSurroundings,
+  FollowedWorker,
+  RankPlace,
 } from './kv-event-feed.ts';
 export { RankFollower, type RankFollowerOptions, type RecoveryKind } from './rank-follower.ts';
 export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
 export {
   type RecoveryRequest,
   type RecoveryResponse,
-  rankOfRecoveryEndpoint,
   recoveryEndpoint,
 } from './recovery-messages.ts';
 export { RecoverySlots } from './recovery-slots.ts';
 export { TopicFollower, type TopicFollowerOptions } from './topic-follower.ts';
 export { type PlacedWorker, WorkerFeeds, type WorkerFeedsOptions } from './worker-feeds.ts';
-export { decodeLoadReport, type LoadReport, WorkerLoads } from './worker-loads.ts';
+export { type LoadReport, WorkerLoads } from './worker-loads.ts';

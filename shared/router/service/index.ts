@@ -10,7 +10,7 @@ export { ResidentService, type ResidentServiceOptions } from './choose-service.t
 export { ROUTER_COMPONENT } from './messages.ts';
 export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
 export { queryOf } from './query.ts';
-export { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
+export type { ReservationBookOptions } from './reservation-book.ts';
 export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
 export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
 export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions } from './resident-router.ts';

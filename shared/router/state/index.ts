@@ -9,7 +9,6 @@ export {
   DynamoDbRouterState,
   type DynamoDbRouterStateOptions,
 } from './dynamodb/dynamodb-router-state.ts';
-export { ROUTER_STATE_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export type { FleetWorker } from './fleet/fleet-item.ts';
 export { FleetReader, type FleetReaderOptions, type FleetSource, type FleetView } from './fleet/fleet-reader.ts';
 export { FleetWriter, type FleetWriterOptions } from './fleet/fleet-writer.ts';
@@ -30,7 +29,7 @@ export {
 export { replicaBookings } from './replica/replica-bookings.ts';
 export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions } from './replica/replica-sync.ts';
 export { SharedLoad, type SharedLoadOptions } from './replica/shared-load.ts';
-export { RouterStateError, type RouterStateErrorCode } from './router-state-error.ts';
+export type { RouterStateErrorCode } from './router-state-error.ts';
 export type { SnapshotStore } from './snapshot-store.ts';
 export { type BlockIndexFoldOptions, foldBlockIndex, type RankFollowing } from './snapshots/block-index-fold.ts';
 export { type ComponentFeed, type ComponentPool, foldComponent, type PoolIndex } from './snapshots/component-fold.ts';

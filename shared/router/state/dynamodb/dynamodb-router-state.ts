@@ -42,7 +42,7 @@ const OPERATION_TIMEOUT_MS = 3000;
 const REQUEST_TIMEOUT_MS = 1000;
 const GARBAGE_AFTER_S = 3600;
 
-/** Router state in a DynamoDB table (`ROUTER_STATE_TABLE_SCHEMA`). */
+/** Router state in a DynamoDB table; schema.ts has its layout. */
 export class DynamoDbRouterState implements RouterState {
   readonly name = 'dynamodb';
   readonly #table: Table;

@@ -1,8 +1,8 @@
-import { type ItemKey, PARTITIONS, partitionOf, TABLE_SCHEMA } from '../../../discovery/table/index.ts';
+import { type ItemKey, PARTITIONS, partitionOf } from '../../../discovery/table/index.ts';
 import { encodeSegment } from '../../../planes/names/index.ts';
 import type { FleetItemKey, PoolAddress, RankId, StateName } from '../types.ts';
 
-/**
+/*
  * The router-state table (design, section 3; keys in the manner of runtime-and-workers.md, section 1.7; ruling 38).
  *
  *   pk                      sk                                   attributes, by writer
@@ -15,7 +15,6 @@ import type { FleetItemKey, PoolAddress, RankId, StateName } from '../types.ts';
  *
  * `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
  */
-export const ROUTER_STATE_TABLE_SCHEMA = TABLE_SCHEMA;
 
 export function loadItemKey(pool: PoolAddress, { workerId, dpRank }: RankId): ItemKey {
   return {
