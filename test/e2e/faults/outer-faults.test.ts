@@ -89,7 +89,8 @@ describe.runIf(hasNatsServer())('an event plane that is away', () => {
       await nats.stop();
     };
   });
-  const bed = useMatrixBed({ env, frontendArgs: ['--router-mode=kv'] });
+  // Dynamo's formula deals equal prompts to both workers, as these cells need; the other one keeps them together.
+  const bed = useMatrixBed({ env, frontendArgs: ['--router-mode=kv', '--router-cost-model=dynamo'] });
   afterEach(async () => {
     proxy.restore();
     await bed.mend();
