@@ -62,7 +62,7 @@ export class ScriptedEngine {
     const ids = request.input.kind === 'tokens' ? request.input.tokenIds : new Uint32Array(0);
     const prompt = this.#options.decode(ids);
     const seen: SeenRequest = { request, prompt, wasCancelled: false };
-    this.seen.push(seen);
+    if (request.isHealthCheck !== true) this.seen.push(seen); // a canary (ruling 31) is no request of a client
     try {
       await this.#play(this.#scriptOf(prompt), request, sink, signal);
     } catch (error) {
