@@ -125,8 +125,8 @@ class Bed implements MatrixBed {
   readonly #whole = new Map<number, Answer>();
   #frontend: StatorProcess | undefined;
   #workers: StatorProcess[] = [];
-  /** Requests that only keep engines busy. */
-  #blockers: { readonly answer: Promise<Answer> }[] = [];
+  /** The ends, good or bad, of requests that only keep engines busy. */
+  #blockers: Promise<unknown>[] = [];
 
   constructor(fleet: Fleet, options: BedOptions) {
     this.fleet = fleet;
@@ -194,7 +194,7 @@ class Bed implements MatrixBed {
   }
 
   async release(): Promise<void> {
-    await Promise.all(this.#blockers.splice(0).map(({ answer }) => answer.catch(() => undefined)));
+    await Promise.all(this.#blockers.splice(0));
   }
 
   bringBack(): void {
@@ -206,6 +206,8 @@ class Bed implements MatrixBed {
 
   async mend(): Promise<void> {
     await this.release();
+    // A dead worker is on record until its lease ends: first it goes, or it would be counted in place of a new one.
+    await this.fleet.untilWorkers(this.frontend, this.#workers.length);
     await this.#startWorkers(2 - this.#workers.length);
     await this.fleet.untilWorkers(this.frontend, 2);
     await waitUntil(async () => (await this.frontend.metric('dynamo_frontend_inflight_requests')) === 0, {
@@ -219,7 +221,7 @@ class Bed implements MatrixBed {
   }
 
   async #occupyAll(): Promise<void> {
-    this.#blockers = this.#workers.map(() => this.ask('unary', 80));
+    this.#blockers = this.#workers.map(() => this.ask('unary', 80).answer.catch(() => undefined));
     await this.#untilWorker(INFLIGHT, (counts) => [...counts.values()].every((count) => count > 0) || undefined);
   }
 
