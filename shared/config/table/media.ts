@@ -1,4 +1,5 @@
 import { bool, decimal, family, folder, int, list } from '../builders.ts';
+import { WORKERS } from '../processes.ts';
 
 /** Rows of "Worker and vLLM engine", one part of them. */
 export const mediaRows = {
@@ -78,7 +79,7 @@ export const mediaRows = {
   mmAllowInternal: bool({
     env: ['DYN_MM_ALLOW_INTERNAL'],
     default: false,
-    usedBy: ['frontend', 'worker', 'function', 'local'],
+    usedBy: WORKERS,
     source: '1.6.1',
     built: true,
     about: 'Media URLs may point to private addresses.',
@@ -94,8 +95,8 @@ export const mediaRows = {
     env: ['DYN_MM_MAX_FILE_SIZE_MB'],
     min: 1,
     unit: 'MiB',
-    defaultText: 'unconfirmed',
-    usedBy: ['frontend', 'worker', 'function', 'local'],
+    defaultText: '100',
+    usedBy: WORKERS,
     source: '1.6.1',
     built: true,
     about: 'Largest fetched medium.',
@@ -104,8 +105,8 @@ export const mediaRows = {
     env: ['DYN_MM_MAX_DATA_URL_MB'],
     min: 1,
     unit: 'MiB',
-    defaultText: 'unconfirmed',
-    usedBy: ['frontend', 'worker', 'function', 'local'],
+    defaultText: '32',
+    usedBy: WORKERS,
     source: '1.6.1',
     built: true,
     about: 'Largest inline medium.',
@@ -114,7 +115,7 @@ export const mediaRows = {
     env: ['STATOR_MEDIA_ALLOW_HOSTS'],
     allowed: 'host names, * as prefix',
     defaultText: 'unset = any public host',
-    usedBy: ['frontend', 'worker', 'function', 'local'],
+    usedBy: WORKERS,
     source: 'product+',
     built: true,
     about: 'Hosts from which media may be fetched.',
