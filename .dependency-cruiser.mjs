@@ -3,6 +3,7 @@
 const ROOMS = [
   'clock',
   'errors',
+  'concurrency',
   'config',
   'telemetry',
   'protocol',

@@ -7,6 +7,7 @@ import {
   type PolicyConfig,
 } from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
+import { engineModel } from '../compose/engine-model.ts';
 import { readPolicies } from '../compose/policy-config.ts';
 
 /**
@@ -23,17 +24,7 @@ export async function simulationOptions(
     workload,
     workers: settings.workers,
     dataParallelSize: settings.dataParallelSize,
-    engine: {
-      numGpuBlocks: settings.numGpuBlocks,
-      blockSizeTokens: settings.blockSize,
-      maxNumSeqs: settings.maxNumSeqs,
-      maxNumBatchedTokens: settings.maxNumBatchedTokens,
-      enablePrefixCaching: settings.enablePrefixCaching,
-      enableChunkedPrefill: settings.enableChunkedPrefill,
-      preemptionMode: settings.preemptionMode,
-      speedupRatio: settings.speedupRatio,
-      decodeSpeedupRatio: settings.decodeSpeedupRatio,
-    },
+    engine: { numGpuBlocks: settings.numGpuBlocks, ...engineModel(settings) },
     contextTokensMax: settings.maxModelLen,
     routing: {
       mode: settings.loadAware ? 'load-aware' : settings.mode,

@@ -11,6 +11,7 @@ import {
 } from '../../shared/engines/mocker/index.ts';
 import { listenAddress } from '../../shared/planes/request/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../shared/tokens/index.ts';
+import { engineModel } from './engine-model.ts';
 
 type MockSettings = Pick<
   Settings<'worker'>,
@@ -50,15 +51,8 @@ export async function mockEngineFor(
   const info = await readModelInfo(folder);
   const options: MockEngineOptions = {
     numGpuBlocks: settings.numGpuBlocksOverride,
-    blockSizeTokens: settings.blockSize,
     maxModelLen: settings.maxModelLen ?? info.contextLength,
-    maxNumSeqs: settings.maxNumSeqs,
-    maxNumBatchedTokens: settings.maxNumBatchedTokens,
-    enablePrefixCaching: settings.enablePrefixCaching,
-    enableChunkedPrefill: settings.enableChunkedPrefill,
-    preemptionMode: settings.preemptionMode,
-    speedupRatio: settings.speedupRatio,
-    decodeSpeedupRatio: settings.decodeSpeedupRatio,
+    ...engineModel(settings),
     dataParallelSize: settings.dataParallelSize,
     startupTimeMs: (settings.startupTimeSecs ?? 0) * 1000,
     seed: settings.seed,

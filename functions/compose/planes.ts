@@ -32,6 +32,8 @@ type ServerSettings = Pick<
   PlaneTlsSettings &
   NatsSettings;
 
+type CommonSettings = Pick<ServerSettings, 'requestPlaneCodec' | 'tcpMaxMessageSize' | 'planeToken'>;
+
 /** How a host wants its connections to workers. */
 export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
   /** Attempts to reach NATS before requests fail. @default no limit */
@@ -45,32 +47,17 @@ export async function callingPlane(
   { natsAttemptsMax, ...more }: CallingPlaneOptions = {},
   logger?: Logger,
 ): Promise<RequestPlane> {
+  const options = {
+    ...commonOptions(settings, observer),
+    connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
+    streamsPerConnectionMax: settings.tcpChannelBuffer,
+  };
   if (settings.requestPlane === 'nats') {
     const { natsPlane } = await import('./nats-plane.ts');
-    const options = {
-      clock: systemClock,
-      observer,
-      codec: settings.requestPlaneCodec,
-      connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
-      requestTimeoutMs: settings.natsRequestTimeoutSecs * 1000,
-      streamsPerConnectionMax: settings.tcpChannelBuffer,
-      frameBytesMax: settings.tcpMaxMessageSize,
-      ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
-      ...more,
-    };
-    return natsPlane(settings, options, logger, natsAttemptsMax);
+    const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
+    return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
   }
-  return tcpPlane(settings, {
-    clock: systemClock,
-    observer,
-    codec: settings.requestPlaneCodec,
-    connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
-    requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000,
-    streamsPerConnectionMax: settings.tcpChannelBuffer,
-    frameBytesMax: settings.tcpMaxMessageSize,
-    ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
-    ...more,
-  });
+  return tcpPlane(settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
 }
 
 /**
@@ -85,28 +72,30 @@ export async function servingPlane(
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
+  const options = { ...commonOptions(settings, observer), streamsPerConnectionMax: STREAMS_TAKEN_MAX };
   if (settings.requestPlane === 'nats') {
     const { natsPlane } = await import('./nats-plane.ts');
-    const options = {
-      clock: systemClock,
-      observer,
-      codec: settings.requestPlaneCodec,
-      streamsPerConnectionMax: STREAMS_TAKEN_MAX,
-      frameBytesMax: settings.tcpMaxMessageSize,
-      ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
-    };
     return natsPlane(settings, options, logger);
   }
   return tcpPlane(settings, {
+    ...options,
+    port: settings.tcpRpcPort,
+    ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
+  });
+}
+
+/** What both ends say to either plane. */
+function commonOptions(
+  { requestPlaneCodec, tcpMaxMessageSize, planeToken }: CommonSettings,
+  observer: RequestPlaneObserver,
+) {
+  return {
     clock: systemClock,
     observer,
-    codec: settings.requestPlaneCodec,
-    port: settings.tcpRpcPort,
-    streamsPerConnectionMax: STREAMS_TAKEN_MAX,
-    frameBytesMax: settings.tcpMaxMessageSize,
-    ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
-    ...(settings.planeToken === undefined ? {} : { token: settings.planeToken }),
-  });
+    codec: requestPlaneCodec,
+    frameBytesMax: tcpMaxMessageSize,
+    ...(planeToken === undefined ? {} : { token: planeToken }),
+  };
 }
 
 /** @throws Error with one line when the settings name certificates that cannot be used */

@@ -1,4 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { Slots } from '../../shared/concurrency/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
@@ -7,8 +8,8 @@ import {
   type ComponentScope,
   type EventSource,
   type LoadReport,
+  RECOVERIES_AT_ONCE_MAX,
   RecoveryClient,
-  RecoverySlots,
   WorkerFeeds,
   type WorkerLoads,
 } from '../../shared/router/feed/index.ts';
@@ -64,7 +65,7 @@ export function openFeeds(
     eventPlane,
     discovery,
     recovery,
-    slots: new RecoverySlots(),
+    slots: new Slots(RECOVERIES_AT_ONCE_MAX),
     clock: systemClock,
     random: systemRandom,
     logger: logger.for('router'),

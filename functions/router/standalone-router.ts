@@ -1,8 +1,15 @@
 import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { Slots } from '../../shared/concurrency/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { type RequestPlane, silentObserver } from '../../shared/planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
-import { indexSink, RecoveryClient, RecoverySlots, WorkerFeeds, WorkerLoads } from '../../shared/router/feed/index.ts';
+import {
+  indexSink,
+  RECOVERIES_AT_ONCE_MAX,
+  RecoveryClient,
+  WorkerFeeds,
+  WorkerLoads,
+} from '../../shared/router/feed/index.ts';
 import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../shared/router/index.ts';
 import {
   type EndpointName,
@@ -106,7 +113,7 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, g
   });
   const surroundings = { clock: systemClock, random: systemRandom, logger: logger.for('router'), observer: metrics };
   const feeds = new WorkerFeeds(
-    { eventPlane: events, discovery, recovery, slots: new RecoverySlots(), ...surroundings },
+    { eventPlane: events, discovery, recovery, slots: new Slots(RECOVERIES_AT_ONCE_MAX), ...surroundings },
     { loads: new WorkerLoads(), followsKvEvents },
   );
   let hasWarned = false;

@@ -4,7 +4,7 @@
  */
 import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../compose/logger.ts';
-import { stopSignal } from '../compose/stop-signal.ts';
+import { serveUntilStopped } from '../compose/serve-until-stopped.ts';
 import { startWorkerProcess } from '../compose/worker.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
@@ -90,21 +90,15 @@ async function startDefined(
 }
 
 async function runDefined(definition: WorkerDefinition, options: StartOptions = {}): Promise<number> {
-  const stopped = stopSignal();
-  const starting = new AbortController();
   // The timers of a worker do not keep the process alive; a handler that waits must not end it.
   const alive = setInterval(() => {}, 3_600_000);
   try {
-    const ready = startDefined(definition, { ...options, signal: starting.signal });
-    const first = await Promise.race([ready, stopped]);
-    if (typeof first === 'string') {
-      starting.abort(new Error(first));
-      await ready.then((worker) => worker.drain()).catch(() => undefined); // told to stop while the model loads
+    const start = (signal: AbortSignal) => startDefined(definition, { ...options, signal });
+    return await serveUntilStopped(start, async (worker, stopped) => {
+      await stopped;
+      await worker.drain();
       return 0;
-    }
-    await stopped;
-    await first.drain();
-    return 0;
+    });
   } finally {
     clearInterval(alive);
   }

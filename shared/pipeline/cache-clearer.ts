@@ -1,7 +1,8 @@
+import { Slots } from '../concurrency/index.ts';
 import type { Discovery, EndpointRecord } from '../discovery/index.ts';
 import { toWire } from '../errors/index.ts';
 import type { Transport } from '../planes/request/index.ts';
-import { askControl, type ControlCaller, listControl } from './control-endpoints.ts';
+import { askControl, CONTROL_CALLS_AT_ONCE_MAX, type ControlCaller, listControl } from './control-endpoints.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 
 /** What became of one worker's cache. */
@@ -25,8 +26,6 @@ export interface CacheClearerOptions extends ControlCaller {
 const CLEAR_ENDPOINT = 'clear_kv_blocks';
 /** For one worker to answer, and for discovery to list them. */
 const ANSWER_MS_MAX = 10_000;
-/** Workers asked at once. */
-const AT_ONCE_MAX = 64;
 
 /** Empties the prefix caches of every worker of every model. */
 export class CacheClearer {
@@ -42,14 +41,12 @@ export class CacheClearer {
     const asked = this.#options
       .models()
       .flatMap((model) => model.workers.map((worker) => ({ model: model.primaryName, worker })));
-    const cleared: ClearedWorker[] = [];
-    for (let from = 0; from < asked.length; from += AT_ONCE_MAX) {
-      const slice = asked.slice(from, from + AT_ONCE_MAX);
-      const clearOne = ({ model, worker }: (typeof asked)[number]): Promise<ClearedWorker> =>
-        this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id)));
-      cleared.push(...(await Promise.all(slice.map(clearOne))));
-    }
-    return cleared;
+    const slots = new Slots(CONTROL_CALLS_AT_ONCE_MAX);
+    return Promise.all(
+      asked.map(({ model, worker }) =>
+        slots.run(undefined, () => this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id)))),
+      ),
+    );
   }
 
   async #transports(): Promise<Map<string, Transport>> {

@@ -15,6 +15,9 @@ export type ControlAnswer =
   | { readonly kind: 'answered'; readonly body: unknown }
   | { readonly kind: 'failed'; readonly error: ServeError };
 
+/** Workers that one operator's request asks at once. */
+export const CONTROL_CALLS_AT_ONCE_MAX = 64;
+
 /** Asks one control endpoint; resolves within `timeoutMs`, whatever happens. */
 export function askControl(
   { plane, clock, random }: ControlCaller,

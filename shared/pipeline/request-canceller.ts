@@ -1,6 +1,7 @@
+import { Slots } from '../concurrency/index.ts';
 import type { Discovery, EndpointRecord } from '../discovery/index.ts';
 import { ServeError } from '../errors/index.ts';
-import { askControl, type ControlCaller, listControl } from './control-endpoints.ts';
+import { askControl, CONTROL_CALLS_AT_ONCE_MAX, type ControlCaller, listControl } from './control-endpoints.ts';
 
 export interface RequestCancellerOptions extends ControlCaller {
   readonly discovery: Pick<Discovery, 'list'>;
@@ -19,8 +20,6 @@ export interface CancelOutcome {
 const CANCEL_ENDPOINT = 'cancel';
 /** For discovery and all workers together. */
 const ANSWER_MS_MAX = 2000;
-/** Workers asked at once. */
-const AT_ONCE_MAX = 64;
 
 /**
  * Ends requests of other edges by the ids that their clients know. Every worker is asked: no id names one, since ids are told
@@ -40,18 +39,13 @@ export class RequestCanceller {
    */
   async cancel(id: string): Promise<CancelOutcome> {
     const endMs = this.#options.clock.nowMs() + ANSWER_MS_MAX;
-    const waiting = (await this.#workers()).values();
-    let isCancelled = false;
-    let silent = 0;
-    const askOneByOne = async (): Promise<void> => {
-      for (const worker of waiting) {
-        const calls = await this.#ask(worker, id, endMs);
-        if (calls === undefined) silent++;
-        else if (calls > 0) isCancelled = true;
-      }
+    const workers = await this.#workers();
+    const slots = new Slots(CONTROL_CALLS_AT_ONCE_MAX);
+    const ended = await Promise.all(workers.map((worker) => slots.run(undefined, () => this.#ask(worker, id, endMs))));
+    return {
+      isCancelled: ended.some((calls) => calls !== undefined && calls > 0),
+      silent: ended.filter((calls) => calls === undefined).length,
     };
-    await Promise.all(Array.from({ length: AT_ONCE_MAX }, askOneByOne));
-    return { isCancelled, silent };
   }
 
   /** How many calls of the request the worker has ended; undefined when it did not say. */

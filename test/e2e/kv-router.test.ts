@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { postJson, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { askAbout, type PlacedAnswer, postJson, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const MODEL = 'stator-mini';
 /** Dead workers leave discovery within this. */
@@ -7,34 +7,7 @@ const LEASE = { STATOR_LEASE_TTL_SECS: '2' };
 const SMALL_BLOCKS = ['--block-size=16', '--speedup-ratio=50'];
 const KV = ['--router-mode=kv'];
 
-interface Answer {
-  readonly usage: {
-    readonly prompt_tokens: number;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number };
-  };
-  readonly nvext: { readonly worker_id: { readonly decode_worker_id: number } };
-}
-
-/** One short answer to a long prompt about `topic`, and who gave it. */
-async function ask(
-  frontend: StatorProcess,
-  topic: string,
-): Promise<{ worker: number; cached: number; prompt: number }> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(60)}`;
-  const response = await postJson(`${frontend.url}/v1/chat/completions`, {
-    model: MODEL,
-    max_tokens: 2,
-    messages: [{ role: 'user', content }],
-    nvext: { extra_fields: ['worker_id'] },
-  });
-  expect(response.status).toBe(200);
-  const { usage, nvext } = (await response.json()) as Answer;
-  return {
-    worker: nvext.worker_id.decode_worker_id,
-    cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
-    prompt: usage.prompt_tokens,
-  };
-}
+const ask = (frontend: StatorProcess, topic: string): Promise<PlacedAnswer> => askAbout(frontend, topic, 60);
 
 function blocksKnown(frontend: StatorProcess): Promise<number> {
   return frontend.metric('stator_router_index_blocks', `model="${MODEL}"`);

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRouterStateTable } from '../../shared/router/state/index.ts';
 import {
+  askAbout,
   type DynamoDbServer,
   hasDynamoDb,
   hasNatsServer,
   type NatsServer,
   openChat,
-  postJson,
+  type PlacedAnswer,
   type StatorProcess,
   startDynamoDb,
   startNatsServer,
@@ -21,24 +22,7 @@ const KV = ['--router-mode=kv', '--router-replica-sync'];
 /** Dead workers leave discovery, and leases change hands, within this. */
 const TIMES = { STATOR_LEASE_TTL_SECS: '2', STATOR_SNAPSHOT_INTERVAL_SECS: '1' };
 
-interface Answer {
-  readonly usage: { readonly prompt_tokens_details?: { readonly cached_tokens?: number } };
-  readonly nvext: { readonly worker_id: { readonly decode_worker_id: number } };
-}
-
-/** One short answer to a long prompt about `topic`, and who gave it. */
-async function ask(frontend: StatorProcess, topic: string): Promise<{ worker: number; cached: number }> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(160)}`;
-  const response = await postJson(`${frontend.url}/v1/chat/completions`, {
-    model: MODEL,
-    max_tokens: 2,
-    messages: [{ role: 'user', content }],
-    nvext: { extra_fields: ['worker_id'] },
-  });
-  expect(response.status).toBe(200);
-  const { usage, nvext } = (await response.json()) as Answer;
-  return { worker: nvext.worker_id.decode_worker_id, cached: usage.prompt_tokens_details?.cached_tokens ?? 0 };
-}
+const ask = (frontend: StatorProcess, topic: string): Promise<PlacedAnswer> => askAbout(frontend, topic, 160);
 
 const blocksOf = (frontend: StatorProcess): Promise<number> =>
   frontend.metric('stator_router_index_blocks', `model="${MODEL}"`);

@@ -6,6 +6,7 @@ export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from '
 export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
+export { askAbout, type PlacedAnswer } from './kv-client.ts';
 export { hasNatsServer, type NatsServer, type NatsServerOptions, startNatsServer } from './nats-server.ts';
 export { type ChatAnswer, type ChatStream, openChat, postJson, readChat, sseData } from './openai-http.ts';
 export { childPids, isRunning } from './process-table.ts';

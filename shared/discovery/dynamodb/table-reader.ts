@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { inBatches } from '../in-batches.ts';
+import { inBatches } from '../../concurrency/index.ts';
 import type { Item, ItemKey, Table } from '../table/table.ts';
 import type { TableTime } from '../table/table-time.ts';
 import type { Bucket } from '../types.ts';

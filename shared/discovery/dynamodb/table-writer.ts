@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
 import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
-import { inBatches } from '../in-batches.ts';
 import type { RecordAddress } from '../keys.ts';
 import type { Table } from '../table/table.ts';
 import type { TableTime } from '../table/table-time.ts';

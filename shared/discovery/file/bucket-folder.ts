@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
-import { inBatches } from '../in-batches.ts';
 import { decodeSegment } from '../keys.ts';
 import type { Bucket } from '../types.ts';
 

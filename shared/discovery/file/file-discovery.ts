@@ -1,6 +1,6 @@
+import { inBatches } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
-import { inBatches } from '../in-batches.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';

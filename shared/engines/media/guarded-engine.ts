@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { Slots } from '../../concurrency/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
@@ -20,30 +21,8 @@ interface FetchOptions {
   readonly policy: MediaPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly gate: FetchGate;
-}
-
-/** Lets a number of fetches through at a time. */
-class FetchGate {
-  readonly #waiting: (() => void)[] = [];
-  #free: number;
-
-  constructor(fetchesMax: number) {
-    this.#free = fetchesMax;
-  }
-
-  async run<T>(signal: AbortSignal, fetch: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      signal.throwIfAborted();
-      return await fetch();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next();
-    }
-  }
+  /** Of the fetches under way. */
+  readonly slots: Slots;
 }
 
 /**
@@ -54,14 +33,14 @@ export function createMediaGuardedEngine(
   engine: Engine,
   { policy, clock, fetchesMax = 100 }: MediaGuardOptions,
 ): Engine {
-  const gate = new FetchGate(fetchesMax);
+  const slots = new Slots(fetchesMax);
   const generate = (request: EngineRequest, sink: EngineSink, signal: AbortSignal): void => {
     const named = request.input.kind === 'text' ? mediaUrlsOf(request.input.body) : [];
     if (named.length === 0) {
       engine.generate(request, sink, signal);
       return;
     }
-    inlined(request, { policy, clock, signal, gate })
+    inlined(request, { policy, clock, signal, slots })
       .then((ready) => {
         if (!signal.aborted) engine.generate(ready, sink, signal);
       })
@@ -112,6 +91,6 @@ async function inline(url: string, options: FetchOptions): Promise<string> {
     if (fault !== undefined) throw workerError('InvalidArgument', `a media URL ${fault}`);
     return url;
   }
-  const { mediaType, bytes } = await options.gate.run(options.signal, () => fetchMedia(url, options));
+  const { mediaType, bytes } = await options.slots.run(options.signal, () => fetchMedia(url, options));
   return `data:${mediaType};base64,${bytes.toString('base64')}`;
 }

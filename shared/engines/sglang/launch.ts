@@ -1,9 +1,10 @@
 import type { LaunchCommand } from '../process/engine-process.ts';
 import { argumentsOf } from '../server/command-line.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
+import { type LaunchEvents, launchEvents } from '../server/launch-events.ts';
 
 /** What SGLang's server is started with. Absent fields leave the choice to SGLang. */
-export interface SglangLaunchSettings {
+export interface SglangLaunchSettings extends LaunchEvents {
   /** Program and its first arguments. Default `python3 -m sglang.launch_server`. */
   readonly program?: readonly string[] | undefined;
   /** Model id or folder. */
@@ -14,14 +15,9 @@ export interface SglangLaunchSettings {
   readonly pageSizeTokens?: number | undefined;
   readonly tensorParallelSize?: number | undefined;
   readonly dataParallelSize?: number | undefined;
-  readonly enablePrefixCaching: boolean;
   readonly streamIntervalTokens?: number | undefined;
-  /** KV events as the user configured them; undefined = as the sidecar wants them. */
-  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
   /** First port to look for free ones for KV events. */
   readonly eventsPort: number;
-  /** Whether KV events are wanted: not of decode workers. */
-  readonly publishesKvEvents: boolean;
   readonly enableLora: boolean;
   readonly maxLoraRank?: number | undefined;
   readonly maxLoras?: number | undefined;
@@ -60,7 +56,7 @@ function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCo
     'dp-size': settings.dataParallelSize,
     'disable-radix-cache': settings.enablePrefixCaching ? undefined : true,
     'stream-interval': settings.streamIntervalTokens,
-    'kv-events-config': eventsOf(settings, ports),
+    'kv-events-config': launchEvents(settings, ports),
     'enable-lora': settings.enableLora || undefined,
     'max-lora-rank': settings.maxLoraRank,
     'max-loras-per-batch': settings.maxLoras,
@@ -68,17 +64,4 @@ function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCo
     ...settings.fromFile,
   });
   return { program: program ?? 'python3', args: [...before, ...named, ...settings.args], env: { ...settings.env } };
-}
-
-function eventsOf(settings: SglangLaunchSettings, ports: LaunchPorts): Readonly<Record<string, unknown>> | undefined {
-  const { publishesKvEvents, enablePrefixCaching, kvEventsConfig } = settings;
-  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
-  return (
-    kvEventsConfig ?? {
-      publisher: 'zmq',
-      topic: 'kv-events',
-      endpoint: `tcp://127.0.0.1:${ports.events}`,
-      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
-    }
-  );
 }

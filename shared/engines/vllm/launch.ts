@@ -1,9 +1,10 @@
 import type { LaunchCommand } from '../process/engine-process.ts';
 import { argumentsOf } from '../server/command-line.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
+import { type LaunchEvents, launchEvents } from '../server/launch-events.ts';
 
 /** What `vllm serve` is started with. Absent fields leave the choice to vLLM. */
-export interface VllmLaunchSettings {
+export interface VllmLaunchSettings extends LaunchEvents {
   /** Program and what comes before `serve`. Default `vllm`. */
   readonly program?: readonly string[] | undefined;
   /** Model id or folder. */
@@ -16,16 +17,11 @@ export interface VllmLaunchSettings {
   readonly numGpuBlocks?: number | undefined;
   readonly tensorParallelSize?: number | undefined;
   readonly dataParallelSize?: number | undefined;
-  readonly enablePrefixCaching: boolean;
   readonly prefixCachingAlgo?: string | undefined;
   readonly streamIntervalTokens?: number | undefined;
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | undefined;
-  /** KV events as the user configured them; undefined = as the sidecar wants them. */
-  readonly kvEventsConfig?: Readonly<Record<string, unknown>> | undefined;
   /** First port to look for free ones for KV events. */
   readonly eventsPort: number;
-  /** Whether KV events are wanted: not of decode workers. */
-  readonly publishesKvEvents: boolean;
   readonly enableLora: boolean;
   readonly maxLoraRank?: number | undefined;
   readonly maxLoras?: number | undefined;
@@ -70,7 +66,7 @@ function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchComm
     'prefix-caching-hash-algo': settings.prefixCachingAlgo,
     'stream-interval': settings.streamIntervalTokens,
     'kv-transfer-config': settings.kvTransferConfig,
-    'kv-events-config': eventsOf(settings, ports),
+    'kv-events-config': launchEvents(settings, ports, { enable_kv_cache_events: true }),
     'enable-lora': settings.enableLora || undefined,
     'max-lora-rank': settings.maxLoraRank,
     'max-loras': settings.maxLoras,
@@ -89,19 +85,4 @@ function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchComm
       ...settings.env,
     },
   };
-}
-
-/** An address without a wildcard is one that the engine connects to: its prompts' tokens do not leave the machine. */
-function eventsOf(settings: VllmLaunchSettings, ports: LaunchPorts): Readonly<Record<string, unknown>> | undefined {
-  const { publishesKvEvents, enablePrefixCaching, kvEventsConfig } = settings;
-  if (!publishesKvEvents || !enablePrefixCaching) return undefined;
-  return (
-    kvEventsConfig ?? {
-      enable_kv_cache_events: true,
-      publisher: 'zmq',
-      topic: 'kv-events',
-      endpoint: `tcp://127.0.0.1:${ports.events}`,
-      replay_endpoint: `tcp://127.0.0.1:${ports.replay}`,
-    }
-  );
 }

@@ -29,14 +29,13 @@ export type {
   FollowedWorker,
   RankPlace,
 } from './kv-event-feed.ts';
-export { RankFollower, type RankFollowerOptions, type RecoveryKind } from './rank-follower.ts';
+export { RankFollower, type RankFollowerOptions, RECOVERIES_AT_ONCE_MAX, type RecoveryKind } from './rank-follower.ts';
 export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
 export {
   type RecoveryRequest,
   type RecoveryResponse,
   recoveryEndpoint,
 } from './recovery-messages.ts';
-export { RecoverySlots } from './recovery-slots.ts';
 export { TopicFollower, type TopicFollowerOptions } from './topic-follower.ts';
 export { type PlacedWorker, WorkerFeeds, type WorkerFeedsOptions } from './worker-feeds.ts';
 export { type LoadReport, WorkerLoads } from './worker-loads.ts';

@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import type { Slots } from '../../concurrency/index.ts';
 import type { Discovery, Watch } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
@@ -9,7 +10,6 @@ import { KV_EVENTS_TOPIC } from './event-record.ts';
 import { type FollowerObserver, RankFollower } from './rank-follower.ts';
 import type { RecoveryClient } from './recovery-client.ts';
 import { rankOfRecoveryEndpoint } from './recovery-messages.ts';
-import type { RecoverySlots } from './recovery-slots.ts';
 import { TopicFollower } from './topic-follower.ts';
 
 /** A worker whose blocks are to be known. */
@@ -57,7 +57,7 @@ export interface FeedSurroundings {
   readonly eventPlane: EventPlane;
   readonly discovery: Discovery;
   readonly recovery: RecoveryClient;
-  readonly slots: RecoverySlots;
+  readonly slots: Slots;
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;

@@ -1,9 +1,12 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
+import type { Slots } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { BlockChange, RankEvent } from './decode-events.ts';
 import { EventBuffer, type LiveEvent } from './event-buffer.ts';
 import type { RecoveryAnswer } from './recovery-client.ts';
-import type { RecoverySlots } from './recovery-slots.ts';
+
+/** Recoveries of one router that run at once (router.md, section 4.6). */
+export const RECOVERIES_AT_ONCE_MAX = 16;
 
 /** What one rank's events are applied to. */
 export interface RankSink {
@@ -27,7 +30,7 @@ export interface RankFollowerOptions {
   readonly sink: RankSink;
   readonly clock: Clock;
   readonly random: Random;
-  readonly slots: RecoverySlots;
+  readonly slots: Slots;
   readonly observer: FollowerObserver;
   /** Gives way to other work between two slices of a large answer. */
   readonly defer: () => Promise<void>;

@@ -3,8 +3,9 @@
  * The services that Dynamo runs beside its router (router.md, section 10): the router on the request plane, the indexer, the
  * slot tracker and the selection service, each thin routes over the router's own cores. Sockets and ports come from the host.
  */
+
+export { parseExactJson, writeExactJson } from '../exact-json.ts';
 export { type EndpointName, type EndpointWorker, EndpointWorkers, parseEndpointName } from './endpoint-workers.ts';
-export { parseExactJson, writeExactJson } from './exact-json.ts';
 export { type IndexerOptions, type IndexerRegistration, StandaloneIndexer } from './indexer.ts';
 export { createIndexerMetrics, type IndexerMetrics } from './indexer-metrics.ts';
 export { type IndexerRoutesOptions, indexerRoutes } from './indexer-routes.ts';

@@ -1,10 +1,10 @@
 import type { Logger } from '../../telemetry/index.ts';
 import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
 import { type BlockIndex, createBlockIndex, type HashPair, type StoredRun } from '../block-index/index.ts';
+import { writeExactJson } from '../exact-json.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import { RankTable } from '../rank-table.ts';
-import { writeExactJson } from './exact-json.ts';
 import { decimalId, overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
 import { type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
 

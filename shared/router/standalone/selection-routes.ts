@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { writeExactJson } from '../exact-json.ts';
 import type { BodyFields } from './body-fields.ts';
-import { writeExactJson } from './exact-json.ts';
 import { decimalId } from './overlap-tokens.ts';
 import { type Peers, peerRoutes } from './peers.ts';
 import { promptOf } from './prompt.ts';

@@ -2,8 +2,8 @@ import { Hono } from 'hono';
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { parseExactJson, writeExactJson } from '../exact-json.ts';
 import { BodyFields } from './body-fields.ts';
-import { parseExactJson, writeExactJson } from './exact-json.ts';
 import { ServiceError } from './service-error.ts';
 
 /** Larger bodies are refused with 413 (router.md, section 10). */

@@ -24,7 +24,6 @@ export {
   type ActiveSequenceEvent,
   decodeActiveSequences,
   encodeActiveSequence,
-  parseExactJson,
 } from './replica/active-sequence-event.ts';
 export { replicaBookings } from './replica/replica-bookings.ts';
 export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions } from './replica/replica-sync.ts';

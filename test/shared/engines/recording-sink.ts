@@ -1,4 +1,4 @@
-import type { EngineSink } from '../../../shared/engines/index.ts';
+import type { EngineInfo, EngineSink } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../shared/protocol/generation/index.ts';
 
@@ -84,3 +84,21 @@ export function tokenRequest(prompt: readonly number[], fields: Partial<EngineRe
     ...fields,
   };
 }
+
+/** A request with the body of a chat. */
+export function chatRequest(body: Readonly<Record<string, unknown>> = {}): EngineRequest {
+  return { ...tokenRequest([]), input: { kind: 'text', endpoint: 'chat_completions', body } };
+}
+
+/** What an engine that takes text and tells nothing says of itself. */
+export const TEXT_ENGINE_INFO: EngineInfo = {
+  contextLength: undefined,
+  kvBlockSizeTokens: 16,
+  totalKvBlocks: 0,
+  maxNumSeqs: undefined,
+  maxNumBatchedTokens: undefined,
+  dataParallelSize: 1,
+  modelInput: 'Text',
+  modelType: ['Chat'],
+  publishesKvEvents: false,
+};

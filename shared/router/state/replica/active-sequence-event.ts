@@ -65,14 +65,6 @@ export function decodeActiveSequences(payload: unknown, onMalformed: () => void)
   return events;
 }
 
-/** Parses JSON with integers beyond 2^53 as decimal text instead of rounded numbers. @throws SyntaxError */
-export function parseExactJson(text: string): unknown {
-  const quoted = text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (token) =>
-    /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${token}"` : token,
-  );
-  return JSON.parse(quoted);
-}
-
 class MalformedEvent extends Error {}
 
 function encodeChange(change: ActiveSequenceChange): unknown {

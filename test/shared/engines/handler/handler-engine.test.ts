@@ -1,32 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { createHandlerEngine, type RequestHandler } from '../../../../shared/engines/handler/index.ts';
-import type { EngineInfo, EngineSink } from '../../../../shared/engines/index.ts';
+import type { EngineSink } from '../../../../shared/engines/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
-import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { EngineOutput } from '../../../../shared/protocol/generation/index.ts';
+import { chatRequest, TEXT_ENGINE_INFO } from '../recording-sink.ts';
 
-const INFO: EngineInfo = {
-  contextLength: undefined,
-  kvBlockSizeTokens: 16,
-  totalKvBlocks: 0,
-  maxNumSeqs: undefined,
-  maxNumBatchedTokens: undefined,
-  dataParallelSize: 1,
-  modelInput: 'Text',
-  modelType: ['Chat'],
-  publishesKvEvents: false,
-};
-
-const REQUEST: EngineRequest = {
-  id: 'request',
-  model: 'model',
-  input: { kind: 'text', endpoint: 'chat_completions', body: {} },
-  stop: {},
-  sampling: {},
-  output: {},
-  eosTokenIds: [],
-  routing: {},
-  annotations: [],
-};
+const REQUEST = chatRequest();
 
 /** Keeps what it is told; blocked while `isFull`. */
 class Reader implements EngineSink {
@@ -76,7 +55,7 @@ class Reader implements EngineSink {
 
 async function read(handler: RequestHandler): Promise<readonly unknown[]> {
   const reader = new Reader();
-  createHandlerEngine({ info: INFO, handler }).generate(REQUEST, reader, new AbortController().signal);
+  createHandlerEngine({ info: TEXT_ENGINE_INFO, handler }).generate(REQUEST, reader, new AbortController().signal);
   await reader.closed;
   return reader.said;
 }
@@ -135,7 +114,7 @@ describe('an engine made of an async generator', () => {
     const handler: RequestHandler = async function* () {
       for (; asked < 3; asked++) yield String(asked);
     };
-    createHandlerEngine({ info: INFO, handler }).generate(REQUEST, reader, new AbortController().signal);
+    createHandlerEngine({ info: TEXT_ENGINE_INFO, handler }).generate(REQUEST, reader, new AbortController().signal);
     await new Promise((resolve) => setImmediate(resolve));
     expect(reader.said).toEqual([{ text: '0' }]);
     reader.drain();
@@ -155,7 +134,7 @@ describe('an engine made of an async generator', () => {
           resolve();
         }
       };
-      createHandlerEngine({ info: INFO, handler }).generate(REQUEST, reader, aborter.signal);
+      createHandlerEngine({ info: TEXT_ENGINE_INFO, handler }).generate(REQUEST, reader, aborter.signal);
     });
     await new Promise((resolve) => setImmediate(resolve));
     aborter.abort();
@@ -167,7 +146,7 @@ describe('an engine made of an async generator', () => {
     const reader = new Reader();
     reader.isFull = true;
     const engine = createHandlerEngine({
-      info: INFO,
+      info: TEXT_ENGINE_INFO,
       handler: async function* () {
         yield 'x';
       },

@@ -13,6 +13,7 @@ import {
   mediaPolicy,
 } from '../../../../shared/engines/media/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
+import { chatRequest, TEXT_ENGINE_INFO } from '../recording-sink.ts';
 
 const PUBLIC = mediaPolicy();
 const INTERNAL_TOO = mediaPolicy({ allowsInternal: true });
@@ -164,17 +165,7 @@ describe('fetching a medium', () => {
 describe('an engine behind the guard', () => {
   const seen: EngineRequest[] = [];
   const inner: Engine = createHandlerEngine({
-    info: {
-      contextLength: undefined,
-      kvBlockSizeTokens: 16,
-      totalKvBlocks: 0,
-      maxNumSeqs: undefined,
-      maxNumBatchedTokens: undefined,
-      dataParallelSize: 1,
-      modelInput: 'Text',
-      modelType: ['Chat'],
-      publishesKvEvents: false,
-    },
+    info: TEXT_ENGINE_INFO,
     handler: async function* (request) {
       seen.push(request);
       yield 'ok';
@@ -182,17 +173,7 @@ describe('an engine behind the guard', () => {
   });
 
   function ask(content: unknown, fetchesMax?: number): Promise<unknown> {
-    const request: EngineRequest = {
-      id: 'r',
-      model: 'm',
-      input: { kind: 'text', endpoint: 'chat_completions', body: { messages: [{ role: 'user', content }] } },
-      stop: {},
-      sampling: {},
-      output: {},
-      eosTokenIds: [],
-      routing: {},
-      annotations: [],
-    };
+    const request = chatRequest({ messages: [{ role: 'user', content }] });
     const engine = createMediaGuardedEngine(inner, {
       policy: INTERNAL_TOO,
       clock: systemClock,

@@ -1,60 +1,25 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import type { Engine, EngineSink } from '../../../../shared/engines/index.ts';
+import type { Engine } from '../../../../shared/engines/index.ts';
 import { createOpenAiEngine, type OpenAiEngineOptions } from '../../../../shared/engines/openai/index.ts';
-import { isMigratable, type ServeError } from '../../../../shared/errors/index.ts';
+import { isMigratable } from '../../../../shared/errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../../../shared/protocol/generation/index.ts';
 import { freePort } from '../../../support/index.ts';
+import { RecordingSink } from '../recording-sink.ts';
 import { type Answer, chunk, FakeServer, sendEvents, sendJson, startEvents, writeEvent } from './fake-server.ts';
 
 const never = new AbortController().signal;
 
-class Sink implements EngineSink {
-  readonly outputs: EngineOutput[] = [];
-  isFull = false;
-  error: ServeError | undefined;
-  isEnded = false;
-  readonly closed: Promise<void>;
-  #close: () => void = () => {};
-  #waiters: (() => void)[] = [];
+class Sink extends RecordingSink {
   #onOutput: (() => void)[] = [];
 
-  constructor() {
-    this.closed = new Promise((resolve) => {
-      this.#close = resolve;
-    });
-  }
-
-  tokens(): void {
+  override tokens(): void {
     throw new Error('a text engine gives no tokens');
   }
 
-  output(output: EngineOutput): void {
-    this.outputs.push(output);
+  override output(output: EngineOutput): void {
+    super.output(output);
     for (const waiter of this.#onOutput.splice(0)) waiter();
-  }
-
-  end(): void {
-    this.isEnded = true;
-    this.#close();
-  }
-
-  fail(error: ServeError): void {
-    this.error = error;
-    this.#close();
-  }
-
-  isBlocked(): boolean {
-    return this.isFull;
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#waiters.push(callback);
-  }
-
-  unblock(): void {
-    this.isFull = false;
-    for (const waiter of this.#waiters.splice(0)) waiter();
   }
 
   nextOutput(): Promise<void> {

@@ -1,18 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import {
-  type RankEvent,
-  RankFollower,
-  type RecoveryAnswer,
-  RecoverySlots,
-} from '../../../../shared/router/feed/index.ts';
+import { Slots } from '../../../../shared/concurrency/index.ts';
+import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../shared/router/feed/index.ts';
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
 const MINUTE_MS = 60_000;
 
 /** A follower of one scripted rank, and what it asked for. */
-function followerBed(options: { readonly canRecover?: boolean; readonly slots?: RecoverySlots } = {}) {
+function followerBed(options: { readonly canRecover?: boolean; readonly slots?: Slots } = {}) {
   const clock = new VirtualClock();
   const worker = new ScriptedRank();
   const held = new WatchedIndex();
@@ -40,7 +36,7 @@ function followerBed(options: { readonly canRecover?: boolean; readonly slots?: 
     sink: held,
     clock,
     random: seededRandom(1),
-    slots: options.slots ?? new RecoverySlots(),
+    slots: options.slots ?? new Slots(16),
     canRecover: options.canRecover ?? true,
     defer: async () => {},
     observer: {
@@ -232,7 +228,7 @@ describe('a recovery that fails', () => {
   });
 
   it('does not hold up others while it waits for its next attempt', async () => {
-    const slots = new RecoverySlots(1);
+    const slots = new Slots(1);
     const broken = followerBed({ slots });
     const good = followerBed({ slots });
     broken.answer = async () => {
@@ -384,7 +380,7 @@ describe('many ranks', () => {
   it('are restored sixteen at a time, ten thousand of them', async () => {
     const clock = new VirtualClock();
     const random = seededRandom(2);
-    const slots = new RecoverySlots();
+    const slots = new Slots(16);
     let running = 0;
     let most = 0;
     const observer = { stale() {}, dropped() {}, recovered() {} };

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
+import { Slots } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { createMemoryRequestPlane } from '../../../../shared/planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
@@ -8,7 +9,6 @@ import {
   indexSink,
   type PlacedWorker,
   RecoveryClient,
-  RecoverySlots,
   WorkerFeeds,
   WorkerLoads,
 } from '../../../../shared/router/feed/index.ts';
@@ -67,7 +67,7 @@ function fleetBed() {
             carriesBytes: true,
             onSkip: () => counts.skipped++,
           }),
-          slots: new RecoverySlots(),
+          slots: new Slots(16),
           clock: bed.clock,
           random,
           logger,

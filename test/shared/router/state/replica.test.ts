@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
+import { parseExactJson } from '../../../../shared/router/standalone/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceEvent,
@@ -12,7 +13,6 @@ import {
   LoadFollower,
   MemoryRouterStateHub,
   NO_LOAD,
-  parseExactJson,
   ReplicaSync,
   ReservationLedger,
   SharedLoad,

@@ -1,15 +1,14 @@
-/** How many recoveries run at once; the others wait in the order they came. Bounded by the ranks that are followed. */
-export class RecoverySlots {
+/** Lets so many run at once; the others wait in the order they came. Whoever may ask bounds how many wait. */
+export class Slots {
   #free: number;
   readonly #waiting = new Set<() => void>();
 
-  /** @param atOnceMax router.md, section 4.6. @default 16 */
-  constructor(atOnceMax = 16) {
+  constructor(atOnceMax: number) {
     this.#free = atOnceMax;
   }
 
   /** Runs `work` once a slot is free. Rejects with the signal's reason when it aborts before. */
-  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  async run<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     await this.#take(signal);
     try {
       return await work();
@@ -18,8 +17,8 @@ export class RecoverySlots {
     }
   }
 
-  #take(signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return Promise.reject(signal.reason);
+  #take(signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
     if (this.#free > 0) {
       this.#free--;
       return Promise.resolve();
@@ -27,13 +26,13 @@ export class RecoverySlots {
     return new Promise((resolve, reject) => {
       const onAbort = (): void => {
         this.#waiting.delete(onTurn);
-        reject(signal.reason);
+        reject(signal?.reason);
       };
       const onTurn = (): void => {
-        signal.removeEventListener('abort', onAbort);
+        signal?.removeEventListener('abort', onAbort);
         resolve();
       };
-      signal.addEventListener('abort', onAbort, { once: true });
+      signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.add(onTurn);
     });
   }
