@@ -128,12 +128,18 @@ class ChooseRouting implements Routing {
   }
 }
 
+/** The reader of a pool's fleet, and the workers that discovery gave last. */
+interface PoolReader {
+  workers: readonly Worker[];
+  readonly reader: FleetReader;
+}
+
 /** The fleet items of the endpoints that this process calls. */
 class Fleets {
   readonly #state: RouterState;
   readonly #cacheMs: number | undefined;
   readonly #onProblem: (reason: string) => void;
-  readonly #readers = new Map<string, { workers: readonly Worker[]; readonly reader: FleetReader }>(); // by endpoint
+  readonly #readers = new Map<string, PoolReader>(); // by endpoint
 
   constructor(state: RouterState, cacheMs: number | undefined, onProblem: (reason: string) => void) {
     this.#state = state;
@@ -149,7 +155,7 @@ class Fleets {
     return known.reader;
   }
 
-  #open({ endpoint, scope }: Worker, workers: readonly Worker[]) {
+  #open({ endpoint, scope }: Worker, workers: readonly Worker[]): PoolReader {
     const reader = new FleetReader({
       state: this.#state,
       pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
@@ -160,7 +166,7 @@ class Fleets {
       queryLeases: async () => entry.workers.map((worker) => unloaded(worker, this.#state.nowMs())),
       onProblem: (problem) => this.#onProblem(reasonOf(problem)),
     });
-    const entry = { workers, reader };
+    const entry: PoolReader = { workers, reader };
     this.#readers.set(endpoint, entry);
     return entry;
   }
