@@ -1,6 +1,5 @@
-import type { Clock } from '../clock/index.ts';
-import { isInhibiting, isMigratable, type ServeError, toServeError, workerError } from '../errors/index.ts';
-import type { Call, CallSink, RequestPlane } from '../planes/request/index.ts';
+import { isInhibiting, type ServeError, toServeError, workerError } from '../errors/index.ts';
+import type { Call, CallSink } from '../planes/request/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -9,44 +8,19 @@ import {
   type GenerationRequest,
   type GenerationSink,
 } from '../protocol/generation/index.ts';
-import type { Reservation, Router, WorkerPool } from '../router/index.ts';
+import type { Reservation, WorkerPool } from '../router/index.ts';
 import type { Answer } from './answer.ts';
-import type { Hold } from './hold.ts';
-import { continuationOf, isMovable, Produced } from './migration.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
+import { Moves } from './moves.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
-import type { Prefilled, PrefillStage } from './prefill-stage.ts';
+import type { Prefilled } from './prefill-stage.ts';
 import type { Preprocessed } from './preprocess.ts';
-import type { StreamWatch, WatchedStream } from './stream-watch.ts';
-import type { PipelineObserver } from './types.ts';
-
-/** What every run of one pipeline shares. */
-export interface RunContext {
-  readonly router: Router;
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
-  readonly observer: PipelineObserver;
-  /** Undefined when silent workers are waited for without end. */
-  readonly streamWatch: StreamWatch | undefined;
-  /** Workers that get no new request. */
-  readonly stalledWorkers: ReadonlySet<string>;
-  /** Where prompts are computed apart; undefined = nowhere. */
-  readonly prefill?: PrefillStage | undefined;
-  /** Times that one request may move to another worker. */
-  readonly migrationLimit: number;
-  /** Prompt plus output above this is no longer moved; undefined = no limit. */
-  readonly migrationTokensMax: number | undefined;
-  /** Where requests wait while nobody can take them; undefined = they fail. */
-  readonly hold: Hold | undefined;
-  /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
-  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
-  /** The workers of `model` now. */
-  workersOf(model: RoutableModel): readonly Worker[];
-}
+import type { RunContext } from './run-context.ts';
+import type { WatchedStream } from './stream-watch.ts';
+import { WorkerChoice } from './worker-choice.ts';
 
 /**
- * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
- * and changes the same few fields.
+ * One request at its worker, or on its way to the next one.
  *
  * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
  * when the attempt ends before its decode worker has said anything.
@@ -65,16 +39,13 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #answer: Answer;
   readonly #sink: GenerationSink;
   readonly #signal: AbortSignal;
-  readonly #failedWorkers = new Set<string>();
+  readonly #choice: WorkerChoice;
+  readonly #moves: Moves;
   readonly #failedPrefills = new Set<string>();
-  /** Decode workers that once could not get the blocks of the prompt: the second time it is their own fault. */
-  readonly #suspects = new Set<string>();
   /** No more prefill workers for this request. */
   #isAlone = false;
   /** Of the present attempt. */
   #leg: PrefillLeg | undefined;
-  readonly #produced: Produced | undefined;
-  #movesLeft: number;
   #reservation: Reservation<Worker> | undefined;
   #call: Call | undefined;
   #hasOutput = false;
@@ -101,8 +72,8 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#answer = answer;
     this.#sink = sink;
     this.#signal = signal;
-    this.#movesLeft = isMovable(prompt.request) ? context.migrationLimit : 0;
-    this.#produced = this.#movesLeft > 0 ? new Produced() : undefined;
+    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], signal);
+    this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
   start(): void {
@@ -129,7 +100,7 @@ export class RequestRun implements CallSink, WatchedStream {
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#isClosed) return;
     this.#noteOutput(count);
-    this.#produced?.add(ids, start, count);
+    this.#moves.keep(ids, start, count);
     try {
       this.#answer.tokens(choice, ids, start, count);
     } catch (thrown) {
@@ -145,7 +116,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
-    if (output.token_ids !== undefined) this.#produced?.add(output.token_ids, 0, output.token_ids.length);
+    if (output.token_ids !== undefined) this.#moves.keep(output.token_ids, 0, output.token_ids.length);
     try {
       const failure = this.#answer.output(output);
       if (failure !== undefined) throw failure;
@@ -175,9 +146,8 @@ export class RequestRun implements CallSink, WatchedStream {
       return;
     }
     if (lost !== undefined) this.#failedPrefills.add(lost.worker.id);
-    if (worker !== undefined && (lost === undefined || this.#suspects.has(worker.id)))
-      this.#failedWorkers.add(worker.id);
-    if (worker !== undefined && lost !== undefined) this.#suspects.add(worker.id);
+    if (worker !== undefined && lost === undefined) this.#choice.failedAt(worker.id);
+    if (worker !== undefined && lost !== undefined) this.#choice.handoffLostAt(worker.id);
     this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
@@ -188,15 +158,12 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
   stalled(): void {
-    const here = this.#reservation?.worker.id;
-    const isElsewhere = ({ id }: Worker): boolean => id !== here && this.#isUntried(id);
-    if (this.#movesLeft <= 0 || this.#isTooLong || !this.#context.workersOf(this.#model).some(isElsewhere)) return;
-    this.timedOut();
+    if (this.#moves.isOpen && this.#choice.hasOtherThan(this.#reservation?.worker.id)) this.timedOut();
   }
 
   /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
   async #send(cause: ServeError | undefined): Promise<void> {
-    const request = continuationOf(this.#prompt.request, this.#produced);
+    const request = this.#moves.continuation();
     if (request === undefined) {
       this.#close();
       this.#answer.finishAtLength();
@@ -211,7 +178,7 @@ export class RequestRun implements CallSink, WatchedStream {
       const prefilled = await this.#prefill(request);
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
-      reservation = await this.#chooseWorker(whole);
+      reservation = await this.#choice.choose(whole, this.#leg?.worker.scope.namespace);
     } catch (thrown) {
       return this.#failWith(cause ?? toServeError(thrown));
     }
@@ -245,7 +212,7 @@ export class RequestRun implements CallSink, WatchedStream {
       policyClass: this.#request.metadata[POLICY_CLASS],
       signal: this.#signal,
       failed: this.#failedPrefills,
-      mayRetry: (error) => this.#mayMove(error),
+      mayRetry: (error) => this.#mayMove(error, false),
     });
     if (prefilled.kind !== 'away') return prefilled;
     const { leg, report } = prefilled;
@@ -296,56 +263,6 @@ export class RequestRun implements CallSink, WatchedStream {
     return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
   }
 
-  /** Waits where requests are held and nobody is left to take this one. */
-  async #chooseWorker(request: EngineRequest): Promise<Reservation<Worker>> {
-    const { hold, workersOf } = this.#context;
-    for (;;) {
-      try {
-        return await this.#choose(request);
-      } catch (thrown) {
-        const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
-        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => this.#isUntried(id));
-        if (!isAlone || untried() !== undefined) throw thrown;
-        await hold.until(this.#model.primaryName, untried, this.#signal);
-      }
-    }
-  }
-
-  async #choose(request: EngineRequest): Promise<Reservation<Worker>> {
-    const { router, clock, observer, workersOf, busyOf } = this.#context;
-    const startMs = clock.nowMs();
-    const workers = workersOf(this.#model);
-    const reservation = await router.choose(
-      {
-        id: request.id,
-        pool: this.#model.pool,
-        routing: request.routing,
-        override: request.routerConfigOverride,
-        tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-        excluded: this.#excludedOf(workers),
-        busy: busyOf(this.#model, workers),
-        policyClass: this.#request.metadata[POLICY_CLASS],
-      },
-      workers,
-      this.#signal,
-    );
-    observer.stage('route', clock.nowMs() - startMs);
-    return reservation;
-  }
-
-  /** Blocks stay within the namespace where they were computed. */
-  #excludedOf(workers: readonly Worker[]): ReadonlySet<string> {
-    const { stalledWorkers } = this.#context;
-    const namespace = this.#leg?.worker.scope.namespace;
-    const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
-    if (stalledWorkers.size === 0 && strangers.length === 0) return this.#failedWorkers;
-    return new Set([...this.#failedWorkers, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
-  }
-
-  #isUntried(workerId: string): boolean {
-    return !this.#failedWorkers.has(workerId) && !this.#context.stalledWorkers.has(workerId);
-  }
-
   #tellWorker(prefill: Worker, decode: Worker, dpRank: number | undefined): void {
     if (this.#isClosed || !this.#request.extraFields.includes('worker_id')) return;
     const ids = { prefillWorkerId: prefill.id, decodeWorkerId: decode.id };
@@ -380,23 +297,8 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   /** Counts the move when it may be made. */
-  #mayMove(error: ServeError, isPrefillLost = false): boolean {
-    if (this.#movesLeft <= 0 || this.#signal.aborted || !(isPrefillLost || isMigratable(error))) return false;
-    const { observer } = this.#context;
-    const { primaryName } = this.#model;
-    if (this.#isTooLong) {
-      observer.migrationTooLong(primaryName);
-      return false;
-    }
-    this.#movesLeft--;
-    observer.migrated(primaryName, this.#hasOutput ? 'ongoing_request' : 'new_request');
-    return true;
-  }
-
-  get #isTooLong(): boolean {
-    const { migrationTokensMax } = this.#context;
-    if (migrationTokensMax === undefined) return false;
-    return this.#prompt.promptTokens + (this.#produced?.count ?? 0) > migrationTokensMax;
+  #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
+    return !this.#signal.aborted && this.#moves.take(error, isPrefillLost, this.#hasOutput);
   }
 
   /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */

@@ -1,0 +1,91 @@
+import { toServeError } from '../errors/index.ts';
+import type { EngineRequest } from '../protocol/generation/index.ts';
+import type { Reservation } from '../router/index.ts';
+import type { RoutableModel, Worker } from './model-directory.ts';
+import type { RunContext } from './run-context.ts';
+
+/** Chooses the worker of one request, over again when one fails it; remembers those that did. */
+export class WorkerChoice {
+  readonly #context: RunContext;
+  readonly #model: RoutableModel;
+  readonly #policyClass: string | undefined;
+  readonly #signal: AbortSignal;
+  readonly #failed = new Set<string>();
+  /** Workers that once could not get the blocks of the prompt: the second time it is their own fault. */
+  readonly #suspects = new Set<string>();
+
+  constructor(context: RunContext, model: RoutableModel, policyClass: string | undefined, signal: AbortSignal) {
+    this.#context = context;
+    this.#model = model;
+    this.#policyClass = policyClass;
+    this.#signal = signal;
+  }
+
+  /** It gets the request no more. */
+  failedAt(workerId: string): void {
+    this.#failed.add(workerId);
+  }
+
+  /** It could not get the blocks that a prefill worker computed. */
+  handoffLostAt(workerId: string): void {
+    if (this.#suspects.has(workerId)) this.#failed.add(workerId);
+    this.#suspects.add(workerId);
+  }
+
+  /** Whether somebody else than `workerId` could still be tried. */
+  hasOtherThan(workerId: string | undefined): boolean {
+    return this.#context.workersOf(this.#model).some(({ id }) => id !== workerId && this.#isUntried(id));
+  }
+
+  /**
+   * Waits where requests are held and nobody is left to take this one.
+   *
+   * @param namespace where the blocks of the prompt are, which do not leave it; undefined = nowhere yet
+   */
+  async choose(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
+    const { hold, workersOf } = this.#context;
+    for (;;) {
+      try {
+        return await this.#ask(request, namespace);
+      } catch (thrown) {
+        const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
+        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => this.#isUntried(id));
+        if (!isAlone || untried() !== undefined) throw thrown;
+        await hold.until(this.#model.primaryName, untried, this.#signal);
+      }
+    }
+  }
+
+  async #ask(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
+    const { router, clock, observer, workersOf, busyOf } = this.#context;
+    const startMs = clock.nowMs();
+    const workers = workersOf(this.#model);
+    const reservation = await router.choose(
+      {
+        id: request.id,
+        pool: this.#model.pool,
+        routing: request.routing,
+        override: request.routerConfigOverride,
+        tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+        excluded: this.#excludedOf(workers, namespace),
+        busy: busyOf(this.#model, workers),
+        policyClass: this.#policyClass,
+      },
+      workers,
+      this.#signal,
+    );
+    observer.stage('route', clock.nowMs() - startMs);
+    return reservation;
+  }
+
+  #excludedOf(workers: readonly Worker[], namespace: string | undefined): ReadonlySet<string> {
+    const { stalledWorkers } = this.#context;
+    const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
+    if (stalledWorkers.size === 0 && strangers.length === 0) return this.#failed;
+    return new Set([...this.#failed, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
+  }
+
+  #isUntried(workerId: string): boolean {
+    return !this.#failed.has(workerId) && !this.#context.stalledWorkers.has(workerId);
+  }
+}
