@@ -1,11 +1,10 @@
-import type { DiscoveryRecord, EndpointRecord, EventChannelRecord, ModelCard } from '../discovery/index.ts';
-import type { EngineInfo, EngineLoad } from '../engines/index.ts';
+import type { DiscoveryRecord, EndpointRecord, ModelCard } from '../discovery/index.ts';
+import type { EngineInfo } from '../engines/index.ts';
 import { reasonOf, workerError } from '../errors/index.ts';
-import type { EventPublisher, EventScope } from '../planes/event/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
-import { KV_EVENTS_TOPIC, LOAD_TOPIC, RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
-import { CounterReporter, decodeReserved, type RankReading, RESERVED_HEADER } from '../router/state/index.ts';
+import { RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
+import { decodeReserved, RESERVED_HEADER } from '../router/state/index.ts';
 import { Adapters } from './adapters.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { EngineCanary } from './canary.ts';
@@ -14,14 +13,12 @@ import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
 import { EngineMonitor } from './engine-monitor.ts';
-import { decimalId } from './event-records.ts';
-import { KvEventPublisher } from './kv-event-publisher.ts';
-import { LoadReporter } from './load-reporter.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { servePrefillRelease } from './prefill-release.ts';
 import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
+import { WorkerReports } from './reports.ts';
 import { ReservedRequests } from './reserved-requests.ts';
 import { ServedCall } from './served-call.ts';
 
@@ -91,12 +88,9 @@ class ServingWorker implements Worker {
   readonly #path: string;
   readonly #calls = new CallsUnderWay();
   readonly #reserved = new ReservedRequests();
-  readonly #publishers: EventPublisher[] = [];
-  #events: KvEventPublisher | undefined;
+  readonly #reports: WorkerReports;
   #server: PlaneServer | undefined;
   #registration: Registration | undefined;
-  #reporter: LoadReporter | undefined;
-  #counters: CounterReporter | undefined;
   #monitor: EngineMonitor | undefined;
   #canary: EngineCanary | undefined;
   #control: WorkerControl | undefined;
@@ -115,6 +109,13 @@ class ServingWorker implements Worker {
     this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
     const { namespace, component, endpoint } = options.address;
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
+    this.#reports = new WorkerReports({
+      worker: options,
+      settings: this.#settings,
+      instanceId: this.instanceId,
+      engineInfo: info,
+      reserved: this.#reserved,
+    });
     this.engineExit = new Promise((resolve) => {
       options.engine.onExit?.((reason) => {
         this.#loseEngine(reason);
@@ -138,7 +139,7 @@ class ServingWorker implements Worker {
       const server = await requestPlane.serve({ instanceId: this.instanceId, signal });
       this.#server = server;
       const transport = server.handle(this.#path, this.#serve);
-      const channels = await this.#openPublishers();
+      const channels = await this.#reports.open();
       const records = [...channels, ...this.#serveRouters(server), ...this.#records(transport)];
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
@@ -146,7 +147,7 @@ class ServingWorker implements Worker {
       discovery.onLeaseLost(() => this.#loseLease());
       discovery.onLeaseRegained(() => this.#regainLease());
       await this.#registration.register(signal);
-      this.#counters = this.#openCounters();
+      this.#reports.openCounters();
     } catch (thrown) {
       await this.#registration?.withdraw();
       await this.#close();
@@ -173,7 +174,7 @@ class ServingWorker implements Worker {
     this.#showHealth();
     this.#server?.unhandle(this.#path);
     await this.#registration?.withdraw();
-    await this.#closeCounters();
+    await this.#reports.closeCounters();
     this.#server?.drain();
     const report = await drainCalls(this.#calls, clock, this.#settings);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
@@ -187,7 +188,7 @@ class ServingWorker implements Worker {
     const { engine, metrics, logger } = this.#options;
     if (servePrefillRelease(engine, call)) return;
     const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
-    if (reserved !== undefined) this.#counters?.arrived(reserved.dpRank, reserved.amounts);
+    if (reserved !== undefined) this.#reports.arrived(reserved.dpRank, reserved.amounts);
     const isReserved = call.headers[RESERVATION_HEADER] !== undefined;
     const onOver = (over: ServedCall): void => {
       this.#calls.remove(over);
@@ -243,41 +244,6 @@ class ServingWorker implements Worker {
     this.#showHealth();
   }
 
-  /** KV events and load, each on a channel of the worker's component (router.md, section 8). */
-  async #openPublishers(): Promise<EventChannelRecord[]> {
-    const { eventPlane, engine, clock, metrics, address } = this.#options;
-    const scope: EventScope = { kind: 'component', namespace: address.namespace, component: address.component };
-    const workerId = decimalId(this.instanceId);
-    const channels: EventChannelRecord[] = [];
-    const open = async (topic: string): Promise<EventPublisher> => {
-      const publisher = await eventPlane.publisher(scope, topic);
-      this.#publishers.push(publisher);
-      const { publisherId, transport } = publisher;
-      const worker_id = this.instanceId;
-      channels.push({ type: 'EventChannel', scope, topic, instance_id: publisherId, transport, worker_id });
-      return publisher;
-    };
-    if (this.engineInfo.publishesKvEvents) {
-      const { dataParallelSize } = this.engineInfo;
-      const publisher = await open(KV_EVENTS_TOPIC);
-      const events = new KvEventPublisher({ publisher, instanceId: this.instanceId, dataParallelSize });
-      this.#events = events;
-      engine.onKvEvents((step) => events.publish(step));
-    }
-    this.#reporter = new LoadReporter({
-      publisher: await open(LOAD_TOPIC),
-      workerId,
-      clock,
-      reportIntervalMs: this.#settings.loadReportIntervalMs,
-      lookIntervalMs: this.#settings.loadLookIntervalMs,
-      read: () => engine.load(),
-      requests: this.#reserved,
-      lastEventId: (dpRank) => this.#events?.journals[dpRank]?.lastEventId,
-      onReport: (load) => metrics.setLoad(load),
-    });
-    return channels;
-  }
-
   /** Endpoints beside the model's own: recovery of KV events, one a rank, and control. */
   #serveRouters(server: PlaneServer): EndpointRecord[] {
     const { address, engine } = this.#options;
@@ -288,7 +254,7 @@ class ServingWorker implements Worker {
       return { type: 'Endpoint', namespace, component, endpoint, instance_id, transport };
     };
     const recovery = new RecoveryService();
-    const journals = this.#settings.enableLocalIndexer ? (this.#events?.journals ?? []) : [];
+    const journals = this.#settings.enableLocalIndexer ? this.#reports.journals : [];
     const records = journals.map((journal, dpRank) =>
       serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
     );
@@ -348,30 +314,6 @@ class ServingWorker implements Worker {
     if (isFit) await this.#registration?.restore();
   }
 
-  /** The worker's side of the counters that routers share (design, "Counters, and replica sync"). */
-  #openCounters(): CounterReporter | undefined {
-    const { routerState: state, engine, clock, random, address: pool } = this.#options;
-    if (state === undefined) return undefined;
-    const reporter = new CounterReporter({
-      state,
-      pool,
-      workerId: this.instanceId,
-      clock,
-      random,
-      intervalMs: this.#settings.loadReportIntervalMs,
-      read: () => engine.load().map(toReading),
-      onProblem: () => {}, // the state tells of its failures by itself; the next report replaces this one
-    });
-    reporter.start();
-    return reporter;
-  }
-
-  async #closeCounters(): Promise<void> {
-    const counters = this.#counters;
-    this.#counters = undefined;
-    await counters?.stop(COUNTERS_STOP_MS_MAX);
-  }
-
   #records(transport: Transport): DiscoveryRecord[] {
     const at = { ...this.#options.address, instance_id: this.instanceId };
     return [
@@ -417,24 +359,9 @@ class ServingWorker implements Worker {
   }
 
   async #close(): Promise<void> {
-    await this.#closeCounters();
     this.#monitor?.stop();
     this.#canary?.stop();
-    this.#reporter?.stop();
-    for (const publisher of this.#publishers) await publisher.close();
+    await this.#reports.close();
     await this.#server?.close();
   }
-}
-
-/** Withdrawing the ranks' counters takes no longer. */
-const COUNTERS_STOP_MS_MAX = 1000;
-
-function toReading(load: EngineLoad): RankReading {
-  const { dpRank, runningRequests, waitingRequests, usedKvBlocks, activePrefillTokens } = load;
-  const requests = runningRequests + waitingRequests;
-  return {
-    dpRank,
-    active: { requests, decodeBlocks: usedKvBlocks, prefillTokens: activePrefillTokens },
-    kvUsedBlocks: usedKvBlocks,
-  };
 }
