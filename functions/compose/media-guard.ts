@@ -8,7 +8,9 @@ type MediaSettings = Pick<
   | 'httpTimeoutSecs'
   | 'httpConnectTimeoutSecs'
   | 'httpMaxConnections'
+  | 'httpKeepaliveTimeoutSecs'
   | 'mmAllowInternal'
+  | 'mmLocalPath'
   | 'mmMaxFileSizeMb'
   | 'mmMaxDataUrlMb'
   | 'mediaAllowHosts'
@@ -22,6 +24,8 @@ export function withMediaGuard(engine: Engine, settings: MediaSettings): Engine 
   const policy = mediaPolicy({
     allowHosts: settings.mediaAllowHosts,
     allowsInternal: settings.mmAllowInternal,
+    localFolder: settings.mmLocalPath,
+    keepAliveMs: settings.httpKeepaliveTimeoutSecs * 1000,
     connectTimeoutMs: settings.httpConnectTimeoutSecs * 1000,
     ...(fileMb === undefined ? {} : { fileBytesMax: fileMb * MIB }),
     ...(dataMb === undefined ? {} : { dataUrlBytesMax: dataMb * MIB }),

@@ -42,7 +42,7 @@ export const mediaRows = {
     default: 15,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Idle life of a connection that fetches media; not of the server.',
   }),
   httpMaxKeepalive: int({
@@ -88,7 +88,7 @@ export const mediaRows = {
     env: ['DYN_MM_LOCAL_PATH'],
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Folder from which file URLs may be read.',
   }),
   mmMaxFileSizeMb: int({

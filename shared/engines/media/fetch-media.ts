@@ -5,6 +5,7 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import { isInternalAddress } from './internal-addresses.ts';
+import type { MediaConnections } from './media-connections.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
 
 const REDIRECTS_MAX = 5;
@@ -21,6 +22,8 @@ export interface MediaFetchOptions {
   readonly signal: AbortSignal;
   /** Names to addresses. @default the system's resolver */
   readonly resolve?: typeof resolveName;
+  /** Connections of earlier fetches under the same policy. @default each fetch has one of its own */
+  readonly connections?: MediaConnections;
 }
 
 /**
@@ -59,12 +62,14 @@ function refused(fault: string): Error {
 }
 
 function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
-  const { policy, clock, resolve = resolveName } = options;
-  const send = url.protocol === 'https:' ? requestHttps : requestHttp;
+  const { policy, clock, connections, resolve = resolveName } = options;
+  const isSecure = url.protocol === 'https:';
+  const send = isSecure ? requestHttps : requestHttp;
   return new Promise((settle, reject) => {
     const request = send(url, {
       signal,
-      agent: false, // a kept connection would skip the check of its address
+      // A kept connection stays with the address that was checked when it was made.
+      agent: connections?.agentFor(isSecure) ?? false,
       lookup: publicLookup(policy, resolve),
       headers: { accept: '*/*', 'user-agent': 'stator' },
     });
@@ -77,6 +82,12 @@ function get(url: URL, options: MediaFetchOptions, signal: AbortSignal): Promise
     });
     request.once('error', (error) => {
       timer.cancel();
+      // The server closed a kept connection just as it was taken: that says nothing of the medium.
+      if (request.reusedSocket && !signal.aborted && !(error instanceof ServeError)) {
+        const { connections: _, ...fresh } = options;
+        settle(get(url, fresh, signal));
+        return;
+      }
       const isOurs = error instanceof ServeError || signal.aborted;
       reject(isOurs ? error : refused(`cannot be read (${'code' in error ? String(error.code) : error.message})`));
     });

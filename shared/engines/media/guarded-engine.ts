@@ -4,6 +4,8 @@ import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { fetchMedia } from './fetch-media.ts';
+import { readLocalMedia } from './local-media.ts';
+import { MediaConnections } from './media-connections.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
 import { mediaUrlsOf, withMediaUrls } from './media-urls.ts';
 
@@ -23,6 +25,7 @@ interface FetchOptions {
   readonly signal: AbortSignal;
   /** Of the fetches under way. */
   readonly slots: Slots;
+  readonly connections: MediaConnections;
 }
 
 /**
@@ -34,13 +37,14 @@ export function createMediaGuardedEngine(
   { policy, clock, fetchesMax = 100 }: MediaGuardOptions,
 ): Engine {
   const slots = new Slots(fetchesMax);
+  const connections = new MediaConnections(policy);
   const generate = (request: EngineRequest, sink: EngineSink, signal: AbortSignal): void => {
     const named = request.input.kind === 'text' ? mediaUrlsOf(request.input.body) : [];
     if (named.length === 0) {
       engine.generate(request, sink, signal);
       return;
     }
-    inlined(request, { policy, clock, signal, slots })
+    inlined(request, { policy, clock, signal, slots, connections })
       .then((ready) => {
         if (!signal.aborted) engine.generate(ready, sink, signal);
       })
@@ -91,6 +95,11 @@ async function inline(url: string, options: FetchOptions): Promise<string> {
     if (fault !== undefined) throw workerError('InvalidArgument', `a media URL ${fault}`);
     return url;
   }
-  const { mediaType, bytes } = await options.slots.run(options.signal, () => fetchMedia(url, options));
+  const { policy, signal, slots } = options;
+  const { localFolder: folder, fileBytesMax } = policy;
+  const isLocal = folder !== undefined && /^file:/i.test(url);
+  const { mediaType, bytes } = await slots.run(signal, () =>
+    isLocal ? readLocalMedia(url, { folder, fileBytesMax }, signal) : fetchMedia(url, options),
+  );
   return `data:${mediaType};base64,${bytes.toString('base64')}`;
 }

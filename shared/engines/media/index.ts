@@ -5,4 +5,5 @@
  */
 export { type FetchedMedia, fetchMedia, type MediaFetchOptions } from './fetch-media.ts';
 export { createMediaGuardedEngine } from './guarded-engine.ts';
+export { type LocalMediaBounds, readLocalMedia } from './local-media.ts';
 export { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { createHandlerEngine } from '../../../../shared/engines/handler/index.ts';
@@ -172,13 +175,16 @@ describe('an engine behind the guard', () => {
     },
   });
 
-  function ask(content: unknown, fetchesMax?: number): Promise<unknown> {
-    const request = chatRequest({ messages: [{ role: 'user', content }] });
-    const engine = createMediaGuardedEngine(inner, {
-      policy: INTERNAL_TOO,
+  function guarded(policy: Partial<MediaPolicy> = {}, fetchesMax?: number): Engine {
+    return createMediaGuardedEngine(inner, {
+      policy: { ...INTERNAL_TOO, ...policy },
       clock: systemClock,
       ...(fetchesMax && { fetchesMax }),
     });
+  }
+
+  function ask(content: unknown, fetchesMax?: number, engine = guarded({}, fetchesMax)): Promise<unknown> {
+    const request = chatRequest({ messages: [{ role: 'user', content }] });
     return new Promise((resolve) => {
       const sink = {
         tokens: () => {},
@@ -247,5 +253,45 @@ describe('an engine behind the guard', () => {
       param: 'messages[0].content[0].image_url.url',
       message: expect.stringContaining('scheme file:'),
     });
+  });
+
+  const picture = (url: string) => [{ type: 'image_url', image_url: { url } }];
+
+  it('gets files inline where a folder of them is allowed, and a redirect leads to none', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'stator-media-'));
+    try {
+      writeFileSync(join(folder, 'a.png'), 'x');
+      const engine = guarded({ localFolder: folder });
+      const url = `file://${folder}/a.png`;
+      expect(await ask(picture(url), undefined, engine)).toMatchObject({
+        body: { messages: [{ content: picture('data:image/png;base64,eA==') }] },
+      });
+      const refused = { code: 'invalid_value', param: 'messages[0].content[0].image_url.url' };
+      expect(await ask(picture('file:///etc/passwd'), undefined, engine)).toMatchObject(refused);
+      const leading = await serve((_, response) => response.writeHead(302, { location: url }).end());
+      expect(await ask(picture(leading), undefined, engine)).toMatchObject({
+        ...refused,
+        message: expect.stringContaining('scheme file:'),
+      });
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  it('is fetched for over one connection while that is kept, and over a new one when the server has closed it', async () => {
+    const sockets = new Set<Socket>();
+    const url = await serve((request, response) => {
+      sockets.add(request.socket);
+      response.setHeader('content-type', 'image/png').end('x');
+    });
+    const engine = guarded();
+    const inline = { body: { messages: [{ content: picture('data:image/png;base64,eA==') }] } };
+    for (const path of ['/1', '/2', '/3']) {
+      expect(await ask(picture(url + path), undefined, engine)).toMatchObject(inline);
+    }
+    expect(sockets.size).toBe(1);
+    for (const socket of sockets) socket.destroy();
+    expect(await ask(picture(`${url}/4`), undefined, engine)).toMatchObject(inline);
+    expect(sockets.size).toBe(2);
   });
 });
