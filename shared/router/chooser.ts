@@ -10,7 +10,7 @@ import type { ActiveLoad } from './load/active-load.ts';
 import { growNumbers } from './load/grow.ts';
 import { Overlaps } from './overlaps.ts';
 import type { RankTable } from './rank-table.ts';
-import { weightsFor } from './request-weights.ts';
+import { asksForDynamo, weightsFor } from './request-weights.ts';
 import type { RoutingFailure } from './routing-error.ts';
 import type { DecisionReason, PrefixIndex, SchedulingRequest } from './scheduler-types.ts';
 import { drawByCost, selectLowest } from './selection.ts';
@@ -34,6 +34,8 @@ export interface ChooserOptions {
 export interface WeighedRequest {
   readonly request: SchedulingRequest;
   readonly weights: DynamoWeights;
+  /** The formula that scores it: the router's, or Dynamo's for a request that sets a weight of that one. */
+  readonly costModel: KvRouterConfig['costModel'];
 }
 
 /** Position among `Chooser.candidates`, and why that one. */
@@ -70,8 +72,10 @@ export class Chooser {
   /** @throws ServeError `invalid_value` for an override out of range */
   weigh(request: SchedulingRequest): WeighedRequest {
     const { override } = request;
-    if (override === undefined) return { request, weights: this.#weights };
-    return { request, weights: { ...this.#weights, ...weightsFor(this.#options.config, override) } };
+    const { config } = this.#options;
+    if (override === undefined) return { request, weights: this.#weights, costModel: config.costModel };
+    const weights = { ...this.#weights, ...weightsFor(config, override) };
+    return { request, weights, costModel: asksForDynamo(override) ? 'dynamo' : config.costModel };
   }
 
   /** Fills `overlaps` for the request's prompt. */
@@ -88,7 +92,7 @@ export class Chooser {
 
   /** Weighs the candidates, of which there is at least one. */
   choose(weighed: WeighedRequest): Choice {
-    this.#fillPrefill();
+    this.#fillPrefill(weighed);
     this.#fillCosts(weighed);
     const { request, weights } = weighed;
     this.#applyPreferences(request);
@@ -117,10 +121,10 @@ export class Chooser {
     };
   }
 
-  /** Prompt tokens that a rank still has to prefill, decayed to `nowMs`. */
-  prefillTokensAt(rank: number, nowMs: number): number {
-    const { config, load, pace } = this.#options;
-    if (config.costModel === 'dynamo') return load.prefillTokensAt(rank, nowMs);
+  /** Prompt tokens that a rank still has to prefill, decayed to `nowMs` as the formula has it. */
+  prefillTokensAt(rank: number, nowMs: number, costModel: KvRouterConfig['costModel']): number {
+    const { load, pace } = this.#options;
+    if (costModel === 'dynamo') return load.prefillTokensAt(rank, nowMs);
     const sum = load.prefillSum[rank] as number;
     if (sum === 0) return 0;
     const done = (nowMs - (load.oldestSinceMs[rank] as number)) / pace.msPerToken;
@@ -142,21 +146,23 @@ export class Chooser {
     return Math.round(best * blockSizeTokens);
   }
 
-  #fillPrefill(): void {
-    const { config, load, clock } = this.#options;
+  #fillPrefill({ costModel }: WeighedRequest): void {
+    const { load, clock } = this.#options;
     const { ranks, count, prefillTokens } = this.candidates;
-    if (config.costModel === 'dynamo' && !load.decays) {
+    if (costModel === 'dynamo' && !load.decays) {
       for (let at = 0; at < count; at++) prefillTokens[at] = load.prefillSum[ranks[at] as number] as number;
       return;
     }
     const nowMs = clock.nowMs();
-    for (let at = 0; at < count; at++) prefillTokens[at] = this.prefillTokensAt(ranks[at] as number, nowMs);
+    for (let at = 0; at < count; at++) {
+      prefillTokens[at] = this.prefillTokensAt(ranks[at] as number, nowMs, costModel);
+    }
   }
 
   #fillCosts(weighed: WeighedRequest): void {
     const inputs = this.#inputsOf(weighed);
     this.#inputs = inputs;
-    if (this.#options.config.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weighed.weights);
+    if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weighed.weights);
     else fillStatorCosts(this.candidates, inputs, weighed.weights, this.#options.share);
   }
 

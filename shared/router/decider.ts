@@ -75,14 +75,17 @@ export class Decider {
   explain(weighed: WeighedRequest): Explanation {
     const { at, reason } = this.#chooser.choose(weighed);
     const record = recordOf(this.#facts(weighed, at, reason, 0), this.#chooser.candidates);
-    return explanationOf(record, this.#options.config.costModel, this.#options.ranks, this.#options.share);
+    return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
   /** An explanation for a request that nobody can take. */
-  explainFailure({ request, weights }: WeighedRequest, failure: Parameters<typeof describeFailure>[0]): Explanation {
+  explainFailure(
+    { request, weights, costModel }: WeighedRequest,
+    failure: Parameters<typeof describeFailure>[0],
+  ): Explanation {
     return {
       requestId: request.id,
-      costModel: this.#options.config.costModel,
+      costModel,
       promptTokens: request.promptTokens,
       blocks: request.hashes.local.length >> 1,
       temperature: weights.routerTemperature,
@@ -96,10 +99,10 @@ export class Decider {
   explained(requestId: string): Explanation | undefined {
     const record = this.#log.find(requestId);
     if (record === undefined) return undefined;
-    return explanationOf(record, this.#options.config.costModel, this.#options.ranks, this.#options.share);
+    return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
-  #describe({ request }: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
+  #describe({ request, costModel }: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
     const { config, ranks, blockSizeTokens } = this.#options;
     const { candidates, overlaps } = this.#chooser;
     const rank = candidates.ranks[at] as number;
@@ -122,7 +125,7 @@ export class Decider {
         deviceBlocks + config.hostCacheHitWeight * hostBlocks + config.diskCacheHitWeight * diskBlocks,
       cachedTokens,
       uncachedTokens:
-        config.costModel === 'stator'
+        costModel === 'stator'
           ? uncachedTokens(request.promptTokens, cachedTokens)
           : Math.max(0, request.promptTokens - cachedTokens),
       potentialDecodeBlocks:
@@ -136,13 +139,14 @@ export class Decider {
     return this.#options.prefillDuration?.durationMs(left, cachedTokens);
   }
 
-  #facts({ request, weights }: WeighedRequest, chosenAt: number, reason: DecisionReason, waitedMs: number) {
+  #facts({ request, weights, costModel }: WeighedRequest, chosenAt: number, reason: DecisionReason, waitedMs: number) {
     const inputs = this.#chooser.inputs;
     return {
       requestId: request.id,
       blocks: request.hashes.local.length >> 1,
       inputs,
       weights,
+      costModel,
       waitedMs,
       chosenAt,
       reason,

@@ -31,6 +31,22 @@ export function weightsFor(config: KvRouterConfig, override: RouterConfigOverrid
   };
 }
 
+/**
+ * Whether the request sets what only Dynamo's formula has. A set weight keeps its meaning (ruling 34), so that formula scores
+ * the request, whichever scores the others.
+ */
+export function asksForDynamo(override: RouterConfigOverride): boolean {
+  return override.track_prefill_tokens === false || DYNAMO_WEIGHTS.some((field) => override[field] !== undefined);
+}
+
+const DYNAMO_WEIGHTS = [
+  'overlap_score_credit',
+  'overlap_score_weight',
+  'prefill_load_scale',
+  'router_temperature',
+  'shared_cache_multiplier',
+] as const satisfies readonly (keyof RouterConfigOverride)[];
+
 type NumberField = Exclude<keyof RouterConfigOverride, 'assume_kv_reuse' | 'track_prefill_tokens'>;
 
 function number(override: RouterConfigOverride, field: NumberField, max = Number.MAX_VALUE): number | undefined {

@@ -17,46 +17,49 @@ function ask(frontend: StatorProcess, topic: string, headers: Readonly<Record<st
 }
 
 describe('stator frontend --router-policy-config', () => {
-  const fleet = useFleet();
   const folder = mkdtempSync(join(tmpdir(), 'policies-'));
-  const file = join(folder, 'policies.yaml');
-  let frontend: StatorProcess;
-  let worker: StatorProcess;
 
-  beforeAll(async () => {
-    writeFileSync(
-      file,
-      `
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  describe.each(['dynamo', 'stator'])('with the cost model %s', (costModel) => {
+    const fleet = useFleet();
+    const file = join(folder, `${costModel}.yaml`);
+    let frontend: StatorProcess;
+    let worker: StatorProcess;
+
+    beforeAll(async () => {
+      writeFileSync(
+        file,
+        `
 default_policy_family: chat
 uncached_isl_buckets: [{ min_tokens: 0, bucket: all }]
 policy_classes:
   - { name: chat, policy_family: chat, cache_bucket: all, quantum: 1024 }
   - { name: batch, quantum: 256, prefill_busy_threshold: 0, request_queue_limit_per_worker: 1 }
 `,
-    );
-    const slowPrefill = ['--speedup-ratio=0.02', '--decode-speedup-ratio=50'];
-    const kv = ['--router-mode=kv', '--router-cost-model=dynamo']; // the other one foresees when a worker is free
-    frontend = await fleet.frontend([...kv, `--router-policy-config=${file}`]);
-    worker = await fleet.worker(slowPrefill);
-    await fleet.untilWorkers(frontend, 1);
-  });
-
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-  it('holds the requests of a class to its bounds, and those of others not', async () => {
-    const batch = { 'x-dynamo-meta-policy-class': 'batch' };
-    const pending = (): Promise<number> =>
-      frontend.metric('dynamo_frontend_router_queue_pending_requests', 'policy_class="batch"');
-    const first = ask(frontend, 'first', batch);
-    await waitUntil(async () => (await worker.metric('dynamo_component_inflight_requests')) === 1, {
-      what: 'a busy worker',
+      );
+      const slowPrefill = ['--speedup-ratio=0.02', '--decode-speedup-ratio=50'];
+      const kv = ['--router-mode=kv', `--router-cost-model=${costModel}`];
+      frontend = await fleet.frontend([...kv, `--router-policy-config=${file}`]);
+      worker = await fleet.worker(slowPrefill);
+      await fleet.untilWorkers(frontend, 1);
     });
-    const second = ask(frontend, 'second', batch);
-    await waitUntil(async () => (await pending()) === 1, { what: 'a request that waits' });
-    const refused = await ask(frontend, 'third', batch);
-    expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'server_overloaded' } }]);
-    const other = ask(frontend, 'fourth', {});
-    for (const answer of await Promise.all([first, second, other])) expect(answer.status).toBe(200);
+
+    it('holds the requests of a class to its bounds, and those of others not', async () => {
+      const batch = { 'x-dynamo-meta-policy-class': 'batch' };
+      const pending = (): Promise<number> =>
+        frontend.metric('dynamo_frontend_router_queue_pending_requests', 'policy_class="batch"');
+      const first = ask(frontend, 'first', batch);
+      await waitUntil(async () => (await worker.metric('dynamo_component_inflight_requests')) === 1, {
+        what: 'a busy worker',
+      });
+      const second = ask(frontend, 'second', batch);
+      await waitUntil(async () => (await pending()) === 1, { what: 'a request that waits' });
+      const refused = await ask(frontend, 'third', batch);
+      expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'server_overloaded' } }]);
+      const other = ask(frontend, 'fourth', {});
+      for (const answer of await Promise.all([first, second, other])) expect(answer.status).toBe(200);
+    });
   });
 
   it('does not start with a file that says nothing sensible, and names the field', async () => {

@@ -1,6 +1,7 @@
 import type { Candidates } from '../cost/candidates.ts';
 import { type CandidateRow, type CostInputs, hitsBeyond } from '../cost/cost-inputs.ts';
 import type { DynamoWeights } from '../cost/dynamo-cost.ts';
+import type { KvRouterConfig } from '../kv-config.ts';
 import type { DecisionReason } from '../scheduler-types.ts';
 
 /** What a decision was made on, as numbers; `explain` makes it readable. */
@@ -10,6 +11,8 @@ export interface DecisionRecord {
   readonly blocks: number;
   readonly blockSizeTokens: number;
   readonly weights: DynamoWeights;
+  /** The formula that scored it. */
+  readonly costModel: KvRouterConfig['costModel'];
   readonly waitedMs: number;
   /** Position of the chosen candidate. */
   readonly chosenAt: number;
@@ -24,6 +27,7 @@ export interface RecordedChoice {
   readonly inputs: CostInputs;
   readonly blocks: number;
   readonly weights: DynamoWeights;
+  readonly costModel: KvRouterConfig['costModel'];
   readonly waitedMs: number;
   readonly chosenAt: number;
   readonly reason: DecisionReason;
@@ -95,6 +99,7 @@ export function recordOf(choice: RecordedChoice, candidates: Candidates, reused?
     blocks: choice.blocks,
     blockSizeTokens: inputs.blockSizeTokens,
     weights: choice.weights,
+    costModel: choice.costModel,
     waitedMs: choice.waitedMs,
     chosenAt: choice.chosenAt,
     reason: choice.reason,

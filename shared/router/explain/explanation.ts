@@ -7,14 +7,12 @@ import { type DecisionRecord, type RecordedCandidate, readRow } from './decision
 /** A record as plain values: candidates cheapest first, each with the parts of its cost. */
 export function explanationOf(
   record: DecisionRecord,
-  costModel: 'dynamo' | 'stator',
   ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
   share?: ReplicaShare,
 ): Explanation {
   const rows = Array.from({ length: record.count }, (_, at) => readRow(record, at));
   const chosen = rows[record.chosenAt];
   const pool: PoolFacts = {
-    costModel,
     leastTokens: Math.min(...rows.map(({ prefillTokens }) => prefillTokens)),
     weight: uncachedWeight(rows.filter(({ prefillTokens }) => prefillTokens > 0).length, rows.length),
   };
@@ -24,7 +22,7 @@ export function explanationOf(
   });
   return {
     requestId: record.requestId,
-    costModel,
+    costModel: record.costModel,
     promptTokens: record.promptTokens,
     blocks: record.blocks,
     temperature: record.weights.routerTemperature,
@@ -39,7 +37,6 @@ export function explanationOf(
 
 /** What the cost of one candidate takes from all of them. */
 interface PoolFacts {
-  readonly costModel: 'dynamo' | 'stator';
   readonly leastTokens: number;
   /** Of an uncached token, in the model `stator`. */
   readonly weight: number;
@@ -48,12 +45,12 @@ interface PoolFacts {
 function describe(
   row: RecordedCandidate,
   record: DecisionRecord,
-  { costModel, leastTokens, weight }: PoolFacts,
+  { leastTokens, weight }: PoolFacts,
   isOwn: boolean,
 ): Omit<CandidateExplanation, 'workerId' | 'dpRank'> {
   const { weights } = record;
   const terms =
-    costModel === 'dynamo'
+    record.costModel === 'dynamo'
       ? dynamoTerms(row, record, leastTokens, weights)
       : statorTerms(row, record, weights, { weight, isOwn });
   const sum =

@@ -12,6 +12,11 @@ export interface PolicyClass {
   readonly busyFraction: number | undefined;
   /** Share of the eligible ranks that must be full before requests wait. @default 1 */
   readonly busyShare: number;
+  /**
+   * Somebody set the bounds above for this class: they hold under every cost model. Otherwise they are the router's own
+   * threshold, in whose place `stator` has a gate of its own.
+   */
+  readonly hasOwnBounds: boolean;
   readonly requestsPerWorkerMax: number | undefined;
   readonly promptTokensPerWorkerMax: number | undefined;
   readonly cachedTokensPerWorkerMax: number | undefined;
@@ -42,6 +47,7 @@ export function singleClass(config: KvRouterConfig): PolicyProfile {
     busyTokens: undefined,
     busyFraction: config.queueThreshold,
     busyShare: 1,
+    hasOwnBounds: false,
     requestsPerWorkerMax: undefined,
     promptTokensPerWorkerMax: undefined,
     cachedTokensPerWorkerMax: undefined,

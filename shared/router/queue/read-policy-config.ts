@@ -162,6 +162,7 @@ function toClass(row: ClassRow): PolicyClass {
     busyTokens: row.prefill_busy_threshold,
     busyFraction: row.prefill_busy_threshold_frac,
     busyShare: row.busy_worker_ratio ?? 1,
+    hasOwnBounds: true,
     requestsPerWorkerMax: row.request_queue_limit_per_worker,
     promptTokensPerWorkerMax: row.raw_isl_token_queue_limit_per_worker,
     cachedTokensPerWorkerMax: row.cached_token_queue_limit_per_worker,

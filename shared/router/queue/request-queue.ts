@@ -26,7 +26,8 @@ const DISTRUSTED = Number.NEGATIVE_INFINITY;
 
 /**
  * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
- * more active prefill tokens than the class allows (router.md, section 6); `stator` while every one has any (section 12.5).
+ * more active prefill tokens than the class allows (router.md, section 6); `stator` while every one has any that should not be
+ * done by now (section 12.5), unless the class has bounds of its own.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;
@@ -162,13 +163,14 @@ export class RequestQueue {
     const { workers, clock } = this.#options;
     const { ranks, count } = this.#chooser.candidates;
     const policyClass = this.#lines.classAt(classAt);
+    const isForeseeing = this.#isStator && !policyClass.hasOwnBounds;
     const nowMs = clock.nowMs();
     const enough = count - policyClass.busyShare * count; // more ranks with room than that, and nobody waits
     let open = 0;
     for (let at = 0; at < count; at++) {
       const rank = ranks[at] as number;
-      const tokens = this.#chooser.prefillTokensAt(rank, nowMs);
-      const hasRoom = this.#isStator
+      const tokens = this.#chooser.prefillTokensAt(rank, nowMs, isForeseeing ? 'stator' : 'dynamo');
+      const hasRoom = isForeseeing
         ? tokens === 0 || tokens + costTokens <= SHORT_BACKLOG_TOKENS
         : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
       if (hasRoom && ++open > enough) return true;

@@ -375,6 +375,46 @@ describe('the cost model stator', () => {
     expect(pool.submit('hit', promptTokens(8192, 50)).decision?.workerId).toBe('a');
   });
 
+  it.each([
+    { overlap_score_credit: 0.5 },
+    { overlap_score_weight: 2 },
+    { prefill_load_scale: 3 },
+    { router_temperature: 0.2 },
+    { shared_cache_multiplier: 0.5 },
+    { track_prefill_tokens: false },
+  ])('scores a request by the formula of dynamo when it sets a weight of that one: %o', (override) => {
+    const costsUnder = (costModel: 'dynamo' | 'stator') => {
+      const pool = new Pool({ config: { costModel } });
+      pool.store('a', promptTokens(512));
+      pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'b' } });
+      return pool.scheduler.explain(pool.request('r', promptTokens(1024), { override, sharedRanges: [[40, 60]] }));
+    };
+    expect(costsUnder('stator')).toEqual({ ...costsUnder('dynamo'), costModel: 'dynamo' });
+  });
+
+  it('goes where such a weight sends the request, and says afterwards which formula that was', () => {
+    const pool = new Pool({ config: stator });
+    pool.store('a', promptTokens(2048)); // 128 of 256 blocks
+    pool.submit('x', promptTokens(2080, 1), { pinned: { workerId: 'a' } });
+    for (const [id, override] of [
+      ['plain', undefined],
+      ['weighed', { prefill_load_scale: 4 }],
+    ] as const) {
+      pool.submit(id, promptTokens(4096), { override });
+      pool.scheduler.free(id);
+    }
+    const [plain, weighed] = ['plain', 'weighed'].map((id) => pool.scheduler.explained(id));
+    expect(plain).toMatchObject({ costModel: 'stator', chosen: { workerId: 'a' } });
+    expect(weighed).toMatchObject({ costModel: 'dynamo', chosen: { workerId: 'b' } });
+    expect(weighed?.candidates[0]?.terms).toMatchObject({ prefill: 4 * 256, decode: 256 });
+  });
+
+  it('stays with its own formula for what every formula goes by', () => {
+    const pool = new Pool({ config: stator });
+    const override = { assume_kv_reuse: false, track_prefill_tokens: true };
+    expect(pool.scheduler.explain(pool.request('r', promptTokens(64), { override })).costModel).toBe('stator');
+  });
+
   it('counts a fully cached prompt as one token, and lets the backlog shrink with time', async () => {
     const pool = new Pool({ config: stator, workers: [worker('a')] });
     pool.store('a', promptTokens(512));

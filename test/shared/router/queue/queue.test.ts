@@ -394,6 +394,39 @@ describe('the queue of the cost model stator', () => {
     expect(sent.filter(({ decision }) => decision !== undefined)).toHaveLength(21);
   });
 
+  const bounded = (bound: string) =>
+    readPolicyConfig(`
+default_policy_family: all
+uncached_isl_buckets: [{ min_tokens: 0, bucket: any }]
+policy_classes:
+  - { name: main, policy_family: all, cache_bucket: any, quantum: 100 }
+  - { name: batch, quantum: 100, ${bound} }
+`).root;
+
+  it.each(['prefill_busy_threshold: 0', 'prefill_busy_threshold_frac: 0'])(
+    'keeps the bound of a policy class: with %s nobody goes where a prompt is not done',
+    async (bound) => {
+      const pool = narrow({ config: stator, policies: bounded(bound) });
+      pool.submit('first', promptTokens(96, 1), { policyClass: 'batch' });
+      const second = pool.submit('second', promptTokens(96, 2), { policyClass: 'batch' });
+      expect(second.decision).toBeUndefined(); // however short
+      await pool.clock.advance(60_000);
+      pool.scheduler.tick();
+      expect(second.decision).toBeUndefined(); // however long ago it should have been over
+      expect(pool.submit('other', promptTokens(96, 3)).decision).toBeDefined();
+      for (const id of ['first', 'other']) pool.scheduler.prefillDone(id);
+      expect(second.decision).toBeDefined();
+    },
+  );
+
+  it('sends the requests of a class with a bound of its own up to that bound, idle worker or not', () => {
+    const pool = narrow({ config: stator, policies: bounded('prefill_busy_threshold: 5000') });
+    const sent = Array.from({ length: 4 }, (_, at) =>
+      pool.submit(`r${at}`, promptTokens(3000, at), { policyClass: 'batch' }),
+    );
+    expect(sent.map(({ decision }) => decision !== undefined)).toEqual([true, true, false, false]);
+  });
+
   it('opens when a prefill should be over, before its first token is seen', async () => {
     const pool = narrow({ config: stator });
     pool.submit('r1', promptTokens(2000, 1));
