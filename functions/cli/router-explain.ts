@@ -8,7 +8,7 @@ export const EXPLAIN_HELP = `Usage: stator router explain REQUEST_ID [--url URL]
        stator router explain --prompt TEXT [--model NAME] [--url URL]
 
 Shows why one of the last requests went to its worker, or where a prompt would go now: every candidate with what it has
-cached, its load and the parts of its cost.
+cached, its load and the parts of its cost. Where prompts are computed apart, the prefill worker's decision comes first.
 
   REQUEST_ID        a response id (chatcmpl-...) or a request id
   --prompt TEXT     the text of a completion; nothing is sent to a worker
@@ -103,8 +103,14 @@ function messageOf(text: string): string | undefined {
   }
 }
 
-/** The explanation as a table for people. */
+/** The explanation as a table for people; two of them where the prompt is computed apart from the answer. */
 export function renderExplanation(explanation: ExplanationRecord): string {
+  const { prefill } = explanation;
+  if (prefill === undefined) return renderDecision(explanation, 'request');
+  return `${renderDecision(prefill, 'prefill')}\n${renderDecision(explanation, 'decode')}`;
+}
+
+function renderDecision(explanation: ExplanationRecord, title: 'request' | 'prefill' | 'decode'): string {
   const { chosen, candidates } = explanation;
   const terms = [...new Set(candidates.flatMap((candidate) => Object.keys(candidate.terms)))];
   const hasFactors = candidates.some(({ factor }) => factor !== 1);
@@ -121,7 +127,7 @@ export function renderExplanation(explanation: ExplanationRecord): string {
       ...fixedCells(candidate),
     ];
   });
-  return `${headlines(explanation).join('\n')}\n\n${alignColumns([head, ...rows])}`;
+  return `${headlines(explanation, title).join('\n')}\n\n${alignColumns([head, ...rows])}`;
 }
 
 const FIXED_HEADS = ['device', 'host', 'disk', 'shared', 'tokens', 'blocks', 'adds', 'active'];
@@ -132,7 +138,7 @@ function fixedCells({ overlap, load }: CandidateRecord): readonly string[] {
   return [device, host, disk, shared, prefill, decode, adds, requests].map(shown);
 }
 
-function headlines(explanation: ExplanationRecord): readonly string[] {
+function headlines(explanation: ExplanationRecord, title: string): readonly string[] {
   const { chosen, failure, temperature, waited_ms: waitedMs } = explanation;
   const facts = [
     `${explanation.prompt_tokens} prompt tokens in ${explanation.blocks} blocks`,
@@ -145,7 +151,7 @@ function headlines(explanation: ExplanationRecord): readonly string[] {
       ? `nobody: ${failure}`
       : `worker ${chosen.worker_id} rank ${chosen.dp_rank}, ${REASONS[chosen.reason] ?? chosen.reason}`;
   return [
-    `request  ${explanation.request_id}: ${facts.join(', ')}`,
+    `${title.padEnd(9)}${explanation.request_id}: ${facts.join(', ')}`,
     `chosen   ${outcome}`,
     'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use, blocks it adds, active requests',
   ];

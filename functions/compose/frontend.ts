@@ -250,7 +250,9 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     models: () => directory.list().filter(({ name, primaryName }) => name === primaryName),
   });
   const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
-  const explainer = source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source });
+  const { routerConditionalDisagg: isConditional } = settings;
+  const explainer =
+    source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
   return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
 }
 

@@ -214,7 +214,7 @@ function firstLeg(request: EngineRequest, { dpRank }: Reservation<Worker>): Engi
 }
 
 /** Hints for the prefill pool: those that name decode workers are not for it. */
-function prefillRouting(routing: RoutingHints, workers: readonly Worker[]): RoutingHints {
+export function prefillRouting(routing: RoutingHints, workers: readonly Worker[]): RoutingHints {
   const { backend_instance_id: _, decode_worker_id: __, dp_rank: ___, allowed_worker_ids: allowed, ...rest } = routing;
   const { prefill_worker_id: pinned, prefill_dp_rank: rank } = routing;
   const isMeant = allowed !== undefined && workers.some(({ id }) => allowed.includes(id));

@@ -2,11 +2,13 @@ import type { Clock } from '../clock/index.ts';
 import { ServeError } from '../errors/index.ts';
 import type { GenerationRequest } from '../protocol/generation/index.ts';
 import type { ExplanationRecord, RouteRequest } from '../router/index.ts';
+import { decodeOverride } from '../router/indexless/index.ts';
 import type { PromptEncoder } from '../tokens/index.ts';
 import { withDefaultThinking } from './default-thinking.ts';
 import type { LiveModelDirectory, Worker } from './model-directory.ts';
 import { modelNotFound } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
+import { prefillRouting } from './prefill-stage.ts';
 import { preprocess } from './preprocess.ts';
 import { withoutUnusableTools } from './unusable-tools.ts';
 
@@ -24,6 +26,8 @@ export interface RoutingExplainerOptions {
   readonly encoder: PromptEncoder;
   readonly clock: Clock;
   readonly source: ExplanationSource;
+  /** Decode workers may compute prompts themselves, so what they have cached counts there. @default false */
+  readonly isConditional?: boolean;
 }
 
 const UNOBSERVED = { template() {}, tokenize() {}, tokenizerCache() {} };
@@ -42,11 +46,11 @@ export class RoutingExplainer {
   }
 
   /**
-   * Where `asked` would go. Rejects with a ServeError as `Pipeline.generate` fails before it routes, and with
+   * Where `asked` would go, and where its prompt would be computed. Rejects with a ServeError as `Pipeline.generate` fails before it routes, and with
    * `not_implemented` for models whose prompts only their workers can read.
    */
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
-    const { models, store, encoder, clock, source } = this.#options;
+    const { models, store, encoder, clock, source, isConditional = false } = this.#options;
     const model = models.find(asked.model);
     if (model === undefined) throw modelNotFound('model');
     if (model.card.model_input !== 'Tokens') {
@@ -57,6 +61,15 @@ export class RoutingExplainer {
     const { request: ready } = await preprocess(request, model, await store.get(model), tools);
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
     const { id, routing, routerConfigOverride: override } = ready;
-    return source.explain({ id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY }, model.workers);
+    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY };
+    const { prefill } = model;
+    if (prefill === undefined) return source.explain(asIs, model.workers);
+    const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };
+    const toDecode = { ...asIs, override: decodeOverride(override, isConditional) };
+    const [computed, answered] = await Promise.all([
+      source.explain(toPrefill, prefill.workers),
+      source.explain(toDecode, model.workers),
+    ]);
+    return { ...answered, prefill: computed };
   }
 }

@@ -91,11 +91,13 @@ class PooledKvRouter implements KvRouter {
   }
 
   explained(requestId: string): Explanation | undefined {
-    for (const { scheduler } of this.#pools.values()) {
+    const legs: { prefill?: Explanation; answer?: Explanation } = {};
+    for (const { pool, scheduler } of this.#pools.values()) {
       const found = scheduler.explained(requestId);
-      if (found !== undefined) return found;
+      if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
     }
-    return undefined;
+    const { prefill, answer } = legs;
+    return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
   }
 
   inhibit(workerId: string): void {

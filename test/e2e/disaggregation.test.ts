@@ -1,5 +1,14 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type Fleet, freePort, openChat, postJson, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import {
+  type Fleet,
+  freePort,
+  openChat,
+  postJson,
+  runStator,
+  type StatorProcess,
+  useFleet,
+  waitUntil,
+} from '../support/index.ts';
 
 const MODEL = 'stator-mini';
 /** Dead workers leave discovery within this; loads are told at once. */
@@ -87,6 +96,18 @@ async function startReference(fleet: Fleet): Promise<StatorProcess> {
   return frontend;
 }
 
+interface Explained {
+  readonly candidates: readonly { readonly worker_id: string }[];
+  readonly prefill?: Explained;
+}
+
+function expectTwoDecisions(explained: Explained): void {
+  const idsIn = ({ candidates }: Explained): string[] => candidates.map(({ worker_id: id }) => id).sort();
+  expect(idsIn(explained)).toHaveLength(2);
+  expect(explained.prefill?.candidates).toHaveLength(2);
+  expect(explained.prefill && idsIn(explained.prefill)).not.toEqual(idsIn(explained));
+}
+
 describe('two prefill and two decode workers', () => {
   const fleet = useFleet(QUICK);
   const own = '--namespace=split';
@@ -140,6 +161,20 @@ describe('two prefill and two decode workers', () => {
     const [first, ...others] = answers;
     expect(first?.cached).toBe(0);
     for (const { cached } of others) expect(cached).toBeGreaterThan(0);
+  });
+
+  it('say why each of the two was chosen', async () => {
+    const response = await postJson(`${frontend.url}/v1/chat/completions`, body('explained'));
+    const { id } = (await response.json()) as { readonly id: string };
+    const known = await fetch(`${frontend.url}/router/explain/${id}`);
+    expect(known.status).toBe(200);
+    expectTwoDecisions((await known.json()) as Explained);
+    const prompt = PARTS.repeat(20);
+    const asked = await postJson(`${frontend.url}/router/explain`, { model: MODEL, prompt });
+    expect(asked.status).toBe(200);
+    expectTwoDecisions((await asked.json()) as Explained);
+    const shown = await runStator(['router', 'explain', id, '--url', frontend.url]);
+    expect(shown.stdout).toMatch(/^prefill {2}[\s\S]*\ndecode {3}/);
   });
 
   it('stream as well, and end with a stop string', async () => {

@@ -13,6 +13,8 @@ export interface ExplanationRecord {
   readonly failure: string | null;
   /** Cheapest first. */
   readonly candidates: readonly CandidateRecord[];
+  /** The same of the prefill worker; only where the prompt is computed apart from the answer. */
+  readonly prefill?: ExplanationRecord;
 }
 
 /** One candidate. Blocks unless named otherwise. */
@@ -42,7 +44,7 @@ export interface CandidateRecord {
 }
 
 export function explanationRecord(explanation: Explanation): ExplanationRecord {
-  const { chosen, failure } = explanation;
+  const { chosen, failure, prefill } = explanation;
   return {
     request_id: explanation.requestId,
     cost_model: explanation.costModel,
@@ -53,6 +55,7 @@ export function explanationRecord(explanation: Explanation): ExplanationRecord {
     chosen: chosen === undefined ? null : { worker_id: chosen.workerId, dp_rank: chosen.dpRank, reason: chosen.reason },
     failure: failure ?? null,
     candidates: explanation.candidates.map(candidateRecord),
+    ...(prefill === undefined ? {} : { prefill: explanationRecord(prefill) }),
   };
 }
 

@@ -42,6 +42,7 @@ beforeAll(async () => {
     const answer = (status: number, value: unknown): void => void response.writeHead(status).end(JSON.stringify(value));
     if (request.url === '/v1/models') answer(200, { data: models.map((id) => ({ id })) });
     else if (request.url?.endsWith('/gone')) answer(404, { error: { message: 'No decision is kept' } });
+    else if (request.url?.endsWith('/split')) answer(200, { ...EXPLANATION, prefill: EXPLANATION });
     else answer(200, EXPLANATION);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -63,6 +64,15 @@ describe('stator router explain', () => {
       '   80         0     23       20       3         0       0     0     0       0     160       3    20       1',
       '',
     ]);
+  });
+
+  it('shows the prefill decision before that of the decode worker', async () => {
+    const lines = (await explainRouting(['split', '--url', url])).split('\n');
+    expect(lines.filter((line) => /^(request|prefill|decode) /.test(line))).toEqual([
+      'prefill  r1: 320 prompt tokens in 20 blocks, cost model dynamo',
+      'decode   r1: 320 prompt tokens in 20 blocks, cost model dynamo',
+    ]);
+    expect(lines.filter((line) => line.startsWith('*'))).toHaveLength(2);
   });
 
   it('asks for a prompt with the only model there is, or the named one', async () => {

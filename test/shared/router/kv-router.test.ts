@@ -52,6 +52,19 @@ describe('mode kv', () => {
     expect(routing.explained('r')?.chosen).toMatchObject({ workerId: 'b' });
   });
 
+  it('explains both decisions of a request whose prompt is computed apart', async () => {
+    const routing = router();
+    const prompt = promptTokens(160);
+    const prefill: WorkerPool = { ...pool, key: 'sum.prefill', role: 'prefill' };
+    await routing.choose(request('r', prompt, { pool: prefill }), [worker('p')], never);
+    expect(routing.explained('r')).toMatchObject({ chosen: { workerId: 'p' } });
+    await routing.choose(request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')], never);
+    expect(routing.explained('r')).toMatchObject({
+      chosen: { workerId: 'd' },
+      prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
+    });
+  });
+
   it('keeps adapters and tenants apart', async () => {
     const routing = router();
     const prompt = promptTokens(160);
