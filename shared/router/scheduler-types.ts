@@ -107,6 +107,8 @@ export interface Explanation {
   readonly failure: string | undefined;
   /** Cheapest first. */
   readonly candidates: readonly CandidateExplanation[];
+  /** Who computes the prompt, where that is decided apart (router.md, section 9). @default the chosen one does */
+  readonly prefill?: Explanation | undefined;
 }
 
 /** One candidate of a decision. Blocks unless named otherwise. */
