@@ -1,7 +1,7 @@
 import type { Random } from '../../../clock/index.ts';
 import { workerError } from '../../../errors/index.ts';
 import type { NatsClient, NatsMessage } from '../../nats/index.ts';
-import type { ByteChannel, Dial } from '../tcp/byte-channel.ts';
+import type { ByteChannel, Dial } from '../frames/byte-channel.ts';
 import { NatsChannel } from './channel.ts';
 import { decodeMessage, encodeMessage, MessageKind } from './channel-message.ts';
 import type { NatsTarget } from './subject.ts';

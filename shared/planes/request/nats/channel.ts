@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import type { ByteChannel } from '../tcp/byte-channel.ts';
+import type { ByteChannel } from '../frames/byte-channel.ts';
 import { type ChannelMessage, encodeMessage, MESSAGE_HEADER_BYTES, MessageKind } from './channel-message.ts';
 
 /** Bytes under way in one direction: what a peer that does not read can make the NATS server hold. */

@@ -1,8 +1,8 @@
 import { type Random, systemRandom } from '../../../clock/index.ts';
 import type { NatsClient } from '../../nats/index.ts';
 import { ClientCall } from '../client-call.ts';
-import { ConnectionPool } from '../tcp/pool.ts';
-import { type TcpRequestPlaneOptions, withDefaults } from '../tcp/settings.ts';
+import { ConnectionPool } from '../frames/pool.ts';
+import { type ConnectionOptions, withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import { CallerChannels } from './caller.ts';
 import { NatsPlaneServer } from './server.ts';
@@ -10,8 +10,8 @@ import { readNatsTarget } from './subject.ts';
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** Settings of the NATS plane: those of the TCP plane that do not concern sockets, and a connection. */
-export interface NatsRequestPlaneOptions extends Omit<TcpRequestPlaneOptions, 'host' | 'port' | 'requestTimeoutMs'> {
+/** Settings of the NATS plane: those of its channels, and a connection. */
+export interface NatsRequestPlaneOptions extends Omit<ConnectionOptions, 'requestTimeoutMs'> {
   /** The plane's own connection; closed with it. */
   readonly client: NatsClient;
   /** @default systemRandom */

@@ -1,9 +1,9 @@
 import type { Random } from '../../../clock/index.ts';
 import type { NatsClient, NatsMessage, NatsSubscription } from '../../nats/index.ts';
-import { EndpointHost } from '../tcp/endpoint-host.ts';
-import { Heartbeat } from '../tcp/heartbeat.ts';
-import { ServerConnection } from '../tcp/server-connection.ts';
-import type { TcpSettings } from '../tcp/settings.ts';
+import { EndpointHost } from '../frames/endpoint-host.ts';
+import { Heartbeat } from '../frames/heartbeat.ts';
+import { ServerConnection } from '../frames/server-connection.ts';
+import type { ConnectionSettings } from '../frames/settings.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
 import { NatsChannel } from './channel.ts';
 import { decodeMessage, encodeMessage, MessageKind } from './channel-message.ts';
@@ -15,14 +15,14 @@ const NO_RESPONDERS = 503;
 
 export interface NatsPlaneServerOptions extends ServeOptions {
   readonly client: NatsClient;
-  readonly settings: TcpSettings;
+  readonly settings: ConnectionSettings;
   readonly random: Random;
 }
 
 /** The serving side: one subject an endpoint, one channel a caller's inbox. */
 export class NatsPlaneServer implements PlaneServer {
   readonly #client: NatsClient;
-  readonly #settings: TcpSettings;
+  readonly #settings: ConnectionSettings;
   readonly #host: EndpointHost;
   readonly #heartbeat: Heartbeat;
   /** Where the callers' side of trouble arrives: that nobody listens any more, or that a channel is over. */

@@ -1,5 +1,5 @@
 import { workerError } from '../../../errors/index.ts';
-import type { CallTarget } from '../tcp/byte-channel.ts';
+import type { CallTarget } from '../frames/byte-channel.ts';
 import type { Transport } from '../types.ts';
 
 /** A worker's endpoint as its discovery record names it; connections belong to one endpoint. */

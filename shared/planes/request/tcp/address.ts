@@ -1,6 +1,6 @@
 import { workerError } from '../../../errors/index.ts';
+import type { CallTarget } from '../frames/byte-channel.ts';
 import type { Transport } from '../types.ts';
-import type { CallTarget } from './byte-channel.ts';
 
 /** A worker's endpoint as its discovery record names it; its connections are those to `host:port/{instance}`. */
 export interface TcpTarget extends CallTarget {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
+import type { ByteChannel } from '../frames/byte-channel.ts';
 import type { TcpTarget } from './address.ts';
-import type { ByteChannel } from './byte-channel.ts';
 import { connectSecurely, type PlaneClientTls } from './tls.ts';
 
 // Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.

@@ -1,10 +1,11 @@
 import { ClientCall } from '../client-call.ts';
+import { ConnectionPool } from '../frames/pool.ts';
+import { withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import { readTarget, type TcpTarget } from './address.ts';
 import { dialTcp } from './dial.ts';
-import { ConnectionPool } from './pool.ts';
 import { TcpPlaneServer } from './server.ts';
-import { type TcpRequestPlaneOptions, withDefaults } from './settings.ts';
+import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
 import type { PlaneTls } from './tls.ts';
 
 export interface TcpRequestPlane extends RequestPlane {
@@ -23,7 +24,8 @@ export interface TcpRequestPlane extends RequestPlane {
  * const call = plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
  */
 export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpRequestPlane {
-  const settings = withDefaults(options);
+  const { host = 'auto', port = 0 } = options;
+  const settings: TcpSettings = { ...withDefaults(options), host, port, tls: options.tls };
   const { clock, observer } = settings;
   let tls = settings.tls;
   const pool = new ConnectionPool(settings, (target: TcpTarget, onBytes) => dialTcp(target, onBytes, tls?.client));

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
+import { EndpointHost } from '../frames/endpoint-host.ts';
+import { Heartbeat } from '../frames/heartbeat.ts';
+import { ServerConnection } from '../frames/server-connection.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
-import { EndpointHost } from './endpoint-host.ts';
-import { Heartbeat } from './heartbeat.ts';
-import { ServerConnection } from './server-connection.ts';
 import type { TcpSettings } from './settings.ts';
 import { createListener, type PlaneServerTls, renewCertificate } from './tls.ts';
 

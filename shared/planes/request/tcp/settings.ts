@@ -1,11 +1,8 @@
-import type { Clock } from '../../../clock/index.ts';
-import type { RecordCodec } from '../../record-codec.ts';
-import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
+import type { ConnectionOptions, ConnectionSettings } from '../frames/settings.ts';
 import type { PlaneTls } from './tls.ts';
 
 /** Settings of the TCP plane (configuration.md, section 11). */
-export interface TcpRequestPlaneOptions {
-  readonly clock: Clock;
+export interface TcpRequestPlaneOptions extends ConnectionOptions {
   /**
    * Address that a server binds and advertises (`DYN_TCP_RPC_HOST`). `auto` and the wildcard addresses bind every
    * interface and advertise the first address that is not a loopback. @default 'auto'
@@ -13,70 +10,13 @@ export interface TcpRequestPlaneOptions {
   readonly host?: string;
   /** Port that a server binds; 0 = any free one. @default 0 */
   readonly port?: number;
-  /** Shared secret of HELLO (`STATOR_PLANE_TOKEN`). @default none */
-  readonly token?: string;
   /** Encrypts, and proves who is who. @default plain */
   readonly tls?: PlaneTls;
-  /** Codec of requests; answers come in the same. @default 'msgpack' */
-  readonly codec?: RecordCodec;
-  /** Deadline of a connection and of its HELLO_ACK. @default 5000 */
-  readonly connectTimeoutMs?: number;
-  /** Deadline of PROLOGUE after OPEN. @default 5000 */
-  readonly requestTimeoutMs?: number;
-  /** Connections per worker; a function uses at most 2. @default 100 */
-  readonly poolSizeMax?: number;
-  /** Streams in flight per connection: a caller opens another connection for more, a server refuses them. @default 1024 */
-  readonly streamsPerConnectionMax?: number;
-  /** Longest frame payload. @default 33554432 */
-  readonly frameBytesMax?: number;
-  /** A connection with open streams is pinged this often. @default 5000 */
-  readonly pingIntervalMs?: number;
-  /** A connection with open streams and nothing heard for this long is dead. @default 15000 */
-  readonly deadAfterMs?: number;
-  /** A connection without streams is closed after this long. @default 300000 */
-  readonly idleAfterMs?: number;
-  /**
-   * After this long without a byte, a connection must answer a PING within `probeTimeoutMs` before it gets a request: for
-   * hosts that freeze between requests. @default never
-   */
-  readonly suspectAfterMs?: number;
-  /** @default 500 */
-  readonly probeTimeoutMs?: number;
-  readonly observer?: RequestPlaneObserver;
 }
 
 /** The options with their defaults applied. */
-export type TcpSettings = Required<Omit<TcpRequestPlaneOptions, 'token' | 'tls'>> & {
-  readonly token: string | undefined;
+export type TcpSettings = ConnectionSettings & {
+  readonly host: string;
+  readonly port: number;
   readonly tls: PlaneTls | undefined;
 };
-
-export function withDefaults(options: TcpRequestPlaneOptions): TcpSettings {
-  return {
-    host: 'auto',
-    port: 0,
-    codec: 'msgpack',
-    connectTimeoutMs: 5000,
-    requestTimeoutMs: 5000,
-    poolSizeMax: 100,
-    streamsPerConnectionMax: 1024,
-    frameBytesMax: 32 << 20,
-    pingIntervalMs: 5000,
-    deadAfterMs: 15_000,
-    idleAfterMs: 300_000,
-    suspectAfterMs: Number.POSITIVE_INFINITY,
-    probeTimeoutMs: 500,
-    observer: silentObserver,
-    ...options,
-    token: options.token,
-    tls: options.tls,
-  };
-}
-
-/** Bytes that may wait for one socket before its connection takes no more. */
-export function outboundBytesMax(settings: TcpSettings): number {
-  return 4 * settings.frameBytesMax;
-}
-
-/** Longest payload of HELLO, taken before the caller is known. */
-export const HELLO_BYTES_MAX = 64 << 10;

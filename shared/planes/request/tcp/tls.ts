@@ -7,7 +7,7 @@ import {
   type TlsOptions,
   Server as TlsServer,
 } from 'node:tls';
-import type { ByteChannel } from './byte-channel.ts';
+import type { ByteChannel } from '../frames/byte-channel.ts';
 
 /** What the serving side shows and asks for; PEM texts. */
 export interface PlaneServerTls {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type IncomingCall,
@@ -10,7 +11,6 @@ import {
   type TcpRequestPlaneOptions,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
-import { FrameType } from '../../../../../shared/planes/request/tcp/frame.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
 import { frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { ByteWriter } from '../../../../../shared/planes/request/frames/byte-writer.ts';
+import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameParser, type FrameReceiver } from '../../../../../shared/planes/request/frames/frame-parser.ts';
 import type { Transport } from '../../../../../shared/planes/request/index.ts';
-import { ByteWriter } from '../../../../../shared/planes/request/tcp/byte-writer.ts';
-import { FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/tcp/frame.ts';
-import { FrameParser, type FrameReceiver } from '../../../../../shared/planes/request/tcp/frame-parser.ts';
 
 /** One frame as it crossed the wire. */
 export interface SeenFrame {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
+import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type PlaneHandler,
@@ -9,7 +10,6 @@ import {
   type TcpRequestPlaneOptions,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
-import { FrameType } from '../../../../../shared/planes/request/tcp/frame.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
 import { frameBytes, RawCaller } from './raw-peer.ts';

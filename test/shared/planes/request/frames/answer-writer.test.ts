@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { AnswerWriter } from '../../../../../shared/planes/request/tcp/answer-writer.ts';
-import { ByteWriter } from '../../../../../shared/planes/request/tcp/byte-writer.ts';
-import { FrameError, FrameType } from '../../../../../shared/planes/request/tcp/frame.ts';
-import { FrameParser } from '../../../../../shared/planes/request/tcp/frame-parser.ts';
-import { readTokens } from '../../../../../shared/planes/request/tcp/tokens-frame.ts';
-import { FrameLog } from './raw-peer.ts';
+import { AnswerWriter } from '../../../../../shared/planes/request/frames/answer-writer.ts';
+import { ByteWriter } from '../../../../../shared/planes/request/frames/byte-writer.ts';
+import { FrameError, FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameParser } from '../../../../../shared/planes/request/frames/frame-parser.ts';
+import { readTokens } from '../../../../../shared/planes/request/frames/tokens-frame.ts';
+import { FrameLog } from '../tcp/raw-peer.ts';
 
 const MAX = 1 << 20;
 

@@ -3,17 +3,17 @@ import { workerError } from '../../../errors/index.ts';
 import type { PlaneHandler } from '../types.ts';
 import type { HelloAck } from './records.ts';
 import type { ConnectionHost, ServerConnection } from './server-connection.ts';
-import type { TcpSettings } from './settings.ts';
+import type { ConnectionSettings } from './settings.ts';
 
 /** The endpoints that a process serves and the connections of their callers, whatever carries them. */
 export class EndpointHost implements ConnectionHost {
   readonly connections = new Set<ServerConnection>();
-  readonly #settings: TcpSettings;
+  readonly #settings: ConnectionSettings;
   readonly #instanceId: string;
   readonly #handlers = new Map<string, PlaneHandler>();
   #isDraining = false;
 
-  constructor(settings: TcpSettings, instanceId: string) {
+  constructor(settings: ConnectionSettings, instanceId: string) {
     this.#settings = settings;
     this.#instanceId = instanceId;
   }

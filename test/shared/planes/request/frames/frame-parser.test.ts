@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { FrameError, FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/tcp/frame.ts';
-import { FrameParser } from '../../../../../shared/planes/request/tcp/frame-parser.ts';
-import { FrameLog, frameBytes } from './raw-peer.ts';
+import { FrameError, FrameType, type FrameTypeCode } from '../../../../../shared/planes/request/frames/frame.ts';
+import { FrameParser } from '../../../../../shared/planes/request/frames/frame-parser.ts';
+import { FrameLog, frameBytes } from '../tcp/raw-peer.ts';
 
 const frameType = fc.constantFrom<FrameTypeCode>(...Object.values(FrameType));
 const frame = fc.record({

@@ -12,7 +12,7 @@ import type { Heartbeat, Pulse } from './heartbeat.ts';
 import { Liveness } from './liveness.ts';
 import { Outbox } from './outbox.ts';
 import { codecOf, flagsOf, type HelloAck, isRecord, readOpen } from './records.ts';
-import { HELLO_BYTES_MAX, outboundBytesMax, type TcpSettings } from './settings.ts';
+import { type ConnectionSettings, HELLO_BYTES_MAX, outboundBytesMax } from './settings.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 /** A caller that does not read delays closing by this much. */
@@ -38,7 +38,7 @@ export interface ConnectionHost {
  */
 export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   readonly #socket: ByteChannel;
-  readonly #settings: TcpSettings;
+  readonly #settings: ConnectionSettings;
   readonly #heartbeat: Heartbeat;
   readonly #host: ConnectionHost;
   readonly #outbox: Outbox;
@@ -50,7 +50,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   #state: 'greeting' | 'ready' | 'closed' = 'greeting';
   #lastStreamId = 0;
 
-  constructor(socket: ByteChannel, settings: TcpSettings, heartbeat: Heartbeat, host: ConnectionHost) {
+  constructor(socket: ByteChannel, settings: ConnectionSettings, heartbeat: Heartbeat, host: ConnectionHost) {
     this.#socket = socket;
     this.#settings = settings;
     this.#heartbeat = heartbeat;

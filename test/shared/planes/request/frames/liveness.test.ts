@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { VirtualClock } from '../../../../../shared/clock/index.ts';
-import { Heartbeat } from '../../../../../shared/planes/request/tcp/heartbeat.ts';
-import { Liveness } from '../../../../../shared/planes/request/tcp/liveness.ts';
+import { Heartbeat } from '../../../../../shared/planes/request/frames/heartbeat.ts';
+import { Liveness } from '../../../../../shared/planes/request/frames/liveness.ts';
 
 it('pings while streams are open and takes the peer for dead after its silent beats', () => {
   const liveness = new Liveness(3, 100);

@@ -27,7 +27,7 @@ import {
   openPayloadBytes,
   writeOpenFrame,
 } from './records.ts';
-import { outboundBytesMax, type TcpSettings } from './settings.ts';
+import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
@@ -62,7 +62,7 @@ export interface ConnectionOwner<Target extends CallTarget> {
  */
 export class ClientConnection<Target extends CallTarget> implements FrameReceiver, TokenReceiver, CallerWire, Pulse {
   readonly #target: Target;
-  readonly #settings: TcpSettings;
+  readonly #settings: ConnectionSettings;
   readonly #heartbeat: Heartbeat;
   readonly #owner: ConnectionOwner<Target>;
   readonly #socket: ByteChannel;
@@ -78,7 +78,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   #timer: Timer; // of the connection, its greeting or a probe, whichever is under way
   #socketError: Error | undefined;
 
-  constructor(target: Target, settings: TcpSettings, heartbeat: Heartbeat, owner: ConnectionOwner<Target>) {
+  constructor(target: Target, settings: ConnectionSettings, heartbeat: Heartbeat, owner: ConnectionOwner<Target>) {
     this.#target = target;
     this.#settings = settings;
     this.#heartbeat = heartbeat;

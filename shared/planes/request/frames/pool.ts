@@ -2,7 +2,7 @@ import { workerError } from '../../../errors/index.ts';
 import type { CallTarget, Dial } from './byte-channel.ts';
 import { ClientConnection, type ConnectionOwner, type PendingOpen } from './client-connection.ts';
 import { Heartbeat } from './heartbeat.ts';
-import type { TcpSettings } from './settings.ts';
+import type { ConnectionSettings } from './settings.ts';
 
 /**
  * Connections by worker. The first one with room takes every stream, so that a worker's step arrives in one frame; another
@@ -10,12 +10,12 @@ import type { TcpSettings } from './settings.ts';
  */
 export class ConnectionPool<Target extends CallTarget> implements ConnectionOwner<Target> {
   readonly dial: Dial<Target>;
-  readonly #settings: TcpSettings;
+  readonly #settings: ConnectionSettings;
   readonly #heartbeat: Heartbeat;
   readonly #connections = new Map<string, ClientConnection<Target>[]>();
   #isClosed = false;
 
-  constructor(settings: TcpSettings, dial: Dial<Target>) {
+  constructor(settings: ConnectionSettings, dial: Dial<Target>) {
     this.dial = dial;
     this.#settings = settings;
     this.#heartbeat = new Heartbeat(settings.clock, settings.pingIntervalMs);
