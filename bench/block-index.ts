@@ -1,9 +1,7 @@
 // The block index beside one on maps, on the workload of router.md, section 12.6: about a million blocks in sequences of 256,
 // eight of which share their first 64 blocks. Process CPU time, each row in a process of its own. By itself:
-//   npx esbuild bench/block-index.ts --bundle --platform=node --format=esm --outfile=node_modules/.bench-block-index.mjs
-//   node node_modules/.bench-block-index.mjs [--quick] [--json]
+//   npm run bench:part -- bench/block-index.ts [--quick] [--json]
 import { execFileSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import {
   type BlockIndex,
   createBlockIndex,
@@ -342,7 +340,8 @@ const ROWS: readonly Row[] = (
 ).flatMap(([workers, blocksAnEvent, isForeign]) => SIDES.map((side) => ({ side, workers, blocksAnEvent, isForeign })));
 
 function inChild(what: string): Record<string, number> {
-  const args = ['--expose-gc', fileURLToPath(import.meta.url), ...process.argv.slice(2), '--child', what];
+  const [program = '', ...given] = process.argv.slice(1); // the bundle, not this file
+  const args = ['--expose-gc', program, ...given, '--child', what];
   return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' }));
 }
 

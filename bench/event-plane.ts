@@ -1,7 +1,6 @@
 // CPU of one process per event, published and received, over NATS and over ZeroMQ in the same run, and how fast a log is
 // replayed. Needs nats-server on PATH, or its path in NATS_SERVER_BIN. Run by itself:
-//   npx esbuild bench/event-plane.ts --bundle --platform=node --format=esm --packages=external --outfile=node_modules/.bench-event-plane.mjs
-//   node node_modules/.bench-event-plane.mjs [--events N] [--json]
+//   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';

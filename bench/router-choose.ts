@@ -2,8 +2,7 @@
  * What one decision of the KV router costs: index, load, cost and choice for a prompt of 160 blocks, among 8, 64 and 512
  * workers, and its end. Process CPU time.
  *
- *     npx esbuild bench/router-choose.ts --bundle --platform=node --format=esm --packages=external --outfile=dist/router-choose.js
- *     node dist/router-choose.js [--json]
+ *     npm run bench:part -- bench/router-choose.ts [--json]
  */
 import { seededRandom } from '../shared/clock/index.ts';
 import { createBlockIndex } from '../shared/router/block-index/index.ts';

@@ -1,6 +1,5 @@
 // Packing fleet items and keeping counters, in process CPU time. Run by itself:
-//   npx esbuild bench/router-state.ts --bundle --platform=node --format=esm --packages=external --outfile=node_modules/.bench-router-state.mjs
-//   node node_modules/.bench-router-state.mjs
+//   npm run bench:part -- bench/router-state.ts
 import { seededRandom, VirtualClock } from '../shared/clock/index.ts';
 import { dealIntoCells } from '../shared/router/state/fleet/cells.ts';
 import { packFleetCell, unpackFleetCell } from '../shared/router/state/fleet/fleet-item.ts';
