@@ -97,6 +97,8 @@ export interface Engine {
    * prefill gave, or by its room. Nothing when there is nothing. Absent = its own time-out frees it.
    */
   releasePrefill?(request: EngineRequest): void;
+  /** Its process was started with the worker and ends with it: one that hangs is ended, as nobody else will. @default false */
+  readonly isOwn?: boolean;
   /** Runs `listener` once when the engine's process has ended by itself and will not come back. */
   onExit?(listener: (reason: Error) => void): void;
   /** The engine's own metrics in Prometheus' text format, as last read; undefined = none. */

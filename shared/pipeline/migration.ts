@@ -29,16 +29,6 @@ export class Produced {
   }
 }
 
-/**
- * Whether another worker could go on with the request (runtime-and-workers.md, section 7.1; ruling 37): one choice, from
- * tokens, unguided, and not pinned to a worker.
- */
-export function isMovable({ input, sampling, routing }: EngineRequest): boolean {
-  if (input.kind !== 'tokens' || input.promptEmbeds !== undefined) return false;
-  if ((sampling.n ?? 1) > 1 || sampling.guided_decoding !== undefined) return false;
-  return routing.backend_instance_id === undefined && routing.decode_worker_id === undefined;
-}
-
 /** The request that goes on after `produced`, with reduced budgets; undefined when no token is left to make. */
 export function continuationOf(request: EngineRequest, produced: Produced | undefined): EngineRequest | undefined {
   if (produced === undefined || produced.count === 0 || request.input.kind !== 'tokens') return request;

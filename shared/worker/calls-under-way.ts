@@ -27,9 +27,9 @@ export class CallsUnderWay {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  /** Fails those that `isChosen`; returns how many. */
+  /** Fails those that `isChosen`, the latest first, so that none that waits runs for a moment; returns how many. */
   breakOff(error: ServeError, isChosen: (call: ServedCall) => boolean = () => true): number {
-    const chosen = [...this.#calls].filter(isChosen);
+    const chosen = [...this.#calls].filter(isChosen).reverse();
     for (const call of chosen) call.breakOff(error);
     return chosen.length;
   }

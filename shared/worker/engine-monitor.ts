@@ -8,9 +8,11 @@ const FAILURES_MAX = 3;
 export interface EngineMonitorOptions {
   readonly engine: Engine;
   readonly clock: Clock;
-  /** Time between two checks, and the longest that one may take. */
+  /** Time between two checks; one that takes longer delays the next. */
   readonly intervalMs: number;
-  /** The third check in a row has failed. */
+  /** Longest time that a check may take. */
+  readonly timeoutMs: number;
+  /** Three checks in a row have failed, or nobody has answered one. */
   onDown(reason: unknown): void;
   /** A check has passed again. */
   onUp(): void;
@@ -37,14 +39,17 @@ export class EngineMonitor {
   }
 
   async #check(): Promise<void> {
-    const { engine, clock, intervalMs } = this.#options;
+    const { engine, clock, timeoutMs } = this.#options;
     this.#isChecking = true;
+    const startedMs = clock.nowMs();
     const work = (signal: AbortSignal): Promise<void> => engine.health(signal);
     try {
-      await withDeadline(clock, intervalMs, "the engine's health check", work, this.#stopping.signal);
+      await withDeadline(clock, timeoutMs, "the engine's health check", work, this.#stopping.signal);
       this.#passed();
     } catch (reason) {
-      this.#failed(reason);
+      // Nobody listens any more, or has for as long as is allowed: asking again would only take time.
+      const isSilent = isRefused(reason) || clock.nowMs() - startedMs >= timeoutMs;
+      this.#failed(reason, isSilent);
     } finally {
       this.#isChecking = false;
     }
@@ -56,11 +61,10 @@ export class EngineMonitor {
     if (wasDown && !this.#stopping.signal.aborted) this.#options.onUp();
   }
 
-  #failed(reason: unknown): void {
+  #failed(reason: unknown, isSilent: boolean): void {
     if (this.#stopping.signal.aborted) return;
     const wasDown = this.#failures >= FAILURES_MAX;
-    // Nobody listens any more: asking again would only take time.
-    this.#failures = isRefused(reason) ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
+    this.#failures = isSilent ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
     if (this.#failures >= FAILURES_MAX && !wasDown) this.#options.onDown(reason);
   }
 }

@@ -27,12 +27,20 @@ export interface WorkerSettings {
   readonly graceMs: number;
   /** How long streams that cannot move may run on after a drain began. Default 900,000. */
   readonly drainLimitMs: number;
+  /** Requests that the engine has at once (`--engine-request-limit`). Default undefined = no limit. */
+  readonly requestLimit: number | undefined;
+  /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). Default 16. */
+  readonly requestQueueLimit: number;
   /** Default 1000. */
   readonly loadReportIntervalMs: number;
   /** How often a large change of load is looked for. Default 100. */
   readonly loadLookIntervalMs: number;
-  /** Default 2000. */
+  /** Between two checks of the engine's health. Default 2000. */
   readonly healthIntervalMs: number;
+  /** Longest check; one that takes longer says that the engine is down. Default 30,000. */
+  readonly healthTimeoutMs: number;
+  /** Longest wait for the engine to stop. Default 60,000. */
+  readonly engineStopMs: number;
   /** Whether the worker keeps an index of what it published and answers routers that missed some. Default true. */
   readonly enableLocalIndexer: boolean;
   /** Whether adapters may be loaded and unloaded (`DYN_LORA_ENABLED`). Default false. */
@@ -48,9 +56,13 @@ export interface WorkerSettings {
 export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   graceMs: 5000,
   drainLimitMs: 900_000,
+  requestLimit: undefined,
+  requestQueueLimit: 16,
   loadReportIntervalMs: 1000,
   loadLookIntervalMs: 100,
   healthIntervalMs: 2000,
+  healthTimeoutMs: 30_000,
+  engineStopMs: 60_000,
   enableLocalIndexer: true,
   servesAdapters: false,
   sleepLevel: 1,

@@ -19,6 +19,8 @@ export interface WorkerReportsOptions {
   readonly instanceId: string;
   readonly engineInfo: EngineInfo;
   readonly reserved: ReservedRequests;
+  /** One entry a rank. */
+  load(): readonly EngineLoad[];
 }
 
 /** What a worker tells routers: KV events and load on the event plane, counters in the routers' state. */
@@ -40,7 +42,7 @@ export class WorkerReports {
 
   /** Begins with KV events and load, each on a channel of the worker's component (router.md, section 8); returns the channels. */
   async open(): Promise<EventChannelRecord[]> {
-    const { worker, settings, instanceId, engineInfo, reserved } = this.#options;
+    const { worker, settings, instanceId, engineInfo, reserved, load } = this.#options;
     const { engine, clock, metrics } = worker;
     const channels: EventChannelRecord[] = [];
     if (engineInfo.publishesKvEvents) {
@@ -56,7 +58,7 @@ export class WorkerReports {
       clock,
       reportIntervalMs: settings.loadReportIntervalMs,
       lookIntervalMs: settings.loadLookIntervalMs,
-      read: () => engine.load(),
+      read: load,
       requests: reserved,
       lastEventId: (dpRank) => this.journals[dpRank]?.lastEventId,
       onReport: (load) => metrics.setLoad(load),
@@ -77,8 +79,8 @@ export class WorkerReports {
 
   /** Begins with the counters that routers share (design, "Counters, and replica sync"); without a shared state there are none. */
   openCounters(): void {
-    const { worker, settings, instanceId: workerId } = this.#options;
-    const { routerState: state, engine, clock, random, address: pool } = worker;
+    const { worker, settings, instanceId: workerId, load } = this.#options;
+    const { routerState: state, clock, random, address: pool } = worker;
     if (state === undefined) return;
     this.#counters = new CounterReporter({
       state,
@@ -87,7 +89,7 @@ export class WorkerReports {
       clock,
       random,
       intervalMs: settings.loadReportIntervalMs,
-      read: () => engine.load().map(toReading),
+      read: () => load().map(toReading),
       onProblem: () => {}, // the state tells of its failures by itself; the next report replaces this one
     });
     this.#counters.start();

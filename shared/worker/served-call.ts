@@ -5,6 +5,7 @@ import {
   decodeEngineRequest,
   type EngineOutput,
   type EngineRequest,
+  isMovable,
   requestKeyOf,
 } from '../protocol/generation/index.ts';
 import {
@@ -19,6 +20,8 @@ export interface ServedCallDeps {
   readonly engine: Engine;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
+  /** The request can be handed to the engine, by `run`, now or later. */
+  admit(call: ServedCall): void;
   /** The engine has answered something. */
   readonly onActivity?: (() => void) | undefined;
   /** The call is over, however it ended. */
@@ -27,7 +30,7 @@ export interface ServedCallDeps {
 
 /**
  * One request at the worker, between the plane and the engine: counts it, ends it at the engine when nobody wants it any
- * more, and lets the worker fail it.
+ * more, and lets the worker fail it. It may wait between `start` and `run`: the same events end it there.
  *
  * | Event | engine | caller reads | outcome |
  * |---|---|---|---|
@@ -53,16 +56,21 @@ export class ServedCall implements EngineSink {
     this.#meter = isCanary(call) ? UNCOUNTED : deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
   }
 
-  /** Whether another worker could go on with it (ruling 37): not when guided, pinned or with several choices. */
+  /** Whether another worker could go on with it (ruling 37). */
   get isMovable(): boolean {
-    const request = this.#request;
-    if (request === undefined) return true;
-    const { sampling, routing } = request;
-    const isPinned = routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined;
-    return sampling.guided_decoding === undefined && (sampling.n ?? 1) <= 1 && !isPinned;
+    return this.#request === undefined || isMovable(this.#request);
   }
 
-  /** Hands the request to the engine. */
+  /** Data-parallel rank that has to serve it. */
+  get dpRank(): number {
+    return this.#request?.routing.dp_rank ?? 0;
+  }
+
+  get promptTokens(): number {
+    return this.#call.tokenIds?.length ?? 0;
+  }
+
+  /** Reads the request and has it admitted. */
   start(): void {
     const call = this.#call;
     call.stopped.addEventListener('abort', () => this.#stop(), { once: true });
@@ -76,12 +84,19 @@ export class ServedCall implements EngineSink {
       this.#fail(toServeError(thrown), 'deserialization');
       return;
     }
+    this.#deps.admit(this);
+    if (!this.#isOver) call.accept();
+  }
+
+  /** Hands the request to the engine. Once. */
+  run(): void {
+    const request = this.#request;
+    if (request === undefined || this.#isOver) return;
     try {
-      this.#deps.engine.generate(this.#request, this, this.#aborter.signal);
+      this.#deps.engine.generate(request, this, this.#aborter.signal);
     } catch (thrown) {
       this.fail(toServeError(thrown));
     }
-    if (!this.#isOver) call.accept();
   }
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
@@ -184,10 +199,11 @@ export class ServedCall implements EngineSink {
   }
 }
 
-/** Canaries of frontends are nobody's traffic. */
+/** Canaries are nobody's traffic. */
 const UNCOUNTED: WorkerRequestMeter = { firstResponse() {}, responseBytes() {}, end() {} };
 
-function isCanary({ body }: IncomingCall): boolean {
+/** Whether a frontend asks for a sign of life. */
+export function isCanary({ body }: IncomingCall): boolean {
   return (body as { readonly _HEALTH_CHECK?: unknown } | null | undefined)?._HEALTH_CHECK === true;
 }
 

@@ -6,12 +6,14 @@ import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
 import { decodeReserved, RESERVED_HEADER } from '../router/state/index.ts';
 import { Adapters } from './adapters.ts';
+import { Admission } from './admission.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { EngineCanary } from './canary.ts';
 import { CANCEL_ENDPOINT, serveCancel } from './cancel-service.ts';
 import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
+import { startEngine, stopEngine } from './engine-life.ts';
 import { EngineMonitor } from './engine-monitor.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
@@ -20,7 +22,7 @@ import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
 import { WorkerReports } from './reports.ts';
 import { ReservedRequests } from './reserved-requests.ts';
-import { ServedCall } from './served-call.ts';
+import { isCanary, ServedCall } from './served-call.ts';
 
 /** A worker that serves. */
 export interface Worker {
@@ -32,7 +34,10 @@ export interface Worker {
   readonly activeRequests: number;
   /** Adapters, sleep and the like. */
   readonly control: WorkerControl;
-  /** Resolves when the engine's process has ended by itself: the worker has left discovery and can only be drained. */
+  /**
+   * Resolves when the engine's process has ended by itself, or is one of the worker's own that answers no more: the worker has
+   * left discovery and can only be drained.
+   */
   readonly engineExit: Promise<Error>;
   /** Leaves discovery, takes no more requests, lets streams end (ruling 37), stops the engine. Idempotent. */
   drain(): Promise<DrainReport>;
@@ -47,10 +52,10 @@ export interface Worker {
  * process.once('SIGTERM', () => void worker.drain().then(() => process.exit(0)));
  */
 export async function startWorker(options: WorkerOptions, signal: AbortSignal): Promise<Worker> {
-  const { engine, clock, metrics } = options;
+  const { clock, metrics } = options;
   const startedMs = clock.nowMs();
   try {
-    const info = await engine.start(signal);
+    const info = await startEngine(options, signal);
     metrics.setModelLoadTime(clock.nowMs() - startedMs);
     const keepsIndex = info.publishesKvEvents && (options.settings?.enableLocalIndexer ?? true);
     const settings = { enable_local_indexer: keepsIndex, ...options.card };
@@ -60,7 +65,7 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
     await worker.open(signal);
     return worker;
   } catch (thrown) {
-    await engine.stop();
+    await stopEngine(options);
     throw thrown;
   }
 }
@@ -71,7 +76,7 @@ const CANARY_FAILURES_MAX = 3;
 /**
  * | State | new request | lease lost | lease regained | engine down | engine up | drain |
  * |---|---|---|---|---|---|---|
- * | serving | to the engine | refuse | - | fail streams, withdraw | - | -> draining |
+ * | serving | to the engine; waits or `WorkerOverloaded` above the limits | refuse | - | fail streams, withdraw | - | -> draining |
  * | refusing (lease lost) | `WorkerUnavailable` | - | -> serving | fail streams, withdraw | restore | -> draining |
  * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
  * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | refuse | - | fail streams, withdraw | restore | -> draining |
@@ -89,6 +94,7 @@ class ServingWorker implements Worker {
   readonly #calls = new CallsUnderWay();
   readonly #reserved = new ReservedRequests();
   readonly #reports: WorkerReports;
+  readonly #admission: Admission;
   #server: PlaneServer | undefined;
   #registration: Registration | undefined;
   #monitor: EngineMonitor | undefined;
@@ -100,6 +106,7 @@ class ServingWorker implements Worker {
   #isAsleep = false;
   #isDraining = false;
   #drained: Promise<DrainReport> | undefined;
+  #giveUpEngine: (reason: Error) => void = () => {};
 
   constructor(options: WorkerOptions, info: EngineInfo, card: ModelCard) {
     this.instanceId = options.instanceId ?? options.random.instanceId();
@@ -109,18 +116,22 @@ class ServingWorker implements Worker {
     this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
     const { namespace, component, endpoint } = options.address;
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
+    const { requestLimit, requestQueueLimit: queueLimit } = this.#settings;
+    this.#admission = new Admission({ requestLimit, queueLimit, metrics: options.metrics });
     this.#reports = new WorkerReports({
       worker: options,
       settings: this.#settings,
       instanceId: this.instanceId,
       engineInfo: info,
       reserved: this.#reserved,
+      load: () => this.#admission.countedIn(options.engine.load()),
     });
     this.engineExit = new Promise((resolve) => {
-      options.engine.onExit?.((reason) => {
-        this.#loseEngine(reason);
-        resolve(reason);
-      });
+      this.#giveUpEngine = resolve;
+    });
+    options.engine.onExit?.((reason) => {
+      this.#loseEngine(reason);
+      this.#giveUpEngine(reason);
     });
   }
 
@@ -153,10 +164,13 @@ class ServingWorker implements Worker {
       await this.#close();
       throw thrown;
     }
-    const intervalMs = this.#settings.healthIntervalMs;
-    const onDown = (reason: unknown): void => this.#loseEngine(reason);
+    const { healthIntervalMs: intervalMs, healthTimeoutMs: timeoutMs } = this.#settings;
+    const onDown = (reason: unknown): void => {
+      this.#loseEngine(reason);
+      if (engine.isOwn === true) this.#giveUpEngine(new Error(`the engine is down: ${reasonOf(reason)}`));
+    };
     const onUp = (): void => this.#regainEngine();
-    this.#monitor = new EngineMonitor({ engine, clock, intervalMs, onDown, onUp });
+    this.#monitor = new EngineMonitor({ engine, clock, intervalMs, timeoutMs, onDown, onUp });
     if (this.#settings.canary !== undefined) this.#canary = this.#openCanary(this.#settings.canary);
     this.#showHealth();
     logger.info('worker is ready', { instance_id: this.instanceId, model: this.card.display_name });
@@ -169,7 +183,7 @@ class ServingWorker implements Worker {
   }
 
   async #drain(): Promise<DrainReport> {
-    const { clock, logger } = this.#options;
+    const { clock, logger, metrics } = this.#options;
     logger.info('worker is draining', { instance_id: this.instanceId, requests: this.#calls.count });
     this.#showHealth();
     this.#server?.unhandle(this.#path);
@@ -177,9 +191,10 @@ class ServingWorker implements Worker {
     await this.#reports.closeCounters();
     this.#server?.drain();
     const report = await drainCalls(this.#calls, clock, this.#settings);
+    metrics.drained(report);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
     await this.#close();
-    await this.#options.engine.stop();
+    await stopEngine(this.#options);
     logger.info('worker has drained', { instance_id: this.instanceId, ...report });
     return report;
   }
@@ -189,12 +204,20 @@ class ServingWorker implements Worker {
     if (servePrefillRelease(engine, call)) return;
     const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
     if (reserved !== undefined) this.#reports.arrived(reserved.dpRank, reserved.amounts);
+    const isProbe = isCanary(call); // a full worker is no silent one
+    if (!isProbe && !this.#admission.hasRoom) {
+      metrics.refused();
+      call.fail(workerError('WorkerOverloaded', 'Server overloaded: worker at capacity'));
+      return;
+    }
     const isReserved = call.headers[RESERVATION_HEADER] !== undefined;
     const onOver = (over: ServedCall): void => {
       this.#calls.remove(over);
+      this.#admission.leave(over);
       if (isReserved) this.#reserved.left(call.id);
     };
-    const served = new ServedCall(call, { engine, metrics, logger, onActivity: this.#onActivity, onOver });
+    const admit = (admitted: ServedCall): void => (isProbe ? admitted.run() : this.#admission.enter(admitted));
+    const served = new ServedCall(call, { engine, metrics, logger, onActivity: this.#onActivity, onOver, admit });
     this.#calls.add(served);
     if (isReserved) this.#reserved.arrived(call.id);
     served.start();

@@ -8,6 +8,8 @@ import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
 import { BodyReader } from './body-reader.ts';
 
 const PROBE_TIMEOUT_MS = 5000;
+/** Whoever asks for the health has a deadline of their own. */
+const HEALTH_TIMEOUT_MS_MAX = 600_000;
 const PROBE_PAUSE_MS = 250;
 
 export interface OpenAiEngineOptions {
@@ -112,9 +114,13 @@ class OpenAiEngine implements Engine {
     exchange.send({ path, body, headers: headersOf(request) });
   }
 
-  async health(signal: AbortSignal): Promise<void> {
-    let answer = await this.#get('/health', signal);
-    if (answer.status === 404 || answer.status === 405) answer = await this.#get('/v1/models', signal);
+  health(signal: AbortSignal): Promise<void> {
+    return this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
+  }
+
+  async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    let answer = await this.#get('/health', signal, timeoutMs);
+    if (answer.status === 404 || answer.status === 405) answer = await this.#get('/v1/models', signal, timeoutMs);
     if (answer.status >= 300) throw workerError('Unavailable', `the engine's health check answered ${answer.status}`);
   }
 
@@ -139,7 +145,7 @@ class OpenAiEngine implements Engine {
       clock: this.#clock,
       idleTimeoutMs: this.#options.idleTimeoutMs ?? 300_000,
       isAlive: () =>
-        this.health(signal).then(
+        this.#probe(PROBE_TIMEOUT_MS, signal).then(
           () => true,
           () => false, // any failure of the probe is the answer
         ),
@@ -150,9 +156,9 @@ class OpenAiEngine implements Engine {
     };
   }
 
-  #get(path: string, signal: AbortSignal): Promise<UpstreamAnswer> {
+  #get(path: string, signal: AbortSignal, timeoutMs = PROBE_TIMEOUT_MS): Promise<UpstreamAnswer> {
     const both = AbortSignal.any([signal, this.#stopping.signal]);
-    return ask(this.#upstream, { path }, { clock: this.#clock, timeoutMs: PROBE_TIMEOUT_MS, signal: both });
+    return ask(this.#upstream, { path }, { clock: this.#clock, timeoutMs, signal: both });
   }
 
   /** The server's list of models; asks again until it is up, within the start's deadline. */

@@ -47,6 +47,8 @@ const TEXT_PATHS: Readonly<Record<string, string>> = {
   embeddings: '/v1/embeddings',
 };
 const PROBE_TIMEOUT_MS = 5000;
+/** Whoever asks for the health has a deadline of their own. */
+const HEALTH_TIMEOUT_MS_MAX = 600_000;
 const ABORT_TIMEOUT_MS = 2000;
 
 /**
@@ -60,6 +62,7 @@ const ABORT_TIMEOUT_MS = 2000;
  */
 export class ServerEngine implements Engine {
   readonly kind: 'vllm' | 'sglang';
+  readonly isOwn: boolean;
   readonly #dialect: EngineDialect;
   readonly #options: ServerEngineOptions;
   readonly #deps: ServerEngineDeps;
@@ -82,6 +85,7 @@ export class ServerEngine implements Engine {
     this.#options = options;
     this.#deps = deps;
     const { url, launch, apiKey, connectTimeoutMs = 5000 } = options;
+    this.isOwn = launch !== undefined;
     const { clock, logger } = deps;
     const startTimeoutMs = options.startTimeoutMs ?? (launch === undefined ? 10_000 : 1_800_000);
     this.#host = new EngineHost({ url, launch, apiKey, connectTimeoutMs, startTimeoutMs, clock, logger });
@@ -136,8 +140,12 @@ export class ServerEngine implements Engine {
     exchange.send(plan.message);
   }
 
-  async health(signal: AbortSignal): Promise<void> {
-    const { status } = await this.#host.askUntil({ path: '/health' }, PROBE_TIMEOUT_MS, signal);
+  health(signal: AbortSignal): Promise<void> {
+    return this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
+  }
+
+  async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
+    const { status } = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
     if (status >= 300) throw workerError('Unavailable', `the engine's health check answered ${status}`);
   }
 
@@ -251,7 +259,7 @@ export class ServerEngine implements Engine {
       clock: this.#deps.clock,
       idleTimeoutMs: this.#options.idleTimeoutMs ?? 300_000,
       isAlive: () =>
-        this.health(signal).then(
+        this.#probe(PROBE_TIMEOUT_MS, signal).then(
           () => true,
           () => false, // any failure of the probe is the answer
         ),

@@ -32,6 +32,7 @@ export type {
   ToolDefinition,
 } from './generation-request.ts';
 export { healthCheckRequest, type ProbedModel } from './health-check.ts';
+export { isMovable, isPinned } from './movable.ts';
 export type {
   EmbeddingOptions,
   GuidedDecoding,

@@ -33,6 +33,11 @@ export interface WorkerMetricsOptions {
   readonly registry?: MetricRegistry;
 }
 
+/** How a drain ended for one request: at the worker, at another one, or with an error (ruling 37). */
+export type DrainOutcome = (typeof DRAIN_OUTCOMES)[number];
+
+const DRAIN_OUTCOMES = ['finished', 'moved', 'failed'] as const;
+
 /** The books of one request at a worker. */
 export interface WorkerRequestMeter {
   /** The first answer left. Later calls do nothing. */
@@ -49,6 +54,14 @@ export interface WorkerMetrics {
   readonly requestPlane: RequestPlaneMetrics;
   /** A request of `requestBytes` bytes, 0 when unknown, was taken on. */
   requestStarted(requestBytes?: number): WorkerRequestMeter;
+  /** So many requests more, or less, are at the engine. */
+  atEngine(change: 1 | -1): void;
+  /** So many requests more, or less, wait for a place at the engine. */
+  queued(change: 1 | -1): void;
+  /** A request found no place at the engine and none to wait. */
+  refused(): void;
+  /** What became of the requests that were under way when the worker began to drain. */
+  drained(counts: Readonly<Record<DrainOutcome, number>>): void;
   /** KV cache of one data-parallel rank. */
   setLoad(load: { readonly dpRank: number; readonly usedKvBlocks: number; readonly totalKvBlocks: number }): void;
   setModelLoadTime(durationMs: number): void;
@@ -79,10 +92,23 @@ export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetric
     )
     .with(...labels);
   const series = defineRequestSeries(registry, names, labels);
+  const admission = defineAdmission(registry, names, labels);
+  const drained = registry.counter(
+    'stator_worker_drained_requests_total',
+    'Requests under way when a drain began, by what became of them; failed = could not move and did not end in time.',
+    [...names, 'outcome'],
+  );
+  for (const outcome of DRAIN_OUTCOMES) drained.with(...labels, outcome).add(0);
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
     requestStarted: (requestBytes = 0) => startRequest(series, clock, requestBytes),
+    atEngine: (change) => admission.running.add(change),
+    queued: (change) => admission.waiting.add(change),
+    refused: () => admission.refused.add(),
+    drained(counts) {
+      for (const outcome of DRAIN_OUTCOMES) drained.with(...labels, outcome).add(counts[outcome]);
+    },
     setLoad({ dpRank, usedKvBlocks, totalKvBlocks }) {
       totalBlocks.with(...labels, `${dpRank}`).set(totalKvBlocks);
       cacheUsage.with(...labels, `${dpRank}`).set(totalKvBlocks === 0 ? 0 : usedKvBlocks / totalKvBlocks);
@@ -91,6 +117,18 @@ export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetric
     droppedKvEvents: (count) => droppedEvents.add(count),
     contentType: registry.contentType,
     render: () => registry.render(),
+  };
+}
+
+/** Admission to the engine, under Dynamo's own names (section 10.2). */
+function defineAdmission(registry: MetricRegistry, names: readonly string[], labels: readonly string[]) {
+  const gauge = (name: string, help: string): Gauge => registry.gauge(name, help, names).with(...labels);
+  return {
+    running: gauge('dynamo_engine_request', 'Requests at the engine.'),
+    waiting: gauge('dynamo_request_queue', 'Requests that wait for a place at the engine.'),
+    refused: registry
+      .counter('dynamo_rejection_request_total', 'Requests refused because the worker was full.', names)
+      .with(...labels),
   };
 }
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { continuationOf, isMovable, Produced } from '../../../shared/pipeline/migration.ts';
-import type { EngineRequest } from '../../../shared/protocol/generation/index.ts';
+import { continuationOf, Produced } from '../../../shared/pipeline/migration.ts';
+import { type EngineRequest, isMovable } from '../../../shared/protocol/generation/index.ts';
 
 function request(more: Partial<EngineRequest> = {}): EngineRequest {
   return {

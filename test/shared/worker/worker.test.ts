@@ -214,19 +214,26 @@ describe('draining a worker', () => {
       bed.call(worker, [2], { sampling: { n: 2 } }),
       bed.call(worker, [3], { sampling: { guided_decoding: { regex: 'a' } } }),
       bed.call(worker, [4], { routing: { backend_instance_id: worker.instanceId } }),
+      bed.call(worker, [], { input: { kind: 'text', endpoint: 'chat_completions', body: {} } }),
     ];
     await bed.clock.advance(10);
     const draining = worker.drain();
     await bed.clock.advance(5200); // withdrawing takes turns of its own
     expect(movable.sink.error !== undefined && isMigratable(movable.sink.error)).toBe(true);
     expect(engine.requests[0]?.signal.aborted).toBe(true);
-    expect(stuck.map(({ sink }) => sink.error)).toEqual([undefined, undefined, undefined]);
+    expect(stuck.map(({ sink }) => sink.error)).toEqual([undefined, undefined, undefined, undefined]);
     engine.requests[1]?.sink.end();
     await bed.clock.advance(894_000);
-    expect(stuck.map(({ sink }) => sink.error?.worker)).toEqual([undefined, undefined, undefined]);
+    const failures = () => stuck.map(({ sink }) => sink.error?.worker);
+    expect(failures()).toEqual([undefined, undefined, undefined, undefined]);
     await bed.clock.advance(2000);
-    expect(stuck.map(({ sink }) => sink.error?.worker)).toEqual([undefined, 'EngineShutdown', 'EngineShutdown']);
-    expect(await draining).toEqual({ finished: 1, moved: 1, failed: 2 });
+    expect(failures()).toEqual([undefined, 'EngineShutdown', 'EngineShutdown', 'EngineShutdown']);
+    expect(stuck[1]?.sink.error).toMatchObject({ code: 'worker_lost', status: 503 }); // which SDKs retry
+    expect(await draining).toEqual({ finished: 1, moved: 1, failed: 3 });
+    const text = await bed.metrics.render();
+    for (const line of ['finished"} 1', 'moved"} 1', 'failed"} 3']) {
+      expect(text).toMatch(new RegExp(`^stator_worker_drained_requests_total\\{.*outcome="${line}$`, 'm'));
+    }
     expect(engine.isStopped).toBe(true);
   });
 
@@ -246,17 +253,17 @@ describe('draining a worker', () => {
 
 describe('a worker whose engine stops answering', () => {
   it.each([
-    ['fails', { healthError: new Error('dead') }],
-    ['hangs', { hangs: true }],
-  ])('leaves discovery when the health check %s three times, and returns with it', async (_, fault) => {
+    ['fails three times', { healthError: new Error('dead') }, 4000],
+    ['gets no answer within its bound', { hangs: true }, 7000],
+  ])('leaves discovery when the health check %s, and returns with it', async (_, fault, patienceMs) => {
     const engine = new ScriptedEngine();
     const bed = workerBed(engine);
-    const worker = await bed.start();
+    const worker = await bed.start({ settings: { healthIntervalMs: 2000, healthTimeoutMs: 6000 } });
     const { sink } = bed.call(worker, [1]);
     Object.assign(engine, fault);
-    await bed.clock.advance(4000);
+    await bed.clock.advance(patienceMs);
     expect(await bed.records()).toEqual(ALL_RECORDS);
-    await bed.clock.advance(12_000);
+    await bed.clock.advance(4000);
     expect(await bed.records()).toEqual([]);
     expect(bed.health.status).toBe('notready');
     expect(sink.error?.worker).toBe('EngineShutdown');
@@ -385,6 +392,35 @@ describe('a failure inside the worker', () => {
       x_request_id: 'mine',
       trace_id: '0af7651916cd43dd8448eb211c80319c',
       message: 'secret path',
+    });
+  });
+});
+
+describe('a worker with an engine process of its own', () => {
+  it('is to be ended when the engine hangs, and does not wait for it longer than it may', async () => {
+    const engine = Object.assign(new ScriptedEngine(), { isOwn: true, stop: () => new Promise<void>(() => {}) });
+    const bed = workerBed(engine);
+    const settings = { healthTimeoutMs: 6000, engineStopMs: 9000 };
+    const worker = await bed.start({ settings });
+    let exit: Error | undefined;
+    void worker.engineExit.then((reason) => {
+      exit = reason;
+    });
+    engine.hangs = true;
+    await bed.clock.advance(7000);
+    expect(exit).toBeUndefined();
+    await bed.clock.advance(2000);
+    expect(exit?.message).toBe("the engine is down: the engine's health check took more than 6000 ms");
+    let hasDrained = false;
+    void worker.drain().then(() => {
+      hasDrained = true;
+    });
+    await bed.clock.advance(8900);
+    expect(hasDrained).toBe(false);
+    await bed.clock.advance(1000);
+    expect(hasDrained).toBe(true);
+    expect(bed.lines.find(({ message }) => message === 'engine does not stop')?.fields).toMatchObject({
+      timeout_ms: 9000,
     });
   });
 });
