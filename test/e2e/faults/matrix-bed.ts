@@ -22,12 +22,26 @@ export const STAGES = [
   'at the last token',
   'during a drain',
 ] as const;
-export type Stage = (typeof STAGES)[number];
+/** Where prompts are computed apart, two workers may drain: the one that computes the prompt, and the one that answers. */
+export const SPLIT_STAGES = [...STAGES, 'during a prefill drain'] as const;
+export type Stage = (typeof SPLIT_STAGES)[number];
 export const FORMS = ['stream', 'unary'] as const;
 export type Form = (typeof FORMS)[number];
 
-/** Every stage in both forms. */
-export const CELLS = STAGES.flatMap((stage) => FORMS.map((form) => ({ stage, form })));
+export interface Cell {
+  readonly stage: Stage;
+  readonly form: Form;
+}
+
+/** Each stage in both forms. */
+export function cellsOf(stages: readonly Stage[]): readonly Cell[] {
+  return stages.flatMap((stage) => FORMS.map((form) => ({ stage, form })));
+}
+
+/** What workers do; those of one pool do the same. */
+export type Role = 'agg' | 'prefill' | 'decode';
+/** Prompts are computed by workers of their own. */
+export const SPLIT: readonly Role[] = ['prefill', 'decode'];
 
 const MODEL = 'stator-mini';
 const INFLIGHT = 'dynamo_component_inflight_requests';
@@ -53,27 +67,28 @@ export interface Answer {
   readonly error: unknown;
 }
 
-/** A request that has reached its stage. */
-export interface Run {
-  readonly stage: Stage;
-  readonly form: Form;
-  /** The worker that has it. */
-  readonly victim: StatorProcess;
+/** A request from the client's side. */
+interface Asked {
+  /** The head of the answer. */
+  readonly answered: Promise<Response>;
   readonly answer: Promise<Answer>;
-  /** The same request, undisturbed. */
-  readonly whole: Answer;
-  readonly maxTokens: number;
   /** Goes as a client that closes its connection. */
   leave(): void;
   /** Begins to read, where the client has not yet (`isSlow`). */
   read(): void;
 }
 
-/** A request from the client's side. */
-interface Asked {
-  readonly answer: Promise<Answer>;
-  leave(): void;
-  read(): void;
+/** A request that has reached its stage. */
+export interface Run extends Asked {
+  readonly stage: Stage;
+  readonly form: Form;
+  /** The worker that has it. */
+  readonly victim: StatorProcess;
+  /** It has been told to stop. */
+  readonly isDraining: boolean;
+  /** The same request, undisturbed. */
+  readonly whole: Answer;
+  readonly maxTokens: number;
 }
 
 interface AskOptions {
@@ -82,6 +97,8 @@ interface AskOptions {
 }
 
 export interface BedOptions {
+  /** Two workers of each; the first pool has a request until its first token, the last one from then on. @default `['agg']` */
+  readonly pools?: readonly Role[];
   readonly env?: Readonly<Record<string, string>>;
   readonly frontendArgs?: readonly string[];
   readonly workerArgs?: readonly string[];
@@ -95,6 +112,8 @@ export interface MatrixBed {
   readonly fleet: Fleet;
   readonly frontend: StatorProcess;
   readonly proxies: ReadonlyMap<StatorProcess, TcpProxy>;
+  /** Sum of a metric over the workers of the first, or of the last pool. */
+  sum(metric: string, pool: 'first' | 'last'): Promise<number>;
   /** Starts a request and waits until it has come to `stage`. */
   reach(stage: Stage, form: Form, options?: AskOptions): Promise<Run>;
   ask(form: Form, maxTokens: number, options?: AskOptions): Asked;
@@ -105,11 +124,11 @@ export interface MatrixBed {
   /** The worker is gone for good; `mend` starts another. */
   lost(worker: StatorProcess): void;
   replaceFrontend(): Promise<void>;
-  /** Two workers that serve, and nothing under way anywhere: no slot, block or request has leaked. */
+  /** Two workers in each pool that serve, and nothing under way anywhere: no slot, block or request has leaked. */
   mend(): Promise<void>;
 }
 
-/** A frontend with two workers for the suite that calls it. */
+/** A frontend with two workers, or two of each pool, for the suite that calls it. */
 export function useMatrixBed(options: BedOptions = {}): MatrixBed {
   const fleet = useFleet({ ...FAST, ...options.env });
   const bed = new Bed(fleet, options);
@@ -122,15 +141,17 @@ class Bed implements MatrixBed {
   readonly fleet: Fleet;
   readonly proxies = new Map<StatorProcess, TcpProxy>();
   readonly #options: BedOptions;
+  readonly #pools: readonly Role[];
   readonly #whole = new Map<number, Answer>();
   #frontend: StatorProcess | undefined;
-  #workers: StatorProcess[] = [];
+  readonly #workers = new Map<StatorProcess, Role>();
   /** The ends, good or bad, of requests that only keep engines busy. */
   #blockers: Promise<unknown>[] = [];
 
   constructor(fleet: Fleet, options: BedOptions) {
     this.fleet = fleet;
     this.#options = options;
+    this.#pools = options.pools ?? ['agg'];
   }
 
   get frontend(): StatorProcess {
@@ -139,9 +160,9 @@ class Bed implements MatrixBed {
   }
 
   async open(): Promise<void> {
-    await Promise.all([this.replaceFrontend(), this.#startWorkers(2)]);
-    await this.fleet.untilWorkers(this.frontend, 2);
-    for (const maxTokens of Object.values(MAX_TOKENS)) {
+    await Promise.all([this.replaceFrontend(), this.#fill()]);
+    await this.fleet.untilWorkers(this.frontend, this.#workers.size);
+    for (const { maxTokens } of Object.values(SIGNS)) {
       if (!this.#whole.has(maxTokens)) this.#whole.set(maxTokens, await this.ask('unary', maxTokens).answer);
     }
   }
@@ -155,19 +176,36 @@ class Bed implements MatrixBed {
   }
 
   lost(worker: StatorProcess): void {
-    this.#workers = this.#workers.filter((other) => other !== worker);
+    this.#workers.delete(worker);
+  }
+
+  async sum(metric: string, pool: 'first' | 'last'): Promise<number> {
+    const counts = await this.#counts(metric, this.#poolOf(pool));
+    return [...counts.values()].reduce((sum, count) => sum + count, 0);
   }
 
   async reach(stage: Stage, form: Form, options: AskOptions = {}): Promise<Run> {
-    const maxTokens = MAX_TOKENS[stage];
+    const { maxTokens, drains: isDraining = false } = SIGNS[stage];
     const whole = this.#whole.get(maxTokens);
     if (whole === undefined) throw new Error('the bed is not open');
-    const before = await this.#counts(FIRST_RESPONSES);
-    if (stage === 'queued') await this.#occupyAll();
-    const asked = this.ask(form, maxTokens, options);
-    asked.answer.catch(() => undefined); // clients that leave have none
-    const victim = await this.#untilAt(stage, before);
-    return { stage, form, victim, whole, maxTokens, ...asked };
+    for (;;) {
+      if (stage === 'queued' && !(await this.#occupyAll())) continue;
+      const before = await this.#counts(FIRST_RESPONSES);
+      const asked = this.ask(form, maxTokens, options);
+      asked.answer.catch(() => undefined); // clients that leave have none
+      const victim = await this.#untilAt(stage, before, asked.answered);
+      if (victim === undefined) {
+        asked.read();
+        await asked.answer;
+        continue;
+      }
+      if (isDraining) {
+        victim.signal('SIGTERM');
+        await victim.waitForOutput(/worker is draining/);
+        this.lost(victim);
+      }
+      return { stage, form, victim, isDraining, whole, maxTokens, ...asked };
+    }
   }
 
   ask(form: Form, maxTokens: number, { isSlow = false }: AskOptions = {}): Asked {
@@ -186,11 +224,12 @@ class Bed implements MatrixBed {
       ...(form === 'stream' ? { stream: true, stream_options: { include_usage: true } } : {}),
     };
     const url = `${this.frontend.url}/v1/chat/completions`;
-    const answer = postJson(url, body, { signal: leaving.signal }).then(async (response) => {
+    const answered = postJson(url, body, { signal: leaving.signal });
+    const answer = answered.then(async (response) => {
       await isRead;
       return form === 'stream' ? readStream(response) : readUnary(response);
     });
-    return { answer, leave: () => leaving.abort(), read: () => read() };
+    return { answered, answer, leave: () => leaving.abort(), read: () => read() };
   }
 
   async release(): Promise<void> {
@@ -207,9 +246,9 @@ class Bed implements MatrixBed {
   async mend(): Promise<void> {
     await this.release();
     // A dead worker is on record until its lease ends: first it goes, or it would be counted in place of a new one.
-    await this.fleet.untilWorkers(this.frontend, this.#workers.length);
-    await this.#startWorkers(2 - this.#workers.length);
-    await this.fleet.untilWorkers(this.frontend, 2);
+    await this.fleet.untilWorkers(this.frontend, this.#workers.size);
+    await this.#fill();
+    await this.fleet.untilWorkers(this.frontend, this.#workers.size);
     await waitUntil(async () => (await this.frontend.metric('dynamo_frontend_inflight_requests')) === 0, {
       what: 'a frontend without requests',
     });
@@ -220,69 +259,75 @@ class Bed implements MatrixBed {
     }
   }
 
-  async #occupyAll(): Promise<void> {
-    this.#blockers = this.#workers.map(() => this.ask('unary', 80).answer.catch(() => undefined));
-    await this.#untilWorker(INFLIGHT, (counts) => [...counts.values()].every((count) => count > 0) || undefined);
+  #poolOf(pool: 'first' | 'last'): Role {
+    return this.#pools.at(pool === 'first' ? 0 : -1) as Role; // there is at least one
   }
 
-  async #untilAt(stage: Stage, before: ReadonlyMap<StatorProcess, number>): Promise<StatorProcess> {
-    const above = (floor: (worker: StatorProcess) => number) => (counts: ReadonlyMap<StatorProcess, number>) =>
-      [...counts].find(([worker, count]) => count > floor(worker))?.[0];
-    switch (stage) {
-      case 'queued':
-        return this.#untilWorker(
-          INFLIGHT,
-          above(() => 1),
-        );
-      case 'before the first token':
-        return this.#untilWorker(
-          INFLIGHT,
-          above(() => 0),
-        );
-      case 'in prefill':
-        return this.#untilWorker(
-          CACHE_USAGE,
-          above(() => 0),
-        );
-      case 'in mid-stream':
-      case 'at the last token':
-        return this.#untilWorker(
-          FIRST_RESPONSES,
-          above((worker) => before.get(worker) ?? 0),
-        );
-      case 'during a drain': {
-        const worker = await this.#untilWorker(
-          FIRST_RESPONSES,
-          above((candidate) => before.get(candidate) ?? 0),
-        );
-        worker.signal('SIGTERM');
-        await worker.waitForOutput(/worker is draining/);
-        this.lost(worker);
-        return worker;
-      }
-    }
+  /** Has the workers that compute prompts busy. False = they were not so at one time. */
+  async #occupyAll(): Promise<boolean> {
+    await this.release();
+    const first = this.#poolOf('first');
+    let isOver = false;
+    const over = (): void => {
+      isOver = true;
+    };
+    this.#blockers = this.#workersOf(first).map(() => this.ask('unary', 80).answer.then(over, over));
+    const found = await waitUntil(
+      async () => {
+        const wasOver = isOver;
+        const counts = await this.#counts(INFLIGHT, first);
+        return [...counts.values()].every((count) => count > 0) ? 'busy' : wasOver && 'missed';
+      },
+      { what: 'busy workers', pollMs: 2 },
+    );
+    return found === 'busy';
   }
 
-  #untilWorker<Found>(
-    metric: string,
-    find: (counts: ReadonlyMap<StatorProcess, number>) => Found | undefined,
-  ): Promise<Exclude<Found, false | undefined>> {
-    return waitUntil(async () => find(await this.#counts(metric)), { what: `the stage, by ${metric}`, pollMs: 2 });
+  /** The worker that has the request at `stage`; undefined = on this busy machine it was answered before it was seen there. */
+  async #untilAt(
+    stage: Stage,
+    before: ReadonlyMap<StatorProcess, number>,
+    answered: Promise<unknown>,
+  ): Promise<StatorProcess | undefined> {
+    const { metric, pool, above } = SIGNS[stage];
+    let isOver = false;
+    const over = (): void => {
+      isOver = metric !== FIRST_RESPONSES; // that one stays
+    };
+    answered.then(over, over);
+    const found = await waitUntil(
+      async () => {
+        const wasOver = isOver;
+        const counts = await this.#counts(metric, this.#poolOf(pool));
+        const floorOf = (worker: StatorProcess): number => above ?? before.get(worker) ?? 0;
+        return [...counts].find(([worker, count]) => count > floorOf(worker)) ?? (wasOver && 'missed');
+      },
+      { what: `a request ${stage}`, pollMs: 2 },
+    );
+    return found === 'missed' ? undefined : found[0];
   }
 
-  async #counts(metric: string): Promise<ReadonlyMap<StatorProcess, number>> {
+  async #counts(metric: string, role?: Role): Promise<ReadonlyMap<StatorProcess, number>> {
     const read = async (worker: StatorProcess) => [worker, await worker.metric(metric)] as const;
-    return new Map(await Promise.all(this.#workers.map(read)));
+    return new Map(await Promise.all(this.#workersOf(role).map(read)));
   }
 
-  async #startWorkers(count: number): Promise<void> {
-    const started = await Promise.all(Array.from({ length: Math.max(0, count) }, () => this.#startWorker()));
-    this.#workers.push(...started);
+  #workersOf(role: Role | undefined): readonly StatorProcess[] {
+    const chosen = [...this.#workers].filter(([, of]) => role === undefined || of === role);
+    return chosen.map(([worker]) => worker);
   }
 
-  async #startWorker(): Promise<StatorProcess> {
+  /** Two workers in each pool. */
+  async #fill(): Promise<void> {
+    const missing = this.#pools.flatMap((role) => {
+      return Array.from({ length: 2 - this.#workersOf(role).length }, () => role);
+    });
+    await Promise.all(missing.map(async (role) => this.#workers.set(await this.#startWorker(role), role)));
+  }
+
+  async #startWorker(role: Role): Promise<StatorProcess> {
     const { isMortal, hasProxies, workerArgs = [] } = this.#options;
-    const args = [...PACE, ...workerArgs];
+    const args = [`--disaggregation-mode=${role}`, ...PACE, ...workerArgs];
     if (isMortal) return startMortal(this.fleet, { ...FAST, ...this.#options.env }, args);
     const worker = await this.fleet.worker(args);
     if (hasProxies) this.proxies.set(worker, await relay(this.fleet, worker));
@@ -290,14 +335,26 @@ class Bed implements MatrixBed {
   }
 }
 
-/** Most answers run on for a third of a second after their first token; the last ones end with the second. */
-const MAX_TOKENS: Readonly<Record<Stage, number>> = {
-  queued: 40,
-  'before the first token': 40,
-  'in prefill': 40,
-  'in mid-stream': 80,
-  'at the last token': 2,
-  'during a drain': 80,
+/** By what a request shows that it has come to a stage. */
+interface Sign {
+  readonly pool: 'first' | 'last';
+  readonly metric: string;
+  /** What the metric of its worker is above. @default what it was before */
+  readonly above?: number;
+  /** Its worker is told to stop. @default no */
+  readonly drains?: true;
+  /** Most answers run on for a third of a second after their first token; the last ones end with the second. */
+  readonly maxTokens: number;
+}
+
+const SIGNS: Readonly<Record<Stage, Sign>> = {
+  queued: { pool: 'first', metric: INFLIGHT, above: 1, maxTokens: 40 },
+  'before the first token': { pool: 'first', metric: INFLIGHT, above: 0, maxTokens: 40 },
+  'in prefill': { pool: 'first', metric: CACHE_USAGE, above: 0, maxTokens: 40 },
+  'during a prefill drain': { pool: 'first', metric: CACHE_USAGE, above: 0, drains: true, maxTokens: 40 },
+  'in mid-stream': { pool: 'last', metric: FIRST_RESPONSES, maxTokens: 80 },
+  'at the last token': { pool: 'last', metric: FIRST_RESPONSES, maxTokens: 2 },
+  'during a drain': { pool: 'last', metric: FIRST_RESPONSES, drains: true, maxTokens: 80 },
 };
 
 async function startMortal(

@@ -7,12 +7,13 @@ import { startWorkerProcess } from '../../../functions/compose/worker.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 
 const { settings } = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });
+const { disaggregationMode: role } = settings;
 const folder = settings.modelPath ?? '';
 const logger = openLogger(settings);
 const stopped = stopSignal();
 const running = await startWorkerProcess(settings, logger, new AbortController().signal, {
   names: { displayName: settings.modelName ?? '' },
-  card: {},
+  card: { workerType: role === 'prefill' || role === 'decode' ? role : 'aggregated' },
   open: async () => {
     const { engine, info } = await mockEngineFor(folder, settings);
     const onExit = (told: (reason: Error) => void): void => {

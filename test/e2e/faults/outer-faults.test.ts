@@ -1,138 +1,16 @@
-import { renameSync } from 'node:fs';
-import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import {
-  hasNatsServer,
-  type NatsServer,
-  startNatsServer,
-  startTcpProxy,
-  type TcpProxy,
-  waitUntil,
-} from '../../support/index.ts';
-import { CELLS, expectWhole, type MatrixBed, type Run, useMatrixBed } from './matrix-bed.ts';
+import { afterEach, describe, it } from 'vitest';
+import { cellsOf, STAGES, useMatrixBed } from './matrix-bed.ts';
+import { describeOuterFaults, expectLeft } from './outer-faults.ts';
 
-/** A draining worker is no longer in the bed's care, and ends by itself. */
-async function seeOut({ stage, victim }: Run): Promise<void> {
-  if (stage === 'during a drain') expect(await victim.exited).toBe(0);
-}
-
-const INFLIGHT = 'dynamo_component_inflight_requests';
-
-async function untilFree(bed: MatrixBed, { stage, victim }: Run): Promise<void> {
-  await waitUntil(async () => (await bed.frontend.metric('dynamo_frontend_inflight_requests')) === 0);
-  if (stage !== 'during a drain') await waitUntil(async () => (await victim.metric(INFLIGHT)) === 0);
-}
+const CELLS = cellsOf(STAGES);
 
 describe('a client that leaves', () => {
   const bed = useMatrixBed();
   afterEach(() => bed.mend());
 
-  it.each(CELLS)('$stage ($form): its place is free at once, and it is counted', async ({ stage, form }) => {
-    const cancelled = (): Promise<number> =>
-      bed.frontend.metric('dynamo_frontend_model_cancellation_total', `request_type="${form}"`);
-    const before = await cancelled();
-    const run = await bed.reach(stage, form);
-    run.leave();
-    await expect(run.answer).rejects.toThrow();
-    await bed.release();
-    await untilFree(bed, run);
-    // The last token may have been on its way: then there was nothing left to cancel.
-    if (stage === 'at the last token') expect((await cancelled()) - before).toBeLessThanOrEqual(1);
-    else expect(await cancelled()).toBe(before + 1);
-    await seeOut(run);
+  it.each(CELLS)('$stage ($form): its place is free at once, and it is counted', async (cell) => {
+    await expectLeft(bed, cell);
   });
 });
 
-describe('a client that stops reading', () => {
-  const bed = useMatrixBed();
-  afterEach(() => bed.mend());
-
-  it.each(CELLS)(
-    '$stage ($form): its worker is free before it reads on, and it gets everything',
-    async ({ stage, form }) => {
-      const run = await bed.reach(stage, form, { isSlow: true });
-      await bed.release();
-      if (stage !== 'during a drain') await waitUntil(async () => (await run.victim.metric(INFLIGHT)) === 0);
-      await seeOut(run);
-      run.read();
-      await expectWhole(run);
-    },
-  );
-});
-
-/**
- * What a draining worker hands over needs another one, and a worker that cannot renew its lease takes nothing new: without
- * discovery a stream that outlasts a lease ends with an error that says to try again.
- */
-async function expectWholeOrTurnedAway({ answer, whole }: Run): Promise<void> {
-  const got = await answer;
-  if (got.error === undefined) expect(got).toEqual(whole);
-  else
-    expect(got.error).toMatchObject({ type: 'server_error', code: expect.stringMatching(/unavailable|worker_lost/) });
-}
-
-describe('a discovery store that is away', () => {
-  const bed = useMatrixBed();
-  afterEach(() => bed.mend());
-
-  it.each(CELLS)('$stage ($form): what is known goes on serving', async ({ stage, form }) => {
-    const run = await bed.reach(stage, form);
-    const { fileKv } = bed.fleet;
-    renameSync(fileKv, `${fileKv}.away`);
-    try {
-      if (stage === 'during a drain') await expectWholeOrTurnedAway(run);
-      else await expectWhole(run);
-    } finally {
-      bed.bringBack();
-    }
-    await seeOut(run);
-  });
-});
-
-describe.runIf(hasNatsServer())('an event plane that is away', () => {
-  let nats: NatsServer;
-  let proxy: TcpProxy;
-  const env: Record<string, string> = { DYN_EVENT_PLANE: 'nats' };
-  beforeAll(async () => {
-    nats = await startNatsServer();
-    proxy = await startTcpProxy({ host: '127.0.0.1', port: nats.port });
-    env.NATS_SERVER = `nats://127.0.0.1:${proxy.port}`;
-    return async () => {
-      await proxy.close();
-      await nats.stop();
-    };
-  });
-  // Dynamo's formula deals equal prompts to both workers, as these cells need; the other one keeps them together.
-  const bed = useMatrixBed({ env, frontendArgs: ['--router-mode=kv', '--router-cost-model=dynamo'] });
-  afterEach(async () => {
-    proxy.restore();
-    await bed.mend();
-  });
-
-  it.each(CELLS)('$stage ($form): requests go on as before', async ({ stage, form }) => {
-    const run = await bed.reach(stage, form);
-    proxy.cut();
-    await expectWhole(run);
-    await expectWhole({ ...run, answer: bed.ask(form, run.maxTokens).answer });
-    proxy.restore();
-    await seeOut(run);
-  });
-});
-
-describe('a frontend that is killed', () => {
-  const bed = useMatrixBed();
-  afterEach(() => bed.mend());
-
-  it.each(CELLS)(
-    '$stage ($form): its workers drop what nobody waits for, and the next frontend answers',
-    async ({ stage, form }) => {
-      const run = await bed.reach(stage, form);
-      await bed.frontend.kill();
-      await expect(run.answer).rejects.toThrow();
-      if (stage !== 'during a drain') await waitUntil(async () => (await run.victim.metric(INFLIGHT)) === 0);
-      await seeOut(run);
-      await bed.replaceFrontend();
-      await bed.mend();
-      await expectWhole({ ...run, answer: bed.ask(form, run.maxTokens).answer });
-    },
-  );
-});
+describeOuterFaults(['agg'], CELLS);

@@ -1,0 +1,66 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { cellsOf, type MatrixBed, SPLIT, useMatrixBed } from './matrix-bed.ts';
+import { describeOuterFaults, expectLeft } from './outer-faults.ts';
+
+const REQUESTS = 'dynamo_component_requests_total';
+const CANCELLED = 'dynamo_component_cancellation_total';
+
+/** A prompt takes a second, so that even on a busy machine it is under way when its client leaves. */
+const LONG_PROMPTS = ['--speedup-ratio=0.015', '--decode-speedup-ratio=66'];
+
+/** What the two pools have done so far. */
+async function booksOf(bed: MatrixBed) {
+  const sums = [REQUESTS, CANCELLED].flatMap((name) => [bed.sum(name, 'first'), bed.sum(name, 'last')]);
+  const [prefills = 0, decodes = 0, prefillsCut = 0, decodesCut = 0] = await Promise.all(sums);
+  return { prefills, decodes, prefillsCut, decodesCut };
+}
+
+describe('a client that leaves', () => {
+  const bed = useMatrixBed({ pools: SPLIT, workerArgs: LONG_PROMPTS });
+  afterEach(() => bed.mend());
+
+  it.each(cellsOf(['queued', 'before the first token', 'in prefill']))(
+    '$stage ($form): its prefill worker is told once, and nobody decodes',
+    async (cell) => {
+      const before = await booksOf(bed);
+      await expectLeft(bed, cell);
+      const after = await booksOf(bed);
+      expect(after.prefillsCut).toBe(before.prefillsCut + 1);
+      expect(after.decodesCut).toBe(before.decodesCut);
+      // Those that kept engines busy were decoded, the one that left was not.
+      expect(after.decodes - before.decodes).toBe(after.prefills - before.prefills - 1);
+    },
+  );
+
+  it.each(cellsOf(['in mid-stream', 'at the last token']))(
+    '$stage ($form): its decode worker is told once, and no prefill worker is',
+    async (cell) => {
+      const before = await booksOf(bed);
+      await expectLeft(bed, cell);
+      const after = await booksOf(bed);
+      expect(after.prefillsCut).toBe(before.prefillsCut);
+      // The last token may have been on its way: then there was nothing left to cancel.
+      const told = after.decodesCut - before.decodesCut;
+      if (cell.stage === 'at the last token') expect(told).toBeLessThanOrEqual(1);
+      else expect(told).toBe(1);
+    },
+  );
+
+  it.each(cellsOf(['during a prefill drain', 'during a drain']))(
+    '$stage ($form): the other pool is left alone',
+    async (cell) => {
+      const before = await booksOf(bed);
+      await expectLeft(bed, cell);
+      const after = await booksOf(bed);
+      if (cell.stage === 'during a drain') expect(after.prefillsCut).toBe(before.prefillsCut);
+      else expect(after.decodes).toBe(before.decodes);
+    },
+  );
+});
+
+/**
+ * Faults outside the workers meet a disaggregated request in two ways: while its prompt is computed, when the second leg is
+ * still to come, and while it is answered, when the first leg is over. The other stages differ from those of one pool in
+ * nothing but the worker that has the request, and `outer-faults.test.ts` has them.
+ */
+describeOuterFaults(SPLIT, cellsOf(['in prefill', 'in mid-stream']));

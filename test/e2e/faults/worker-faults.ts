@@ -1,0 +1,65 @@
+import { afterEach, describe, it } from 'vitest';
+import { type BedOptions, type Cell, expectWhole, type MatrixBed, type Run, useMatrixBed } from './matrix-bed.ts';
+
+/** What befalls the worker that has the request. In every cell the client gets the same text and usage as without it. */
+const FAULTS = [
+  {
+    name: 'killed',
+    bed: {},
+    async strike(bed: MatrixBed, { victim }: Run) {
+      bed.lost(victim);
+      await victim.kill();
+    },
+  },
+  {
+    name: 'told to stop',
+    bed: {},
+    async strike(bed: MatrixBed, { victim }: Run) {
+      bed.lost(victim);
+      victim.signal('SIGTERM');
+    },
+  },
+  {
+    name: 'frozen',
+    bed: { env: { STATOR_STREAM_STALL_SECS: '0.5' } },
+    async strike(bed: MatrixBed, { victim, answer }: Run) {
+      bed.lost(victim);
+      victim.signal('SIGSTOP');
+      await answer;
+      await victim.kill();
+    },
+  },
+  {
+    name: 'left by its engine',
+    bed: { isMortal: true },
+    async strike(bed: MatrixBed, { victim }: Run) {
+      bed.lost(victim);
+      victim.signal('SIGUSR2');
+    },
+  },
+  {
+    name: 'cut off from the network',
+    bed: { hasProxies: true },
+    async strike(bed: MatrixBed, { victim, answer }: Run) {
+      bed.lost(victim);
+      bed.proxies.get(victim)?.cut();
+      await answer;
+      await victim.kill();
+    },
+  },
+] as const;
+
+/** Every fault in every cell. */
+export function describeWorkerFaults(where: BedOptions, cells: readonly Cell[]): void {
+  describe.each(FAULTS)('a worker that is $name', ({ bed: options, strike }) => {
+    const bed = useMatrixBed({ ...where, ...options });
+    afterEach(() => bed.mend());
+
+    it.each(cells)('$stage ($form): another goes on, and the client notices nothing', async ({ stage, form }) => {
+      const run = await bed.reach(stage, form);
+      await strike(bed, run);
+      await expectWhole(run);
+      await run.victim.exited; // whatever befell it, it does not stay
+    });
+  });
+}
