@@ -174,7 +174,7 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
-  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger) : undefined;
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
   const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
@@ -256,9 +256,13 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
 }
 
-async function eventPlaneOpener(settings: FrontendSettings & HostSettings, logger: ProcessLogger) {
+async function eventPlaneOpener(
+  settings: FrontendSettings & HostSettings,
+  logger: ProcessLogger,
+  discovery: Discovery,
+) {
   const { eventPlane } = await import('./event-plane.ts');
-  return () => eventPlane(settings, logger.for('events'));
+  return () => eventPlane(settings, logger.for('events'), discovery);
 }
 
 /** Its code is loaded where there is a table. */

@@ -87,7 +87,7 @@ export async function startWorkerProcess(
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
     requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
-    eventPlane: eventPlane(settings, logger.for('events')),
+    eventPlane: eventPlane(settings, logger.for('events'), discovery),
   };
   const shared = await openStateTable(settings, { logger, registry: metrics.registry });
   const routerState = shared?.state;

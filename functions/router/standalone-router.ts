@@ -103,7 +103,7 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, g
       return index;
     },
   });
-  const events = eventPlane(settings, logger.for('events'));
+  const events = eventPlane(settings, logger.for('events'), discovery);
   const recovery = new RecoveryClient({
     plane,
     clock: systemClock,

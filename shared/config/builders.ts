@@ -1,5 +1,6 @@
 import type { Process } from './processes.ts';
 import { buildRow, type Row, type RowFields, type Settled, type Unsettled } from './row.ts';
+import { type BrokerAddresses, brokersType } from './values/brokers.ts';
 import {
   type ChoiceLimits,
   choiceListType,
@@ -69,6 +70,8 @@ export const route: RowBuilder<string, object> = rowBuilder(routeType);
 export const url: RowBuilder<string, UrlLimits> = rowBuilder(urlType);
 /** Absolute URLs. */
 export const urls: RowBuilder<readonly string[], UrlLimits> = rowBuilder(urlListType);
+/** Addresses of message brokers. */
+export const brokers: RowBuilder<BrokerAddresses, object> = rowBuilder(brokersType);
 /** A log filter. */
 export const logFilter: RowBuilder<string, object> = rowBuilder(logFilterType);
 /** The path of a file. */

@@ -25,3 +25,4 @@ export type {
 } from './records.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './table/sdk.ts';
 export type { Bucket, Discovery, DiscoveryEvent, DiscoveryQuery, Watch, WatchListener } from './types.ts';
+export { discoveredBrokers } from './zmq-brokers.ts';

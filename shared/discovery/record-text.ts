@@ -42,7 +42,7 @@ const record = z.discriminatedUnion('type', [
     scope,
     topic: name,
     instance_id: addressed.instance_id,
-    transport: z.looseObject({ kind: z.enum(['Zmq', 'Nats', 'Memory']), config: z.looseObject({}) }),
+    transport: z.looseObject({ kind: z.enum(['Zmq', 'ZmqBroker', 'Nats', 'Memory']), config: z.looseObject({}) }),
   }),
 ]);
 

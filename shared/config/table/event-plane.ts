@@ -1,4 +1,4 @@
-import { bool, choice, text } from '../builders.ts';
+import { bool, brokers, choice, text } from '../builders.ts';
 import { LASTING_PLANE_ENDS, PLANE_ENDS, PLANE_SERVERS } from '../processes.ts';
 
 /** Rows of "Event plane". */
@@ -33,12 +33,11 @@ export const eventPlaneRows = {
     built: true,
     about: 'Address that a ZMQ publisher advertises.',
   }),
-  zmqBrokerUrl: text({
+  zmqBrokerUrl: brokers({
     env: ['DYN_ZMQ_BROKER_URL'],
-    allowed: 'xsub=URL;URL , xpub=URL;URL',
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'ZMQ broker addresses.',
   }),
   zmqBrokerEnabled: bool({
@@ -46,7 +45,7 @@ export const eventPlaneRows = {
     default: false,
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Looks the ZMQ broker up in discovery.',
   }),
 };

@@ -23,4 +23,5 @@ export type {
   EventSubscription,
   EventTransport,
 } from './types.ts';
+export { fixedBrokers, type ZmqBrokerSource, type ZmqBrokers } from './zmq/brokers.ts';
 export { createZmqEventPlane, type ZmqEventPlaneOptions } from './zmq/plane.ts';

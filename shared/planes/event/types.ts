@@ -20,6 +20,10 @@ export interface EventEnvelope {
 /** How subscribers reach a publisher; goes into its `EventChannel` discovery record. */
 export type EventTransport =
   | { readonly kind: 'Zmq'; readonly config: { readonly endpoint: string } }
+  | {
+      readonly kind: 'ZmqBroker';
+      readonly config: { readonly xsub_endpoints: readonly string[]; readonly xpub_endpoints: readonly string[] };
+    }
   | { readonly kind: 'Nats'; readonly config: { readonly subject_prefix: string } }
   | { readonly kind: 'Memory'; readonly config: Readonly<Record<string, never>> };
 

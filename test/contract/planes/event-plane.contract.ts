@@ -17,7 +17,7 @@ export interface EventPlaneHarness {
 
 const SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
 const TOPIC = 'kv-events';
-const PROBE = 'probe';
+const PROBE = 'probe ';
 
 interface Gap {
   readonly publisherId: string;
@@ -29,10 +29,12 @@ interface Gap {
 class Hearing {
   readonly events: EventEnvelope[] = [];
   readonly gaps: Gap[] = [];
-  probesHeard = 0;
+  /** Number of the last probe heard. */
+  lastProbe = 0;
 
   event(envelope: EventEnvelope): void {
-    if (envelope.payload === PROBE) this.probesHeard++;
+    const { payload } = envelope;
+    if (typeof payload === 'string' && payload.startsWith(PROBE)) this.lastProbe = Number(payload.slice(PROBE.length));
     else this.events.push(envelope);
   }
 
@@ -61,14 +63,18 @@ export function describeEventPlane(name: string, start: () => Promise<EventPlane
       return { hearing, subscription: await harness.receiver.subscribe(SCOPE, topic, hearing) };
     }
 
-    /** Connects and publishes probes until one is heard, for transports whose joining takes time. */
+    let probes = 0;
+
+    /** Connects and publishes probes until one is heard, for transports whose joining takes time; none is then on its way. */
     async function join(publisher: EventPublisher, subscription: EventSubscription, hearing: Hearing): Promise<void> {
-      const before = hearing.probesHeard;
+      const first = probes + 1;
       subscription.connect(publisher.publisherId, publisher.transport);
       await waitUntil(() => {
-        publisher.publish(PROBE);
-        return hearing.probesHeard > before;
+        if (hearing.lastProbe >= first) return true;
+        publisher.publish(`${PROBE}${++probes}`);
+        return false;
       });
+      await waitUntil(() => hearing.lastProbe === probes);
     }
 
     async function joined(): Promise<{

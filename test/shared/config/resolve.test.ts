@@ -284,6 +284,18 @@ describe('values', () => {
     expect(servers).toEqual(['nats://a:1', 'wss://b']);
   });
 
+  it('brokers have an address on each side', () => {
+    const read = (text: string) => frontend([], { DYN_ZMQ_BROKER_URL: text }).settings.zmqBrokerUrl;
+    expect(read('xsub=tcp://a:5555;tcp://b:5555 , xpub=tcp://a:5556;tcp://[::1]:5556')).toEqual({
+      xsub: ['tcp://a:5555', 'tcp://b:5555'],
+      xpub: ['tcp://a:5556', 'tcp://[::1]:5556'],
+    });
+    const problemOf = (text: string) => problemsOf('frontend', [], { DYN_ZMQ_BROKER_URL: text })[0];
+    expect(problemOf('xsub=tcp://a:5555')).toContain('has no xpub=');
+    expect(problemOf('xsub=a:5555,xpub=tcp://a:5556')).toContain('"a:5555" is not tcp://HOST:PORT');
+    expect(problemOf('tcp://a:5555')).toContain('is not xsub=... or xpub=...');
+  });
+
   it('log filters name levels', () => {
     expect(frontend([], { DYN_LOG: 'warn,router=debug' }).settings.log).toBe('warn,router=debug');
     expect(problemsOf('frontend', [], { DYN_LOG: 'loud' })[0]).toContain('"loud" has no level');

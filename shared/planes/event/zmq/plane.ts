@@ -1,8 +1,12 @@
+import type { Publisher } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import type { RecordCodec } from '../../record-codec.ts';
-import type { EventListener, EventPlane, EventPublisher, EventSubscription } from '../types.ts';
-import { ZmqPublisher } from './publisher.ts';
+import { subjectOf } from '../subject.ts';
+import type { EventListener, EventPlane, EventPublisher, EventScope, EventSubscription } from '../types.ts';
+import { BrokeredSubscription } from './brokered-subscription.ts';
+import { BROKER_CONNECTION, connectToBrokers, type ZmqBrokerSource } from './brokers.ts';
+import { ZmqPublisher, type ZmqPublisherOptions } from './publisher.ts';
 import { ZmqSubscription } from './subscription.ts';
 
 /** Settings of the ZeroMQ event plane (configuration.md, section 12). */
@@ -12,11 +16,13 @@ export interface ZmqEventPlaneOptions {
   readonly random?: Random;
   /**
    * Address that publishers bind and advertise (`DYN_EVENT_PLANE_HOST`); `auto` binds every interface and advertises the
-   * first address that is not a loopback. @default 'auto'
+   * first address that is not a loopback. Not used with brokers. @default 'auto'
    */
   readonly host?: string;
   /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
   readonly codec?: RecordCodec;
+  /** Proxies between publishers and subscribers. @default none: subscribers connect to publishers */
+  readonly brokers?: ZmqBrokerSource;
   /** Told of messages that cannot be read and of listeners that throw. */
   readonly onProblem: (problem: unknown) => void;
 }
@@ -25,61 +31,99 @@ export interface ZmqEventPlaneOptions {
 const HIGH_WATER_MARK = 100_000;
 
 /**
- * The event plane over ZeroMQ without a broker (runtime-and-workers.md, section 3.4): a publisher binds a PUB socket on a
- * free port and is found through discovery; a subscriber connects to each it is told of. At most once; a slow joiner loses
- * the first events and sees the gap.
+ * The event plane over ZeroMQ (runtime-and-workers.md, section 3.4). At most once; a slow joiner loses the first events and
+ * sees the gap.
+ *
+ *     without brokers   PUB (bound) <── SUB          a publisher is found through discovery; connections: P x S
+ *     with brokers      PUB ──> XSUB│XPUB <── SUB    all connect to every broker; connections: P + S a broker
+ *
+ * With several brokers a message comes once from each, and the first counts: while one is left nothing is lost.
  */
 export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
-  const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', onProblem } = options;
+  const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', brokers, onProblem } = options;
   const open = new Set<{ close(): Promise<void> }>();
 
-  async function createPublisher(topic: string): Promise<EventPublisher> {
-    const { Publisher } = await loadZeromq();
-    const { bind, advertise } = listenAddress(host);
-    const socket = new Publisher({
-      sendHighWaterMark: HIGH_WATER_MARK,
-      sendTimeout: 0,
-      linger: 0,
-      ipv6: bind.includes(':'),
-    });
-    await socket.bind(`tcp://${formatHostPort(bind, 0)}`);
-    const port = Number(socket.lastEndpoint?.split(':').at(-1));
+  function publisherOf(
+    given: Pick<ZmqPublisherOptions, 'socket' | 'transport' | 'key' | 'topic'>,
+    onClosed: () => void,
+  ): EventPublisher {
     const publisher = new ZmqPublisher({
-      socket,
-      endpoint: `tcp://${formatHostPort(advertise, port)}`,
-      topic,
+      ...given,
       publisherId: random.instanceId(),
       codec,
       clock,
-      onClosed: () => open.delete(publisher),
+      onClosed: () => {
+        open.delete(publisher);
+        onClosed();
+      },
     });
     open.add(publisher);
     return publisher;
   }
 
-  async function subscribe(topic: string, listener: EventListener): Promise<EventSubscription> {
+  async function bindPublisher(topic: string): Promise<EventPublisher> {
+    const { bind, advertise } = listenAddress(host);
+    const socket = await openPublisher({ ipv6: bind.includes(':') });
+    await socket.bind(`tcp://${formatHostPort(bind, 0)}`);
+    const port = Number(socket.lastEndpoint?.split(':').at(-1));
+    const endpoint = `tcp://${formatHostPort(advertise, port)}`;
+    return publisherOf({ socket, transport: { kind: 'Zmq', config: { endpoint } }, key: topic, topic }, () => {});
+  }
+
+  async function connectPublisher(source: ZmqBrokerSource, scope: EventScope, topic: string): Promise<EventPublisher> {
+    const socket = await openPublisher(BROKER_CONNECTION);
+    const connections = await connectToBrokers(socket, 'xsub', source, scope.namespace, onProblem);
+    const config = { xsub_endpoints: connections.first.xsub, xpub_endpoints: connections.first.xpub };
+    const key = subjectOf(scope, topic);
+    return publisherOf({ socket, transport: { kind: 'ZmqBroker', config }, key, topic }, () => connections.close());
+  }
+
+  async function subscribeToPublishers(topic: string, listener: EventListener): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
     const socket = new Subscriber({ receiveHighWaterMark: HIGH_WATER_MARK, linger: 0 });
-    const subscription = new ZmqSubscription({
-      socket,
-      topic,
-      listener,
-      onProblem,
-      onClosed: () => open.delete(subscription),
-    });
+    const onClosed = (): unknown => open.delete(subscription);
+    const subscription = new ZmqSubscription({ socket, topic, listener, onProblem, onClosed });
+    open.add(subscription);
+    return subscription;
+  }
+
+  async function subscribeToBrokers(
+    source: ZmqBrokerSource,
+    scope: EventScope,
+    topic: string,
+    listener: EventListener,
+  ): Promise<EventSubscription> {
+    const { Subscriber } = await loadZeromq();
+    const socket = new Subscriber({ receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, ...BROKER_CONNECTION });
+    const connections = await connectToBrokers(socket, 'xpub', source, scope.namespace, onProblem);
+    const onClosed = (): void => {
+      open.delete(subscription);
+      connections.close();
+    };
+    const subject = subjectOf(scope, topic);
+    const subscription = new BrokeredSubscription({ socket, subject, topic, listener, onProblem, onClosed });
     open.add(subscription);
     return subscription;
   }
 
   return {
     name: 'zmq',
-    // The scope is not in the messages: discovery tells which publishers belong to it.
-    publisher: (_scope, topic) => createPublisher(topic),
-    subscribe: (_scope, topic, listener) => subscribe(topic, listener),
+    // Without brokers the scope is not in the messages: discovery tells which publishers belong to it.
+    publisher: (scope, topic) =>
+      brokers === undefined ? bindPublisher(topic) : connectPublisher(brokers, scope, topic),
+    subscribe: (scope, topic, listener) =>
+      brokers === undefined
+        ? subscribeToPublishers(topic, listener)
+        : subscribeToBrokers(brokers, scope, topic, listener),
     async close() {
       await Promise.all([...open].map((each) => each.close()));
     },
   };
+}
+
+async function openPublisher(more: { readonly ipv6?: boolean } | typeof BROKER_CONNECTION): Promise<Publisher> {
+  const { Publisher } = await loadZeromq();
+  return new Publisher({ sendHighWaterMark: HIGH_WATER_MARK, sendTimeout: 0, linger: 0, ...more });
 }
 
 /** Loads the native library on first use: a process without this plane does not pay for it. */

@@ -6,8 +6,10 @@ import type { EventPublisher, EventTransport } from '../types.ts';
 
 export interface ZmqPublisherOptions {
   readonly socket: Publisher;
-  /** What subscribers connect to, e.g. `tcp://10.0.0.5:40001`. */
-  readonly endpoint: string;
+  /** How subscribers get at the messages. */
+  readonly transport: EventTransport;
+  /** First frame of the messages: what subscribers and brokers tell them apart by. */
+  readonly key: string;
   readonly topic: string;
   readonly publisherId: string;
   readonly codec: RecordCodec;
@@ -27,7 +29,7 @@ export class ZmqPublisher implements EventPublisher {
   constructor(options: ZmqPublisherOptions) {
     this.#options = options;
     this.publisherId = options.publisherId;
-    this.transport = { kind: 'Zmq', config: { endpoint: options.endpoint } };
+    this.transport = options.transport;
   }
 
   get dropped(): number {
@@ -36,13 +38,13 @@ export class ZmqPublisher implements EventPublisher {
 
   publish(payload: unknown): void {
     if (this.#isClosed) return;
-    const { topic, publisherId, codec, clock, socket } = this.#options;
+    const { key, topic, publisherId, codec, clock, socket } = this.#options;
     const sequence = this.#sequence++;
     try {
       const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
       const frames = encodeEnvelope(codec, event);
       // With a send timeout of 0 the socket takes or refuses a message at once.
-      socket.send([topic, frames.publisherId, frames.sequence, frames.body]).catch(() => this.#dropped++);
+      socket.send([key, frames.publisherId, frames.sequence, frames.body]).catch(() => this.#dropped++);
     } catch {
       this.#dropped++; // a payload that cannot be encoded; subscribers see the gap
     }

@@ -1,0 +1,50 @@
+import type { ZmqBrokerSource, ZmqBrokers } from '../planes/event/index.ts';
+import { eventChannelPrefix } from './keys.ts';
+import type { Discovery } from './types.ts';
+
+/** Component under which brokers of the ZMQ event plane register (runtime-and-workers.md, section 3.4). */
+const BROKER_COMPONENT = 'zmq_broker';
+
+/**
+ * The brokers that are found in discovery: event channels of the component `zmq_broker` with the transport `ZmqBroker`,
+ * whatever their topic (`DYN_ZMQ_BROKER_ENABLED`).
+ *
+ * @param onNone told of a namespace that has none yet: until one comes, its events reach nobody
+ */
+export function discoveredBrokers(discovery: Discovery, onNone: (namespace: string) => void): ZmqBrokerSource {
+  return {
+    async follow(namespace, listener) {
+      const found = new Map<string, ZmqBrokers>();
+      let isPresent = false; // once all that are there have been told
+      const tell = (): void => {
+        if (isPresent) listener(union([...found.values()]));
+      };
+      const prefix = eventChannelPrefix({ kind: 'component', namespace, component: BROKER_COMPONENT });
+      const watch = await discovery.watch(
+        { bucket: 'v1/event_channels', prefix },
+        {
+          event(event) {
+            found.delete(event.key);
+            const record = event.kind === 'added' ? event.record : undefined;
+            if (record?.type === 'EventChannel' && record.transport.kind === 'ZmqBroker') {
+              const { xsub_endpoints: xsub, xpub_endpoints: xpub } = record.transport.config;
+              found.set(event.key, { xsub, xpub });
+            }
+            tell();
+          },
+        },
+      );
+      isPresent = true;
+      if (found.size === 0) onNone(namespace);
+      tell();
+      return watch;
+    },
+  };
+}
+
+function union(brokers: readonly ZmqBrokers[]): ZmqBrokers {
+  return {
+    xsub: [...new Set(brokers.flatMap(({ xsub }) => xsub))],
+    xpub: [...new Set(brokers.flatMap(({ xpub }) => xpub))],
+  };
+}

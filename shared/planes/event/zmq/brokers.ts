@@ -1,0 +1,87 @@
+/** Addresses of the proxies (XSUB and XPUB sockets back to back) that stand between publishers and subscribers. */
+export interface ZmqBrokers {
+  /** Where publishers connect, e.g. `tcp://10.0.0.7:5555`. */
+  readonly xsub: readonly string[];
+  /** Where subscribers connect. */
+  readonly xpub: readonly string[];
+}
+
+/** Tells which brokers there are. */
+export interface ZmqBrokerSource {
+  /** Tells `listener` of the brokers of `namespace`: those there are before it resolves, then of every change. */
+  follow(namespace: string, listener: (brokers: ZmqBrokers) => void): Promise<{ close(): void }>;
+}
+
+/** Brokers that never change. */
+export function fixedBrokers(brokers: ZmqBrokers): ZmqBrokerSource {
+  return {
+    async follow(_namespace, listener) {
+      listener(brokers);
+      return { close() {} };
+    },
+  };
+}
+
+/** What a socket needs of brokers that go away and come back. Times in ms. */
+export const BROKER_CONNECTION = {
+  reconnectInterval: 100,
+  /** The pauses between attempts double up to this. */
+  reconnectMaxInterval: 5000,
+  connectTimeout: 5000,
+  // A broker whose host is gone never closes the connection.
+  heartbeatInterval: 5000,
+  heartbeatTimeout: 15_000,
+} as const;
+
+/** What following brokers needs of a PUB or SUB socket. */
+interface ConnectingSocket {
+  connect(endpoint: string): void;
+  disconnect(endpoint: string): void;
+  close(): void;
+}
+
+/** A socket that is kept connected to all brokers. */
+export interface BrokerConnections {
+  /** Those there were at the start. */
+  readonly first: ZmqBrokers;
+  close(): void;
+}
+
+/**
+ * Connects `socket` to one side of every broker of `namespace`, now and as they come and go. An address that is none goes to
+ * `onProblem`. Rejects, with the socket closed, when `source` does.
+ */
+export async function connectToBrokers(
+  socket: ConnectingSocket,
+  side: keyof ZmqBrokers,
+  source: ZmqBrokerSource,
+  namespace: string,
+  onProblem: (problem: unknown) => void,
+): Promise<BrokerConnections> {
+  const connected = new Set<string>();
+  let first: ZmqBrokers = { xsub: [], xpub: [] };
+  function heed(brokers: ZmqBrokers): void {
+    first = brokers;
+    for (const endpoint of connected) if (!brokers[side].includes(endpoint)) leave(endpoint);
+    for (const endpoint of brokers[side]) if (!connected.has(endpoint)) join(endpoint);
+  }
+  function leave(endpoint: string): void {
+    connected.delete(endpoint);
+    socket.disconnect(endpoint);
+  }
+  function join(endpoint: string): void {
+    try {
+      socket.connect(endpoint);
+      connected.add(endpoint);
+    } catch (problem) {
+      onProblem(problem);
+    }
+  }
+  try {
+    const following = await source.follow(namespace, heed);
+    return { first, close: () => following.close() };
+  } catch (thrown) {
+    socket.close();
+    throw thrown;
+  }
+}

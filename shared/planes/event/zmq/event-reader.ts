@@ -1,0 +1,64 @@
+import type { Subscriber } from 'zeromq';
+import { decodeEnvelope } from '../envelope-codec.ts';
+import type { EventEnvelope } from '../types.ts';
+
+export interface EventReaderOptions {
+  readonly socket: Subscriber;
+  /** First frame of the messages that are meant. */
+  readonly key: string;
+  readonly topic: string;
+  event(envelope: EventEnvelope): void;
+  /** A message that is not one, or a listener that threw. */
+  readonly onProblem: (problem: unknown) => void;
+}
+
+/** Reads one SUB socket until it is closed. */
+export class EventReader {
+  readonly #options: EventReaderOptions;
+  readonly #reading: Promise<void>;
+  #isClosed = false;
+
+  constructor(options: EventReaderOptions) {
+    this.#options = options;
+    options.socket.subscribe(options.key);
+    this.#reading = this.#read();
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Closes the socket. Nothing is delivered afterwards. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#options.socket.close();
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    while (!this.#isClosed) {
+      let frames: Buffer[];
+      try {
+        frames = await this.#options.socket.receive();
+      } catch (error) {
+        if (!this.#isClosed) this.#options.onProblem(error);
+        return; // closed, or broken for good: receive() has no time limit that could pass
+      }
+      this.#deliver(frames);
+    }
+  }
+
+  #deliver(frames: readonly Buffer[]): void {
+    const [key, publisherId, sequence, body] = frames;
+    // A SUB socket matches keys by prefix.
+    if (this.#isClosed || key?.toString('utf8') !== this.#options.key) return;
+    try {
+      if (publisherId === undefined || sequence === undefined || body === undefined) {
+        throw new RangeError(`an event of ${frames.length} frames`);
+      }
+      this.#options.event(decodeEnvelope(this.#options.topic, { publisherId, sequence, body }));
+    } catch (problem) {
+      this.#options.onProblem(problem); // the stream of events goes on
+    }
+  }
+}

@@ -1,0 +1,183 @@
+import { afterEach, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import {
+  createZmqEventPlane,
+  type EventEnvelope,
+  type EventPlane,
+  fixedBrokers,
+  type ZmqBrokerSource,
+  type ZmqBrokers,
+} from '../../../../shared/planes/event/index.ts';
+import { waitUntil } from '../../../support/index.ts';
+import { startZmqBroker, type ZmqBroker } from '../../../support/zmq-broker.ts';
+
+const SCOPE = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
+const OTHER_SCOPE = { kind: 'component', namespace: 'dynamo', component: 'prefill' } as const;
+const TOPIC = 'kv-events';
+const cleanups: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function openPlane(brokers: ZmqBrokerSource, problems: unknown[] = []): EventPlane {
+  const plane = createZmqEventPlane({ clock: systemClock, brokers, onProblem: (problem) => problems.push(problem) });
+  cleanups.push(() => plane.close());
+  return plane;
+}
+
+async function startBroker(at?: ZmqBroker): Promise<ZmqBroker> {
+  const broker = await startZmqBroker(at);
+  let isStopped = false;
+  const stop = async (): Promise<void> => {
+    if (!isStopped) await broker.stop();
+    isStopped = true;
+  };
+  cleanups.push(stop);
+  return { ...broker, stop };
+}
+
+function addressesOf(...brokers: readonly ZmqBroker[]): ZmqBrokers {
+  return { xsub: brokers.map(({ xsub }) => xsub), xpub: brokers.map(({ xpub }) => xpub) };
+}
+
+/** Brokers that a test changes. */
+class ChangingBrokers implements ZmqBrokerSource {
+  #now: ZmqBrokers;
+  readonly #listeners = new Set<(brokers: ZmqBrokers) => void>();
+
+  constructor(now: ZmqBrokers) {
+    this.#now = now;
+  }
+
+  get followers(): number {
+    return this.#listeners.size;
+  }
+
+  change(now: ZmqBrokers): void {
+    this.#now = now;
+    for (const listener of this.#listeners) listener(now);
+  }
+
+  async follow(_namespace: string, listener: (brokers: ZmqBrokers) => void): Promise<{ close(): void }> {
+    this.#listeners.add(listener);
+    listener(this.#now);
+    return { close: () => this.#listeners.delete(listener) };
+  }
+}
+
+/** A publisher and a subscriber, each in a plane of its own, and a way to know that an event goes through. */
+async function pair(brokers: ZmqBrokerSource) {
+  const events: EventEnvelope[] = [];
+  const gaps: number[] = [];
+  const listener = { event: (event: EventEnvelope) => events.push(event), gap: () => gaps.push(1) };
+  const subscription = await openPlane(brokers).subscribe(SCOPE, TOPIC, listener);
+  const publisher = await openPlane(brokers).publisher(SCOPE, TOPIC);
+  subscription.connect(publisher.publisherId, publisher.transport);
+  let probes = 0;
+  /** Resolves when events go through, and none is on its way. */
+  const passes = async (): Promise<void> => {
+    const before = events.length;
+    await waitUntil(() => {
+      if (events.length > before) return true;
+      publisher.publish(`probe ${++probes}`);
+      return false;
+    });
+    await waitUntil(() => events.at(-1)?.payload === `probe ${probes}`);
+  };
+  return { events, gaps, publisher, subscription, passes };
+}
+
+it('says in its record where the brokers are', async () => {
+  const plane = openPlane(fixedBrokers({ xsub: ['tcp://127.0.0.1:1'], xpub: ['tcp://127.0.0.1:2'] }));
+  const { transport } = await plane.publisher(SCOPE, TOPIC);
+  expect(transport).toEqual({
+    kind: 'ZmqBroker',
+    config: { xsub_endpoints: ['tcp://127.0.0.1:1'], xpub_endpoints: ['tcp://127.0.0.1:2'] },
+  });
+});
+
+it('hears every event once although two brokers bring it, and all of them while one is away', async () => {
+  const [one, two] = [await startBroker(), await startBroker()];
+  const { events, publisher, subscription, passes } = await pair(fixedBrokers(addressesOf(one, two)));
+  await passes();
+  const firstAt = events.length;
+  for (let at = 0; at < 500; at++) publisher.publish(at);
+  await waitUntil(() => events.length >= firstAt + 500);
+  await one.stop();
+  for (let at = 500; at < 1000; at++) publisher.publish(at);
+  await waitUntil(() => events.at(-1)?.payload === 999);
+  expect(events.slice(firstAt).map(({ payload }) => payload)).toEqual(Array.from({ length: 1000 }, (_, at) => at));
+  expect(subscription.missed).toBe(0);
+});
+
+it('connects again to a broker that comes back, and tells of what was lost meanwhile', async () => {
+  const broker = await startBroker();
+  const { gaps, publisher, subscription, passes } = await pair(fixedBrokers(addressesOf(broker)));
+  await passes();
+  const before = { gaps: gaps.length, missed: subscription.missed };
+  await broker.stop();
+  for (let at = 0; at < 3; at++) publisher.publish('lost');
+  await startBroker(broker);
+  await passes();
+  expect(gaps.length).toBeGreaterThan(before.gaps);
+  expect(subscription.missed).toBeGreaterThanOrEqual(before.missed + 3);
+});
+
+it('follows brokers that come and go', async () => {
+  const [one, two] = [await startBroker(), await startBroker()];
+  const brokers = new ChangingBrokers({ xsub: [], xpub: [] });
+  const { publisher, passes, subscription } = await pair(brokers);
+  publisher.publish('to nobody');
+  brokers.change(addressesOf(one));
+  await passes();
+  brokers.change(addressesOf(two));
+  await one.stop();
+  await passes();
+  await subscription.close();
+  await publisher.close();
+  expect(brokers.followers).toBe(0);
+});
+
+it('passes over an address that is none, and says so', async () => {
+  const broker = await startBroker();
+  const problems: unknown[] = [];
+  const { xsub, xpub } = addressesOf(broker);
+  const plane = openPlane(fixedBrokers({ xsub: ['nonsense', ...xsub], xpub: ['nonsense', ...xpub] }), problems);
+  const events: EventEnvelope[] = [];
+  const subscription = await plane.subscribe(SCOPE, TOPIC, { event: (event) => events.push(event) });
+  const publisher = await plane.publisher(SCOPE, TOPIC);
+  subscription.connect(publisher.publisherId, publisher.transport);
+  await waitUntil(() => {
+    publisher.publish('probe');
+    return events.length > 0;
+  });
+  expect(problems).toHaveLength(2);
+});
+
+it('lets brokers tell scopes apart: what belongs to another one does not come', async () => {
+  const broker = await startBroker();
+  const brokers = fixedBrokers(addressesOf(broker));
+  const { events, subscription, passes } = await pair(brokers);
+  await passes();
+  const stranger = await openPlane(brokers).publisher(OTHER_SCOPE, TOPIC);
+  const heardElsewhere: EventEnvelope[] = [];
+  const witness = await openPlane(brokers).subscribe(OTHER_SCOPE, TOPIC, {
+    event: (event) => heardElsewhere.push(event),
+  });
+  witness.connect(stranger.publisherId, stranger.transport);
+  subscription.connect(stranger.publisherId, stranger.transport);
+  await waitUntil(() => {
+    stranger.publish('elsewhere');
+    return heardElsewhere.length > 0;
+  });
+  await passes();
+  expect(events.some(({ payload }) => payload === 'elsewhere')).toBe(false);
+});
+
+it('rejects, with nothing left open, when nobody can tell where the brokers are', async () => {
+  const fault = new Error('discovery cannot be read');
+  const plane = openPlane({ follow: () => Promise.reject(fault) });
+  await expect(plane.publisher(SCOPE, TOPIC)).rejects.toBe(fault);
+  await expect(plane.subscribe(SCOPE, TOPIC, { event() {} })).rejects.toBe(fault);
+});

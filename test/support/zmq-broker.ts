@@ -1,0 +1,30 @@
+import { XPublisher, XSubscriber, Proxy as ZmqProxy } from 'zeromq';
+
+/** A broker of the ZMQ event plane: an XSUB and an XPUB socket, back to back. */
+export interface ZmqBroker {
+  /** Where publishers connect. */
+  readonly xsub: string;
+  /** Where subscribers connect. */
+  readonly xpub: string;
+  stop(): Promise<void>;
+}
+
+/** Starts a broker on loopback. @param at where it stood before; @default free ports */
+export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Promise<ZmqBroker> {
+  const [front, back] = [new XSubscriber({ linger: 0 }), new XPublisher({ linger: 0 })];
+  await front.bind(at?.xsub ?? 'tcp://127.0.0.1:*');
+  await back.bind(at?.xpub ?? 'tcp://127.0.0.1:*');
+  const [xsub, xpub] = [front.lastEndpoint!, back.lastEndpoint!];
+  const proxy = new ZmqProxy(front, back);
+  const running = proxy.run();
+  return {
+    xsub,
+    xpub,
+    async stop() {
+      proxy.terminate();
+      await running;
+      front.close();
+      back.close();
+    },
+  };
+}
