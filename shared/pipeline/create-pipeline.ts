@@ -3,16 +3,17 @@ import type { ModelType } from '../discovery/index.ts';
 import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
-import type { Router } from '../router/index.ts';
+import { Inhibition, type Router } from '../router/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import { canaryProbe } from './canary.ts';
 import { withDefaultThinking } from './default-thinking.ts';
-import type { Hold } from './hold.ts';
+import type { Hold, Takers } from './hold.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
+import { placesOf } from './places.ts';
 import { type Bypass, PrefillStage } from './prefill-stage.ts';
 import { type Preprocessed, preprocess, promptTokens } from './preprocess.ts';
 import type { PromptTools } from './prompt-tokens.ts';
@@ -58,6 +59,9 @@ export interface PipelineOptions {
   /** Tells which workers are above `limits`. @default nobody is */
   readonly busyWorkers?: (workers: readonly Worker[], limits: BusyThresholdValues) => ReadonlySet<string> | undefined;
 }
+
+/** Until the next report of a worker's load (design, section 3), which says whether it is still full. */
+const LOAD_REPORT_MS = 1000;
 
 /** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
 const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
@@ -127,6 +131,7 @@ class DiscoveredPipeline implements Pipeline {
     const shared = { router: options.router, plane, clock, observer, streamWatch, stalledWorkers: this.#stalled.ids };
     this.#context = {
       ...shared,
+      fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       prefill: new PrefillStage({
         ...shared,
         busyOf,
@@ -150,20 +155,21 @@ class DiscoveredPipeline implements Pipeline {
     try {
       const model = this.#resolve(request);
       if (model === undefined) throw modelNotFound('model');
-      if (model.readiness.isReady || this.#hold === undefined) {
+      const isHeld = this.#hold?.isHolding(model.primaryName) ?? false;
+      if (this.#hold === undefined || (model.readiness.isReady && !isHeld)) {
         this.#load(request, model, sink, options);
         return;
       }
-      const find = (): RoutableModel | undefined => {
-        const found = this.models.find(request.model);
-        return found?.readiness.isReady === true ? found : undefined;
+      const find = (): (Takers & { readonly ready: RoutableModel }) | undefined => {
+        const ready = this.models.find(request.model);
+        return ready?.readiness.isReady === true ? { ready, places: placesOf(ready, ready.workers) } : undefined;
       };
       this.#hold
-        .until(model.primaryName, find, options.signal)
-        .then((ready) => this.#load(request, ready, sink, options))
-        .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+        .until(model.primaryName, find, sink, options.signal)
+        .then(({ ready }) => this.#load(request, ready, sink, options))
+        .catch((thrown: unknown) => this.#fail(thrown, sink, options));
     } catch (thrown) {
-      failUnlessAborted(thrown, sink, options);
+      this.#fail(thrown, sink, options);
     }
   }
 
@@ -176,7 +182,12 @@ class DiscoveredPipeline implements Pipeline {
     }
     loaded
       .then((ready) => this.#begin(request, model, ready, sink, options))
-      .catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+      .catch((thrown: unknown) => this.#fail(thrown, sink, options));
+  }
+
+  #fail(thrown: unknown, sink: GenerationSink, { signal }: GenerateOptions): void {
+    this.#hold?.over(sink);
+    if (!signal.aborted) sink.fail(toServeError(thrown));
   }
 
   close(): void {
@@ -229,7 +240,7 @@ class DiscoveredPipeline implements Pipeline {
       this.#run(request, model, loaded, ready, sink, options);
     };
     if (!(preprocessed instanceof Promise)) run(preprocessed);
-    else preprocessed.then(run).catch((thrown: unknown) => failUnlessAborted(thrown, sink, options));
+    else preprocessed.then(run).catch((thrown: unknown) => this.#fail(thrown, sink, options));
   }
 
   #run(
@@ -289,8 +300,4 @@ function annotate(
   if (request.annotations.includes('token_ids') && request.prompt.kind !== 'tokens' && input.tokenIds !== undefined) {
     sink.event({ kind: 'annotation', name: 'token_ids', value: JSON.stringify([...input.tokenIds]) });
   }
-}
-
-function failUnlessAborted(thrown: unknown, sink: GenerationSink, { signal }: GenerateOptions): void {
-  if (!signal.aborted) sink.fail(toServeError(thrown));
 }

@@ -6,7 +6,7 @@ export { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 export { CacheClearer, type CacheClearerOptions, type ClearedWorker } from './cache-clearer.ts';
 export { conditionalBypass } from './conditional-bypass.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
-export { Hold, type HoldObserver, type HoldOptions, type HoldOutcome } from './hold.ts';
+export { Hold, type HoldObserver, type HoldOptions, type HoldOutcome, type Takers } from './hold.ts';
 export {
   LiveModelDirectory,
   type ModelDirectoryOptions,

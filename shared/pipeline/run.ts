@@ -51,6 +51,8 @@ export class RequestRun implements CallSink, WatchedStream {
   #hasOutput = false;
   /** From the present worker. */
   #outputTokens = 0;
+  /** The present worker has said something of the answer, in tokens or in its own words. */
+  #hasBegun = false;
   #hasToldCached = false;
   #isPaused = false;
   #isClosed = false;
@@ -72,7 +74,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#answer = answer;
     this.#sink = sink;
     this.#signal = signal;
-    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], signal);
+    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, signal);
     this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
@@ -86,7 +88,7 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   get hasBegun(): boolean {
-    return this.#outputTokens > 0;
+    return this.#hasBegun;
   }
 
   get promptTokens(): number {
@@ -99,6 +101,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#isClosed) return;
+    this.#hasBegun = true;
     this.#noteOutput(count);
     this.#moves.keep(ids, start, count);
     try {
@@ -113,6 +116,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   output(output: EngineOutput): void {
     if (this.#isClosed) return;
+    if (saysSomething(output)) this.#hasBegun = true;
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
@@ -141,6 +145,7 @@ export class RequestRun implements CallSink, WatchedStream {
     const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
     this.#leaveWorker();
     if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
+    if (worker !== undefined && error.worker === 'WorkerOverloaded') this.#context.fullWorkers.add(worker.id);
     if (!this.#mayGoOn(error, lost !== undefined)) {
       this.#failWith(error);
       return;
@@ -172,6 +177,7 @@ export class RequestRun implements CallSink, WatchedStream {
     }
     const { plane } = this.#context;
     this.#outputTokens = 0;
+    this.#hasBegun = false;
     let reservation: Reservation<Worker>;
     let whole: EngineRequest;
     try {
@@ -357,11 +363,17 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#isClosed = true;
     this.#signal.removeEventListener('abort', this.#onAbort);
     this.#leaveWorker();
+    this.#context.hold?.over(this.#sink);
   }
 }
 
 /** Names the queue class of a request (router.md, section 6.4): the header `x-dynamo-meta-policy-class` without its prefix. */
 const POLICY_CLASS = 'policy-class';
+
+/** Words of the answer, not only what an engine tells beside them. Workers of text models say them in bodies. */
+function saysSomething({ token_ids: ids, text, body }: EngineOutput): boolean {
+  return (ids !== undefined && ids.length > 0) || (text ?? '') !== '' || body !== undefined;
+}
 
 function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
   request: Request,

@@ -1,7 +1,9 @@
 import { toServeError } from '../errors/index.ts';
 import type { EngineRequest } from '../protocol/generation/index.ts';
 import type { Reservation } from '../router/index.ts';
+import type { Takers } from './hold.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
+import { placesOf } from './places.ts';
 import type { RunContext } from './run-context.ts';
 
 /** Chooses the worker of one request, over again when one fails it; remembers those that did. */
@@ -9,15 +11,24 @@ export class WorkerChoice {
   readonly #context: RunContext;
   readonly #model: RoutableModel;
   readonly #policyClass: string | undefined;
+  readonly #holder: object;
   readonly #signal: AbortSignal;
   readonly #failed = new Set<string>();
   /** Workers that once could not get the blocks of the prompt: the second time it is their own fault. */
   readonly #suspects = new Set<string>();
 
-  constructor(context: RunContext, model: RoutableModel, policyClass: string | undefined, signal: AbortSignal) {
+  /** @param holder who holds a place of the `Hold`, if there is one */
+  constructor(
+    context: RunContext,
+    model: RoutableModel,
+    policyClass: string | undefined,
+    holder: object,
+    signal: AbortSignal,
+  ) {
     this.#context = context;
     this.#model = model;
     this.#policyClass = policyClass;
+    this.#holder = holder;
     this.#signal = signal;
   }
 
@@ -49,9 +60,13 @@ export class WorkerChoice {
         return await this.#ask(request, namespace);
       } catch (thrown) {
         const isAlone = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
-        const untried = (): object | undefined => workersOf(this.#model).find(({ id }) => this.#isUntried(id));
-        if (!isAlone || untried() !== undefined) throw thrown;
-        await hold.until(this.#model.primaryName, untried, this.#signal);
+        const untried = (): readonly Worker[] => workersOf(this.#model).filter(({ id }) => this.#isUntried(id));
+        if (!isAlone || untried().length > 0) throw thrown;
+        const find = (): Takers | undefined => {
+          const takers = untried();
+          return takers.length === 0 ? undefined : { places: placesOf(this.#model, takers) };
+        };
+        await hold.until(this.#model.primaryName, find, this.#holder, this.#signal);
       }
     }
   }
@@ -79,10 +94,15 @@ export class WorkerChoice {
   }
 
   #excludedOf(workers: readonly Worker[], namespace: string | undefined): ReadonlySet<string> {
-    const { stalledWorkers } = this.#context;
+    const { stalledWorkers, fullWorkers } = this.#context;
     const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
-    if (stalledWorkers.size === 0 && strangers.length === 0) return this.#failed;
-    return new Set([...this.#failed, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
+    if (stalledWorkers.size === 0 && strangers.length === 0 && fullWorkers.isEmpty) return this.#failed;
+    const excluded = new Set([...this.#failed, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
+    if (fullWorkers.isEmpty) return excluded;
+    const withPlaces = workers.filter(({ id }) => !excluded.has(id) && !fullWorkers.has(id));
+    // When all are full one of them says so, or has a place again.
+    if (withPlaces.length > 0) for (const { id } of workers) if (fullWorkers.has(id)) excluded.add(id);
+    return excluded;
   }
 
   #isUntried(workerId: string): boolean {

@@ -108,7 +108,7 @@ export const healthRows = {
     default: 2,
     usedBy: ['worker'],
     source: '1.6.1; interval seed (vLLM page)',
-    built: false,
+    built: true,
     about: 'Interval of the engine monitor.',
   }),
   engineHealthCheckTimeoutSecs: decimal({
@@ -118,7 +118,7 @@ export const healthRows = {
     default: 30,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Deadline of an engine check.',
   }),
   engineHealthShutdownTimeoutSecs: decimal({
@@ -128,7 +128,7 @@ export const healthRows = {
     default: 60,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Deadline of shutting an engine down.',
   }),
   metricsAuth: bool({

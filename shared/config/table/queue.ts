@@ -92,7 +92,7 @@ export const queueRows = {
     defaultText: 'unset = no limit',
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Requests that a worker runs at once.',
   }),
   dynamoRequestQueueLimit: int({
@@ -101,7 +101,7 @@ export const queueRows = {
     default: 16,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Requests that wait behind --engine-request-limit.',
   }),
   holdTimeoutSecs: int({

@@ -9,7 +9,7 @@ import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import type { SimpleRouterMode } from '../../../shared/router/index.ts';
+import { Inhibition, type SimpleRouterMode } from '../../../shared/router/index.ts';
 import { BYPASS_ANNOTATION, createRouter } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
@@ -84,6 +84,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   });
   const context = {
     ...shared,
+    fullWorkers: new Inhibition(clock, 1000),
     prefill,
     migrationLimit: limit,
     migrationTokensMax: undefined,

@@ -5,7 +5,9 @@ import { Answer } from '../../../shared/pipeline/answer.ts';
 import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
+import { WorkerChoice } from '../../../shared/pipeline/worker-choice.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
+import { Inhibition } from '../../../shared/router/index.ts';
 import { createRouter } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
@@ -23,13 +25,14 @@ interface Setup {
   readonly tokensMax?: number;
   readonly workers?: number;
   readonly silenceMs?: number;
+  readonly stallMs?: number;
   /** Worker `a` from the start. */
   readonly isStalled?: boolean;
 }
 
 function start(
   asked: Partial<GenerationRequest> = {},
-  { limit = 3, tokensMax, workers = 3, silenceMs, isStalled }: Setup = {},
+  { limit = 3, tokensMax, workers = 3, silenceMs, stallMs, isStalled }: Setup = {},
 ) {
   const clock = new VirtualClock();
   const plane = new HandPlane();
@@ -48,7 +51,7 @@ function start(
     migrated: (_model: string, type: string) => void moves.push(type),
     migrationTooLong: () => void moves.push('too long'),
   };
-  const probe = () => undefined;
+  const probe = stallMs === undefined ? () => undefined : () => clock.sleep(3000).then(() => false);
   const stalledWorkers = new StalledWorkers({
     clock,
     probe,
@@ -65,8 +68,11 @@ function start(
     clock,
     observer,
     streamWatch:
-      silenceMs === undefined ? undefined : new StreamWatch({ ...watched, silenceMsMax: silenceMs, stallMs: 0 }),
+      (silenceMs ?? stallMs) === undefined
+        ? undefined
+        : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
     stalledWorkers: stalled,
+    fullWorkers: new Inhibition(clock, 1000),
     migrationLimit: limit,
     migrationTokensMax: tokensMax,
     hold: undefined,
@@ -76,7 +82,7 @@ function start(
   const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
   const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
   run.start();
-  return { plane, run, stalled, sink, client, moves, clock, router };
+  return { context, plane, run, stalled, stalledWorkers, sink, client, moves, clock, router, served };
 }
 
 /** `text` as tokens of choice 0, in one engine output. */
@@ -448,3 +454,76 @@ describe('a worker that takes the body untouched', () => {
     expect([sink.ended?.finished, call.log]).toEqual([true, []]);
   });
 });
+
+describe('a worker that is full', () => {
+  const full = () => workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
+
+  it.each([
+    ['of tokens', {}],
+    ['of several choices', { sampling: { n: 2 } }],
+    ['that is guided', { sampling: { guided_decoding: { regex: 'a' } } }],
+  ])('loses a request %s to another worker, and gets no new one until it has reported', async (_, asked) => {
+    const { plane, sink, context, served, clock } = start(asked);
+    const first = await plane.seen(1);
+    first.sink.fail(full());
+    const second = await plane.seen(2);
+    expect(second.transport).not.toEqual(first.transport);
+    expect(sink.failure).toBeUndefined();
+    const choice = new WorkerChoice(context, served, undefined, {}, new AbortController().signal);
+    const chosen = async (): Promise<Set<string>> => {
+      const ids = new Set<string>();
+      for (let at = 0; at < 6; at++) ids.add((await choice.choose(preprocessedRequest(), undefined)).worker.id);
+      return ids;
+    };
+    const names = served.workers.map(({ id }) => id);
+    const rest = names.filter((id) => id !== (first.transport as { readonly memory: string }).memory);
+    expect([...(await chosen())].sort()).toEqual(rest);
+    await clock.advance(1001);
+    expect([...(await chosen())].sort()).toEqual(names);
+  });
+
+  it('fails it as overloaded when every other one is full too, or when it is pinned', async () => {
+    const { plane, sink } = start();
+    for (let at = 1; at <= 3; at++) (await plane.seen(at)).sink.fail(full());
+    await settled();
+    expect(sink.failure).toMatchObject({ code: 'server_overloaded', status: 503 });
+    const pinned = start({ routing: { backend_instance_id: 'a' } });
+    (await pinned.plane.seen(1)).sink.fail(full());
+    await settled();
+    expect(pinned.sink.failure).toMatchObject({ code: 'server_overloaded' });
+    expect(pinned.plane.calls).toHaveLength(1);
+  });
+
+  it('keeps what cannot move once it has answered', async () => {
+    const { plane, sink } = start({ sampling: { n: 2 } });
+    const call = await plane.seen(1);
+    say(call, 'a');
+    call.sink.fail(lost());
+    await settled();
+    expect([sink.failure?.code, plane.calls.length]).toEqual(['worker_lost', 1]);
+  });
+});
+
+describe('a stream of a worker that makes text itself', () => {
+  it('counts as begun with its first words, so that its silence puts the worker in doubt', async () => {
+    const { plane, run, stalledWorkers, context, served, clock } = start({}, { stallMs: 10_000 });
+    const call = await plane.seen(1);
+    call.sink.accepted();
+    expect(run.hasBegun).toBe(false);
+    call.sink.output({ completion_usage: { prompt_tokens: 3, completion_tokens: 0 } });
+    expect(run.hasBegun).toBe(false);
+    call.sink.output({ body: { choices: [{ delta: { content: 'he' } }] } });
+    expect(run.hasBegun).toBe(true);
+    const mover = { hasMoved: true, isPaused: false, hasBegun: true, promptTokens: 1, timedOut() {}, stalled() {} };
+    context.streamWatch?.add(mover, served.workers[0]!, served); // another stream of the same worker goes on
+    for (let second = 0; second < 13; second++) {
+      mover.hasMoved = true;
+      await clock.advance(1000);
+    }
+    expect([...stalledWorkers.ids]).toEqual(['a']);
+  });
+});
+
+function preprocessedRequest() {
+  return preprocessNow(request(), model(), letterModel).request;
+}
