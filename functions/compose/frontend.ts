@@ -56,6 +56,7 @@ export type HostSettings = Partial<
     | 'responseStoreMaxMb'
     | 'kvCacheBlockSize'
     | 'routerOverlapRefreshAfterSecs'
+    | 'serveIndexer'
     | 'routerChooseTimeoutMs'
     | 'routerConnectTimeoutMs'
     | 'fleetItemIntervalMs'

@@ -35,8 +35,11 @@ import { meterRouter, schedulerMetrics } from '../../shared/router/observe/index
 import type { ComponentPool } from '../../shared/router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
+import type { IndexServer } from './index-server.ts';
+import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident, ResidentSettings } from './resident.ts';
+import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
@@ -68,7 +71,10 @@ export class KvRouting implements Routing {
   readonly #stalenessMs: number;
   /** When a worker last told of its load, by worker. */
   readonly #heardMs = new Map<string, number>();
+  #server: RouterServer | undefined;
   #resident: Resident | undefined;
+  #indexServer: IndexServer | undefined;
+  readonly #remote: RemoteIndexes | undefined;
   readonly #routerId = systemRandom.instanceId();
   readonly #replicas: Replicas | undefined;
   /** By worker set; used where requests are placed by several routers. */
@@ -80,12 +86,19 @@ export class KvRouting implements Routing {
 
   /**
    * @param policies queue classes, and settings over the flags
+   * @param openRemote the indexes of other processes, told whether they know of decisions alone; @default own ones
    * @throws KvRouterConfigError for flags that contradict each other
    */
-  constructor(settings: FrontendSettings & HostSettings, parts: RoutingParts, policies?: PolicyConfig) {
+  constructor(
+    settings: FrontendSettings & HostSettings,
+    parts: RoutingParts,
+    policies?: PolicyConfig,
+    openRemote?: (isRecording: boolean) => RemoteIndexes,
+  ) {
     const { routerMetrics, metrics } = parts;
     this.#parts = parts;
     this.#config = kvRouterConfigOf(settings, parts.given, policies?.settings);
+    this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = createKvRouter({
       config: this.#config,
@@ -104,7 +117,7 @@ export class KvRouting implements Routing {
         hashed: (ms) => routerMetrics.hashed(ms),
       },
     });
-    this.router = meterRouter(this.#kv, {
+    this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
       metrics: routerMetrics,
       clock: systemClock,
       onAsked: ({ pool, policyClass = 'default' }) => {
@@ -116,10 +129,14 @@ export class KvRouting implements Routing {
         const found = this.#kv.explained(requestId);
         return found && explanationRecord(found);
       },
-      explain: async (request, workers) => explanationRecord(this.#kv.explain(request, workers)),
+      explain: async (request, workers) => {
+        const asked = (await this.#remote?.ask(request)) ?? request;
+        return explanationRecord(this.#kv.explain(asked, workers));
+      },
     };
     this.#stalenessMs = settings.indexStalenessMs;
-    const followsKvEvents = this.#config.useKvEvents && this.#config.overlapScoreCredit > 0;
+    const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
+    const followsKvEvents = this.#config.useKvEvents && keepsIndex;
     const { shared } = parts;
     this.#open = openFeeds(parts, {
       loads: this.#loads,
@@ -165,8 +182,10 @@ export class KvRouting implements Routing {
       this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
     }
     this.#replicas?.follow(models);
+    this.#remote?.follow(models);
     this.#showWorkers(models);
     this.#resident?.follow(models);
+    this.#indexServer?.follow(models);
   }
 
   #heard({ workerId, arrivedRequests, leftRequests }: LoadReport): void {
@@ -174,20 +193,27 @@ export class KvRouting implements Routing {
     this.#resident?.service.reported(workerId, arrivedRequests, leftRequests);
   }
 
-  /** Answers other processes, too, from now on. Rejects as `openResident` does. */
-  async openResident(settings: ResidentSettings): Promise<void> {
-    const { openResident } = await import('./resident.ts');
-    this.#resident = await openResident(settings, {
-      ...this.#parts,
-      router: this.router,
-      kv: this.#kv,
-      models: () => this.#models,
-      state: this.#parts.shared?.state,
-    });
+  /**
+   * Answers other processes, too, from now on: as a resident router, or with its index, or both. The server is this
+   * routing's to close. Rejects when discovery cannot be written.
+   */
+  async serve(settings: ResidentSettings, server: RouterServer, isResident: boolean): Promise<void> {
+    this.#server = server;
+    const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
+    if (isResident) {
+      const { openResident } = await import('./resident.ts');
+      this.#resident = await openResident(settings, { ...parts, router: this.router, state: parts.shared?.state });
+    }
+    if (this.#config.serveIndexer) {
+      const { IndexServer } = await import('./index-server.ts');
+      const isRecording = !this.#config.useKvEvents;
+      this.#indexServer = new IndexServer({ ...parts, isRecording, logger: parts.logger.for('router') });
+    }
   }
 
   /** Whether every cache is known as far as it is told, and somebody has told something within the staleness bound. */
   isFresh(pool: WorkerPool): boolean {
+    if (this.#remote !== undefined) return this.#remote.isServed(pool);
     if (this.#open?.feeds.isSettled !== true) return false;
     const workers = this.#models.find((model) => nameOf(model.pool) === nameOf(pool))?.workers ?? [];
     const oldestMs = systemClock.nowMs() - this.#stalenessMs;
@@ -196,9 +222,11 @@ export class KvRouting implements Routing {
 
   async close(): Promise<void> {
     await this.#resident?.close();
+    await this.#server?.close();
     this.#housekeeping.cancel();
     this.#kv.close();
     await this.#replicas?.close();
+    await this.#remote?.close();
     await this.#open?.close();
   }
 
@@ -252,25 +280,29 @@ export class KvRouting implements Routing {
     const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
     const shared = { ranks, clock: systemClock, onEvicted };
-    if (!useKvEvents) {
+    const remote = this.#remote?.indexFor(pool, ranks);
+    if (remote === undefined && !useKvEvents) {
       const predictions = createApproximateIndex({ ...shared, policy, ttlMs });
       this.#fed.set(nameOf(pool), { metrics, predictions });
       return predictedIndex(predictions, ranks);
     }
-    const index = new ReplaceableBlockIndex({ ranks, onEvicted });
-    const sink = indexSink(index, ranks, (type, status) => routerMetrics.applied(type, status));
-    if (predictedTtlMs === undefined) {
-      this.#fed.set(nameOf(pool), { metrics, index, sink });
+    const own = remote === undefined ? new ReplaceableBlockIndex({ ranks, onEvicted }) : undefined;
+    const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
+    const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };
+    const index: PrefixIndex | undefined = own ?? remote;
+    if (predictedTtlMs === undefined || index === undefined) {
+      this.#fed.set(nameOf(pool), fed);
       return index;
     }
     const predictions = createApproximateIndex({ ...shared, policy: 'ttl', ttlMs: predictedTtlMs });
-    this.#fed.set(nameOf(pool), { metrics, index, sink, predictions });
+    this.#fed.set(nameOf(pool), { ...fed, predictions });
     return predictingIndex(index, predictions);
   }
 
   #forget(pool: WorkerPool): void {
     this.#open?.feeds.setWorkers(nameOf(pool), [], undefined);
     this.#kv.removePool(pool.key);
+    this.#remote?.forget(pool);
     this.#fed.delete(nameOf(pool));
     this.#shares.delete(nameOf(pool));
   }

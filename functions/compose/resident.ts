@@ -1,6 +1,4 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import type { Discovery, EndpointRecord } from '../../shared/discovery/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import type { KvRouter, PoolRole, Router } from '../../shared/router/index.ts';
 import {
@@ -20,7 +18,7 @@ import {
 } from '../../shared/router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
-import { servingPlane } from './planes.ts';
+import type { RouterServer } from './router-server.ts';
 
 /** Settings of a resident router. */
 export type ResidentSettings = FrontendSettings & HostSettings;
@@ -34,7 +32,8 @@ export interface ResidentParts {
   models(): readonly RoutableModel[];
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
-  readonly discovery: Discovery;
+  /** Where it answers. */
+  readonly server: RouterServer;
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
 }
@@ -44,13 +43,12 @@ export interface Resident {
   readonly service: ResidentService;
   /** The models have changed. */
   follow(models: readonly RoutableModel[]): void;
-  /** Leaves discovery, gives the lease back and closes its listener; callers that wait decide by themselves. */
+  /** Gives the lease back; callers that wait decide by themselves. Its names leave discovery with the server's. */
   close(): Promise<void>;
 }
 
 /** Name of the lease under which one router of a namespace answers. */
 const LEASE_NAME = 'router';
-const START_MS_MAX = 15_000;
 const STOP_MS_MAX = 1000;
 const REPORT_INTERVAL_MS = 1000;
 /** A new holder of the lease listens for so many reports of the workers before it answers. */
@@ -61,39 +59,26 @@ const REPORTS_TO_SETTLE = 2;
  * bound, or discovery cannot be written.
  */
 export async function openResident(settings: ResidentSettings, parts: ResidentParts): Promise<Resident> {
-  const { discovery, metrics, logger } = parts;
-  const log = logger.for('router');
+  const { server, logger } = parts;
   const namespace = settings.namespace ?? 'dynamo';
-  const instanceId = systemRandom.instanceId();
+  const { instanceId } = server;
   const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
   const { service, lease, answering } = makeService(settings, parts, state, namespace);
-  const { tcpRpcHost, tcpRpcPort = 0 } = settings;
-  const serverSettings = { ...settings, tcpRpcHost, tcpRpcPort };
-  const plane = await servingPlane(serverSettings, metrics.requestPlane, logger.for('requests'));
-  const signal = AbortSignal.timeout(START_MS_MAX);
-  const server = await plane.serve({ instanceId, signal });
-  const endpoints = serveRouterOnPlane(server, { instanceId, namespace }, service);
-  const at = { type: 'Endpoint', namespace, component: ROUTER_COMPONENT, instance_id: instanceId } as const;
-  const records: readonly EndpointRecord[] = endpoints.map((endpoint) => ({ ...at, ...endpoint }));
+  const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   const grpc = await openGrpc(settings, service, answering);
   const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();
-  for (const record of records) await discovery.put(record, signal);
-  log.info('resident router is up', { instance_id: instanceId, namespace });
+  await server.register(namespace, ROUTER_COMPONENT, endpoints);
+  logger.for('router').info('resident router is up', { instance_id: instanceId, namespace });
   return {
     service,
     follow: (models) => writers.follow(models),
     close: async () => {
-      const leaving = records.map((record) => discovery.remove(record, AbortSignal.timeout(STOP_MS_MAX)));
-      for (const outcome of await Promise.allSettled(leaving)) {
-        if (outcome.status === 'rejected') log.warn('record not withdrawn', { reason: reasonOf(outcome.reason) });
-      }
+      await server.withdraw(namespace, ROUTER_COMPONENT, endpoints);
       service.close();
       await writers.close();
       await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
       await grpc?.close();
-      await server.close();
-      await plane.close();
     },
   };
 }

@@ -39,11 +39,14 @@ export async function openRouting(settings: FrontendSettings & HostSettings, par
  * answers others from, or by asking residents. A host that can follow nothing asks.
  */
 async function openKvRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
-  const keepsIndex = parts.openEventPlane !== undefined;
+  const { useRemoteIndexer, serveIndexer = false } = settings;
+  const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
   const { routerRole: role = keepsIndex ? 'embedded' : 'choose' } = settings;
   if (keepsIndex && (role === 'embedded' || role === 'resident')) {
     const routing = await openIndexedRouting(settings, parts);
-    if (role === 'resident') await routing.openResident(settings);
+    if (role === 'embedded' && !serveIndexer) return routing;
+    const { openRouterServer } = await import('./router-server.ts');
+    await routing.serve(settings, await openRouterServer(settings, parts), role === 'resident');
     return routing;
   }
   const { openChooseRouting } = await import('./choose-routing.ts');
@@ -54,11 +57,13 @@ async function openKvRouting(settings: FrontendSettings & HostSettings, parts: R
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */
 async function openIndexedRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<KvRouting> {
-  const [policies, { KvRouting }] = await Promise.all([
+  const [policies, { KvRouting }, remote] = await Promise.all([
     readPolicies(settings.routerPolicyConfig),
     import('./kv-routing.ts'),
+    settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
   ]);
-  return new KvRouting(settings, parts, policies);
+  const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
+  return new KvRouting(settings, parts, policies, openRemote);
 }
 
 export function openRouterMetrics(

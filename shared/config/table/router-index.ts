@@ -126,7 +126,7 @@ export const routerIndexRows = {
     default: false,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Asks an index served elsewhere instead of keeping one.',
   }),
   serveIndexer: bool({
@@ -136,7 +136,7 @@ export const routerIndexRows = {
     default: false,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Serves the local index on the request plane.',
   }),
   enableSessionPrefixIndex: bool({

@@ -1,4 +1,5 @@
 import type { StorageTier } from '../block-index/types.ts';
+import { readU64 } from '../u64.ts';
 
 /** A change of what one rank holds, in the form that the index takes: hashes as pairs of u32 halves, low half first. */
 export type BlockChange =
@@ -142,14 +143,10 @@ function writeHash(pairs: Uint32Array, at: number, value: unknown): void {
   pairs[2 * at + 1] = Number(hash >> 32n);
 }
 
-const U64_MAX = (1n << 64n) - 1n;
-const DECIMAL = /^\d{1,20}$/;
-
 function u64Of(value: unknown): bigint {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return BigInt(value);
-  const exact = typeof value === 'string' && DECIMAL.test(value) ? BigInt(value) : value;
-  if (typeof exact === 'bigint' && exact >= 0n && exact <= U64_MAX) return exact;
-  throw new Skip('malformed');
+  const exact = readU64(value);
+  if (exact === undefined) throw new Skip('malformed');
+  return exact;
 }
 
 function wholeNumber(value: unknown): number {

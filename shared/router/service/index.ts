@@ -5,11 +5,21 @@
  * whenever no answer comes (design, section 3).
  */
 export { Answering, type AnsweringOptions } from './answering.ts';
+export { askIndex, askingRouter } from './asking-router.ts';
 export type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
 export { ResidentService, type ResidentServiceOptions } from './choose-service.ts';
+export { INDEX_QUERY_ENDPOINT, INDEX_RECORD_ENDPOINT } from './index-messages.ts';
+export { type IndexServiceOptions, type ServedIndex, serveIndexOnPlane } from './index-service.ts';
+export { watchIndexers } from './indexer-watch.ts';
 export { ROUTER_COMPONENT } from './messages.ts';
 export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
 export { queryOf } from './query.ts';
+export {
+  type IndexerAddress,
+  RemoteIndex,
+  type RemoteIndexObserver,
+  type RemoteIndexOptions,
+} from './remote-index.ts';
 export type { ReservationBookOptions } from './reservation-book.ts';
 export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
 export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
@@ -17,6 +27,7 @@ export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions }
 export { watchResidents } from './resident-watch.ts';
 export {
   createLadderMetrics,
+  createRemoteIndexMetrics,
   createResidentMetrics,
   type DecisionSource,
   type FallbackReason,

@@ -1,5 +1,6 @@
 import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { UnansweredReason } from './choose-call.ts';
+import type { RemoteIndexObserver } from './remote-index.ts';
 
 /** Where a decision came from (design, section 3). */
 export type DecisionSource = 'resident' | 'embedded' | 'stateless';
@@ -66,4 +67,15 @@ export function createResidentMetrics(registry: MetricRegistry, facts: () => Res
     waiting.with().set(now.waiting);
   });
   return { expired: (wasSeen) => expired.with(String(wasSeen)).add() };
+}
+
+/** What a router with a remote index counts (router.md, section 11). @param routerId hex */
+export function createRemoteIndexMetrics(registry: MetricRegistry, routerId: string): RemoteIndexObserver {
+  const failures = (what: string, about: string) =>
+    registry
+      .counter(`dynamo_component_router_remote_indexer_${what}_failures_total`, about, ['router_id'])
+      .with(routerId);
+  const queries = failures('query', 'Requests routed without an answer of the remote indexer.');
+  const writes = failures('write', 'Routing decisions that the remote indexer did not take.');
+  return { queryFailed: () => queries.add(), writeFailed: () => writes.add() };
 }

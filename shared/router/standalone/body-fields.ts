@@ -1,13 +1,12 @@
+import { readU64 } from '../u64.ts';
 import { ServiceError } from './service-error.ts';
 
 /** Routing group of who names none. */
 export const DEFAULT_GROUP = 'default';
 
 const U32_MAX = 2 ** 32 - 1;
-const U64_MAX = (1n << 64n) - 1n;
 const I64_MIN = -(1n << 63n);
 const I64_MAX = (1n << 63n) - 1n;
-const DECIMAL = /^\d{1,20}$/;
 
 /** Type of a field and how it is read; undefined = the value is none. */
 type Reader<T> = readonly [expected: string, read: (value: unknown) => T | undefined];
@@ -172,12 +171,6 @@ export class BodyFields {
 
 function isU32(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= U32_MAX;
-}
-
-/** A number, or decimal text as our own messages write ids (rulings 26 and 41). */
-function readU64(value: unknown): bigint | undefined {
-  if (typeof value === 'string') return DECIMAL.test(value) ? inRange(BigInt(value), 0n, U64_MAX) : undefined;
-  return inRange(integerOf(value), 0n, U64_MAX);
 }
 
 function readI64(value: unknown): bigint | undefined {

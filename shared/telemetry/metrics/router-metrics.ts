@@ -40,6 +40,8 @@ export interface RouterPoolMetrics {
 
 /** What the router's part of a frontend counts. Nothing here throws or waits. */
 export interface RouterMetrics {
+  /** Value of the label `router_id`. */
+  readonly routerId: string;
   pool(model: string, workerType: RouterWorkerType, phase: RouterPhase): RouterPoolMetrics;
   hashed(ms: number): void;
   firstToken(ms: number): void;
@@ -99,6 +101,7 @@ export function createRouterMetrics(options: RouterMetricsOptions): RouterMetric
     families.warnings.with(...index, 'duplicate_store');
   }
   return {
+    routerId,
     pool: (model, workerType, phase) => poolMetrics(families, requests, own, { model, workerType, phase }),
     hashed: (ms) => requests.hashed(ms),
     firstToken: (ms) => requests.ttft.observe(ms / 1000),

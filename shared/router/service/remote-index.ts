@@ -1,0 +1,173 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import type { BlockHashes } from '../../tokens/index.ts';
+import type { Overlaps } from '../overlaps.ts';
+import type { RankTable } from '../rank-table.ts';
+import type { PrefixIndex } from '../scheduler-types.ts';
+import {
+  decodeRecorded,
+  decodeScores,
+  encodeIndexQuery,
+  encodeRecord,
+  type IndexAnswer,
+  type IndexScores,
+  type RankBlocks,
+} from './index-messages.ts';
+
+/** A process that serves the index of a component's workers. */
+export interface IndexerAddress {
+  readonly instanceId: string;
+  readonly query: Transport;
+  /** Undefined where the index is fed by events. */
+  readonly record: Transport | undefined;
+}
+
+export interface RemoteIndexOptions {
+  readonly plane: Pick<RequestPlane, 'call'>;
+  readonly clock: Clock;
+  readonly random: Pick<Random, 'uuid'>;
+  readonly ranks: RankTable;
+  readonly model: string;
+  /** The indexers as they are now, in a stable order. */
+  indexers(): readonly IndexerAddress[];
+  /** Decisions are told to the index, which knows of nothing else. */
+  readonly isRecording: boolean;
+  readonly observer: RemoteIndexObserver;
+}
+
+/** What is counted of an index that lies elsewhere. */
+export interface RemoteIndexObserver {
+  /** A request was routed without knowing what is cached. */
+  queryFailed(): void;
+  /** A decision was not recorded. */
+  writeFailed(): void;
+}
+
+/** A request waits no longer for what is cached: it is only worth some prefill. */
+const QUERY_MS_MAX = 50;
+/** An indexer that did not answer is left alone for so long. */
+const PAUSE_MS = 250;
+const WRITE_MS_MAX = 2000;
+/** Decisions on their way at once; more are not recorded. */
+const WRITES_MAX = 1024;
+
+/**
+ * The index of a worker set that another process keeps (router.md, section 4.8). It is asked before the request is routed
+ * (`look`), and the scheduler finds what was said in its own turn (`match`). Without an answer nothing counts as cached,
+ * and load alone decides: a request never fails for want of the index.
+ */
+export class RemoteIndex implements PrefixIndex {
+  readonly #options: RemoteIndexOptions;
+  /** What was said of a prompt, for as long as its request is here. */
+  readonly #said = new WeakMap<BlockHashes, IndexScores>();
+  readonly #pausedUntilMs = new Map<string, number>(); // by instance; pruned when one is looked for
+  #writes = 0;
+
+  constructor(options: RemoteIndexOptions) {
+    this.#options = options;
+  }
+
+  /** Asks what is cached of a prompt. Resolves in any case within 50 ms, and at once when `signal` aborts. */
+  async look(hashes: BlockHashes, signal: AbortSignal): Promise<void> {
+    if (hashes.local.length === 0 || this.#said.has(hashes)) return;
+    const { model, observer } = this.#options;
+    const indexer = this.#find();
+    const body = encodeIndexQuery({ model, local: hashes.local, isDeviceOnly: false });
+    const answer =
+      indexer === undefined ? undefined : await this.#ask(indexer.query, body, decodeScores, QUERY_MS_MAX, signal);
+    if (signal.aborted) return;
+    if (answer?.kind === 'ok') this.#said.set(hashes, answer.value);
+    else observer.queryFailed();
+    if (answer === undefined && indexer !== undefined) this.#pause(indexer);
+  }
+
+  match(hashes: BlockHashes, overlaps: Overlaps): void {
+    const said = this.#said.get(hashes);
+    if (said === undefined) return;
+    this.#fill(overlaps, 'device', said.device);
+    this.#fill(overlaps, 'host', said.host);
+    this.#fill(overlaps, 'disk', said.disk);
+  }
+
+  decided(_requestId: string, rank: number, { local, sequence }: BlockHashes): void {
+    const { ranks, model, isRecording, observer } = this.#options;
+    const workerId = ranks.workerIdOf(rank);
+    if (!isRecording || local.length === 0 || workerId === undefined) return;
+    const record = this.#find()?.record;
+    if (record === undefined || this.#writes >= WRITES_MAX) {
+      observer.writeFailed();
+      return;
+    }
+    this.#writes++;
+    const body = encodeRecord({ model, workerId, dpRank: ranks.dpRankOf(rank), local, sequence });
+    void this.#ask(record, body, decodeRecorded, WRITE_MS_MAX).then((answer) => {
+      this.#writes--;
+      if (answer?.kind !== 'ok') observer.writeFailed();
+    });
+  }
+
+  removeRank(rank: number): void {
+    this.#options.ranks.recycle(rank); // nothing here refers to ranks by number
+  }
+
+  #fill(overlaps: Overlaps, tier: 'device' | 'host' | 'disk', rows: readonly RankBlocks[]): void {
+    for (const { workerId, dpRank, blocks } of rows) {
+      const rank = this.#options.ranks.find(workerId, dpRank);
+      if (rank === undefined) continue; // a worker that this process has not heard of
+      overlaps.touch(rank);
+      overlaps[tier][rank] = blocks;
+    }
+  }
+
+  #find(): IndexerAddress | undefined {
+    const nowMs = this.#options.clock.nowMs();
+    for (const [instanceId, untilMs] of this.#pausedUntilMs) {
+      if (untilMs <= nowMs) this.#pausedUntilMs.delete(instanceId);
+    }
+    return this.#options.indexers().find(({ instanceId }) => !this.#pausedUntilMs.has(instanceId));
+  }
+
+  #pause({ instanceId }: IndexerAddress): void {
+    this.#pausedUntilMs.set(instanceId, this.#options.clock.nowMs() + PAUSE_MS);
+  }
+
+  /** One question; undefined when there is no answer in time. Never rejects. */
+  #ask<Value>(
+    transport: Transport,
+    body: unknown,
+    decode: (body: unknown) => IndexAnswer<Value>,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<IndexAnswer<Value> | undefined> {
+    const { plane, clock, random } = this.#options;
+    return new Promise((resolve) => {
+      let answer: IndexAnswer<Value> | undefined;
+      const settle = (): void => {
+        timer.cancel();
+        signal?.removeEventListener('abort', giveUp);
+        resolve(answer);
+      };
+      const sink: CallSink = {
+        accepted() {},
+        tokens() {},
+        output: (output) => {
+          try {
+            answer = decode(output.body);
+          } catch {
+            call.kill(); // it speaks another language: as good as silent
+            settle();
+          }
+        },
+        end: settle,
+        fail: settle,
+      };
+      const giveUp = (): void => {
+        call.kill();
+        settle();
+      };
+      const call = plane.call(transport, { id: random.uuid(), headers: {}, body }, sink);
+      const timer = clock.after(timeoutMs, giveUp);
+      signal?.addEventListener('abort', giveUp, { once: true });
+    });
+  }
+}
