@@ -28,6 +28,7 @@ import { mockEngineFor } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
 import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
+import { topologyCard } from './topology.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
 
@@ -105,7 +106,11 @@ export async function startWorkerProcess(
     const model = defined ?? {
       open: () => openEngine(settings, context, opened++),
       names,
-      card: { ...cardSettings(settings, logger.for('worker')), workerType: workerTypeOf(settings) },
+      card: {
+        ...cardSettings(settings, logger.for('worker')),
+        ...(await topologyCard(settings, systemClock, signal)),
+        workerType: workerTypeOf(settings),
+      },
     };
     for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, engines, signal));
     const engineExit = Promise.race(workers.map((worker) => worker.engineExit));

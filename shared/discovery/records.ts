@@ -41,6 +41,13 @@ export interface RuntimeConfig {
   readonly kv_event_publishing_enabled?: boolean;
   readonly runtime_data?: Readonly<Record<string, unknown>>;
   readonly taints?: readonly string[];
+  /** Where the worker stands, domain to value; each pair is a taint as well. */
+  readonly topology_domains?: Readonly<Record<string, string>>;
+  /** Domain within which a prefill worker hands its blocks over. */
+  readonly kv_transfer_domain?: string;
+  readonly kv_transfer_enforcement?: 'required' | 'preferred';
+  /** 0 to 1; with `preferred` only. */
+  readonly kv_transfer_preferred_weight?: number;
   readonly stable_routing_id?: string;
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
 }

@@ -10,6 +10,7 @@ import type {
 } from '../discovery/index.ts';
 import type { Transport } from '../planes/request/index.ts';
 import type { PoolRole, RoutableWorker, WorkerPool } from '../router/index.ts';
+import { type KvTransferPolicy, kvTransferPolicy } from '../router/indexless/index.ts';
 import { computesFor, isPrefill, type PrefillPool, prefillPoolOf } from './prefill-pool.ts';
 import { isServing, readinessOf } from './readiness.ts';
 import type { ModelDirectory, ServedModel } from './types.ts';
@@ -26,6 +27,8 @@ export interface Worker extends RoutableWorker {
   readonly hasLocalIndexer: boolean;
   /** Where decode workers meet the engine of a prefill worker, if it has such a place. */
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
+  /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
+  readonly kvTransfer?: KvTransferPolicy | undefined;
 }
 
 /** A model as the pipeline needs it: what clients see, and who serves it. */
@@ -293,6 +296,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       deviceType: endpoint.device_type,
       taints: runtime.taints ?? [],
       rendezvous: rendezvousOf(runtime, endpoint),
+      kvTransfer: kvTransferPolicy(runtime),
     },
   ];
 }

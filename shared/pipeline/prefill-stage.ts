@@ -7,8 +7,10 @@ import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
+  outOfReach,
   prefillStop,
   requirePrefillWorker,
+  withTransferPolicy,
 } from '../router/indexless/index.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
@@ -142,8 +144,8 @@ export class PrefillStage {
   }
 
   #route(ask: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
-    const { router, busyOf, stalledWorkers } = this.#options;
-    const { request, model, failed, policyClass } = ask;
+    const { router, busyOf } = this.#options;
+    const { request, model, policyClass } = ask;
     if (router.mode === 'direct') requirePrefillWorker(request.routing);
     return {
       id: request.id,
@@ -151,10 +153,19 @@ export class PrefillStage {
       routing: prefillRouting(request.routing, workers),
       override: request.routerConfigOverride,
       tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-      excluded: stalledWorkers.size === 0 ? failed : new Set([...failed, ...stalledWorkers]),
+      excluded: this.#excluded(ask, workers),
       busy: busyOf(model, workers),
       policyClass,
     };
+  }
+
+  /** Those that failed, that are silent, or whose blocks no decode worker may fetch. */
+  #excluded({ request, model, failed }: PrefillAsk, workers: readonly Worker[]): ReadonlySet<string> {
+    const { stalledWorkers, modelNow } = this.#options;
+    const { workers: decodes } = modelNow(model) ?? model;
+    const remote = outOfReach(workers, request.routing, decodes);
+    if (stalledWorkers.size === 0 && remote.length === 0) return failed;
+    return new Set([...failed, ...stalledWorkers, ...remote]);
   }
 
   async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {
@@ -166,8 +177,9 @@ export class PrefillStage {
     return bypasses({ request: toPrefill, workers: prefill.workers }, { request: toDecode, workers: now.workers });
   }
 
-  #hasUntried({ failed }: PrefillAsk, { workers }: PrefillPool): boolean {
-    return workers.some(({ id }) => !failed.has(id) && !this.#options.stalledWorkers.has(id));
+  #hasUntried(ask: PrefillAsk, { workers }: PrefillPool): boolean {
+    const excluded = this.#excluded(ask, workers);
+    return workers.some(({ id }) => !excluded.has(id));
   }
 
   /** Where the two engines of a request meet, if the prefill worker has such a place. */
@@ -181,9 +193,13 @@ export class PrefillStage {
   /** The whole request, for a decode worker that gets the blocks of its prompt. */
   #secondLeg(request: EngineRequest, { worker, dpRank }: Reservation<Worker>): EngineRequest {
     const rank = dpRank === undefined ? {} : { prefill_dp_rank: dpRank };
+    const { routing } = request;
+    const near = worker.kvTransfer && {
+      routing_constraints: withTransferPolicy(routing.routing_constraints, worker.kvTransfer),
+    };
     return {
       ...request,
-      routing: { ...request.routing, prefill_worker_id: worker.id, ...rank },
+      routing: { ...routing, prefill_worker_id: worker.id, ...rank, ...near },
       routerConfigOverride: decodeOverride(request.routerConfigOverride, this.#options.bypasses !== undefined),
     };
   }

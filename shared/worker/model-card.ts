@@ -27,6 +27,10 @@ export type CardSettings = Pick<
   | 'exclude_tools_when_tool_choice_none'
   | 'enable_local_indexer'
   | 'taints'
+  | 'topology_domains'
+  | 'kv_transfer_domain'
+  | 'kv_transfer_enforcement'
+  | 'kv_transfer_preferred_weight'
   | 'stable_routing_id'
   | 'runtime_data'
 > & {

@@ -16,3 +16,12 @@ export {
   requirePrefillWorker,
 } from '../disaggregation.ts';
 export { createRouter, type RouterOptions } from '../router.ts';
+export {
+  type KvTransferPolicy,
+  kvTransferPolicy,
+  outOfReach,
+  type TopologyFields,
+  topologyFault,
+  topologyTaint,
+  withTransferPolicy,
+} from '../topology.ts';

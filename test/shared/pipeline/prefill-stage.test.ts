@@ -215,6 +215,60 @@ describe('a request with prefill workers', () => {
     expect(to(await plane.seen(2))).toBe('d2');
   });
 
+  const inZone = (id: string, zone: string): Worker => ({ ...worker(id), taints: [`dynamo.topology/zone=${zone}`] });
+  const bound = (id: string, zone: string, preferredWeight?: number): Worker => ({
+    ...inZone(id, zone),
+    kvTransfer: { taint: `dynamo.topology/zone=${zone}`, preferredWeight },
+  });
+
+  it("stays in the topology domain of its prefill worker where that is required, the client's own wishes kept", async () => {
+    const decodes = [inZone('d1', 'a'), inZone('d2', 'b')];
+    const asked = { routing: { routing_constraints: { preferred_taints: { fast: 1 } } } };
+    const { plane } = start(asked, { prefills: [bound('p2', 'b')], decodes });
+    const first = await plane.seen(1);
+    expect(read(first).routing.routing_constraints).toEqual({ preferred_taints: { fast: 1 } });
+    hand(first);
+    const second = await plane.seen(2);
+    expect(to(second)).toBe('d2');
+    expect(read(second).routing.routing_constraints).toEqual({
+      required_taints: ['dynamo.topology/zone=b'],
+      preferred_taints: { fast: 1 },
+    });
+  });
+
+  it('weighs the topology domain of its prefill worker where that is preferred', async () => {
+    const { plane } = start({}, { prefills: [bound('p1', 'b', 0.85)], decodes: [inZone('d1', 'a')] });
+    hand(await plane.seen(1));
+    const second = await plane.seen(2);
+    expect(to(second)).toBe('d1');
+    expect(read(second).routing.routing_constraints).toEqual({
+      preferred_taints: { 'dynamo.topology/zone=b': 0.85 },
+    });
+  });
+
+  it('goes to no prefill worker whose blocks no decode worker may fetch', async () => {
+    const prefills = [bound('p1', 'a'), bound('p2', 'b')];
+    const { plane } = start({}, { prefills, decodes: [inZone('d2', 'b')] });
+    expect(to(await plane.seen(1))).toBe('p2');
+    const pinned = start(
+      { routing: { decode_worker_id: 'd1' } },
+      { prefills, decodes: [inZone('d1', 'a'), inZone('d2', 'b')] },
+    );
+    expect(to(await pinned.plane.seen(1))).toBe('p1');
+  });
+
+  it('has its prompt computed where it is decoded when every prefill worker is out of reach, unless that is ruled out', async () => {
+    const setup = { prefills: [bound('p1', 'a')], decodes: [inZone('d2', 'b')] };
+    const { plane, seen } = start({}, setup);
+    const alone = await plane.seen(1);
+    expect(to(alone)).toBe('d2');
+    expect(read(alone).routing.routing_constraints).toBeUndefined();
+    expect(seen.alone).toBe(1);
+    const { sink } = start({}, { ...setup, isEnforced: true });
+    await settled();
+    expect(sink.failure).toMatchObject({ code: 'service_unavailable' });
+  });
+
   it('computes its prompt anew, with what came since, when the decode worker is lost in mid-stream', async () => {
     const { plane, sink, seen } = start({ stop: { max_tokens: 9 } });
     hand(await plane.seen(1));
