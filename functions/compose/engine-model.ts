@@ -9,6 +9,8 @@ type EngineModelSettings = Pick<
   | 'enablePrefixCaching'
   | 'enableChunkedPrefill'
   | 'preemptionMode'
+  | 'watermark'
+  | 'engineType'
   | 'speedupRatio'
   | 'decodeSpeedupRatio'
 >;
@@ -22,6 +24,8 @@ export function engineModel(settings: EngineModelSettings): Omit<SchedulerOption
     enablePrefixCaching: settings.enablePrefixCaching,
     enableChunkedPrefill: settings.enableChunkedPrefill,
     preemptionMode: settings.preemptionMode,
+    watermark: settings.watermark,
+    engineType: settings.engineType,
     speedupRatio: settings.speedupRatio,
     decodeSpeedupRatio: settings.decodeSpeedupRatio,
   };

@@ -24,7 +24,7 @@ import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
 import { eventPlane } from './event-plane.ts';
 import { withMediaGuard } from './media-guard.ts';
-import { mockEngineFor } from './mock-engine.ts';
+import { mockEngineFor, staggerDelayMs } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
 import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
@@ -112,7 +112,11 @@ export async function startWorkerProcess(
         workerType: workerTypeOf(settings),
       },
     };
-    for (let at = 0; at < count; at++) workers.push(await startOne(surroundings, model, engines, signal));
+    const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
+    for (let at = 0; at < count; at++) {
+      if (at > 0 && staggerMs > 0) await systemClock.sleep(staggerMs, signal);
+      workers.push(await startOne(surroundings, model, engines, signal));
+    }
     const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
     return { workers, engineExit, drain: close };
   } catch (error) {
@@ -194,7 +198,7 @@ async function openEngine(
     return { engine: withMediaGuard(engine, settings), model: {} };
   }
   const folder = settings.modelPath ?? builtinModelPath();
-  const { engine, info } = await mockEngineFor(folder, settings, at);
+  const { engine, info } = await mockEngineFor(folder, settings, { at, logger: context.logger });
   const template = settings.customJinjaTemplate;
   const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
   return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };

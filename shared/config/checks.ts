@@ -135,6 +135,23 @@ function checkPairs({ given, values }: ConfigView): readonly string[] {
     const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
     if (values[present] !== undefined && values[absent] === undefined) {
       problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
+  {
+    setting: 'numPrefillWorkers',
+    holds: ({ given, values }) =>
+      values.numPrefillWorkers === undefined || !(given.has('workers') || given.has('numWorkers')),
+    says: 'and --num-workers exclude each other: workers are split, or they are not',
+  },
+  {
+    setting: 'numPrefillWorkers',
+    holds: ({ process, values }) =>
+      process !== 'local' || values.numPrefillWorkers === undefined || values.engine === 'mocker',
+    says: 'needs --engine mocker: start the workers of other engines one by one',
+  },
+  {
+    setting: 'zmqReplayPorts',
+    holds: ({ values }) => values.zmqReplayPorts === undefined || values.zmqKvEventsPorts !== undefined,
+    says: 'needs --zmq-kv-events-ports',
+  },
     }
   }
   for (const [one, other] of EXCLUSIVE) {

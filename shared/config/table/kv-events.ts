@@ -34,7 +34,7 @@ export const kvEventsRows = {
     note: 'one per worker; rank adds to it',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: false,
+    built: true,
     about: "Mock publisher in vLLM's format.",
   }),
   zmqReplayPorts: ports({
@@ -42,7 +42,7 @@ export const kvEventsRows = {
     note: 'one per worker; rank adds to it',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: false,
+    built: true,
     about: 'Mock replay socket.',
   }),
   vllmKvEventPort: port({

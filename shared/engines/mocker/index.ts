@@ -3,10 +3,15 @@
  * An engine without a model or a GPU: paged KV cache, continuous batching and timing of a real one, for tests, first steps
  * and simulation. `createMockEngine` runs live; `Scheduler` is the same model without time of its own, for the simulator.
  */
+export type { EngineType } from './capacity-rules.ts';
 export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
 export { kvBytesPerToken } from './kv-bytes.ts';
 export { KvJournal } from './kv-journal.ts';
 export { createMockEngine } from './mock-engine.ts';
-export type { MockEngineOptions } from './options.ts';
+export type { KvStreamOptions, MockEngineOptions } from './options.ts';
+export { readTimingProfile } from './profile/index.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';
+export type { Thinking } from './thinking-cursor.ts';
+export type { TimingModel } from './timing.ts';
+export { type TransferModel, transferMs } from './transfers.ts';

@@ -12,8 +12,8 @@ export class LiveSequence extends Sequence {
   readonly text: TokenNames;
   readonly cursor: TokenCursor;
 
-  constructor(request: LiveRequest, choice: number, text: TokenNames, cursor: TokenCursor) {
-    super(text.length, text);
+  constructor(request: LiveRequest, choice: number, text: TokenNames, cursor: TokenCursor, tokensMax: number) {
+    super(text.length, text, text.length + tokensMax);
     this.request = request;
     this.choice = choice;
     this.text = text;

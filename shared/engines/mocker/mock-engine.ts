@@ -1,36 +1,19 @@
-import type { Clock } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineFinishReason, EngineRequest } from '../../protocol/generation/index.ts';
 import { type BlockHasher, createBlockHasher } from '../../tokens/index.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../types.ts';
-import type { HandoffNetwork } from './handoff/index.ts';
-import { KvJournal } from './kv-journal.ts';
 import { choiceCount, type Limits, LiveRequest, LiveSequence, limitsOf } from './live-request.ts';
-import { type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
-import { type Defer, PassLoop } from './pass-loop.ts';
-import { Scheduler } from './scheduler.ts';
+import { type MockEngineDeps, type MockEngineOptions, type MockSettings, resolveMockOptions } from './options.ts';
+import { createRank, type Rank } from './rank.ts';
+import { ThinkingCursor } from './thinking-cursor.ts';
 import { RandomCursor, ReadableCursor, type TokenCursor } from './token-cursor.ts';
-import { TokenNames } from './token-names.ts';
+import { type NameScope, TokenNames } from './token-names.ts';
 import { Transfers } from './transfers.ts';
 
 /** Tokens of output that a new sequence has room for; more is allocated when needed. */
 const SPARE_TOKENS = 64;
 /** Distance between the seeds of the choices of one request. Choice 0 has the request's own. */
 const CHOICE_SEED_STEP = 0x3c6e_f372;
-
-export interface MockEngineDeps {
-  readonly clock: Clock;
-  /** How a pass that is due gives way to other work. Default `setImmediate`. */
-  readonly defer?: Defer;
-  /** How prefill and decode engines find each other's blocks. Default: they do not, and every prompt is computed here. */
-  readonly handoffs?: HandoffNetwork;
-}
-
-interface Rank {
-  readonly scheduler: Scheduler;
-  readonly loop: PassLoop;
-  reportEvents(): void;
-}
 
 /**
  * An engine without a model: the timing and memory of a GPU engine (router.md, section 12.4), output made of a built-in
@@ -62,13 +45,16 @@ class MockEngine implements Engine {
     this.#baseHasher = createBlockHasher({ blockSizeTokens: settings.scheduler.blockSizeTokens });
     const { handoffs: network, clock } = deps;
     this.#transfers = network && new Transfers({ ...settings.transfer, clock, network });
-    this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) => this.#createRank(dpRank));
+    this.#ranks = Array.from({ length: settings.dataParallelSize }, (_, dpRank) =>
+      createRank(dpRank, settings, deps, (events) => this.#onKvEvents?.(events)),
+    );
   }
 
   async start(signal: AbortSignal): Promise<EngineInfo> {
     const { scheduler, startupTimeMs, contextLength, dataParallelSize, modelType, transfer } = this.#settings;
     if (startupTimeMs > 0) await this.#deps.clock.sleep(startupTimeMs, signal);
     const meeting = await this.#transfers?.open();
+    for (const { publisher } of this.#ranks) await publisher?.open();
     if (this.#state === 'new') this.#state = 'ready';
     return {
       contextLength,
@@ -99,6 +85,7 @@ class MockEngine implements Engine {
       this.#live.delete(live);
       stopFetching?.();
       for (const sequence of live.sequences) rank.scheduler.cancel(sequence);
+      rank.loop.wake(); // it may have been in the way of others
       if (this.#settings.transfer.isPrefill) this.#transfers?.release(request); // nothing comes for who waits
     };
     const onClosed = (): void => signal.removeEventListener('abort', onAbort);
@@ -173,17 +160,7 @@ class MockEngine implements Engine {
     this.#live.clear();
     for (const live of open) live.sink.fail(workerError('EngineShutdown', 'mock engine stopped'));
     await this.#transfers?.close();
-  }
-
-  #createRank(dpRank: number): Rank {
-    const journal = new KvJournal(dpRank);
-    const scheduler = new Scheduler(this.#settings.scheduler, journal);
-    const reportEvents = (): void => {
-      const events = journal.drain();
-      if (events.length > 0) this.#onKvEvents?.(events);
-    };
-    const defer = this.#deps.defer ?? setImmediate;
-    return { scheduler, reportEvents, loop: new PassLoop(scheduler, this.#deps.clock, defer, reportEvents) };
+    await Promise.all(this.#ranks.map(({ publisher }) => publisher?.close()));
   }
 
   /** The rank asked for, else the one with the fewest requests. */
@@ -216,55 +193,64 @@ class MockEngine implements Engine {
     return undefined;
   }
 
-  #open(
-    request: EngineRequest,
-    prompt: Uint32Array,
-    { scheduler: of }: Rank,
-    sink: EngineSink,
-    onClosed: () => void,
-  ): LiveRequest {
+  #open(request: EngineRequest, prompt: Uint32Array, rank: Rank, sink: EngineSink, onClosed: () => void): LiveRequest {
     const { contextLength, scheduler, randomIds, seed } = this.#settings;
     const limits = limitsOf(request, contextLength - prompt.length);
     const onDone = (): void => {
       this.#live.delete(live);
       onClosed();
     };
-    const keep = this.#keeper(request, of);
+    const keep = this.#keeper(request, rank);
     const live = new LiveRequest(request, sink, limits, randomIds.first + randomIds.count, onDone, keep);
-    const hasher = this.#hasherFor(request);
+    const scope = scopeOf(request);
+    const hasher = this.#hasherFor(scope);
     const spare = Math.min(limits.tokensMax, SPARE_TOKENS);
     for (let choice = 0; choice < choiceCount(request); choice++) {
       const choiceSeed = (request.sampling.seed ?? seed) + choice * CHOICE_SEED_STEP;
-      const text = new TokenNames(prompt, spare, scheduler.blockSizeTokens, hasher);
-      live.sequences.push(new LiveSequence(live, choice, text, this.#cursorAfter(prompt, choiceSeed, limits)));
+      const text = new TokenNames(prompt, spare, scheduler.blockSizeTokens, hasher, scope);
+      const cursor = this.#cursorAfter(prompt, choiceSeed, limits);
+      live.sequences.push(new LiveSequence(live, choice, text, cursor, limits.tokensMax));
     }
     this.#live.add(live);
     return live;
   }
 
   /** An end that the model has chosen needs no decoding; at a meeting place somebody waits all the same. */
-  #keeper(request: EngineRequest, scheduler: Scheduler) {
+  #keeper(request: EngineRequest, { scheduler, loop }: Rank) {
     const transfers = this.#transfers;
     if (transfers === undefined || !transfers.keeps(request)) return undefined;
     return (sequence: LiveSequence, reason: EngineFinishReason): unknown => {
       if (reason !== 'length' && request.bootstrapInfo === undefined) return undefined;
       sequence.keepsBlocks = true;
-      return transfers.offer(request, () => scheduler.letGo(sequence));
+      return transfers.offer(request, () => {
+        scheduler.letGo(sequence);
+        loop.wake(); // there is room again
+      });
     };
   }
 
-  /** Adapters and cache salts name their blocks apart from the base model's. */
-  #hasherFor(request: EngineRequest): BlockHasher {
-    const { lora_name: loraName, cache_salt: cacheSalt } = request.routing;
-    if (!loraName && !cacheSalt) return this.#baseHasher;
-    const { blockSizeTokens } = this.#settings.scheduler;
-    return createBlockHasher({ blockSizeTokens, loraName, cacheSalt });
+  #hasherFor(scope: NameScope): BlockHasher {
+    if (scope === UNSCOPED) return this.#baseHasher;
+    return createBlockHasher({ blockSizeTokens: this.#settings.scheduler.blockSizeTokens, ...scope });
   }
 
   #cursorAfter(prompt: Uint32Array, seed: number, limits: Limits): TokenCursor {
-    const { text, randomIds } = this.#settings;
-    const cursor = text ? new ReadableCursor(seed, text) : new RandomCursor(seed, randomIds, limits.eosIds);
+    const { text, randomIds, thinking } = this.#settings;
+    const marks = thinking === undefined ? [] : [thinking.startId, thinking.endId];
+    const plain = text
+      ? new ReadableCursor(seed, text)
+      : new RandomCursor(seed, randomIds, [...limits.eosIds, ...marks]);
+    const thoughtful = thinking && new ThinkingCursor(plain, thinking);
+    const cursor = thoughtful ?? plain;
     for (const token of prompt) cursor.push(token);
+    thoughtful?.begin(limits.tokensMax);
     return cursor;
   }
+}
+
+const UNSCOPED: NameScope = {};
+
+/** Adapters and cache salts name their blocks apart from the base model's. */
+function scopeOf({ routing: { lora_name: loraName, cache_salt: cacheSalt } }: EngineRequest): NameScope {
+  return loraName || cacheSalt ? { loraName, cacheSalt } : UNSCOPED;
 }

@@ -1,7 +1,22 @@
+import type { Clock } from '../../clock/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
+import type { EngineType } from './capacity-rules.ts';
+import type { HandoffNetwork } from './handoff/index.ts';
+import type { Defer } from './pass-loop.ts';
 import type { SchedulerOptions } from './scheduler.ts';
+import type { Thinking } from './thinking-cursor.ts';
+import type { TimingModel } from './timing.ts';
 import { type IdRange, type PassageTokens, passageTokens } from './token-cursor.ts';
 import type { TransfersOptions } from './transfers.ts';
+
+/** Where a mock engine publishes its KV events like vLLM. */
+export interface KvStreamOptions {
+  readonly host: string;
+  /** 0 = any. */
+  readonly port: number;
+  /** 0 = any. Default: nothing is replayed. */
+  readonly replayPort?: number | undefined;
+}
 
 /** Settings of a mock engine (runtime-and-workers.md, section 9.1). Every one is optional. */
 export interface MockEngineOptions {
@@ -21,6 +36,12 @@ export interface MockEngineOptions {
   readonly enableChunkedPrefill?: boolean;
   /** Default `lifo`. */
   readonly preemptionMode?: 'lifo' | 'fifo';
+  /** Share of the blocks that newcomers leave free. Default 0. */
+  readonly watermark?: number | undefined;
+  /** Default `vllm`. */
+  readonly engineType?: EngineType | undefined;
+  /** Measured times. Default: polynomials. */
+  readonly timing?: TimingModel | undefined;
   /** How much faster than the modelled GPU. Default 1. */
   readonly speedupRatio?: number;
   /** Multiplies `speedupRatio` for decoding. Default 1. */
@@ -41,12 +62,16 @@ export interface MockEngineOptions {
   };
   /** Ids of random output. Default 0 to 31999. */
   readonly randomIds?: IdRange;
+  /** Thoughts before answers. Default none. */
+  readonly thinking?: Thinking | undefined;
   /** Default Chat and Completions. */
   readonly modelType?: readonly ModelType[];
   /** Computes prompts for decode engines: keeps the blocks of each until one has fetched them. Default false. */
   readonly isPrefill?: boolean;
   /** Whether what the cache holds is told. Default: as `enablePrefixCaching`. */
   readonly publishesKvEvents?: boolean;
+  /** Publishes what the cache holds in vLLM's format; each rank adds its number to the ports. Default: nowhere. */
+  readonly kvStream?: KvStreamOptions | undefined;
   /** Where decode engines meet a prefill engine while it still computes. Default: they come afterwards. */
   readonly bootstrapPort?: number | undefined;
   /** KV bytes of one token, for the time that moving blocks takes. Default 0: none. */
@@ -59,6 +84,14 @@ export interface MockEngineOptions {
   readonly handoffTimeoutMs?: number;
 }
 
+export interface MockEngineDeps {
+  readonly clock: Clock;
+  /** How a pass that is due gives way to other work. Default `setImmediate`. */
+  readonly defer?: Defer;
+  /** How prefill and decode engines find each other's blocks. Default: they do not, and every prompt is computed here. */
+  readonly handoffs?: HandoffNetwork;
+}
+
 /** The options with every default filled in. */
 export interface MockSettings {
   readonly scheduler: SchedulerOptions;
@@ -69,6 +102,8 @@ export interface MockSettings {
   readonly waitingRequestsMax: number;
   readonly text: PassageTokens | undefined;
   readonly randomIds: IdRange;
+  readonly thinking: Thinking | undefined;
+  readonly kvStream: KvStreamOptions | undefined;
   readonly modelType: readonly ModelType[];
   readonly publishesKvEvents: boolean;
   readonly transfer: Omit<TransfersOptions, 'clock' | 'network'>;
@@ -86,6 +121,9 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
     enablePrefixCaching: options.enablePrefixCaching ?? true,
     enableChunkedPrefill: options.enableChunkedPrefill ?? true,
     preemptionMode: options.preemptionMode ?? 'lifo',
+    watermark: share('watermark', options.watermark ?? 0),
+    engineType: options.engineType ?? 'vllm',
+    timing: options.timing,
     speedupRatio: ratio('speedupRatio', options.speedupRatio ?? 1),
     decodeSpeedupRatio: ratio('decodeSpeedupRatio', options.decodeSpeedupRatio ?? 1),
   };
@@ -101,6 +139,8 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
     text:
       options.readableTokenIds && passageTokens(options.readableTokenIds.passages, options.readableTokenIds.separator),
     randomIds,
+    thinking: options.thinking && checkThinking(options.thinking),
+    kvStream: scheduler.enablePrefixCaching ? options.kvStream : undefined,
     modelType: options.modelType ?? ['Chat', 'Completions'],
     publishesKvEvents: scheduler.enablePrefixCaching && (options.publishesKvEvents ?? true),
     transfer: {
@@ -129,4 +169,18 @@ function whole(name: string, value: number): number {
 function ratio(name: string, value: number): number {
   if (Number.isFinite(value) && value >= 0) return value;
   throw new RangeError(`mock engine option ${name} must be a number of at least 0, got ${value}`);
+}
+
+function share(name: string, value: number): number {
+  if (value >= 0 && value <= 1) return value;
+  throw new RangeError(`mock engine option ${name} must be a number from 0 to 1, got ${value}`);
+}
+
+function checkThinking(thinking: Thinking): Thinking {
+  share('thinking.ratio', thinking.ratio);
+  for (const id of [thinking.startId, thinking.endId]) {
+    if (!Number.isSafeInteger(id) || id < 0) throw new RangeError(`mock engine option thinking takes ids, got ${id}`);
+  }
+  if (thinking.startId === thinking.endId) throw new RangeError('mock engine option thinking needs two different ids');
+  return thinking;
 }

@@ -35,7 +35,7 @@ export class PassLoop {
     this.#onPassEnd = onPassEnd;
   }
 
-  /** There may be work. What is submitted in the same turn shares the first pass. */
+  /** There may be work, or room for it. What is submitted in the same turn shares the first pass. */
   wake(): void {
     if (this.#isAwake || this.#isStopped) return;
     this.#isAwake = true;
@@ -63,6 +63,11 @@ export class PassLoop {
       }
       this.#inPass = true;
       this.#passEndMs = Math.max(this.#passEndMs, nowMs - LAG_MAX_MS) + this.#scheduler.startPass();
+      if (this.#scheduler.runningCount === 0) {
+        this.#scheduler.finishPass(); // the blocks of finished prompts are in the way
+        this.#inPass = this.#isAwake = false;
+        return;
+      }
     }
     const waitMs = this.#passEndMs - nowMs;
     if (waitMs <= EARLY_MS_MAX) this.#defer(this.#turn);

@@ -1,5 +1,6 @@
 import assert from 'node:assert';
 import { type BlockListener, BlockPool } from './block-pool.ts';
+import { type CapacityRule, capacityRule, type EngineType } from './capacity-rules.ts';
 import { type Sequence, WaitingQueue } from './sequence.ts';
 import { type PassWork, passMs, type SpeedUp } from './timing.ts';
 
@@ -11,8 +12,12 @@ export interface SchedulerOptions extends SpeedUp {
   readonly maxNumBatchedTokens: number;
   readonly enablePrefixCaching: boolean;
   readonly enableChunkedPrefill: boolean;
-  /** Which running sequence gives way: the one admitted last, or first. */
+  /** Which running sequence gives way in vLLM: the one admitted last, or first. */
   readonly preemptionMode: 'lifo' | 'fifo';
+  /** Share of the blocks that newcomers leave free; vLLM alone. @default 0, as in the reference */
+  readonly watermark?: number | undefined;
+  /** Whose rules of admission and preemption hold (section 9.4). @default vllm */
+  readonly engineType?: EngineType | undefined;
 }
 
 /**
@@ -24,11 +29,12 @@ export interface SchedulerOptions extends SpeedUp {
  * | between passes | queued | blocks freed at once | starts | not allowed |
  * | in a pass | queued for the next | blocks freed at the pass's end | not allowed | ends |
  *
- * Order and memory rules are those of router.md, section 12.4. A sequence must fit into the whole cache at its full length.
+ * Order and memory rules are those of router.md, section 12.4, but for what `CapacityRule` decides. A sequence must fit into the whole cache at its full length.
  */
 export class Scheduler {
   readonly pool: BlockPool;
   readonly #options: SchedulerOptions;
+  readonly #rule: CapacityRule;
   readonly #waiting = new WaitingQueue();
   #running: Sequence[] = [];
   #inPass = false;
@@ -39,6 +45,7 @@ export class Scheduler {
 
   constructor(options: SchedulerOptions, listener?: BlockListener) {
     this.#options = options;
+    this.#rule = capacityRule(options);
     this.pool = new BlockPool(options.numGpuBlocks, listener);
   }
 
@@ -95,14 +102,20 @@ export class Scheduler {
     return hits * this.#options.blockSizeTokens;
   }
 
-  /** Schedules one pass and returns its duration in ms. Call only when not idle. */
+  /**
+   * Schedules one pass and returns its duration in ms. Call only when not idle. Nothing may run after that, when sequences
+   * that are finished keep their blocks: then nothing can be done until some are let go.
+   */
   startPass(): number {
     assert(!this.#inPass, 'one pass at a time');
     this.#inPass = true;
     this.#wasPreempted = false;
     this.#budget = this.#options.maxNumBatchedTokens;
     this.#scheduleRunning();
-    if (!this.#wasPreempted) this.#admitWaiting();
+    if (!this.#wasPreempted) {
+      this.#admitWaiting();
+      this.#rule.passed?.();
+    }
     return passMs(this.#sumWork(), this.pool.capacity * this.#options.blockSizeTokens, this.#options);
   }
 
@@ -147,7 +160,7 @@ export class Scheduler {
       if (want === 0) return;
       const missing = this.#missingBlocks(sequence, sequence.computed + want);
       while (missing > this.pool.available) {
-        const victimAt = this.#options.preemptionMode === 'lifo' ? this.#running.length - 1 : 0;
+        const victimAt = this.#rule.victimAt(this.#running);
         this.#preempt(victimAt);
         if (victimAt < at) at--;
         if (this.#running[at] !== sequence) break; // it gave way itself; the next one stands in its place
@@ -193,11 +206,11 @@ export class Scheduler {
     return sequence.blockCount;
   }
 
-  /** Whether everything known of the sequence finds room, counting only hits that are in use as already there. */
+  /** Whether the sequence finds room, by the engine's rule, counting only hits that are in use as already there. */
   #fits(sequence: Sequence, hits: number): boolean {
     let needed = Math.ceil(sequence.length / this.#options.blockSizeTokens);
     for (let index = 0; index < hits; index++) if (this.pool.isActive(sequence.blocks[index]!)) needed--;
-    return needed <= this.pool.available;
+    return needed + this.#rule.reserve(sequence, this.#running) <= this.pool.available;
   }
 
   #wantedTokens(sequence: Sequence, before: number): number {
@@ -241,7 +254,9 @@ export class Scheduler {
     victim.isTransferred = false; // what was moved here is lost: its prompt has to be computed
     victim.state = 'waiting';
     this.#release(victim);
-    this.#waiting.pushFront(victim);
+    if (this.#rule.requeuesTo === 'front') this.#waiting.pushFront(victim);
+    else this.#waiting.pushBack(victim);
+    this.#rule.gaveWay?.(this.#running);
   }
 
   /** Gives back all blocks, the last one first, so that the tail of a prompt is evicted before its head. */

@@ -17,6 +17,8 @@ const BLOCKS_INITIAL = 8;
 export abstract class Sequence {
   readonly promptLength: number;
   readonly names: BlockNames;
+  /** Prompt and longest answer. */
+  readonly lengthMax: number;
   /** Tokens known: prompt and generated ones. */
   length: number;
   /** Tokens whose KV entries exist. */
@@ -43,8 +45,10 @@ export abstract class Sequence {
   next: Sequence | undefined; // links of the waiting queue
   previous: Sequence | undefined;
 
-  constructor(promptLength: number, names: BlockNames) {
+  /** @param lengthMax @default not known */
+  constructor(promptLength: number, names: BlockNames, lengthMax = Number.POSITIVE_INFINITY) {
     this.promptLength = promptLength;
+    this.lengthMax = lengthMax;
     this.length = promptLength;
     this.names = names;
   }

@@ -1,17 +1,32 @@
 import type { BlockHasher } from '../../tokens/index.ts';
 import type { BlockNames } from './sequence.ts';
 
+/** What names the blocks of a sequence apart from those of others with the same tokens. */
+export interface NameScope {
+  readonly loraName?: string | undefined;
+  readonly cacheSalt?: string | undefined;
+}
+
 /** The tokens of one sequence with the names of their full blocks, made when asked for. */
 export class TokenNames implements BlockNames {
   tokens: Uint32Array;
   length: number;
   hashes: Uint32Array;
   tokensHashes: Uint32Array;
+  readonly scope: NameScope;
   #named = 0;
   readonly #blockSizeTokens: number;
   readonly #hasher: BlockHasher;
 
-  constructor(prompt: Uint32Array, spareTokens: number, blockSizeTokens: number, hasher: BlockHasher) {
+  /** @param scope what `hasher` hashes besides the tokens */
+  constructor(
+    prompt: Uint32Array,
+    spareTokens: number,
+    blockSizeTokens: number,
+    hasher: BlockHasher,
+    scope: NameScope = {},
+  ) {
+    this.scope = scope;
     this.tokens = new Uint32Array(prompt.length + spareTokens);
     this.tokens.set(prompt);
     this.length = prompt.length;

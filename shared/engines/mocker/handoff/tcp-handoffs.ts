@@ -76,23 +76,27 @@ function fetch(
   failed: (reason: string) => void,
 ): HandoffFetch {
   const socket = connect({ host, port, noDelay: true });
-  let isSettled = false;
-  const settle = (tell: () => void): void => {
-    if (isSettled) return;
-    isSettled = true;
-    tell();
+  let isOver = false;
+  const fail = (reason: string): void => {
+    if (isOver) return;
+    isOver = true;
+    failed(reason);
   };
   socket.setTimeout(CONNECT_MS_MAX, () => socket.destroy(new Error(`no connection within ${CONNECT_MS_MAX} ms`)));
   socket.once('connect', () => {
     socket.setTimeout(0);
     socket.write(`${mayWait ? 'wait' : 'now'} ${key}\n`);
   });
-  socket.once('error', (error) => settle(() => failed(reasonOf(error))));
-  socket.once('close', () => settle(() => failed('the connection was closed')));
-  readLine(socket, (line) => settle(line === 'ready' ? ready : () => failed(line)));
+  socket.once('error', (error) => fail(reasonOf(error)));
+  socket.once('close', () => fail('the connection was closed')); // also while the blocks move: their holder has gone
+  readLine(socket, (line) => {
+    if (isOver) return;
+    if (line === 'ready') ready();
+    else fail(line);
+  });
   return {
     close: () => {
-      isSettled = true;
+      isOver = true;
       socket.destroy();
     },
   };

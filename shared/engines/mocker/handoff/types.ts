@@ -42,6 +42,9 @@ export interface HandoffFetch {
 export interface HandoffNetwork {
   /** @param port 0 = any */
   listen(port: number, desk: HandoffDesk): Promise<HandoffListener>;
-  /** Calls exactly one of `ready` and `failed`, on a later turn, unless it is closed before. */
+  /**
+   * Calls `ready` or `failed`, on a later turn, unless it is closed before; `failed` after `ready` when the holder of the
+   * blocks goes before the fetch is closed.
+   */
   fetch(request: HandoffRequest, ready: () => void, failed: (reason: string) => void): HandoffFetch;
 }

@@ -1,0 +1,6 @@
+/**
+ * @module engines/mocker/kv-publisher
+ * The mock engine's cache changes as vLLM publishes its own: ZeroMQ, msgpack, replay.
+ */
+export { EngineJournal } from './engine-journal.ts';
+export { KvPublisher, type KvPublisherOptions } from './kv-publisher.ts';
