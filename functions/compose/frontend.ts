@@ -180,8 +180,10 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
+  let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
     routerMetrics,
+    limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
     shared,
     discovery,
     plane,
@@ -221,7 +223,7 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
       .map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
   );
   const encoder = openPromptEncoder(settings, log);
-  const pipeline = createPipeline({
+  pipeline = createPipeline({
     models: directory,
     store,
     encoder,

@@ -202,7 +202,12 @@ export class KvRouting implements Routing {
     const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
     if (isResident) {
       const { openResident } = await import('./resident.ts');
-      this.#resident = await openResident(settings, { ...parts, router: this.router, state: parts.shared?.state });
+      this.#resident = await openResident(settings, {
+        ...parts,
+        router: this.router,
+        state: parts.shared?.state,
+        busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, parts.limitsOf(primaryName)),
+      });
     }
     if (this.#config.serveIndexer) {
       const { IndexServer } = await import('./index-server.ts');
@@ -322,6 +327,7 @@ export class KvRouting implements Routing {
       if (present.has(id)) continue;
       routerMetrics.unregistered(id);
       metrics.removeWorker(id);
+      this.#resident?.service.workerGone(id);
       this.#heardMs.delete(id);
     }
     this.#workerIds = present;

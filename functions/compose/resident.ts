@@ -30,6 +30,8 @@ export interface ResidentParts {
   readonly kv: KvRouter;
   /** The models as they are now. */
   models(): readonly RoutableModel[];
+  /** Workers of the model above its busy limits; undefined where it has none. */
+  busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
   /** Shared with the other residents. @default nothing: this is the only one */
   readonly state: RouterState | undefined;
   /** Where it answers. */
@@ -100,7 +102,7 @@ function grpcHostOf(host: string | undefined): string {
 }
 
 function makeService(settings: ResidentSettings, parts: ResidentParts, state: RouterState, namespace: string) {
-  const { router, kv, models, metrics, logger } = parts;
+  const { router, kv, metrics, logger } = parts;
   const log = logger.for('router');
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
   const answering = new Answering({
@@ -120,7 +122,7 @@ function makeService(settings: ResidentSettings, parts: ResidentParts, state: Ro
     clock: systemClock,
     random: systemRandom,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
-    findPool: (key, role) => findPool(models(), key, role),
+    findPool: (key, role) => findPool(parts, key, role),
     isAnswering: () => answering.isAnswering,
     onExpired: (wasSeen) => counted.expired(wasSeen),
   });
@@ -144,8 +146,13 @@ function makeService(settings: ResidentSettings, parts: ResidentParts, state: Ro
   return { service, lease, answering };
 }
 
-function findPool(models: readonly RoutableModel[], key: string, role: PoolRole): PresentPool | undefined {
-  return models.find(({ pool }) => pool.key === key && pool.role === role);
+function findPool(
+  { models, busyWorkers }: Pick<ResidentParts, 'models' | 'busyWorkers'>,
+  key: string,
+  role: PoolRole,
+): PresentPool | undefined {
+  const model = models().find(({ pool }) => pool.key === key && pool.role === role);
+  return model && { pool: model.pool, workers: model.workers, busy: busyWorkers(model) };
 }
 
 /** Writes the fleet items of every endpoint that workers serve, while the lease is held. */

@@ -5,6 +5,7 @@ import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import {
+  type BusyLimits,
   type ComponentScope,
   type EventSource,
   type LoadReport,
@@ -25,6 +26,8 @@ export interface RoutingParts {
   readonly metrics: FrontendMetrics;
   readonly routerMetrics: RouterMetrics;
   readonly logger: ProcessLogger;
+  /** Busy limits of a model, by its primary name, as they are now. */
+  limitsOf(model: string): BusyLimits;
   /** What is shared with other routers. @default nothing */
   readonly shared?: SharedRouterState | undefined;
   /** Names of the settings that the operator set. */

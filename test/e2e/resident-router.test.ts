@@ -3,6 +3,7 @@ import { createRouterStateTable } from '../../shared/router/state/index.ts';
 import {
   type DynamoDbServer,
   hasDynamoDb,
+  openChat,
   postJson,
   runStator,
   type StatorProcess,
@@ -97,6 +98,56 @@ describe('a frontend that asks a resident router', () => {
       what: 'no places held',
     });
     expect(await resident.metric('stator_router_reservations_expired_total')).toBe(0);
+  });
+
+  it('keeps no place for a caller that dies, whatever its requests were doing', async () => {
+    const mortal = await fleet.frontend(ASKER);
+    await fleet.untilWorkers(mortal, 2);
+    await untilResident(mortal);
+    const streams = await Promise.all(
+      Array.from({ length: 4 }, (_, at) =>
+        openChat(mortal.url, {
+          model: MODEL,
+          messages: [{ role: 'user', content: `stream ${at} ${'goes on and on; '.repeat(60)}` }],
+          max_tokens: 5000,
+          ignore_eos: true,
+        }),
+      ),
+    );
+    await Promise.all(streams.map((stream) => stream.untilDeltas(1)));
+    expect(await resident.metric('stator_router_reservations')).toBeGreaterThanOrEqual(4);
+    const load = startLoad(mortal).stop;
+    mortal.signal('SIGKILL');
+    await Promise.allSettled([load(), ...streams.map(({ answer }) => answer)]);
+    const held = async (): Promise<number> =>
+      (await resident.metric('stator_router_reservations')) +
+      (await resident.metric('dynamo_frontend_worker_active_decode_blocks'));
+    await waitUntil(async () => (await held()) === 0, { what: 'no places held', timeoutMs: 10_000 });
+  });
+
+  it('is refused what the busy limits of the resident refuse', async () => {
+    const limit = (threshold: number): Promise<Response> =>
+      postJson(`${resident.url}/busy_threshold`, { model: MODEL, active_decode_blocks_threshold: threshold });
+    expect((await limit(0)).status).toBe(200);
+    const streams = await Promise.all(
+      [1, 2, 3, 4].map((at) =>
+        openChat(resident.url, {
+          model: MODEL,
+          messages: [{ role: 'user', content: `busy ${at} ${'goes on and on; '.repeat(60)}` }],
+          max_tokens: 5000,
+          ignore_eos: true,
+        }),
+      ),
+    );
+    await waitUntil(async () => (await ask(asker, 'no room')).status === 503, { what: 'a refusal' });
+    expect(await asker.metric('dynamo_frontend_requests_total', 'error_type="overload"')).toBeGreaterThan(0);
+    expect(await asker.metric('stator_router_degraded')).toBe(0);
+    for (const stream of streams) {
+      stream.leave();
+      stream.answer.catch(() => {}); // it was left
+    }
+    await waitUntil(async () => (await ask(asker, 'room again')).status === 200, { what: 'room again' });
+    expect((await limit(1)).status).toBe(200);
   });
 
   it('lets operators see why, on both', async () => {

@@ -84,6 +84,11 @@ export class ResidentService implements ChooseService {
     for (const requestId of left) this.#book.leftWorker(workerId, requestId);
   }
 
+  /** A worker is no more, and nothing at it is reserved. */
+  workerGone(workerId: string): void {
+    this.#book.leftAll(workerId);
+  }
+
   loads(): readonly PoolLoads[] {
     return this.#options.kv.pools.map(({ pool, scheduler }) => ({
       model: pool.model ?? pool.key,

@@ -78,7 +78,7 @@ export function encodeQueued(position: number): Fields {
 }
 
 export function encodeDecision(chosen: ChosenWorker): Fields {
-  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId } = chosen;
+  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId, headers } = chosen;
   return {
     decision: {
       worker_id: workerId,
@@ -86,6 +86,7 @@ export function encodeDecision(chosen: ChosenWorker): Fields {
       overlap_blocks: overlapBlocks,
       cached_tokens: cachedTokens,
       reservation_id: reservationId,
+      ...(headers === undefined ? {} : { headers }),
     },
   };
 }
@@ -110,6 +111,7 @@ export function decodeMessage(body: unknown): ChooseMessage {
       dpRank: fields.dp_rank === undefined ? undefined : wholeNumber(fields, 'dp_rank'),
       overlapBlocks: wholeNumber(fields, 'overlap_blocks'),
       cachedTokens: wholeNumber(fields, 'cached_tokens'),
+      headers: headersOf(fields),
     },
   };
 }
@@ -138,6 +140,13 @@ function wholeNumber(fields: Fields, name: string): number {
   const value = fields[name];
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
   throw invalid(name, 'a whole number');
+}
+
+function headersOf({ headers }: Fields): ChosenWorker['headers'] {
+  if (headers === undefined) return undefined;
+  const named = fieldsOf(headers);
+  if (Object.values(named).every((value) => typeof value === 'string')) return named as Record<string, string>;
+  throw invalid('headers', 'texts by name');
 }
 
 function texts(fields: Fields, name: string): readonly string[] {

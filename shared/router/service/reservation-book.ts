@@ -29,6 +29,8 @@ const SEEN_MS_MAX = 600_000;
  * |---|---|---|---|
  * | unseen (after the decision, 2 s) | -> seen | freed | freed |
  * | seen (10 min since the last sign) | - | freed | freed |
+ *
+ * A worker that is gone has left all of them.
  */
 export class ReservationBook {
   readonly #options: ReservationBookOptions;
@@ -50,9 +52,9 @@ export class ReservationBook {
 
   /** The request has none, or its caller has seen to the one before. */
   add(requestId: string, reservation: Reservation): ChosenWorker {
-    const { worker, dpRank, overlapBlocks, cachedTokens } = reservation;
+    const { worker, dpRank, overlapBlocks, cachedTokens, headers } = reservation;
     const reservationId = `${this.#prefix}${(++this.#number).toString(16)}`;
-    const chosen = { workerId: worker.id, dpRank, overlapBlocks, cachedTokens, reservationId };
+    const chosen = { workerId: worker.id, dpRank, overlapBlocks, cachedTokens, reservationId, headers };
     const { clock, unseenMsMax = UNSEEN_MS_MAX } = this.#options;
     this.#unseen.set(requestId, { reservation, chosen, expiresAtMs: clock.nowMs() + unseenMsMax });
     this.#arm();
@@ -73,6 +75,13 @@ export class ReservationBook {
   leftWorker(workerId: string, requestId: string): void {
     const entry = this.#entryOf(requestId);
     if (entry?.chosen.workerId === workerId) this.free(requestId);
+  }
+
+  /** Every request left the worker: it is gone. */
+  leftAll(workerId: string): void {
+    for (const entries of [this.#unseen, this.#seen]) {
+      for (const [requestId, { chosen }] of entries) if (chosen.workerId === workerId) this.free(requestId);
+    }
   }
 
   prefillDone(requestId: string, reservationId: string): void {

@@ -30,6 +30,8 @@ export interface ChosenWorker {
   readonly cachedTokens: number;
   /** Names this place, so that the release of an earlier one of the same request does not end it. Hex. */
   readonly reservationId: string;
+  /** What the worker is to be told of the place, beside the request and the reservation's name. @default nothing */
+  readonly headers: Readonly<Record<string, string>> | undefined;
 }
 
 /** Told what becomes of a query: `queued` at most once and first, then one of the others. */

@@ -9,6 +9,7 @@ import {
   createKvRouter,
   type KvRouter,
   kvRouterConfig,
+  type PeerTeller,
   type RoutableWorker,
   type RouteRequest,
   type WorkerPool,
@@ -58,13 +59,14 @@ export class Resident {
     server: PlaneServer,
     instanceId: string,
     workers: readonly RoutableWorker[],
-    more: Partial<ResidentServiceOptions>,
+    { peers, ...more }: Partial<ResidentServiceOptions> & { readonly peers?: PeerTeller | undefined },
   ) {
     this.kv = createKvRouter({
       config: kvRouterConfig({ queueThreshold: 0 }),
       clock,
       random: seededRandom(3),
       indexFor: (_, ranks) => createBlockIndex({ ranks }),
+      peers,
     });
     this.service = new ResidentService({
       router: this.kv,
@@ -94,7 +96,11 @@ export class Resident {
       instanceId = '1',
       workers = WORKERS,
       ...more
-    }: Partial<ResidentServiceOptions> & { instanceId?: string; workers?: readonly RoutableWorker[] } = {},
+    }: Partial<ResidentServiceOptions> & {
+      instanceId?: string;
+      workers?: readonly RoutableWorker[];
+      peers?: PeerTeller;
+    } = {},
   ): Promise<Resident> {
     return new Resident(clock, await plane.serve({ instanceId }), instanceId, workers, more);
   }

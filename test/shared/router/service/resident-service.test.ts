@@ -123,6 +123,19 @@ describe('a reservation of the resident router', () => {
   });
 });
 
+describe('reservations of a worker that is gone', () => {
+  it('are freed, seen there or not, and those of others stay', async () => {
+    const resident = await Resident.open(new VirtualClock());
+    const at = (id: string, worker: string) =>
+      choose(resident, query(id, prompt(16, Number(id)), { routing: { backend_instance_id: worker } }));
+    await Promise.all([at('1', 'a'), at('2', 'a'), at('3', 'b')]);
+    resident.service.reported('a', ['1'], []);
+    resident.service.workerGone('a');
+    expect(resident.service.reservations).toBe(1);
+    expect(resident.loadOf('b').requests).toBe(1);
+  });
+});
+
 describe('the queue of the resident router', () => {
   async function full(clock = new VirtualClock()): Promise<{ resident: Resident; held: ChosenWorker[] }> {
     const resident = await Resident.open(clock);
@@ -184,6 +197,16 @@ describe('a resident router that cannot answer', () => {
     resident.isAnswering = what !== 'does not hold the lease';
     const { error } = await choose(resident, query('r', prompt(160), more));
     expect(error?.worker).toBe('WorkerUnavailable');
+  });
+
+  it('turns a request down when every worker is above the busy limits, as it does for its own', async () => {
+    const busy = new Set(WORKERS.map(({ id }) => id));
+    const findPool = () => ({ pool: POOL, workers: WORKERS, busy });
+    const resident = await Resident.open(new VirtualClock(), undefined, { findPool });
+    const { error } = await choose(resident, query('r', prompt(16)));
+    expect(error).toMatchObject({ code: 'server_overloaded' });
+    busy.delete('b');
+    expect((await choose(resident, query('r', prompt(16)))).chosen).toMatchObject({ workerId: 'b' });
   });
 
   it('turns a request down whose override is out of range', async () => {
