@@ -77,13 +77,17 @@ export async function startWorkerProcess(
   const address = parseEndpoint(settings.endpoint);
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
-  const health = new EndpointHealth(systemClock, [address.endpoint], settings.systemStartingHealthStatus);
+  const health = new EndpointHealth(systemClock, [address.endpoint], {
+    starting: settings.systemStartingHealthStatus,
+    counting: settings.systemUseEndpointHealthStatus,
+  });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
   const status = await openStatusServer(settings, logger, {
     health,
     metrics: withEngineMetrics(metrics, engines, address),
     control: () => workers[0]?.control,
+    model: () => workers[0] && { address, card: workers[0].card },
   });
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
@@ -147,6 +151,11 @@ async function startOne(
       settings: {
         graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
         drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
+        requestLimit: settings.engineRequestLimit,
+        requestQueueLimit: settings.dynamoRequestQueueLimit,
+        healthIntervalMs: settings.engineHealthCheckIntervalSecs * 1000,
+        healthTimeoutMs: settings.engineHealthCheckTimeoutSecs * 1000,
+        engineStopMs: settings.engineHealthShutdownTimeoutSecs * 1000,
         loadReportIntervalMs: settings.loadReportIntervalMs,
         servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
         sleepLevel: settings.sleepModeLevel,
@@ -227,7 +236,7 @@ function parseEndpoint(text: string): WorkerAddress {
 async function openStatusServer(
   settings: WorkerProcessSettings,
   logger: ProcessLogger,
-  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'control'>,
+  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'control' | 'model'>,
 ) {
   if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
   const log = logger.for('status');

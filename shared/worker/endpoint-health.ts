@@ -9,17 +9,29 @@ export interface HealthBody {
   readonly endpoints: Readonly<Record<string, HealthStatus>>;
 }
 
-/** Which endpoints of a process can serve. The process is ready when all of them are. */
+export interface EndpointHealthOptions {
+  /** What endpoints count as until they are set. @default 'notready' */
+  readonly starting?: HealthStatus;
+  /** Names of those that count (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all */
+  readonly counting?: readonly string[];
+}
+
+/** Which endpoints of a process can serve. The process is ready when all of those that count are. */
 export class EndpointHealth {
   readonly #clock: Clock;
   readonly #startedMs: number;
   readonly #endpoints = new Map<string, HealthStatus>();
+  readonly #counting: ReadonlySet<string>;
 
-  /** `starting` is what endpoints count as until they are set. Default `notready`. */
-  constructor(clock: Clock, endpoints: readonly string[], starting: HealthStatus = 'notready') {
+  constructor(
+    clock: Clock,
+    endpoints: readonly string[],
+    { starting = 'notready', counting = [] }: EndpointHealthOptions = {},
+  ) {
     this.#clock = clock;
     this.#startedMs = clock.nowMs();
-    for (const endpoint of endpoints) this.#endpoints.set(endpoint, starting);
+    this.#counting = new Set(counting);
+    for (const endpoint of [...endpoints, ...counting]) this.#endpoints.set(endpoint, starting);
   }
 
   set(endpoint: string, status: HealthStatus): void {
@@ -27,7 +39,9 @@ export class EndpointHealth {
   }
 
   get status(): HealthStatus {
-    for (const status of this.#endpoints.values()) if (status === 'notready') return 'notready';
+    for (const [endpoint, status] of this.#endpoints) {
+      if (status === 'notready' && (this.#counting.size === 0 || this.#counting.has(endpoint))) return 'notready';
+    }
     return 'ready';
   }
 

@@ -5,7 +5,7 @@
  */
 
 export type { WorkerControl } from './control.ts';
-export { EndpointHealth } from './endpoint-health.ts';
+export { EndpointHealth, type EndpointHealthOptions } from './endpoint-health.ts';
 export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
 export { type StatusServer, type StatusServerOptions, startStatusServer } from './status-server.ts';

@@ -6,6 +6,7 @@ import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { answerControl, controlOf } from './control-routes.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
+import { answerFile, fileOf, type ServedFiles } from './model-files.ts';
 
 export interface StatusServerOptions {
   readonly health: EndpointHealth;
@@ -13,6 +14,8 @@ export interface StatusServerOptions {
   readonly logger: Logger;
   /** Controls of the worker, once it serves. Absent = none. */
   control?(): WorkerControl | undefined;
+  /** What the worker says of its model, once it serves: the files named there are served. Absent = none. */
+  model?(): ServedFiles | undefined;
   /** `DYN_SYSTEM_PORT`; 0 = any free one. */
   readonly port: number;
   /** `DYN_SYSTEM_HOST`. Default 0.0.0.0. */
@@ -29,7 +32,7 @@ export interface StatusServer {
 }
 
 /**
- * Serves health and metrics of a worker process (runtime-and-workers.md, section 10.1). Start it before the engine loads:
+ * Serves health, metrics, controls and model files of a worker process (runtime-and-workers.md, section 10.1). Start it before the engine loads:
  * it answers 503 until then.
  *
  * @throws Error with a text for the operator when the port cannot be had.
@@ -72,6 +75,8 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
   } else if (path === '/metrics') {
     const text = await metrics.render();
     response.writeHead(200, { 'content-type': metrics.contentType }).end(text);
+  } else if (path?.startsWith('/v1/metadata/') === true) {
+    await answerFile(fileOf(path, options.model?.()), request.method ?? 'GET', response);
   } else {
     response.writeHead(404).end();
   }

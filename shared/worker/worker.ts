@@ -95,6 +95,7 @@ class ServingWorker implements Worker {
   readonly #reserved = new ReservedRequests();
   readonly #reports: WorkerReports;
   readonly #admission: Admission;
+  readonly #endpointNames: string[] = [];
   #server: PlaneServer | undefined;
   #registration: Registration | undefined;
   #monitor: EngineMonitor | undefined;
@@ -115,6 +116,7 @@ class ServingWorker implements Worker {
     this.#options = options;
     this.#settings = { ...DEFAULT_WORKER_SETTINGS, ...options.settings };
     const { namespace, component, endpoint } = options.address;
+    this.#endpointNames.push(endpoint);
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
     const { requestLimit, requestQueueLimit: queueLimit } = this.#settings;
     this.#admission = new Admission({ requestLimit, queueLimit, metrics: options.metrics });
@@ -273,6 +275,7 @@ class ServingWorker implements Worker {
     const { namespace, component } = address;
     const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
       const instance_id = this.instanceId;
+      this.#endpointNames.push(endpoint);
       const transport = server.handle(`${instance_id}/${namespace}/${component}/${endpoint}`, handler);
       return { type: 'Endpoint', namespace, component, endpoint, instance_id, transport };
     };
@@ -378,7 +381,7 @@ class ServingWorker implements Worker {
 
   #showHealth(): void {
     const isReady = this.#hasLease && this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
-    this.#options.health?.set(this.#options.address.endpoint, isReady ? 'ready' : 'notready');
+    for (const name of this.#endpointNames) this.#options.health?.set(name, isReady ? 'ready' : 'notready');
   }
 
   async #close(): Promise<void> {

@@ -1,6 +1,9 @@
+import { readFile } from 'node:fs/promises';
 import { afterEach, describe, expect, it } from 'vitest';
+import { builtinModelPath } from '../../../shared/artifacts/index.ts';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { readModelInfo } from '../../../shared/tokens/index.ts';
 import {
   EndpointHealth,
   type StatusServer,
@@ -59,7 +62,7 @@ describe('status server', () => {
   });
 
   it('starts ready when told so', async () => {
-    const url = await start(new EndpointHealth(clock, ['generate'], 'ready'));
+    const url = await start(new EndpointHealth(clock, ['generate'], { starting: 'ready' }));
     expect((await fetch(`${url}/live`)).status).toBe(200);
   });
 
@@ -85,6 +88,44 @@ describe('status server', () => {
     const url = await start(new EndpointHealth(clock, []), { metrics });
     expect((await fetch(`${url}/metrics`)).status).toBe(500);
     expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+
+  it('counts only the endpoints that it is told to, and shows the others', async () => {
+    const health = new EndpointHealth(clock, ['generate'], { counting: ['generate', 'clear_kv_blocks'] });
+    const url = await start(health);
+    health.set('generate', 'ready');
+    health.set('cancel', 'notready');
+    expect((await fetch(`${url}/health`)).status).toBe(503); // one that counts has not come yet
+    health.set('clear_kv_blocks', 'ready');
+    const response = await fetch(`${url}/health`);
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({
+      status: 'ready',
+      endpoints: { generate: 'ready', clear_kv_blocks: 'ready', cancel: 'notready' },
+    });
+  });
+
+  it('serves the model files that the card names, and no other file', async () => {
+    const folder = builtinModelPath();
+    const { files } = await readModelInfo(folder);
+    const address = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
+    let isServing = false;
+    const url = await start(new EndpointHealth(clock, []), {
+      model: () => (isServing ? { address, card: { slug: 'm', files } } : undefined),
+    });
+    const base = `${url}/v1/metadata/ns/backend/generate/m/_base`;
+    expect((await fetch(`${base}/tokenizer.json`)).status).toBe(404);
+    isServing = true;
+    const response = await fetch(`${base}/tokenizer.json`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('etag')).toBe(`"${files['tokenizer.json']?.checksum}"`);
+    expect(await response.text()).toBe(await readFile(`${folder}/tokenizer.json`, 'utf8'));
+    const head = await fetch(`${base}/config.json`, { method: 'HEAD' });
+    expect(head.headers.get('content-length')).toBe(`${files['config.json']?.size}`);
+    for (const path of ['/package.json', '/..%2f..%2fpackage.json', '/', '']) {
+      expect((await fetch(base + path)).status).toBe(404);
+    }
+    expect((await fetch(`${url}/v1/metadata/ns/backend/generate/other/_base/tokenizer.json`)).status).toBe(404);
   });
 
   it('says which variable to set when its port is taken', async () => {
