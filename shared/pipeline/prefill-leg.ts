@@ -40,16 +40,19 @@ export interface PrefillLegOptions {
 /**
  * The first leg of a disaggregated request: one call to one prefill worker.
  *
- * | State | worker ends | worker fails | abandon |
- * |---|---|---|---|
- * | running | done | failed | abandoned, worker told to stop |
- * | abandoned | over; its blocks released if it has kept any | over | - |
- * | done | - | - | its blocks released |
- * | failed | - | - | - |
+ * | State | worker ends | worker fails | worker is silent | abandon | fetched |
+ * |---|---|---|---|---|---|
+ * | running | done | failed | failed | abandoned, worker told to stop | - |
+ * | abandoned | over; its blocks released if it has kept any | over | over | - | - |
+ * | done, kept | - | - | failed, its blocks released | its blocks released | over |
+ * | done | - | - | - | its blocks released | - |
+ * | failed | - | - | - | - | - |
  */
 export class PrefillLeg implements CallSink, WatchedStream {
   /** Resolves with the report; rejects with a ServeError. Never settles once the leg is abandoned. */
   readonly done: Promise<PrefillReport>;
+  /** Resolves with the reason when there is nothing to go on from: the worker failed, or fell silent before `fetched`. */
+  readonly lost: Promise<ServeError>;
   hasMoved = false;
   readonly hasBegun = false; // one token at the end is all that there is
   readonly isPaused = false;
@@ -65,12 +68,16 @@ export class PrefillLeg implements CallSink, WatchedStream {
   #isAbandoned = false;
   #resolve: (report: PrefillReport) => void = () => {};
   #reject: (error: ServeError) => void = () => {};
+  #lose: (error: ServeError) => void = () => {};
 
   constructor(options: PrefillLegOptions) {
     this.#options = options;
     this.done = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
+    });
+    this.lost = new Promise((resolve) => {
+      this.#lose = resolve;
     });
     this.done.catch(() => undefined); // whoever waits for it is told; a leg in the background has nobody who waits
   }
@@ -99,11 +106,27 @@ export class PrefillLeg implements CallSink, WatchedStream {
     );
   }
 
+  get isDone(): boolean {
+    return this.#isOver;
+  }
+
+  /** Its worker is done, and has to live until a decode worker has fetched the blocks. */
+  keep(): void {
+    const { streamWatch, model } = this.#options;
+    streamWatch?.add(this, this.worker, model);
+  }
+
+  /** Its worker may do now as it likes. Idempotent. */
+  fetched(): void {
+    this.#options.streamWatch?.delete(this);
+  }
+
   /** Nobody goes on from what the worker computes (ruling 39): it is told to free that. Idempotent. */
   abandon(): void {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
     this.#options.reservation.release(); // its id may be booked again at once
+    if (this.#isOver) this.fetched(); // or by nobody
     if (!this.#isOver) this.#call?.stop();
     else if (this.failure === undefined) this.#release();
   }
@@ -156,7 +179,10 @@ export class PrefillLeg implements CallSink, WatchedStream {
   }
 
   stalled(): void {
-    this.timedOut();
+    if (!this.#isOver) return this.timedOut();
+    this.fetched(); // by nobody: its blocks cannot be had
+    this.#release(); // should the worker come back
+    this.#failWith(workerError('ResponseTimeout'));
   }
 
   /** What a worker said that ended without a failure, and is none the less one (runtime-and-workers.md, section 8.2). */
@@ -173,6 +199,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   #failWith(error: ServeError): void {
     this.failure = error;
     this.#reject(error);
+    this.#lose(error);
   }
 
   #close(): void {

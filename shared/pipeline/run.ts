@@ -10,6 +10,8 @@ import {
 } from '../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../router/index.ts';
 import type { Answer } from './answer.ts';
+import type { EncoderResult } from './encode-stage.ts';
+import { mediaParts } from './media-parts.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { Moves } from './moves.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
@@ -46,6 +48,7 @@ export class RequestRun implements CallSink, WatchedStream {
   #isAlone = false;
   /** Of the present attempt. */
   #leg: PrefillLeg | undefined;
+  #encoded: Promise<EncoderResult | undefined> | undefined;
   #reservation: Reservation<Worker> | undefined;
   #call: Call | undefined;
   #hasOutput = false;
@@ -181,7 +184,7 @@ export class RequestRun implements CallSink, WatchedStream {
     let reservation: Reservation<Worker>;
     let whole: EngineRequest;
     try {
-      const prefilled = await this.#prefill(request);
+      const prefilled = await this.#prefill(await this.#encode(request));
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
       reservation = await this.#choice.choose(whole, this.#leg?.worker.scope.namespace);
@@ -207,6 +210,15 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
   }
 
+  /** Has media encoded by an encode worker, where that is wanted: once, a result outlives the worker that was to use it. */
+  async #encode(request: EngineRequest): Promise<EngineRequest> {
+    const { encode } = this.#context;
+    if (encode === undefined || mediaParts(this.#request.prompt) === undefined) return request;
+    this.#encoded ??= encode.run(request, this.#model, headersOf(this.#request), this.#signal);
+    const encoderResult = await this.#encoded;
+    return encoderResult === undefined ? request : { ...request, encoderResult };
+  }
+
   /** Has the prompt computed by a prefill worker, where there are any. */
   async #prefill(request: EngineRequest): Promise<Prefilled> {
     const { prefill } = this.#context;
@@ -228,14 +240,20 @@ export class RequestRun implements CallSink, WatchedStream {
     else
       leg.done.then(
         ({ usage }) => this.#notePrefilled(leg, usage),
-        (error: ServeError) => this.#leg === leg && this.#call !== undefined && this.#loseLeg(error),
+        () => undefined, // `lost` tells
       );
+    void leg.lost.then((error) => this.#leg === leg && this.#call !== undefined && this.#loseLeg(error));
     return prefilled;
   }
 
-  /** The client is told what the prefill worker had cached: the decode worker has computed nothing of the prompt. */
+  /**
+   * The blocks of the prompt wait to be fetched. The client is told what the prefill worker had cached: the decode worker has
+   * computed nothing of the prompt.
+   */
   #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
-    if (this.#isClosed || this.#leg !== leg || usage === undefined) return;
+    if (this.#isClosed || this.#leg !== leg) return;
+    if (this.#outputTokens === 0) leg.keep();
+    if (usage === undefined) return;
     const cached = usage.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, leg.pool);
     this.#answer.output({ completion_usage: usage });
@@ -279,7 +297,9 @@ export class RequestRun implements CallSink, WatchedStream {
     this.hasMoved = true;
     this.#outputTokens += tokens;
     if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
-    const endedAtMs = this.#outputTokens === tokens && tokens > 0 ? this.#leg?.endedAtMs : undefined;
+    const isFirst = this.#outputTokens === tokens && tokens > 0;
+    if (isFirst) this.#leg?.fetched();
+    const endedAtMs = isFirst ? this.#leg?.endedAtMs : undefined;
     if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
     if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
     this.#hasOutput = true;

@@ -12,6 +12,8 @@ export interface WatchedStream {
   /** Its present worker has begun to answer. */
   readonly hasBegun: boolean;
   readonly promptTokens: number;
+  /** Its worker has said everything and has only to live: no silence is too long for that. @default no */
+  readonly isDone?: boolean;
   /** Silent for longer than any stream may be; no longer watched. */
   timedOut(): void;
   /** Its worker is stalled: it may move on. Told again after the next bound where it stays. */
@@ -99,7 +101,7 @@ export class StreamWatch {
     for (const entry of this.#entries.values()) {
       const { stream, worker } = entry;
       if (stream.hasMoved) worker.lastMs = nowMs;
-      if (stream.hasMoved || stream.isPaused) entry.lastMs = nowMs;
+      if (stream.hasMoved || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
       stream.hasMoved = false;
     }
     if (silenceMsMax > 0) this.#timeOut(nowMs - silenceMsMax);

@@ -8,7 +8,11 @@ import { type Bypass, PrefillStage } from '../../../shared/pipeline/prefill-stag
 import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
-import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
+import {
+  decodeEngineRequest,
+  type GenerationRequest,
+  RELEASE_PREFILL,
+} from '../../../shared/protocol/generation/index.ts';
 import { Inhibition, type SimpleRouterMode } from '../../../shared/router/index.ts';
 import { BYPASS_ANNOTATION, createRouter } from '../../../shared/router/indexless/index.ts';
 import {
@@ -34,6 +38,9 @@ interface Setup {
   readonly bypasses?: Bypass;
   readonly mode?: SimpleRouterMode;
   readonly silenceMs?: number;
+  /** Silence after which workers are sent a canary, which passes at those that are not in `frozen`. */
+  readonly stallMs?: number;
+  readonly frozen?: ReadonlySet<string>;
 }
 
 function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
@@ -60,7 +67,8 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     kvTransferred: (ms: number) => void seen.transferMs.push(ms),
     reused: ({ role }: { role: string }, tokens: number) => void seen.reused.push([role, tokens]),
   };
-  const probe = () => undefined;
+  const { silenceMs: silenceMsMax = 0, stallMs = 0, frozen } = setup;
+  const probe = ({ id }: Worker) => (frozen === undefined ? undefined : Promise.resolve(!frozen.has(id)));
   const stalled = new StalledWorkers({
     clock,
     probe,
@@ -69,11 +77,8 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     onRecovered: () => {},
     observer: {},
   });
-  const { silenceMs: silenceMsMax } = setup;
-  const streamWatch =
-    silenceMsMax === undefined
-      ? undefined
-      : new StreamWatch({ clock, probe, stalledWorkers: stalled, silenceMsMax, stallMs: 0 });
+  const watched = { clock, probe, stalledWorkers: stalled, silenceMsMax, stallMs };
+  const streamWatch = silenceMsMax + stallMs > 0 ? new StreamWatch(watched) : undefined;
   const shared = { router, plane, clock, observer, streamWatch, stalledWorkers: stalled.ids, busyOf: () => undefined };
   const prefill = new PrefillStage({
     ...shared,
@@ -350,6 +355,40 @@ describe('a prefill that fails', () => {
     await clock.advance(1000);
     expect(first.log).toEqual(['kill']);
     expect(to(await plane.seen(2))).toBe('p2');
+  });
+
+  it('may be one whose worker falls silent before its blocks are fetched', async () => {
+    const { plane, sink, clock, seen } = start({}, { stallMs: 1000, frozen: new Set(['p1']) });
+    hand(await plane.seen(1));
+    const second = await plane.seen(2);
+    await clock.advance(2000);
+    expect(second.log).toEqual(['kill']);
+    const release = await plane.seen(3);
+    expect(to(release)).toBe('p1'); // should it come back
+    expect(read(release).annotations).toContain(RELEASE_PREFILL);
+    const again = await plane.seen(4);
+    expect(to(again)).toBe('p2');
+    hand(again);
+    finish(await plane.seen(5), 'hello');
+    expect(sink.shown).toBe('hello');
+    expect(seen.moves).toEqual(['new_request']);
+    await clock.advance(60_000);
+    expect(plane.calls).toHaveLength(5);
+  });
+
+  it('is none while its worker lives, however long its blocks wait, and none after they were fetched', async () => {
+    const waits = start({}, { stallMs: 1000, frozen: new Set() });
+    hand(await waits.plane.seen(1));
+    await waits.plane.seen(2);
+    await waits.clock.advance(60_000);
+    expect(waits.plane.calls).toHaveLength(2);
+    const frozen = new Set<string>();
+    const fetched = start({}, { stallMs: 1000, frozen });
+    hand(await fetched.plane.seen(1));
+    say(await fetched.plane.seen(2), 'h');
+    frozen.add('p1');
+    await fetched.clock.advance(60_000);
+    expect(fetched.plane.calls).toHaveLength(2);
   });
 
   it('is counted where there is no prefill worker at all', async () => {
