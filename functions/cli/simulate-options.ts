@@ -8,7 +8,7 @@ import {
 } from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
 import { engineModel } from '../compose/engine-model.ts';
-import { readPolicies } from '../compose/policy-config.ts';
+import { openRouterFiles } from '../compose/router-files.ts';
 
 /**
  * What to simulate, from the settings of one run.
@@ -19,7 +19,7 @@ export async function simulationOptions(
   workload: Workload,
 ): Promise<SimulationOptions> {
   const { settings } = config;
-  const policies = await explainRefusal(() => readPolicies(settings.routerPolicyConfig));
+  const { policies, prefillDuration } = await explainRefusal(() => openRouterFiles(settings));
   return {
     workload,
     workers: settings.workers,
@@ -32,6 +32,7 @@ export async function simulationOptions(
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
       kv: await kvConfig(config, policies),
       policies: policies?.root,
+      prefillDuration,
     },
     arrivalSpeedup: settings.arrivalSpeedup,
     concurrency: settings.replayConcurrency,

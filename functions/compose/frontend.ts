@@ -68,6 +68,14 @@ export type HostSettings = Partial<
     | 'stateTable'
     | 'natsStreamReplicas'
     | 'snapshotIntervalSecs'
+    | 'aicBackend'
+    | 'aicSystem'
+    | 'aicModelPath'
+    | 'aicTpSize'
+    | 'aicMoeTpSize'
+    | 'aicMoeEpSize'
+    | 'aicAttentionDpSize'
+    | 'routerMinInitialWorkers'
   >
 >;
 

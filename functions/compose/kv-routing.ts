@@ -22,7 +22,6 @@ import {
   type KvRouterConfig,
   kvRouterConfigOf,
   type PeerTeller,
-  type PolicyConfig,
   type PrefixIndex,
   predictedIndex,
   predictingIndex,
@@ -39,6 +38,7 @@ import type { IndexServer } from './index-server.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident, ResidentSettings } from './resident.ts';
+import type { RouterFiles } from './router-files.ts';
 import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
@@ -85,24 +85,25 @@ export class KvRouting implements Routing {
   #models: readonly RoutableModel[] = [];
 
   /**
-   * @param policies queue classes, and settings over the flags
+   * @param files what the files that the settings name say
    * @param openRemote the indexes of other processes, told whether they know of decisions alone; @default own ones
    * @throws KvRouterConfigError for flags that contradict each other
    */
   constructor(
     settings: FrontendSettings & HostSettings,
     parts: RoutingParts,
-    policies?: PolicyConfig,
+    files: RouterFiles,
     openRemote?: (isRecording: boolean) => RemoteIndexes,
   ) {
     const { routerMetrics, metrics } = parts;
+    const { policies } = files;
     this.#parts = parts;
     this.#config = kvRouterConfigOf(settings, parts.given, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = createKvRouter({
       config: this.#config,
-      policies,
+      ...files,
       clock: systemClock,
       random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
       inhibitedMs: settings.inhibitedDurationSecs * 1000,

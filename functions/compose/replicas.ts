@@ -89,15 +89,15 @@ export class Replicas implements PeerTeller {
   ): Readonly<Record<string, string>> | undefined {
     const place = this.#places.get(decision.workerId);
     if (place === undefined) return undefined;
-    const { uncachedTokens: prefillTokens, dpRank, workerId } = decision;
+    const { prefillTokens, prefillMs, dpRank, workerId } = decision;
     const { sequence } = request.hashes;
     place.component.tell(pool, decision, {
       kind: 'added',
       sequenceHashes: sequence,
-      tracksPrefillTokens: true,
+      tracksPrefillTokens: prefillTokens > 0,
       expectedOutputTokens: request.expectedOutputTokens,
       prefillTokens,
-      expectedPrefillMs: undefined,
+      expectedPrefillMs: prefillMs,
     });
     if (place.endpoint === undefined) return undefined;
     const amounts = { requests: 1, decodeBlocks: sequence.length >> 1, prefillTokens };

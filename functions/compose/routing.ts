@@ -6,7 +6,6 @@ import { createRouterMetrics, type RouterMetrics } from '../../shared/telemetry/
 import type { FrontendSettings, HostSettings } from './frontend.ts';
 import type { KvRouting } from './kv-routing.ts';
 import { bucketsOf } from './metric-buckets.ts';
-import { readPolicies } from './policy-config.ts';
 import type { RoutingParts } from './worker-feeds.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
@@ -57,13 +56,13 @@ async function openKvRouting(settings: FrontendSettings & HostSettings, parts: R
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */
 async function openIndexedRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<KvRouting> {
-  const [policies, { KvRouting }, remote] = await Promise.all([
-    readPolicies(settings.routerPolicyConfig),
+  const [{ openRouterFiles }, { KvRouting }, remote] = await Promise.all([
+    import('./router-files.ts'),
     import('./kv-routing.ts'),
     settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
   ]);
   const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
-  return new KvRouting(settings, parts, policies, openRemote);
+  return new KvRouting(settings, parts, await openRouterFiles(settings), openRemote);
 }
 
 export function openRouterMetrics(

@@ -2,7 +2,7 @@ import { seededRandom, systemClock, systemRandom } from '../../shared/clock/inde
 import { kvRouterConfigOf } from '../../shared/router/index.ts';
 import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../shared/router/standalone/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { readPolicies } from '../compose/policy-config.ts';
+import { openRouterFiles } from '../compose/router-files.ts';
 import { zmqListeners } from './kv-listener.ts';
 import { openReplicas } from './replicas.ts';
 import type { RunningService, ServiceSettings } from './service-settings.ts';
@@ -24,12 +24,13 @@ export async function startSelectionService(
   given: Iterable<string>,
 ): Promise<RunningService> {
   const names = new Set(given);
-  const policies = await readPolicies(settings.routerPolicyConfig);
+  const { policies, prefillDuration } = await openRouterFiles(settings);
   const routerQueueThreshold = names.has('routerQueueThreshold') ? settings.routerQueueThreshold : null;
   const replicas = await openReplicas(settings, logger);
   const service = new SelectionService({
     config: kvRouterConfigOf({ ...settings, routerQueueThreshold }, names, policies?.settings),
     policies,
+    prefillDuration,
     openListener: zmqListeners(logger),
     replicas: replicas.pools,
     clock: systemClock,

@@ -23,6 +23,7 @@ import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../s
 import { openDiscovery } from '../compose/discovery.ts';
 import { eventPlane } from '../compose/event-plane.ts';
 import { callingPlane, servingPlane } from '../compose/planes.ts';
+import { openRouterFiles, type RouterFiles } from '../compose/router-files.ts';
 import type { ServiceSettings } from './service-settings.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
@@ -46,12 +47,13 @@ export async function startStandaloneRouter(
 ): Promise<RunningRouter> {
   const name = parseEndpointName(settings.routerEndpoint ?? '');
   if (name === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const files = await openRouterFiles(settings);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
   const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
   const instanceId = systemRandom.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
-  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given, files });
   const workers = new EndpointWorkers(name, follow);
   await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
   const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
@@ -78,11 +80,12 @@ interface PoolParts {
   readonly plane: RequestPlane;
   readonly logger: ProcessLogger;
   readonly given: Iterable<string>;
+  readonly files: RouterFiles;
 }
 
 /** The workers' router, its index, and what feeds it. */
-function openPool(settings: ServiceSettings, { name, discovery, plane, logger, given }: PoolParts) {
-  const config = kvRouterConfigOf(settings, given);
+function openPool(settings: ServiceSettings, { name, discovery, plane, logger, given, files }: PoolParts) {
+  const config = kvRouterConfigOf(settings, given, files.policies?.settings);
   const key = `${name.namespace}.${name.component}.${name.endpoint}`;
   const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
   const metrics = createRouterMetrics({
@@ -96,6 +99,7 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, g
   let index: BlockIndex | undefined;
   const router: KvRouter = createKvRouter({
     config,
+    ...files,
     clock: systemClock,
     random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {

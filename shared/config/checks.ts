@@ -45,6 +45,20 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'aic needs --router-track-prefill-tokens',
   },
   {
+    setting: 'routerPrefillLoadModel',
+    holds: ({ process, values }) =>
+      values.routerPrefillLoadModel !== 'aic' ||
+      process === 'function' || // asks routers that keep their load
+      [values.aicBackend, values.aicSystem, values.aicModelPath].every((value) => value !== undefined),
+    says: 'aic needs --aic-backend, --aic-system and --aic-model-path',
+  },
+  {
+    setting: 'routerPrefillLoadModel',
+    holds: ({ values }) =>
+      values.routerPrefillLoadModel !== 'aic' || (values.routerMode ?? 'kv') === 'kv' || values.loadAware === true,
+    says: 'aic needs --router-mode kv',
+  },
+  {
     setting: 'routerApproximateCachePolicy',
     holds: ({ values }) => values.routerApproximateCachePolicy !== 'lru' || values.routerKvEvents === false,
     says: 'lru needs --no-router-kv-events',
@@ -122,20 +136,6 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'must be file for stator local: its workers are processes of their own on this machine',
   },
   {
-    setting: 'systemPort',
-    holds: ({ process, values }) =>
-      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
-    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
-  },
-];
-
-function checkPairs({ given, values }: ConfigView): readonly string[] {
-  const problems: string[] = [];
-  for (const [one, other] of TOGETHER) {
-    const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
-    if (values[present] !== undefined && values[absent] === undefined) {
-      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
-  {
     setting: 'numPrefillWorkers',
     holds: ({ given, values }) =>
       values.numPrefillWorkers === undefined || !(given.has('workers') || given.has('numWorkers')),
@@ -180,6 +180,23 @@ function findWarnings({ process, given, values }: ConfigView): readonly string[]
 /** Checks that need more than one setting. */
 export function findProblems(view: ConfigView): Findings {
   const broken = DEPENDENCIES.filter(({ holds }) => !holds(view));
+  {
+    setting: 'systemPort',
+    holds: ({ process, values }) =>
+      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
+    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
+  },
+];
+
+function checkPairs({ given, values }: ConfigView): readonly string[] {
+  const problems: string[] = [];
+  for (const [one, other] of TOGETHER) {
+    const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
+    if (values[present] !== undefined && values[absent] === undefined) {
+      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
   const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
   return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
 }
+  if (values.aicBackendVersion !== undefined) {
+    warnings.push('--aic-backend-version has no effect: the built-in estimate has no tables of measurements');
+  }

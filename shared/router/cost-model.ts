@@ -5,8 +5,8 @@ export type CostModelChoice = 'auto' | 'stator' | 'dynamo';
  * The formula behind a choice (ruling 34). `auto` is `stator`: our replay tables (docs/simulate.md) show it within 2 % of the
  * best Dynamo setting or better on every row of router.md, section 12.4, and no worse than `dynamo` with late events and
  * with two routers. Whoever set what only Dynamo's formula has gets that one.
- * @param isDynamoAsked whether the operator set a weight of Dynamo's formula, which must keep its meaning, or turned off
- *   the tracking of prompt tokens, without which there is no other
+ * @param isDynamoAsked whether the operator set a weight of Dynamo's formula or its load model, which must keep their meaning,
+ *   or turned off the tracking of prompt tokens, without which there is no other
  */
 export function costModelOf(choice: CostModelChoice, isDynamoAsked: boolean): 'stator' | 'dynamo' {
   if (choice !== 'auto') return choice;

@@ -49,7 +49,7 @@ export class Decider {
     const { at, reason } = this.#chooser.choose(weighed);
     const decision = this.#describe(weighed, at, reason, lookup.waitedMs);
     const depths = this.#load.uses.depths;
-    const prefillTokens = weights.trackPrefillTokens ? decision.uncachedTokens : 0;
+    const { prefillTokens, prefillMs } = decision;
     const sharedDepth = depths[decision.rank] as number;
     if (this.#log.isOn) this.#record(weighed, at, reason, lookup.waitedMs);
     this.#load.add(
@@ -61,7 +61,7 @@ export class Decider {
         isReusing: weights.assumeKvReuse,
         sharedDepth,
         prefillTokens,
-        prefillMs: prefillTokens > 0 ? this.#predict(decision) : undefined,
+        prefillMs,
         expectedOutputTokens: request.expectedOutputTokens,
       },
       this.#clock.nowMs(),
@@ -102,7 +102,8 @@ export class Decider {
     return explanationOf(record, this.#options.ranks, this.#options.share);
   }
 
-  #describe({ request, costModel }: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
+  #describe(weighed: WeighedRequest, at: number, reason: DecisionReason, waitedMs: number): Decision {
+    const { request } = weighed;
     const { config, ranks, blockSizeTokens } = this.#options;
     const { candidates, overlaps } = this.#chooser;
     const rank = candidates.ranks[at] as number;
@@ -124,10 +125,7 @@ export class Decider {
       effectiveOverlapBlocks:
         deviceBlocks + config.hostCacheHitWeight * hostBlocks + config.diskCacheHitWeight * diskBlocks,
       cachedTokens,
-      uncachedTokens:
-        costModel === 'stator'
-          ? uncachedTokens(request.promptTokens, cachedTokens)
-          : Math.max(0, request.promptTokens - cachedTokens),
+      ...this.#prefillOf(weighed, cachedTokens),
       potentialDecodeBlocks:
         (this.#load.activeBlocks[rank] as number) + addedBlocks + Math.ceil(request.promptTokens / blockSizeTokens),
       reason,
@@ -135,8 +133,14 @@ export class Decider {
     };
   }
 
-  #predict({ uncachedTokens: left, cachedTokens }: Decision): number | undefined {
-    return this.#options.prefillDuration?.durationMs(left, cachedTokens);
+  #prefillOf({ request, weights, costModel }: WeighedRequest, cachedTokens: number) {
+    const { promptTokens } = request;
+    const left =
+      costModel === 'stator' ? uncachedTokens(promptTokens, cachedTokens) : Math.max(0, promptTokens - cachedTokens);
+    const prefillTokens = weights.trackPrefillTokens ? left : 0;
+    const isPredicted = prefillTokens > 0;
+    const prefillMs = isPredicted ? this.#options.prefillDuration?.durationMs(left, promptTokens - left) : undefined;
+    return { uncachedTokens: left, prefillTokens, prefillMs };
   }
 
   #facts({ request, weights, costModel }: WeighedRequest, chosenAt: number, reason: DecisionReason, waitedMs: number) {

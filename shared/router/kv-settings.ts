@@ -58,8 +58,10 @@ export function kvRouterConfigOf(
   const isWeightSet = settings.loadAware || [...given].some((name) => WEIGHTS.has(name)) || setsWeight(policyFile);
   const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
+  const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel; // stator has a pace of its own
+  const isDynamoAsked = isWeightSet || !tracksPrefill || prefillLoadModel !== 'none';
   const config: KvRouterConfig = kvRouterConfig({
-    costModel: costModelOf(settings.routerCostModel ?? 'auto', isWeightSet || !tracksPrefill),
+    costModel: costModelOf(settings.routerCostModel ?? 'auto', isDynamoAsked),
     overlapScoreCredit: settings.routerKvOverlapScoreCredit,
     overlapScoreCreditDecay: settings.routerKvOverlapScoreCreditDecay,
     prefillLoadScale: settings.routerPrefillLoadScale,
@@ -77,7 +79,7 @@ export function kvRouterConfigOf(
     trackOutputBlocks: settings.routerTrackOutputBlocks,
     assumeKvReuse: settings.routerAssumeKvReuse,
     trackPrefillTokens: settings.routerTrackPrefillTokens,
-    prefillLoadModel: settings.routerPrefillLoadModel,
+    prefillLoadModel,
     queueThreshold: settings.routerQueueThreshold ?? undefined,
     queuePolicy: settings.routerQueuePolicy,
     useRemoteIndexer: settings.useRemoteIndexer,

@@ -84,6 +84,10 @@ export interface Decision {
   readonly cachedTokens: number;
   /** Prompt tokens that the worker still has to compute, as far as the router knows. */
   readonly uncachedTokens: number;
+  /** Of those, what was booked as load: none where prompts are not tracked. */
+  readonly prefillTokens: number;
+  /** Predicted length of that prefill; undefined = not predicted. */
+  readonly prefillMs: number | undefined;
   /** The worker's active blocks with the request's own, and one for each block of its prompt (release 1.6.1). */
   readonly potentialDecodeBlocks: number;
   /** Why this one: it was the only candidate, the cheapest, one of several as cheap, drawn by weight, or asked for. */

@@ -84,6 +84,7 @@ export class KvRouters implements RouterBench {
       index: this.#index,
       blockSizeTokens: engine.blockSizeTokens,
       policies: options.policies,
+      prefillDuration: options.prefillDuration,
       explainedMax: 0,
       share,
       clock: { nowMs: () => this.#fleet.nowMs },
@@ -102,7 +103,8 @@ export class KvRouters implements RouterBench {
     return scheduler;
   }
 
-  #decided(request: SimulatedRequest, { rank, workerId, dpRank, uncachedTokens }: Decision): void {
+  #decided(request: SimulatedRequest, decision: Decision): void {
+    const { rank, workerId, dpRank, uncachedTokens, prefillMs } = decision;
     this.#fleet.dispatch(request, rank);
     if (this.count === 1) return;
     const { id, promptLength, router } = request;
@@ -113,6 +115,7 @@ export class KvRouters implements RouterBench {
       promptTokens: promptLength,
       hashes: request.names.prompt,
       uncachedTokens,
+      prefillMs,
     };
     this.#fleet.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {

@@ -1,6 +1,6 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { SchedulerOptions } from '../engines/mocker/index.ts';
-import { type KvRouterConfig, loadAware, type PolicyProfile } from '../router/index.ts';
+import { type KvRouterConfig, loadAware, type PolicyProfile, type PrefillDurationModel } from '../router/index.ts';
 import type { Fleet } from './fleet.ts';
 import { KvRouters } from './kv-routers.ts';
 import { SimpleRouters } from './simple-routers.ts';
@@ -19,6 +19,8 @@ export interface RoutingOptions {
   readonly kv: KvRouterConfig;
   /** Queue classes of those. @default one, as `kv` says */
   readonly policies?: PolicyProfile | undefined;
+  /** What they take prefills to last; the engines keep their own time. @default they do not predict */
+  readonly prefillDuration?: PrefillDurationModel | undefined;
 }
 
 /** What routers are made for. */

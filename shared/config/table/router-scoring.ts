@@ -167,7 +167,7 @@ export const routerScoringRows = {
     default: 'none',
     usedBy: ROUTERS,
     source: 'seed; 1.6.1: none, ais',
-    built: false,
+    built: true,
     about: 'Static prompt load, or decay of the oldest prefill.',
   }),
 };

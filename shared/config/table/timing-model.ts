@@ -9,16 +9,16 @@ export const timingModelRows = {
     allowed: 'vllm, sglang, trtllm',
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
-    about: 'Engine family of the timing model.',
+    built: true,
+    about: 'Engine family of the timing model; the built-in estimate is the same for all.',
   }),
   aicSystem: text({
     flags: ['--aic-system', '--ais-system'],
     env: ['DYN_AIC_SYSTEM', 'DYN_AIS_SYSTEM'],
-    allowed: 'for example h200_sxm',
+    allowed: 'a100_sxm, h100_sxm, h200_sxm, h20_sxm, b200_sxm, b300_sxm, gb200, gb300, l40s',
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
+    built: true,
     about: 'Hardware of the timing model.',
   }),
   aicModelPath: text({
@@ -27,7 +27,7 @@ export const timingModelRows = {
     allowed: 'path or model id',
     usedBy: LASTING_ROUTERS,
     source: 'seed; ais 1.6.1',
-    built: false,
+    built: true,
     about: 'Model of the timing model.',
   }),
   aicBackendVersion: text({
@@ -36,8 +36,8 @@ export const timingModelRows = {
     defaultText: 'backend-specific',
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
-    about: 'Pinned version of the timing data.',
+    built: true,
+    about: 'Pinned version of the timing data; the built-in estimate has none and warns.',
   }),
   aicTpSize: int({
     flags: ['--aic-tp-size', '--ais-tp-size'],
@@ -46,7 +46,7 @@ export const timingModelRows = {
     default: 1,
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
+    built: true,
     about: 'Tensor-parallel size of the timing model.',
   }),
   aicMoeTpSize: int({
@@ -55,7 +55,7 @@ export const timingModelRows = {
     min: 1,
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
+    built: true,
     about: 'MoE tensor-parallel size; tp x dp = moe_tp x moe_ep.',
   }),
   aicMoeEpSize: int({
@@ -64,7 +64,7 @@ export const timingModelRows = {
     min: 1,
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1',
-    built: false,
+    built: true,
     about: 'MoE expert-parallel size.',
   }),
   aicAttentionDpSize: int({
@@ -73,7 +73,7 @@ export const timingModelRows = {
     min: 1,
     usedBy: TIMING_MODEL_USERS,
     source: 'seed; ais 1.6.1 (1 in mocker)',
-    built: false,
+    built: true,
     about: 'Attention data-parallel size.',
   }),
   aicNextn: int({

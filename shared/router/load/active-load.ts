@@ -220,11 +220,13 @@ export class ActiveLoad {
   /** Tokens that the rank's prefills still have to compute, as far as can be told (router.md, section 7). */
   prefillTokensAt(rank: number, nowMs: number): number {
     const sum = this.prefillSum[rank] as number;
-    if (!this.#hasPredictions || sum === 0) return sum;
+    if (!this.#hasPredictions || this.prefills[rank] === 0) return sum;
     const tokens = this.oldestTokens[rank] as number;
     const elapsedMs = nowMs - (this.oldestSinceMs[rank] as number);
     const expectedMs = this.#oldestMs.values[rank] as number;
-    if (this.#unpredicted.values[rank] === 0) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
+    const foreignTokens = this.#foreign[rank]?.prefillTokens ?? 0; // nobody predicts those
+    const isPredicted = this.#unpredicted.values[rank] === 0 && foreignTokens === 0;
+    if (isPredicted) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
     return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
   }
 

@@ -1,8 +1,9 @@
 /** Predicts how long a worker will prefill (router.md, section 7). */
 export interface PrefillDurationModel {
   /**
-   * Milliseconds for `uncachedTokens` tokens after `cachedTokens` that are there already; undefined when the model cannot
-   * say, and then the prefill counts in full until its first token.
+   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
+   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
+   * decision. Never throws.
    */
   durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
 }

@@ -4,6 +4,7 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import { type BlockIndex, createBlockIndex } from '../block-index/index.ts';
 import { indexSink } from '../feed/index.ts';
 import type { KvRouterConfig } from '../kv-config.ts';
+import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { Overlaps } from '../overlaps.ts';
 import type { PolicyProfile } from '../queue/policy-config.ts';
 import { RankTable } from '../rank-table.ts';
@@ -23,6 +24,7 @@ export interface SelectionPoolOptions {
   readonly blockSizeTokens: number;
   readonly config: KvRouterConfig;
   readonly policies?: PolicyProfile | undefined;
+  readonly prefillDuration?: PrefillDurationModel | undefined;
   readonly openListener: OpenListener;
   readonly openReplica?: ((apply: (event: ActiveSequenceEvent) => void) => ReplicaPool) | undefined;
   readonly clock: Clock;
@@ -46,8 +48,8 @@ export class SelectionPool {
   readonly #replica: ReplicaPool | undefined;
 
   constructor(options: SelectionPoolOptions) {
-    const { model, group, blockSizeTokens, config, policies, clock, random, openListener, logger, openReplica } =
-      options;
+    const { model, group, blockSizeTokens, config, policies, prefillDuration, clock, random } = options;
+    const { openListener, logger, openReplica } = options;
     this.model = model;
     this.group = group;
     this.blockSizeTokens = blockSizeTokens;
@@ -58,7 +60,9 @@ export class SelectionPool {
       indexSink(this.#index, ranks, () => {}),
       logger,
     );
-    this.scheduler = createScheduler({ config, blockSizeTokens, ranks, index: this.#index, clock, random, policies });
+    const index = this.#index;
+    const choosing = { config, blockSizeTokens, ranks, index, clock, random, policies, prefillDuration };
+    this.scheduler = createScheduler(choosing);
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
   }
 

@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { KvRouterConfig } from '../kv-config.ts';
+import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { type PolicyConfig, profileFor } from '../queue/policy-config.ts';
 import type { ActiveSequenceChange, ActiveSequenceEvent } from '../state/index.ts';
 import type { OpenListener } from './rank-listeners.ts';
@@ -13,6 +14,8 @@ import { ServiceError } from './service-error.ts';
 export interface SelectionServiceOptions {
   readonly config: KvRouterConfig;
   readonly policies?: PolicyConfig | undefined;
+  /** @default prefills are not predicted */
+  readonly prefillDuration?: PrefillDurationModel | undefined;
   readonly openListener: OpenListener;
   readonly replicas?: ReplicaPools | undefined;
   readonly clock: Clock;

@@ -11,6 +11,7 @@ const BUNDLE = fileURLToPath(
   new URL(`../../../node_modules/.cache/stator-test/simulate-${process.pid}.mjs`, import.meta.url),
 );
 const TRACE = fileURLToPath(new URL('../../fixtures/simulate/mooncake-synthetic-1500.jsonl.gz', import.meta.url));
+const LLAMA = fileURLToPath(new URL('../../fixtures/router/models/llama-3.1-8b', import.meta.url));
 let folder = '';
 
 beforeAll(async () => {
@@ -132,6 +133,38 @@ describe('stator simulate', () => {
     const open = simulate(...busy, '--router-queue-threshold=None', '--json');
     expect(JSON.parse(gated.stdout).queueMs.mean).toBeGreaterThan(0);
     expect(JSON.parse(open.stdout).queueMs.mean).toBe(0);
+  });
+});
+
+describe('stator simulate with predicted prefills', () => {
+  const busy = ['--trace', TRACE, '--mode=kv', '--arrival-speedup=3'];
+  const aic = [
+    '--router-prefill-load-model=aic',
+    '--aic-backend=vllm',
+    '--aic-system=h100_sxm',
+    `--aic-model-path=${LLAMA}`,
+  ];
+
+  it('changes what the router thinks, by the formula that goes by it, and not the time of the engines', () => {
+    const [plain, predicted] = [
+      figures(...busy, '--workers=4', '--cost-model=dynamo'),
+      figures(...busy, '--workers=4', ...aic),
+    ];
+    expect(predicted.about['cost-model']).toBe('dynamo');
+    expect(predicted.ttftMs).not.toEqual(plain.ttftMs);
+    const alone = ['--workers=1', '--cost-model=dynamo', '--router-queue-threshold=None'];
+    expect(figures(...busy, ...alone, ...aic).ttftMs).toEqual(figures(...busy, ...alone).ttftMs);
+  });
+
+  it('refuses what the estimate does not know', () => {
+    expect(refusal(...busy, ...aic, '--aic-system=h100')).toMatch(
+      /^stator: --aic-system "h100" is not known; allowed: a100_sxm, /,
+    );
+    expect(refusal(...busy, ...aic, '--aic-model-path=/nowhere')).toBe(
+      'stator: --aic-model-path "/nowhere": no such folder, and no such model in the Hugging Face cache of this machine\n',
+    );
+    expect(refusal(...busy, ...aic, `--aic-model-path=${folder}`)).toMatch(/its config.json cannot be read: /);
+    expect(refusal(...busy, ...aic, '--aic-moe-ep-size=2')).toContain('--aic-moe-ep-size is for models with experts');
   });
 });
 

@@ -4,6 +4,9 @@ import { machineWith } from './surroundings.ts';
 
 const surroundings = machineWith({ '/c.pem': '', '/k.pem': '', '/key': 'x'.repeat(32) });
 
+/** What names the timing model. */
+const AIC = ['--aic-backend=vllm', '--aic-system=h200_sxm', '--aic-model-path=/m'] as const;
+
 function problemsOf(process: Process, ...argv: readonly string[]): readonly string[] {
   try {
     resolveConfig(process, argv, {}, { surroundings });
@@ -45,9 +48,15 @@ describe('settings that need each other', () => {
     ],
     [
       'frontend',
-      ['--router-prefill-load-model=ais', '--no-router-track-prefill-tokens'],
+      ['--router-prefill-load-model=ais', '--no-router-track-prefill-tokens', '--router-mode=kv', ...AIC],
       '--router-prefill-load-model aic needs --router-track-prefill-tokens',
     ],
+    [
+      'router',
+      ['--router-prefill-load-model=aic', '--aic-backend=vllm', '--aic-system=h200_sxm'],
+      '--router-prefill-load-model aic needs --aic-backend, --aic-system and --aic-model-path',
+    ],
+    ['frontend', ['--router-prefill-load-model=aic', ...AIC], '--router-prefill-load-model aic needs --router-mode kv'],
     [
       'frontend',
       ['--router-approximate-cache-policy=lru'],
@@ -93,6 +102,18 @@ describe('settings that need each other', () => {
   it('pass when they are complete', () => {
     expect(problemsOf('frontend', '--tls-cert-path=/c.pem', '--tls-key-path=/k.pem')).toEqual([]);
     expect(problemsOf('frontend', '--no-router-kv-events', '--router-approximate-cache-policy=lru')).toEqual([]);
+  });
+
+  it('say that the timing model has no versions', () => {
+    const { warnings } = settingsOf(
+      '--router-mode=kv',
+      '--router-prefill-load-model=aic',
+      ...AIC,
+      '--aic-backend-version=1',
+    );
+    expect(warnings).toContain(
+      '--aic-backend-version has no effect: the built-in estimate has no tables of measurements',
+    );
   });
 
   it('name the variable when that is what was given', () => {

@@ -252,6 +252,48 @@ describe('prefills whose length is predicted (section 7)', () => {
     expect(real.prefillTokensAt(0, 90_000)).toBe(600);
   });
 
+  it('do not shrink what others brought, of which nothing is predicted', () => {
+    const real = load();
+    real.add(entry('r1', 0, undefined, long), 0);
+    real.setForeign(0, { requests: 1, decodeBlocks: 0, prefillTokens: 500 });
+    expect(real.prefillTokensAt(0, 4000)).toBe(600 + 500);
+    expect(real.prefillTokensAt(0, 12_000)).toBe(500);
+    real.prefillDone('r1', 12_000);
+    expect(real.prefillTokensAt(0, 90_000)).toBe(500);
+  });
+
+  it('equal the rules of section 7 written down plainly, whatever comes in whatever order', () => {
+    const step = fc.record({
+      rank: fc.nat(1),
+      tokens: fc.integer({ min: 1, max: 4000 }),
+      prefillMs: fc.option(fc.nat(9000), { nil: undefined }),
+      ends: fc.nat(5),
+      foreignTokens: fc.option(fc.nat(900), { nil: undefined }),
+      waitMs: fc.nat(4000),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+        const real = load();
+        const naive = new NaivePrefills();
+        let nowMs = 0;
+        steps.forEach(({ rank, tokens, prefillMs, ends, foreignTokens, waitMs }, at) => {
+          real.add(entry(`r${at}`, rank, undefined, { prefillTokens: tokens, prefillMs }), nowMs);
+          naive.add({ id: `r${at}`, rank, tokens, prefillMs }, nowMs);
+          nowMs += waitMs;
+          if (foreignTokens !== undefined) {
+            real.setForeign(rank, { requests: 1, decodeBlocks: 0, prefillTokens: foreignTokens });
+            naive.foreign[rank] = foreignTokens;
+          }
+          if (ends < at) {
+            real.prefillDone(`r${at - ends}`, nowMs);
+            naive.end(`r${at - ends}`, nowMs);
+          }
+          for (const each of [0, 1]) expect(real.prefillTokensAt(each, nowMs)).toBe(naive.tokensAt(each, nowMs));
+        });
+      }),
+    );
+  });
+
   it('tell how long the oldest took since it became that', () => {
     const real = load();
     real.add(entry('r1', 0, undefined, long), 0);
@@ -261,3 +303,47 @@ describe('prefills whose length is predicted (section 7)', () => {
     expect(real.prefillDone('r2', 5000)).toEqual({ rank: 0, tokens: 600, elapsedMs: 2000 });
   });
 });
+
+interface NaivePrefill {
+  readonly id: string;
+  readonly rank: number;
+  readonly tokens: number;
+  readonly prefillMs: number | undefined;
+}
+
+/** The rules of router.md, section 7: the newest where all is predicted, else the older one for the oldest alone. */
+class NaivePrefills {
+  readonly foreign = [0, 0];
+  readonly #lists: NaivePrefill[][] = [[], []];
+  readonly #anchoredMs = [0, 0];
+
+  add(prefill: NaivePrefill, nowMs: number): void {
+    const list = this.#lists[prefill.rank]!;
+    list.push(prefill);
+    if (list.length === 1) this.#anchoredMs[prefill.rank] = nowMs;
+  }
+
+  end(id: string, nowMs: number): void {
+    this.#lists.forEach((list, rank) => {
+      const at = list.findIndex((prefill) => prefill.id === id);
+      if (at === -1) return;
+      list.splice(at, 1);
+      if (at === 0) this.#anchoredMs[rank] = nowMs;
+    });
+  }
+
+  tokensAt(rank: number, nowMs: number): number {
+    const list = this.#lists[rank]!;
+    const foreign = this.foreign[rank]!;
+    const [oldest, ...others] = list;
+    if (oldest === undefined) return foreign;
+    const elapsed = nowMs - this.#anchoredMs[rank]!;
+    const waiting = others.reduce((sum, { tokens }) => sum + tokens, 0) + foreign;
+    const { tokens, prefillMs: expected } = oldest;
+    if (foreign === 0 && list.every(({ prefillMs }) => prefillMs !== undefined)) {
+      return expected === 0 ? waiting : Math.max(0, waiting + tokens - Math.floor((tokens * elapsed) / expected!));
+    }
+    if (expected === undefined) return waiting + tokens;
+    return waiting + (expected === 0 ? 0 : Math.ceil(tokens * Math.max(0, 1 - elapsed / expected)));
+  }
+}
