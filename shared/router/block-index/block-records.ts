@@ -186,11 +186,13 @@ export class BlockRecords {
   restore(to: number): void {
     for (; this.#top < to; this.#top++) {
       const block = this.#top;
-      if (this.isFree(block)) {
-        this.#set(block, NEXT, this.#free);
+      const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
+      const at = offsetOf(block);
+      if (page[at + BACK] === IS_FREE) {
+        page[at + NEXT] = this.#free;
         this.#free = block;
       } else {
-        this.#table.note(BLOCK, block, this.low(block), this.high(block));
+        this.#table.note(BLOCK, block, page[at + SEQUENCE] as number, page[at + SEQUENCE + 1] as number);
         this.#count++;
       }
     }

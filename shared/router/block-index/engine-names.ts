@@ -6,6 +6,9 @@ export const BY_SHARED_NAME = 4;
 export const BY_PRIVATE_NAME = 8;
 export const LEVEL_MASK = 15;
 
+/** Names looked at in a slice of less than 1 ms. */
+const RESTORED_AT_ONCE = 1 << 14;
+
 const BLOCK_SHIFT = 2;
 const FIRST_PRIVATE = 2;
 const USERS = 3;
@@ -140,15 +143,17 @@ export class EngineNames {
     return this.#getPrivate(name, 1);
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot. */
-  restore(blocksTop: number, privateTop: number): void {
+  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  *restore(blocksTop: number, privateTop: number): Generator<void, void> {
     const named = Math.min(blocksTop, this.#shared.pages.length << (PAGE_SHIFT - BLOCK_SHIFT));
     for (let block = 1; block < named; block++) {
+      if (block % RESTORED_AT_ONCE === 0) yield;
       if (this.#getShared(block, USERS) === 0) continue;
       this.#table.note(SHARED_NAME, block, this.sharedLow(block), this.sharedHigh(block));
     }
     this.#top = privateTop;
     for (let name = 1; name < privateTop; name++) {
+      if (name % RESTORED_AT_ONCE === 0) yield;
       if (this.levelsOf(name) === 0) {
         this.#setPrivate(name, NEXT, this.#free);
         this.#free = name;

@@ -26,6 +26,9 @@ const FILLED = 0.7 * SLOTS;
 /** 262,144 segments hold more entries than memory does records. */
 const DEPTH_MAX = 18;
 
+/** Segments that `expect` and `fill` handle in a slice of less than 1 ms. */
+const SEGMENTS_AT_ONCE = 16;
+
 interface Segment {
   readonly slots: Int32Array;
   used: number;
@@ -49,8 +52,6 @@ export class HashTable {
   #shift = 31;
   #segments = 1;
   readonly #spill = new Int32Array(2 * SLOTS);
-  #notes = new Int32Array(0);
-  #noted = 0;
   // Where `next` goes on.
   #sought: Segment;
   #at = 0;
@@ -93,45 +94,42 @@ export class HashTable {
     return touched;
   }
 
-  /** Makes room for up to `entriesMax` notes. */
-  expect(entriesMax: number): void {
-    this.#notes = new Int32Array(2 * entriesMax);
-  }
-
-  /** Notes an entry for `fill`, which puts in all of them at once. Only for an empty table. */
-  note(kind: EntryKind, number: number, low: number, high: number): void {
-    this.#notes[2 * this.#noted] = spread(low, high);
-    this.#notes[2 * this.#noted++ + 1] = (kind << KIND_SHIFT) | number;
-  }
-
-  /** Puts in what was noted, sorted by segment first: every segment is then filled while it is near the processor. */
-  fill(): void {
-    const notes = this.#notes;
+  /**
+   * Lays out an empty table for about so many entries, in slices: they are `note`d after that, and put in their places by
+   * `fill`.
+   */
+  *expect(entries: number): Generator<void, void> {
     let depth = 1;
-    while (2 ** depth * FILLED < this.#noted && depth < DEPTH_MAX) depth++;
+    while (2 ** depth * FILLED < entries && depth < DEPTH_MAX) depth++;
     this.#segments = 2 ** depth;
     this.#shift = 32 - depth;
-    const ends = new Int32Array(this.#segments);
-    for (let at = 0; at < 2 * this.#noted; at += 2) ends[(notes[at] as number) >>> this.#shift]!++;
-    for (let segment = 1; segment < ends.length; segment++) ends[segment]! += ends[segment - 1]!;
-    const sorted = new Int32Array(2 * this.#noted);
-    for (let at = 2 * this.#noted - 2; at >= 0; at -= 2) {
-      const to = 2 * --ends[(notes[at] as number) >>> this.#shift]!;
-      sorted[to] = notes[at] as number;
-      sorted[to + 1] = notes[at + 1] as number;
+    this.#directory = [];
+    for (let at = 0; at < this.#segments; at++) {
+      this.#directory.push({ slots: new Int32Array(2 * SLOTS), used: 0, depth });
+      if (at % SEGMENTS_AT_ONCE === SEGMENTS_AT_ONCE - 1) yield;
     }
-    const slots = new Int32Array(2 * SLOTS * this.#segments);
-    this.#directory = Array.from(ends, (from, at) => {
-      const segment: Segment = { slots: slots.subarray(2 * SLOTS * at, 2 * SLOTS * (at + 1)), used: 0, depth };
-      const to = ends[at + 1] ?? this.#noted;
-      if (to - from > SLOTS - 1) throw new RangeError(`${to - from} entries in one segment`);
-      for (let note = 2 * from; note < 2 * to; note += 2) {
-        put(segment, sorted[note] as number, sorted[note + 1] as number);
-      }
-      return segment;
-    });
-    this.#notes = new Int32Array(0);
-    this.#noted = 0;
+  }
+
+  /** Lays an entry down in its segment, in no order. */
+  note(kind: EntryKind, number: number, low: number, high: number): void {
+    const hash = spread(low, high);
+    const segment = this.#directory[hash >>> this.#shift] as Segment;
+    if (segment.used === SLOTS - 1) throw new RangeError(`more than ${segment.used} entries in one segment`);
+    const at = 2 * segment.used++;
+    segment.slots[at] = hash;
+    segment.slots[at + 1] = (kind << KIND_SHIFT) | number;
+  }
+
+  /** Puts in its place what was noted, in slices: every segment while it is near the processor. */
+  *fill(): Generator<void, void> {
+    for (const [at, segment] of this.#directory.entries()) {
+      const words = 2 * segment.used;
+      this.#spill.set(segment.slots.subarray(0, words));
+      segment.slots.fill(0, 0, words);
+      segment.used = 0;
+      putAll(segment, this.#spill, words);
+      if (at % SEGMENTS_AT_ONCE === SEGMENTS_AT_ONCE - 1) yield;
+    }
   }
 
   /** Begins a search for all entries with this key, whatever they stand for. */
@@ -249,6 +247,11 @@ function put(segment: Segment, hash: number, entry: number): void {
   slots[at] = hash;
   slots[at + 1] = entry;
   segment.used++;
+}
+
+/** Puts in the first `words` of `entries`, two for each. */
+function putAll(segment: Segment, entries: Int32Array, words: number): void {
+  for (let at = 0; at < words; at += 2) put(segment, entries[at] as number, entries[at + 1] as number);
 }
 
 /** Engines may count their hashes up, so the halves are mixed. */

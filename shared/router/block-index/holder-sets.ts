@@ -17,6 +17,9 @@ export const TENURE_SHIFT = 12;
 export const TIERS_MASK = (1 << TENURE_SHIFT) - 1;
 export const HOLDER_MASK = RECENT - 1;
 
+/** Sets looked at in a slice of less than 1 ms. */
+const RESTORED_AT_ONCE = 1 << 14;
+
 const GRANULE_SHIFT = 2;
 const HEADER = 4;
 const LENGTH_BITS = 20;
@@ -149,10 +152,12 @@ export class HolderSets {
     this.#free[size] = set;
   }
 
-  /** Finds its way again after the words were replaced by those of a snapshot. */
-  restore(top: number): void {
+  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  *restore(top: number): Generator<void, void> {
     this.#top = top;
-    for (let set = 1; set < top; ) {
+    let looked = 0;
+    for (let set = 1; set < top; looked++) {
+      if (looked % RESTORED_AT_ONCE === RESTORED_AT_ONCE - 1) yield;
       const page = this.#pageOf(set);
       const at = offsetOf(set);
       const size = (page[at] as number) >>> LENGTH_BITS;

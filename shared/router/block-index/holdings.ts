@@ -230,17 +230,12 @@ export class Holdings {
     return count;
   }
 
-  /** Before anything is restored: how far the numbers of records go. */
-  expect(blocksTop: number, namesTop: number, setsTop: number): void {
-    this.table.expect(2 * blocksTop + namesTop + setsTop);
-  }
-
-  /** Finds its way again after the words were replaced by those of a snapshot. */
-  restore(blocksTop: number, namesTop: number, setsTop: number): void {
-    this.blocks.restore(blocksTop);
-    this.names.restore(blocksTop, namesTop);
-    this.sets.restore(setsTop);
-    this.table.fill();
+  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  *restore(blocksTop: number, namesTop: number, setsTop: number): Generator<void, void> {
+    this.blocks.restore(blocksTop); // what is left of them
+    yield* this.names.restore(blocksTop, namesTop);
+    yield* this.sets.restore(setsTop);
+    yield* this.table.fill();
   }
 
   get bytes(): number {

@@ -8,7 +8,12 @@ export {
   type ApproximateIndexOptions,
   createApproximateIndex,
 } from './approximate-index.ts';
-export { type BlockIndexOptions, createBlockIndex, loadBlockIndex } from './create-block-index.ts';
+export {
+  type BlockIndexOptions,
+  createBlockIndex,
+  type LoadedBlockIndex,
+  loadBlockIndex,
+} from './create-block-index.ts';
 export { ReplaceableBlockIndex } from './replaceable-index.ts';
 export { SnapshotError } from './snapshot-format.ts';
 export type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';

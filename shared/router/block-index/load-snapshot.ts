@@ -17,28 +17,42 @@ import {
 } from './snapshot-format.ts';
 
 const END_WORDS = SECTION_HEAD_WORDS + 8;
+const SHARED_NAMES = PAGES + 1;
+/** Least room of a set of holders. */
+const GRANULES_MIN = 2;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
 
+/** What a snapshot says beside the blocks, which are all in place. */
+export interface LoadedSnapshot {
+  /** The caller's, as they were given. */
+  readonly cursors: Uint8Array;
+  /**
+   * Numbers the snapshot's ranks in `table`; nothing is held by anybody before.
+   * @returns the numbers of those that the table did not know
+   */
+  numberRanks(table: RankTable): readonly number[];
+}
+
 /**
- * Fills empty `holdings`, and numbers the ranks of the snapshot in `table`. When it fails, `holdings` is of no use.
- * @returns the caller's cursors
+ * Fills empty `holdings` in slices of less than 1 ms; the bytes of the snapshot belong to them from now on. When it fails,
+ * `holdings` is of no use.
+ * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
-export function loadSnapshot(snapshot: Uint8Array, holdings: Holdings, table: RankTable): Uint8Array {
+export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generator<void, LoadedSnapshot> {
   const words = framed(snapshot);
   const end = words.length - END_WORDS;
   const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
   if (head.some((top) => top < 0 || top > words.length)) throw damaged();
   const [blocksTop, namesTop, setsTop] = head as unknown as [number, number, number];
-  holdings.expect(blocksTop, namesTop, setsTop);
+  const sections = sectionsOf(words, end);
+  const names = sections.some(({ kind }) => kind === SHARED_NAMES) ? blocksTop : 0;
+  yield* holdings.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
   const checksum = new Checksum();
   const tenures: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cursors = new Uint8Array(0);
-  for (let at = 0; at < end; ) {
-    const [kind = 0, number = 0, bytes = 0] = words.subarray(at, at + 3);
-    const next = at + SECTION_HEAD_WORDS + 4 * Math.ceil(bytes / 16);
-    if (bytes < 0 || next > end) throw damaged();
+  for (const { kind, number, at, next, bytes } of sections) {
     const from = at + SECTION_HEAD_WORDS;
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
@@ -50,17 +64,44 @@ export function loadSnapshot(snapshot: Uint8Array, holdings: Holdings, table: Ra
     // While the section is near the processor.
     checksum.add(words.subarray(at, next));
     if (kind === PAGES) holdings.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
-    at = next;
+    yield;
   }
   if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
-  const ranks = new Map<number, number>();
-  for (const text of texts) internRanks(new TextDecoder().decode(text), table, ranks);
   const [ofTenure, blocks, isNamed] = tenures;
   if (ofTenure === undefined || blocks === undefined || isNamed === undefined) throw damaged();
-  const known = new Int32Array(ofTenure.buffer).map((rank) => ranks.get(rank) ?? -1);
-  holdings.tenures.restore(known, new Int32Array(blocks.buffer), isNamed);
-  holdings.restore(blocksTop, namesTop, setsTop);
-  return cursors;
+  yield* holdings.restore(blocksTop, namesTop, setsTop);
+  return {
+    cursors,
+    numberRanks(table) {
+      const ranks = new Map<number, number>();
+      const strangers = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
+      const known = new Int32Array(ofTenure.buffer).map((rank) => ranks.get(rank) ?? -1);
+      holdings.tenures.restore(known, new Int32Array(blocks.buffer), isNamed);
+      return strangers;
+    },
+  };
+}
+
+interface Section {
+  readonly kind: number;
+  readonly number: number;
+  /** First word, and the first one after it. */
+  readonly at: number;
+  readonly next: number;
+  /** Of its content. */
+  readonly bytes: number;
+}
+
+function sectionsOf(words: Int32Array, end: number): readonly Section[] {
+  const sections: Section[] = [];
+  for (let at = 0; at < end; ) {
+    const [kind = 0, number = 0, bytes = 0] = words.subarray(at, at + 3);
+    const next = at + SECTION_HEAD_WORDS + 4 * Math.ceil(bytes / 16);
+    if (bytes < 0 || next > end) throw damaged();
+    sections.push({ kind, number, at, next, bytes });
+    at = next;
+  }
+  return sections;
 }
 
 /** The snapshot as words, once it is certain that it is one of this version and whole. */
@@ -81,11 +122,18 @@ function framed(snapshot: Uint8Array): Int32Array {
   return words;
 }
 
-function internRanks(text: string, table: RankTable, ranks: Map<number, number>): void {
+/** @returns the numbers of ranks that the table did not know */
+function internRanks(text: string, table: RankTable, ranks: Map<number, number>): readonly number[] {
+  const strangers: number[] = [];
   for (const line of text.split('\n')) {
     const [rank, dpRank, workerId] = line.split(' ');
-    if (workerId !== undefined) ranks.set(Number(rank), table.intern(workerId, Number(dpRank)));
+    if (workerId === undefined) continue;
+    const isKnown = table.find(workerId, Number(dpRank)) !== undefined;
+    const number = table.intern(workerId, Number(dpRank));
+    ranks.set(Number(rank), number);
+    if (!isKnown) strangers.push(number);
   }
+  return strangers;
 }
 
 function cutOff(snapshot: Uint8Array): SnapshotError {

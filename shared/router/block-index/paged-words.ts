@@ -33,8 +33,12 @@ export class PagedWords {
     if (this.#frozen?.[page] === current) this.pages[page] = current.slice();
   }
 
-  /** Takes over the words of a page. */
+  /** Takes over the words of a page: a whole one as it lies, so that loading copies nothing. */
   restore(page: number, words: Int32Array): void {
+    if (words.length === PAGE_WORDS && page <= this.pages.length) {
+      this.pages[page] = words;
+      return;
+    }
     this.reach(page);
     (this.pages[page] as Int32Array).set(words);
   }

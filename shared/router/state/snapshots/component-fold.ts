@@ -1,5 +1,6 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventEnvelope } from '../../../planes/event/index.ts';
-import type { BlockIndex } from '../../block-index/types.ts';
+import type { LoadedBlockIndex } from '../../block-index/index.ts';
 import type { RankId } from '../types.ts';
 import type { RankCursor } from './snapshot-object.ts';
 import type { FoldedIndex } from './types.ts';
@@ -19,8 +20,8 @@ export interface PoolIndex {
   readonly ranks: { find(workerId: string, dpRank: number): number | undefined };
   cleared(rank: number): void;
   snapshot(): Iterable<Uint8Array>;
-  read(snapshot: Uint8Array): BlockIndex;
-  replaceBy(index?: BlockIndex): void;
+  read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex>;
+  replaceBy(loaded?: LoadedBlockIndex): void;
 }
 
 /** Whoever follows the event ids of each rank of the component (`KvEventFeed`). */
@@ -41,10 +42,10 @@ export interface ComponentFeed {
 /** All worker sets whose events are in one log, as `IndexReader` and `Snapshotter` see them. */
 export function foldComponent(feed: ComponentFeed, pools: () => readonly ComponentPool[]): FoldedIndex {
   /** Replaces whole pools by what was read of them, and forgets of the others what came from this component. */
-  function replace(read: ReadonlyMap<string, BlockIndex>, cursors: readonly RankCursor[]): void {
+  function replace(read: ReadonlyMap<PoolIndex, LoadedBlockIndex>, cursors: readonly RankCursor[]): void {
     const held = new Set<string>();
-    for (const { name, index, isWhole, workerIds } of pools()) {
-      const next = read.get(name);
+    for (const { index, isWhole, workerIds } of pools()) {
+      const next = read.get(index);
       if (isWhole) index.replaceBy(next);
       else clearRanks(index, feed.ranks(), workerIds);
       if (isWhole && next !== undefined) for (const workerId of workerIds) held.add(workerId);
@@ -59,17 +60,27 @@ export function foldComponent(feed: ComponentFeed, pools: () => readonly Compone
     async load(snapshot, cursors, signal) {
       signal.throwIfAborted();
       const directory = readDirectory(snapshot);
-      const read = new Map<string, BlockIndex>();
+      const read = new Map<PoolIndex, LoadedBlockIndex>();
       for (const { name, index, isWhole } of pools()) {
         const bytes = directory.get(name);
-        if (isWhole && bytes !== undefined) read.set(name, index.read(bytes));
+        if (isWhole && bytes !== undefined) read.set(index, await inSlices(index.read(bytes), signal));
       }
-      replace(read, cursors);
+      replace(read, cursors); // all in one turn, with the pools as they are now
     },
     clear: () => replace(new Map(), []),
     ranks: () => feed.ranks(),
     recover: ({ workerId, dpRank }, signal) => feed.recover(workerId, dpRank, signal),
   };
+}
+
+/** One slice a turn: requests are routed between them. */
+async function inSlices<T>(slices: Generator<void, T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    const slice = slices.next();
+    if (slice.done === true) return slice.value;
+    await nextTurn();
+    signal.throwIfAborted();
+  }
 }
 
 function placesOf(feed: ComponentFeed, pools: readonly ComponentPool[]): readonly RankCursor[] {
