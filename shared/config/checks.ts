@@ -196,7 +196,10 @@ function checkPairs({ given, values }: ConfigView): readonly string[] {
       problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
   const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
   return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
-}
+  if ((values.sharedCacheMultiplier ?? 0) > 0 && values.sharedCacheType === 'none') {
+    warnings.push('--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask');
+  }
   if (values.aicBackendVersion !== undefined) {
     warnings.push('--aic-backend-version has no effect: the built-in estimate has no tables of measurements');
   }
+}

@@ -94,8 +94,8 @@ export const routerScoringRows = {
     defaultText: 'unset = 0.5 with hicache, else 0',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
-    about: 'Credit for overlap in the shared pool.',
+    built: true,
+    about: 'Credit for overlap in the shared pool; without effect while there is none to ask.',
   }),
   sharedCacheType: choice({
     flags: ['--shared-cache-type'],
@@ -105,8 +105,8 @@ export const routerScoringRows = {
     default: 'none',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
-    about: 'External shared KV cache to ask.',
+    built: true,
+    about: "External shared KV cache to ask. Shared tiers in workers' events count as disk, whatever this says.",
   }),
   routerTemperature: decimal({
     flags: ['--router-temperature'],

@@ -104,6 +104,13 @@ describe('settings that need each other', () => {
     expect(problemsOf('frontend', '--no-router-kv-events', '--router-approximate-cache-policy=lru')).toEqual([]);
   });
 
+  it('say that a multiplier needs a shared pool to multiply', () => {
+    const warning = '--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask';
+    expect(settingsOf('--shared-cache-multiplier=0.5').warnings).toContain(warning);
+    expect(settingsOf('--shared-cache-multiplier=0').warnings).not.toContain(warning);
+    expect(problemsOf('frontend', '--shared-cache-type=hicache')[0]).toMatch(/^--shared-cache-type "hicache": not built yet/);
+  });
+
   it('say that the timing model has no versions', () => {
     const { warnings } = settingsOf(
       '--router-mode=kv',
