@@ -1,4 +1,7 @@
+import { lookup } from 'node:dns/promises';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import { ConfigError } from '../../shared/config/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
 import { reasonOf, ServeError } from '../../shared/errors/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import type { BusyLimits } from '../../shared/router/feed/index.ts';
@@ -8,10 +11,13 @@ import {
   createResidentRouter,
   createStatelessRouter,
   queryOf,
+  type ResidentAddress,
   ResidentClient,
   watchResidents,
+  watchResidentUrls,
 } from '../../shared/router/service/index.ts';
 import { FleetReader, type FleetWorker, type RouterState } from '../../shared/router/state/index.ts';
+import type { Logger } from '../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from './frontend.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
@@ -53,14 +59,8 @@ export async function openChooseRouting(
     ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
   });
   const namespace = settings.namespace ?? 'dynamo';
-  const watch = asksResidents
-    ? await watchResidents(
-        discovery,
-        namespace,
-        (residents) => client.setResidents(residents),
-        AbortSignal.timeout(WATCH_MS_MAX),
-      )
-    : undefined;
+  const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
+  const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log }) : undefined;
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
     ? createResidentRouter({
@@ -74,6 +74,33 @@ export async function openChooseRouting(
       })
     : stateless;
   return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => watch?.close());
+}
+
+interface Following {
+  readonly namespace: string;
+  readonly discovery: Discovery;
+  readonly onChange: (residents: readonly ResidentAddress[]) => void;
+  readonly log: Logger;
+}
+
+/** The resident routers: those at the URLs that the settings name, or those in discovery. */
+function follow(
+  settings: FrontendSettings & HostSettings,
+  { namespace, discovery, onChange, log }: Following,
+): Promise<{ close(): void }> {
+  const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
+  if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
+  if (settings.requestPlane !== 'tcp' || urls.some((url) => !url.startsWith('tcp:'))) {
+    throw new ConfigError([
+      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, and needs --request-plane tcp',
+    ]);
+  }
+  const onProblem = (url: string, reason: unknown): void =>
+    log.warn('resident router not found', { url, reason: reasonOf(reason) });
+  // A certificate is for the name, so a name that has several addresses stays one.
+  const resolve = async (host: string): Promise<readonly string[]> =>
+    tcpTlsCaCertPath === undefined ? (await lookup(host, { all: true })).map(({ address }) => address) : [host];
+  return watchResidentUrls({ urls, namespace, clock: systemClock, resolve, onChange, onProblem });
 }
 
 /** Whoever made a decision explains it: a resident, or this process. */

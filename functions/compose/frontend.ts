@@ -57,6 +57,7 @@ export type HostSettings = Partial<
     | 'kvCacheBlockSize'
     | 'routerOverlapRefreshAfterSecs'
     | 'serveIndexer'
+    | 'routerUrl'
     | 'routerChooseTimeoutMs'
     | 'routerConnectTimeoutMs'
     | 'fleetItemIntervalMs'
@@ -87,6 +88,8 @@ export interface FrontendOptions {
   readonly discovery?: DiscoveryHost;
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
+  /** Whether clients are answered; else only health, metrics and operators. @default true */
+  readonly servesClients?: boolean;
   /** Names of the settings that the operator set; some that are set keep other settings from being chosen. @default none */
   readonly given?: Iterable<string>;
 }
@@ -106,7 +109,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true, given = [] }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -127,7 +130,7 @@ export async function composeFrontend(
       logger: logger.for('http'),
       clock: systemClock,
       random: systemRandom,
-      settings: httpSettings(settings),
+      settings: { ...httpSettings(settings), servesClients },
       responseStore,
       records,
       discovery,

@@ -8,6 +8,7 @@ import {
   ResidentService,
   ROUTER_COMPONENT,
   serveRouterOnPlane,
+  WELL_KNOWN_INSTANCE,
 } from '../../shared/router/service/index.ts';
 import {
   type FleetWorker,
@@ -67,6 +68,9 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
   const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
   const { service, lease, answering } = makeService(settings, parts, state, namespace);
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
+  if (settings.requestPlane === 'tcp') {
+    serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
+  }
   const grpc = await openGrpc(settings, service, answering);
   const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();

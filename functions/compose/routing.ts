@@ -38,9 +38,9 @@ export async function openRouting(settings: FrontendSettings & HostSettings, par
  * answers others from, or by asking residents. A host that can follow nothing asks.
  */
 async function openKvRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
-  const { useRemoteIndexer, serveIndexer = false } = settings;
+  const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
   const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
-  const { routerRole: role = keepsIndex ? 'embedded' : 'choose' } = settings;
+  const { routerRole: role = keepsIndex && routerUrl === undefined ? 'embedded' : 'choose' } = settings;
   if (keepsIndex && (role === 'embedded' || role === 'resident')) {
     const routing = await openIndexedRouting(settings, parts);
     if (role === 'embedded' && !serveIndexer) return routing;

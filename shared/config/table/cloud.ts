@@ -58,7 +58,7 @@ export const cloudRows = {
     defaultText: 'unset = from discovery',
     usedBy: ['frontend', 'grpc', 'function'],
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Resident routers that answer Choose.',
   }),
   secretsArn: text({
@@ -131,7 +131,7 @@ export const cloudRows = {
     defaultText: 'by command',
     usedBy: ['frontend', 'grpc'],
     source: 'product; design 3',
-    built: false,
+    built: true,
     about: 'Roles of one container.',
   }),
 };

@@ -43,21 +43,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const app = new Hono<HttpEnv>();
   const post = (path: string, serve: Serve): void => addRoute(app, deps, path, 'POST', serve);
   const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
-  post(paths.chat, serveChat);
-  post(paths.completions, serveCompletions);
-  post(paths.embeddings, serveEmbeddings);
-  for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
-  post(IMAGES_PATH, serveImages);
-  post(IMAGE_EDITS_PATH, serveImageEdits);
-  for (const path of VIDEO_PATHS) {
-    post(path, serveVideos);
-    post(`${path}/stream`, serveMotionJpeg);
-  }
-  if (deps.settings.anthropic.isEnabled) {
-    post(paths.messages, serveMessages);
-    post(`${paths.messages}/count_tokens`, serveCountTokens);
-  }
-  post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
+  if (deps.settings.servesClients ?? true) addClientRoutes(app, deps);
   if (deps.settings.hasAdminRoutes) {
     addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
     post(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks);
@@ -80,6 +66,27 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
     }),
   );
   return app;
+}
+
+/** What clients ask for; the other routes are for whoever runs the process. */
+function addClientRoutes(app: Hono<HttpEnv>, deps: HttpAppDeps): void {
+  const { paths, anthropic } = deps.settings;
+  const post = (path: string, serve: Serve): void => addRoute(app, deps, path, 'POST', serve);
+  post(paths.chat, serveChat);
+  post(paths.completions, serveCompletions);
+  post(paths.embeddings, serveEmbeddings);
+  for (const { path, allow, serve } of responsesRoutes(paths.responses)) addRoute(app, deps, path, allow, serve);
+  post(IMAGES_PATH, serveImages);
+  post(IMAGE_EDITS_PATH, serveImageEdits);
+  for (const path of VIDEO_PATHS) {
+    post(path, serveVideos);
+    post(`${path}/stream`, serveMotionJpeg);
+  }
+  if (anthropic.isEnabled) {
+    post(paths.messages, serveMessages);
+    post(`${paths.messages}/count_tokens`, serveCountTokens);
+  }
+  post(`${CANCEL_PATH}/:id{.+}`, serveCancel);
 }
 
 /** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */

@@ -32,6 +32,8 @@ export interface HttpSettings {
   readonly maxOutputTokens: number | undefined;
   /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
   readonly reasoningField: 'reasoning_content' | 'reasoning';
+  /** Requests of clients are answered, not only health, metrics and operators. @default true */
+  readonly servesClients?: boolean | undefined;
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */

@@ -11,6 +11,8 @@ import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from './types.
 
 /** Component and endpoints of the resident router in discovery. */
 export const ROUTER_COMPONENT = 'router';
+/** Instance under which a resident router is reached by address alone. */
+export const WELL_KNOWN_INSTANCE = 'resident';
 export const CHOOSE_ENDPOINT = 'choose';
 export const RELEASE_ENDPOINT = 'release';
 export const LOADS_ENDPOINT = 'loads';
