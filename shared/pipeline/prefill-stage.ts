@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../clock/index.ts';
-import { type ServeError, toServeError, workerError } from '../errors/index.ts';
+import { ServeError, toServeError, workerError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../protocol/generation/index.ts';
 import type { Reservation, RouteRequest, Router } from '../router/index.ts';
@@ -97,6 +97,7 @@ export class PrefillStage {
       return { kind: 'here', request };
     }
     if (!isDivisible(request)) return { kind: 'here', request };
+    this.#refuseWhereNobodyDecodes(model);
     if (await this.#isBypassed(ask, prefill)) return { kind: 'here', request: bypassed(request) };
     for (;;) {
       try {
@@ -166,6 +167,14 @@ export class PrefillStage {
     const remote = outOfReach(workers, request.routing, decodes);
     if (stalledWorkers.size === 0 && remote.length === 0) return failed;
     return new Set([...failed, ...stalledWorkers, ...remote]);
+  }
+
+  /** A prompt is not computed for a request that no decode worker would take then. */
+  #refuseWhereNobodyDecodes(model: RoutableModel): void {
+    const { workers } = this.#options.modelNow(model) ?? model;
+    const busy = this.#options.busyOf(model, workers);
+    if (busy === undefined || busy.size === 0 || workers.some(({ id }) => !busy.has(id))) return;
+    throw new ServeError('server_overloaded', 'Service temporarily overloaded');
   }
 
   async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {

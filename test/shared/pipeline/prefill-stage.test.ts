@@ -41,6 +41,7 @@ interface Setup {
   /** Silence after which workers are sent a canary, which passes at those that are not in `frozen`. */
   readonly stallMs?: number;
   readonly frozen?: ReadonlySet<string>;
+  readonly busy?: ReadonlySet<string>;
 }
 
 function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
@@ -79,7 +80,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   });
   const watched = { clock, probe, stalledWorkers: stalled, silenceMsMax, stallMs };
   const streamWatch = silenceMsMax + stallMs > 0 ? new StreamWatch(watched) : undefined;
-  const shared = { router, plane, clock, observer, streamWatch, stalledWorkers: stalled.ids, busyOf: () => undefined };
+  const shared = { router, plane, clock, observer, streamWatch, stalledWorkers: stalled.ids, busyOf: () => setup.busy };
   const prefill = new PrefillStage({
     ...shared,
     random: seededRandom(2),
@@ -389,6 +390,16 @@ describe('a prefill that fails', () => {
     frozen.add('p1');
     await fetched.clock.advance(60_000);
     expect(fetched.plane.calls).toHaveLength(2);
+  });
+
+  it('is not begun where every decode worker is busy', async () => {
+    const full = start({}, { busy: new Set(['d1', 'd2']) });
+    await settled();
+    expect(full.plane.calls).toHaveLength(0);
+    expect(full.sink.failure).toMatchObject({ code: 'server_overloaded' });
+    const { plane } = start({}, { busy: new Set(['d1']) });
+    hand(await plane.seen(1));
+    expect(to(await plane.seen(2))).toBe('d2');
   });
 
   it('is counted where there is no prefill worker at all', async () => {
