@@ -3,10 +3,13 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import { FlatBlockIndex } from './flat-block-index.ts';
+import { BlockAllowance } from './memory-bound.ts';
 import { TouchedBlocks } from './touched-blocks.ts';
 
 /** Blocks whose time is up and that one query takes off at most. */
 const EXPIRED_PER_QUERY = 1000;
+/** Blocks that give way to a decision at most, beyond those of its own. */
+const EVICTED_AHEAD = 256;
 /** Expiry is rounded up to this, and to a tenth of a shorter time to live. */
 const BUCKET_MS = 100;
 /** List of the blocks that go by time. Ranks with a known capacity have lists of their own. */
@@ -21,6 +24,8 @@ export interface ApproximateIndexOptions {
   readonly ttlMs: number;
   /** Most holdings of ranks that go by time; those used longest ago give way. @default 1,048,576 */
   readonly blocksMax?: number;
+  /** Most memory, asked for whenever the index has grown. @default none */
+  readonly bytesMax?: () => number;
   /** Told the number of blocks that gave way for want of room. */
   readonly onEvicted?: (blocks: number) => void;
 }
@@ -45,6 +50,8 @@ export interface ApproximateIndex {
   /** Takes off what is out of date, no more than `blocksMax` blocks. @returns whether there is more to do */
   housekeep(blocksMax?: number): boolean;
   readonly blockCount: number;
+  /** Memory taken, as that of `BlockIndex`. */
+  readonly bytes: number;
   blocksOf(rank: number): number;
 }
 
@@ -65,6 +72,7 @@ class DecisionIndex implements ApproximateIndex {
   readonly #bucketMs: number;
   readonly #touched = new TouchedBlocks();
   readonly #blocksMax: number;
+  readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
   readonly #capacities: (number | undefined)[] = [];
   /** By rank. */
@@ -79,9 +87,12 @@ class DecisionIndex implements ApproximateIndex {
 
   constructor(options: ApproximateIndexOptions) {
     const { ranks, clock, policy, ttlMs, blocksMax = 1 << 20, onEvicted = () => {} } = options;
+    const { bytesMax = () => Number.POSITIVE_INFINITY } = options;
     // Twice as many, so that it is the list of uses that says what goes; under `lru` the ranks' own bounds hold.
     const roomBlocks = policy === 'lru' ? 1 << 24 : 2 * blocksMax;
-    this.#index = new FlatBlockIndex({ ranks, blocksMax: roomBlocks, onEvicted });
+    const unbounded = () => Number.POSITIVE_INFINITY;
+    this.#index = new FlatBlockIndex({ ranks, blocksMax: roomBlocks, bytesMax: unbounded, onEvicted });
+    this.#allowance = new BlockAllowance(Number.POSITIVE_INFINITY, bytesMax);
     this.#clock = clock;
     this.#policy = policy;
     this.#blocksMax = blocksMax;
@@ -104,7 +115,7 @@ class DecisionIndex implements ApproximateIndex {
       this.#touched.touch(record, list, stamp);
     }
     this.#shrink(rank);
-    this.#makeRoom();
+    this.#makeRoom(rank, sequence.length >> 1);
   }
 
   freed(requestId: string): void {
@@ -179,6 +190,10 @@ class DecisionIndex implements ApproximateIndex {
     return this.#index.blockCount;
   }
 
+  get bytes(): number {
+    return this.#index.bytes + this.#touched.bytes;
+  }
+
   blocksOf(rank: number): number {
     return this.#index.blocksOf(rank);
   }
@@ -204,11 +219,16 @@ class DecisionIndex implements ApproximateIndex {
     }
   }
 
-  /** The blocks nearest to their end go. */
-  #makeRoom(): void {
+  /**
+   * The blocks nearest to their end go; for want of memory also those that `rank` used longest ago. When many are to go, they
+   * do so in the course of some decisions.
+   */
+  #makeRoom(rank: number, blocks: number): void {
+    const held = this.#touched;
+    const fitting = this.#allowance.blocksMax(held.count, this.bytes);
     let evicted = 0;
-    for (; this.#touched.count > this.#blocksMax; evicted++) {
-      const record = this.#touched.oldest(BY_TIME);
+    for (; held.count > Math.min(fitting, this.#blocksMax) && evicted < blocks + EVICTED_AHEAD; evicted++) {
+      const record = held.oldest(BY_TIME) || (held.count > fitting ? held.oldest(this.#listOf(rank)) : 0);
       if (record === 0) break;
       this.#forget(record);
     }

@@ -3,10 +3,14 @@ import { FlatBlockIndex } from './flat-block-index.ts';
 import { loadSnapshot } from './load-snapshot.ts';
 import type { BlockIndex } from './types.ts';
 
+const BLOCKS_MAX = (1 << 25) - 2;
+
 export interface BlockIndexOptions {
   readonly ranks: RankTable;
-  /** Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216 */
+  /** Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory allows */
   readonly blocksMax?: number;
+  /** Most memory, asked for whenever the index has grown; blocks give way as above. @default none */
+  readonly bytesMax?: () => number;
   /** Told the number of blocks that gave way. */
   readonly onEvicted?: (blocks: number) => void;
 }
@@ -17,8 +21,9 @@ export function createBlockIndex(options: BlockIndexOptions): BlockIndex {
 }
 
 function createFlatIndex(options: BlockIndexOptions): FlatBlockIndex {
-  const { ranks, blocksMax = 1 << 24, onEvicted = () => {} } = options;
-  return new FlatBlockIndex({ ranks, blocksMax, onEvicted });
+  const { ranks, bytesMax = () => Number.POSITIVE_INFINITY, onEvicted = () => {} } = options;
+  const { blocksMax = options.bytesMax === undefined ? 1 << 24 : BLOCKS_MAX } = options;
+  return new FlatBlockIndex({ ranks, blocksMax, bytesMax, onEvicted });
 }
 
 /** An index that was loaded and is to be put in place. */

@@ -7,6 +7,7 @@ import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
 import { Holdings, hasLevel, levelsOf } from './holdings.ts';
 import { matchChain } from './match.ts';
+import { BlockAllowance } from './memory-bound.ts';
 import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
 import type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
@@ -17,9 +18,13 @@ import { writeSnapshot } from './write-snapshot.ts';
 const SWEPT_PER_BLOCK = 2;
 const SWEPT_PER_EVENT = 8;
 
+/** Blocks that give way to an event at most, beyond those that it adds: less than 1 ms. */
+const EVICTED_AHEAD = 1024;
+
 export interface FlatIndexOptions {
   readonly ranks: RankTable;
   readonly blocksMax: number;
+  readonly bytesMax: () => number;
   readonly onEvicted: (blocks: number) => void;
 }
 
@@ -28,6 +33,7 @@ export class FlatBlockIndex implements BlockIndex {
   readonly holdings: Holdings;
   readonly #ranks: RankTable;
   readonly #blocksMax: number;
+  readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
   readonly #upkeep: Upkeep;
   readonly #path = new Path();
@@ -37,6 +43,7 @@ export class FlatBlockIndex implements BlockIndex {
   constructor(options: FlatIndexOptions) {
     this.#ranks = options.ranks;
     this.#blocksMax = options.blocksMax;
+    this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
     this.holdings = new Holdings(4 * options.blocksMax + (1 << 16));
     this.#upkeep = new Upkeep(this.holdings);
@@ -148,11 +155,15 @@ export class FlatBlockIndex implements BlockIndex {
     return this.#hold(tenure, level) && appended === count - known;
   }
 
+  /** When many are to go, they do so in the course of some events. */
   #makeRoom(blocks: number, pinned: number): boolean {
-    while (this.holdings.blocks.count + blocks > this.#blocksMax) {
+    const { blocks: records, bytes } = this.holdings;
+    const blocksMax = this.#allowance.blocksMax(records.count, bytes);
+    for (let left = blocks + EVICTED_AHEAD; left > 0 && records.count + blocks > blocksMax; ) {
       const freed = this.#upkeep.evict(pinned);
       if (freed === 0) return false;
       this.#counters.evictedBlocks += freed;
+      left -= freed;
     }
     return true;
   }

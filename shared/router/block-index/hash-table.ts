@@ -1,3 +1,4 @@
+import type { MemoryUse } from './memory-bound.ts';
 import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
 
 /** What an entry of the table stands for. */
@@ -21,6 +22,7 @@ const SLOTS = 1 << SLOT_BITS;
 /** A slot is two words. */
 const WORD_MASK = 2 * SLOTS - 1;
 const USED_MAX = 0.75 * SLOTS;
+const SEGMENT_BYTES = 8 * SLOTS;
 /** Entries of a segment that was filled from a snapshot, on the average; few have more than may be used. */
 const FILLED = 0.7 * SLOTS;
 /** 262,144 segments hold more entries than memory does records. */
@@ -48,9 +50,9 @@ interface Segment {
  */
 export class HashTable {
   readonly #records: readonly PagedWords[];
+  readonly #use: MemoryUse;
   #directory: Segment[];
   #shift = 31;
-  #segments = 1;
   readonly #spill = new Int32Array(2 * SLOTS);
   // Where `next` goes on.
   #sought: Segment;
@@ -59,9 +61,14 @@ export class HashTable {
   #low = 0;
   #high = 0;
 
-  /** @param records by kind */
-  constructor(records: readonly [PagedWords, PagedWords, PagedWords, PagedWords]) {
+  /**
+   * @param records by kind
+   * @param use where its segments are counted
+   */
+  constructor(records: readonly [PagedWords, PagedWords, PagedWords, PagedWords], use: MemoryUse) {
     this.#records = records;
+    this.#use = use;
+    use.bytes += SEGMENT_BYTES;
     const first: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth: 0 };
     this.#directory = [first, first];
     this.#sought = first;
@@ -101,10 +108,11 @@ export class HashTable {
   *expect(entries: number): Generator<void, void> {
     let depth = 1;
     while (2 ** depth * FILLED < entries && depth < DEPTH_MAX) depth++;
-    this.#segments = 2 ** depth;
+    const segments = 2 ** depth;
     this.#shift = 32 - depth;
+    this.#use.bytes += SEGMENT_BYTES * (segments - 1);
     this.#directory = [];
-    for (let at = 0; at < this.#segments; at++) {
+    for (let at = 0; at < segments; at++) {
       this.#directory.push({ slots: new Int32Array(2 * SLOTS), used: 0, depth });
       if (at % SEGMENTS_AT_ONCE === SEGMENTS_AT_ONCE - 1) yield;
     }
@@ -196,10 +204,6 @@ export class HashTable {
     segment.used--;
   }
 
-  get bytes(): number {
-    return 8 * SLOTS * this.#segments + 8 * this.#directory.length;
-  }
-
   #split(segment: Segment): boolean {
     if (segment.depth === DEPTH_MAX) return false;
     if (segment.depth === 32 - this.#shift) {
@@ -208,7 +212,7 @@ export class HashTable {
     }
     const bit = 1 << (31 - segment.depth);
     const upper: Segment = { slots: new Int32Array(2 * SLOTS), used: 0, depth: ++segment.depth };
-    this.#segments++;
+    this.#use.bytes += SEGMENT_BYTES;
     this.#spill.set(segment.slots);
     segment.slots.fill(0);
     segment.used = 0;

@@ -2,6 +2,7 @@ import { BlockRecords, ROOT } from './block-records.ts';
 import { BY_PRIVATE_NAME, BY_SHARED_NAME, EngineNames, LEVEL_MASK } from './engine-names.ts';
 import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
 import { ALONE, HOLDER_MASK, HolderSets, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
 import type { PairSet } from './pair-set.ts';
 import { Tenures } from './tenures.ts';
@@ -23,13 +24,14 @@ export class Holdings {
   readonly names: EngineNames;
   readonly tenures = new Tenures();
   readonly sets: HolderSets;
+  readonly #use: MemoryUse = { bytes: 0 };
   readonly #below: number[] = [];
 
   /** @param setGranulesMax room for sets of holders, 16 bytes each */
   constructor(setGranulesMax: number) {
-    const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords()) as FiveWords;
+    const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords(this.#use)) as FiveWords;
     this.words = [blocks, shared, own, sets, locals];
-    this.table = new HashTable([blocks, shared, own, sets]);
+    this.table = new HashTable([blocks, shared, own, sets], this.#use);
     this.blocks = new BlockRecords(blocks, locals, this.table);
     this.names = new EngineNames(shared, own, this.table);
     this.sets = new HolderSets(sets, this.table, setGranulesMax);
@@ -238,10 +240,9 @@ export class Holdings {
     yield* this.table.fill();
   }
 
+  /** Memory taken for records and their table; what is not written yet takes none of the machine's. */
   get bytes(): number {
-    let bytes = this.table.bytes;
-    for (const words of this.words) bytes += words.bytes;
-    return bytes;
+    return this.#use.bytes;
   }
 }
 

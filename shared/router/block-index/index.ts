@@ -14,6 +14,7 @@ export {
   type LoadedBlockIndex,
   loadBlockIndex,
 } from './create-block-index.ts';
+export { IndexMemory } from './memory-bound.ts';
 export { ReplaceableBlockIndex } from './replaceable-index.ts';
 export { SnapshotError } from './snapshot-format.ts';
 export type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';

@@ -1,3 +1,5 @@
+import type { MemoryUse } from './memory-bound.ts';
+
 export const PAGE_SHIFT = 17;
 /** Words of a page: 512 KiB, copied in less than 0.2 ms. */
 export const PAGE_WORDS = 1 << PAGE_SHIFT;
@@ -15,11 +17,17 @@ export type FrozenPages = (Int32Array | undefined)[];
  */
 export class PagedWords {
   readonly pages: Int32Array[] = [];
+  readonly #use: MemoryUse;
   #frozen: FrozenPages | undefined;
+
+  /** @param use where its pages are counted */
+  constructor(use: MemoryUse) {
+    this.#use = use;
+  }
 
   /** Makes sure that the page is there. */
   reach(page: number): void {
-    while (this.pages.length <= page) this.pages.push(new Int32Array(PAGE_WORDS));
+    while (this.pages.length <= page) this.#add(new Int32Array(PAGE_WORDS));
   }
 
   /** The page, to be changed. It may be another array than before: look it up again for each change. */
@@ -35,12 +43,17 @@ export class PagedWords {
 
   /** Takes over the words of a page: a whole one as it lies, so that loading copies nothing. */
   restore(page: number, words: Int32Array): void {
-    if (words.length === PAGE_WORDS && page <= this.pages.length) {
-      this.pages[page] = words;
+    if (words.length === PAGE_WORDS && page === this.pages.length) {
+      this.#add(words);
       return;
     }
     this.reach(page);
     (this.pages[page] as Int32Array).set(words);
+  }
+
+  #add(words: Int32Array): void {
+    this.pages.push(words);
+    this.#use.bytes += 4 * PAGE_WORDS;
   }
 
   /** Keeps all words as they are now, for `take`. What was frozen before is given up. */
@@ -61,9 +74,5 @@ export class PagedWords {
   /** Keeps nothing any longer. */
   thaw(frozen: FrozenPages): void {
     if (frozen === this.#frozen) this.#frozen = undefined;
-  }
-
-  get bytes(): number {
-    return 4 * PAGE_WORDS * this.pages.length;
   }
 }

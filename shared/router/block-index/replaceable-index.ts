@@ -32,6 +32,10 @@ export class ReplaceableBlockIndex {
     return this.#current.blockCount;
   }
 
+  get bytes(): number {
+    return this.#current.bytes;
+  }
+
   get duplicateBlocks(): number {
     return this.#duplicatesBefore + this.#current.counters.duplicateBlocks;
   }

@@ -1,4 +1,5 @@
 import { HashTable, numberOf, PRIVATE_NAME } from './hash-table.ts';
+import type { MemoryUse } from './memory-bound.ts';
 import { PAGE_MASK, PAGE_SHIFT, PagedWords } from './paged-words.ts';
 
 const WORD_SHIFT = 3;
@@ -20,7 +21,8 @@ const NO_LIST = -1;
  *     sequence hash 64 | rank | stamp | back | next | list | pins
  */
 export class TouchedBlocks {
-  readonly #words = new PagedWords();
+  readonly #use: MemoryUse = { bytes: 0 };
+  readonly #words = new PagedWords(this.#use);
   readonly #table: HashTable;
   /** Head and tail by number of the list. */
   readonly #heads: number[] = [];
@@ -31,7 +33,7 @@ export class TouchedBlocks {
 
   constructor() {
     // The records have the shape of private names.
-    this.#table = new HashTable([this.#words, this.#words, this.#words, this.#words]);
+    this.#table = new HashTable([this.#words, this.#words, this.#words, this.#words], this.#use);
   }
 
   /** The record of the block, made if there is none. */
@@ -99,6 +101,10 @@ export class TouchedBlocks {
 
   get count(): number {
     return this.#count;
+  }
+
+  get bytes(): number {
+    return this.#use.bytes;
   }
 
   stampOf(record: number): number {

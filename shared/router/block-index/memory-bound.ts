@@ -1,0 +1,80 @@
+/** Bytes taken from memory; what was taken is used again, but never given back. */
+export interface MemoryUse {
+  bytes: number;
+}
+
+/** Eviction begins below the bound, for what still grows while it goes on: tables, names, sets of holders. */
+const FILLED = 15 / 16;
+/** The least that a block takes; so many more blocks give way for what has grown. */
+const BYTES_A_BLOCK = 40;
+/** An index that is allowed next to nothing still works, for the prompts of the last moments. */
+const BLOCKS_MIN = 4096;
+
+/**
+ * How many blocks an index may have, so that its memory stays within bounds: as many as it has when it reaches them, and
+ * fewer for everything that grows after that.
+ */
+export class BlockAllowance {
+  readonly #blocksMax: number;
+  readonly #bytesMax: () => number;
+  #blocks: number;
+  #seenBytes = 0;
+
+  /** @param bytesMax asked whenever the index has grown */
+  constructor(blocksMax: number, bytesMax: () => number) {
+    this.#blocksMax = blocksMax;
+    this.#bytesMax = bytesMax;
+    this.#blocks = blocksMax;
+  }
+
+  /** @param count blocks there are, in an index that takes `bytes` */
+  blocksMax(count: number, bytes: number): number {
+    if (bytes !== this.#seenBytes) this.#look(count, bytes);
+    return this.#blocks;
+  }
+
+  #look(count: number, bytes: number): void {
+    const grownBytes = bytes - this.#seenBytes;
+    this.#seenBytes = bytes;
+    const overBytes = bytes - FILLED * this.#bytesMax();
+    if (overBytes <= 0) {
+      this.#blocks = this.#blocksMax;
+      return;
+    }
+    const fewer = Math.ceil(Math.min(grownBytes, overBytes) / BYTES_A_BLOCK);
+    this.#blocks = Math.min(this.#blocksMax, Math.max(BLOCKS_MIN, Math.min(this.#blocks, count) - fewer));
+  }
+}
+
+/** An index of any kind. */
+interface Measured {
+  readonly bytes: number;
+}
+
+/** In any case an index may take this part of all memory, however much the others have. */
+const LEAST_SHARE = 1 / 16;
+
+/** Memory that the indexes of a process share: first come, first served, but a small part for each. */
+export class IndexMemory {
+  readonly #bytesMax: number;
+  readonly #indexes = new Set<Measured>();
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  add(index: Measured): void {
+    this.#indexes.add(index);
+  }
+
+  remove(index: Measured): void {
+    this.#indexes.delete(index);
+  }
+
+  /** Bytes that the index may take. */
+  leftFor(index: Measured): number {
+    let others = 0;
+    for (const each of this.#indexes) if (each !== index) others += each.bytes;
+    return Math.max(LEAST_SHARE * this.#bytesMax, this.#bytesMax - others);
+  }
+}
