@@ -19,7 +19,7 @@ import type { FrontendSettings } from './frontend.ts';
 
 /** What a frontend shows of prefill and decode workers. */
 export interface Disaggregation {
-  readonly observer: Pick<PipelineObserver, 'decodedAlone' | 'kvTransferred'>;
+  readonly observer: Pick<PipelineObserver, 'decodedAlone' | 'encodedInline' | 'kvTransferred'>;
   /** The models as they are now, aliases left out. */
   follow(models: readonly RoutableModel[]): void;
 }
@@ -34,6 +34,11 @@ export function observeDisaggregation(
   return {
     observer: {
       kvTransferred: transferred,
+      encodedInline: (model, failure) => {
+        if (failure === undefined) return; // nobody is there
+        const reason = toWire(failure).message;
+        logger.warn('an encode worker failed: media are encoded where the prompt is computed', { model, reason });
+      },
       decodedAlone: (model, failure) => {
         metrics.decodedAlone(model);
         if (failure === undefined) return; // nobody is there: said when the last one left

@@ -5,7 +5,7 @@ import { systemClock } from '../../shared/clock/index.ts';
 import type { SettingName, Settings } from '../../shared/config/index.ts';
 import type { Engine, EngineInfo } from '../../shared/engines/index.ts';
 import { createSglangEngine, type SglangLaunchSettings } from '../../shared/engines/sglang/index.ts';
-import { createVllmEngine, type VllmLaunchSettings } from '../../shared/engines/vllm/index.ts';
+import { createMultimodalEngine, createVllmEngine, type VllmLaunchSettings } from '../../shared/engines/vllm/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
@@ -23,7 +23,7 @@ export interface ServerEngineContext {
 
 /** vLLM or SGLang as the settings want it: attached by `--engine-url`, else started. */
 export async function serverEngineFor(settings: ServerEngineSettings, context: ServerEngineContext): Promise<Engine> {
-  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs, useVllmTokenizer } = settings;
+  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
   const { logger, onDroppedKvEvents } = context;
   const deps = { clock: systemClock, logger, onDroppedKvEvents };
   const events = url === undefined ? undefined : eventSourceOf(settings);
@@ -31,7 +31,8 @@ export async function serverEngineFor(settings: ServerEngineSettings, context: S
     url,
     apiKey,
     events,
-    takesText: useVllmTokenizer,
+    // Only the engine's own renderer knows where media stand in a prompt.
+    takesText: settings.useVllmTokenizer || settings.enableMultimodal,
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
   };
   const launch = url === undefined ? await launchSettings(settings, context) : undefined;
@@ -44,6 +45,21 @@ export async function serverEngineFor(settings: ServerEngineSettings, context: S
     { ...server, modelName, isPrefill, launch: launch && vllmSettings(settings, context, launch) },
     deps,
   );
+}
+
+/** `engine` with the media that the settings allow; other engines than vLLM have no settings for them. */
+export function withMultimodal(
+  engine: Engine,
+  settings: ServerEngineSettings,
+  { given }: Pick<ServerEngineContext, 'given'>,
+): Engine {
+  if (settings.engine !== 'vllm') return engine;
+  return createMultimodalEngine(engine, {
+    accepts: settings.enableMultimodal,
+    isEncoder: settings.disaggregationMode === 'encode',
+    // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
+    promptTemplate: given.has('mmPromptTemplate') ? settings.mmPromptTemplate : undefined,
+  });
 }
 
 /** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */

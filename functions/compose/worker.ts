@@ -27,7 +27,7 @@ import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor, staggerDelayMs } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
-import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor } from './server-engine.ts';
+import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor, withMultimodal } from './server-engine.ts';
 import { topologyCard } from './topology.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
@@ -113,6 +113,7 @@ export async function startWorkerProcess(
       card: {
         ...cardSettings(settings, logger.for('worker')),
         ...(await topologyCard(settings, systemClock, signal)),
+        ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings),
       },
     };
@@ -195,7 +196,8 @@ async function openEngine(
 ): Promise<OpenedEngine> {
   if (settings.engine === 'vllm' || settings.engine === 'sglang') {
     const engine = await serverEngineFor(settings, context);
-    return { engine: withMediaGuard(engine, settings), model: (info) => modelFactsOf(settings, info) };
+    const guarded = withMediaGuard(engine, settings);
+    return { engine: withMultimodal(guarded, settings, context), model: (info) => modelFactsOf(settings, info) };
   }
   if (settings.engine === 'openai') {
     const { engineUrl, engineApiKey, model } = settings;

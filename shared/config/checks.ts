@@ -136,6 +136,34 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'must be file for stator local: its workers are processes of their own on this machine',
   },
   {
+  ...(['routeToEncoder', 'multimodalEncodeWorker', 'multimodalWorker', 'multimodalDecodeWorker'] as const).map(
+    (setting): Dependency => ({
+      setting,
+      holds: ({ values }) => values[setting] !== true || values.enableMultimodal === true,
+      says: 'needs --enable-multimodal',
+    }),
+  ),
+  {
+    setting: 'routeToEncoder',
+    holds: ({ values }) =>
+      values.routeToEncoder !== true || values.disaggregationMode === 'agg' || values.disaggregationMode === 'prefill',
+    says: 'is for workers that compute prompts: --disaggregation-mode agg or prefill',
+  },
+  {
+    setting: 'disaggregationMode',
+    holds: ({ values }) => values.disaggregationMode !== 'encode' || values.enableMultimodal === true,
+    says: 'encode needs --enable-multimodal',
+  },
+  {
+    setting: 'enableMultimodal',
+    holds: ({ values }) => values.enableMultimodal !== true || values.engine === 'vllm' || values.engine === 'openai',
+    says: 'needs --engine vllm; --engine openai hands media on without it',
+  },
+  {
+    setting: 'mmPromptTemplate',
+    holds: ({ values }) => values.mmPromptTemplate?.includes('<prompt>') !== false,
+    says: 'needs <prompt>, where the text of the request goes',
+  },
     setting: 'numPrefillWorkers',
     holds: ({ given, values }) =>
       values.numPrefillWorkers === undefined || !(given.has('workers') || given.has('numWorkers')),

@@ -42,7 +42,9 @@ function translateOverlapWeight({ values, given }: ConfigView): void {
 function translateWorkerRole({ values, given }: ConfigView): void {
   if (given.has('disaggregationMode')) return;
   if (values.isPrefillWorker === true) values.disaggregationMode = 'prefill';
-  else if (values.isDecodeWorker === true) values.disaggregationMode = 'decode';
+  else if (values.isDecodeWorker === true || values.multimodalDecodeWorker === true)
+    values.disaggregationMode = 'decode';
+  else if (values.multimodalEncodeWorker === true) values.disaggregationMode = 'encode';
 }
 
 /** The law decides; without one the file's target is the law; without both the default (traps of configuration.md). */

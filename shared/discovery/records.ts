@@ -48,6 +48,8 @@ export interface RuntimeConfig {
   readonly kv_transfer_enforcement?: 'required' | 'preferred';
   /** 0 to 1; with `preferred` only. */
   readonly kv_transfer_preferred_weight?: number;
+  /** Media go to an encode worker first. */
+  readonly route_to_encoder?: boolean;
   readonly stable_routing_id?: string;
   readonly disaggregated_endpoint?: { readonly bootstrap_host?: string; readonly bootstrap_port?: number };
 }

@@ -29,6 +29,8 @@ export interface Worker extends RoutableWorker {
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
   /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
   readonly kvTransfer?: KvTransferPolicy | undefined;
+  /** Whether it takes media that an encode worker has encoded. @default false */
+  readonly routesToEncoder?: boolean | undefined;
 }
 
 /** A model as the pipeline needs it: what clients see, and who serves it. */
@@ -43,6 +45,8 @@ export interface RoutableModel extends ServedModel {
   readonly standing?: readonly Worker[];
   /** Who computes their prompts; undefined = they do. */
   readonly prefill?: PrefillPool | undefined;
+  /** Who encodes media for them. @default nobody */
+  readonly encoders?: readonly Worker[];
 }
 
 export interface ModelDirectoryOptions {
@@ -245,9 +249,8 @@ function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirec
     live.map(({ record }) => record),
     decodesAlone,
   );
-  const ready = live.filter(
-    ({ record }) => isServing(record) && readiness.namespaces[record.namespace]?.isReady === true,
-  );
+  const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
+  const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
   // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
   const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
   if (chosen === undefined) throw new Error(`model ${name} has no card`);
@@ -265,13 +268,27 @@ function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirec
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
   };
   const helpers = live.filter(
-    ({ record }) =>
-      isPrefill(record) && readiness.namespaces[record.namespace]?.isReady === true && computesFor(record.card, card),
+    ({ record }) => isPrefill(record) && isReady(record.namespace) && computesFor(record.card, card),
   );
   const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
+  const encoders = live
+    .filter(({ record: { card: own, namespace } }) => own.worker_type === 'encode' && isReady(namespace))
+    .flatMap(workerOf);
   const isStanding = role === 'decode' && workers.length === 0;
   const standing = isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS;
-  return { name, primaryName: name, card, contextLength, readiness, mdcSum, pool, workers, standing, prefill };
+  return {
+    name,
+    primaryName: name,
+    card,
+    contextLength,
+    readiness,
+    mdcSum,
+    pool,
+    workers,
+    standing,
+    prefill,
+    encoders,
+  };
 }
 
 function roleOf({ worker_type: type }: ModelCard): PoolRole {
@@ -298,6 +315,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       rendezvous: rendezvousOf(runtime, endpoint),
       kvTransfer: kvTransferPolicy(runtime),
     },
+      routesToEncoder: runtime.route_to_encoder,
   ];
 }
 

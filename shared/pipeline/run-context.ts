@@ -1,6 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Inhibition, Router } from '../router/index.ts';
+import type { EncodeStage } from './encode-stage.ts';
 import type { Hold } from './hold.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import type { PrefillStage } from './prefill-stage.ts';
@@ -19,6 +20,8 @@ export interface RunContext {
   readonly stalledWorkers: ReadonlySet<string>;
   /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
   readonly fullWorkers: Inhibition;
+  /** Where media are encoded apart; undefined = nowhere. */
+  readonly encode?: EncodeStage | undefined;
   /** Where prompts are computed apart; undefined = nowhere. */
   readonly prefill?: PrefillStage | undefined;
   /** Times that one request may move to another worker. */

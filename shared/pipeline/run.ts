@@ -10,6 +10,8 @@ import {
 } from '../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../router/index.ts';
 import type { Answer } from './answer.ts';
+import type { EncoderResult } from './encode-stage.ts';
+import { mediaParts } from './media-parts.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { Moves } from './moves.ts';
 import type { PrefillLeg } from './prefill-leg.ts';
@@ -46,6 +48,7 @@ export class RequestRun implements CallSink, WatchedStream {
   #isAlone = false;
   /** Of the present attempt. */
   #leg: PrefillLeg | undefined;
+  #encoded: Promise<EncoderResult | undefined> | undefined;
   #reservation: Reservation<Worker> | undefined;
   #call: Call | undefined;
   #hasOutput = false;
@@ -181,7 +184,7 @@ export class RequestRun implements CallSink, WatchedStream {
     let reservation: Reservation<Worker>;
     let whole: EngineRequest;
     try {
-      const prefilled = await this.#prefill(request);
+      const prefilled = await this.#prefill(await this.#encode(request));
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
       reservation = await this.#choice.choose(whole, this.#leg?.worker.scope.namespace);
@@ -205,6 +208,15 @@ export class RequestRun implements CallSink, WatchedStream {
       this,
     );
     if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
+  }
+
+  /** Has media encoded by an encode worker, where that is wanted: once, a result outlives the worker that was to use it. */
+  async #encode(request: EngineRequest): Promise<EngineRequest> {
+    const { encode } = this.#context;
+    if (encode === undefined || mediaParts(this.#request.prompt) === undefined) return request;
+    this.#encoded ??= encode.run(request, this.#model, headersOf(this.#request), this.#signal);
+    const encoderResult = await this.#encoded;
+    return encoderResult === undefined ? request : { ...request, encoderResult };
   }
 
   /** Has the prompt computed by a prefill worker, where there are any. */

@@ -86,6 +86,8 @@ export interface PipelineObserver {
   reused?(pool: WorkerPool, tokens: number): void;
   /** A decode worker computes a prompt that a prefill worker should have: it failed, or there is none. */
   decodedAlone?(model: string, failure?: ServeError): void;
+  /** Media are encoded where the prompt is computed: the encode worker failed, or there is none. */
+  encodedInline?(model: string, failure?: ServeError): void;
   /** From the end of a remote prefill to the first token of the decode worker. */
   kvTransferred?(ms: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;

@@ -31,6 +31,7 @@ export type CardSettings = Pick<
   | 'kv_transfer_domain'
   | 'kv_transfer_enforcement'
   | 'kv_transfer_preferred_weight'
+  | 'route_to_encoder'
   | 'stable_routing_id'
   | 'runtime_data'
 > & {

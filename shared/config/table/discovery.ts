@@ -9,7 +9,9 @@ function workerEndpoint(facts: DefaultFacts): string {
   const suffix = facts.read('namespaceWorkerSuffix');
   const namespace = `${facts.read('namespace')}${suffix === undefined ? '' : `-${suffix}`}`;
   const role = facts.read('disaggregationMode');
-  const component = role === 'prefill' || role === 'encode' ? role : 'backend';
+  const isPrefill = role === 'prefill' || facts.read('isPrefillWorker') === true;
+  const isEncode = role === 'encode' || facts.read('multimodalEncodeWorker') === true;
+  const component = isPrefill ? 'prefill' : isEncode ? 'encode' : 'backend';
   return `dyn://${namespace}.${component}.generate`;
 }
 

@@ -7,3 +7,4 @@ export { type FetchedMedia, fetchMedia, type MediaFetchOptions } from './fetch-m
 export { createMediaGuardedEngine } from './guarded-engine.ts';
 export { type LocalMediaBounds, readLocalMedia } from './local-media.ts';
 export { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
+export { type MediaUrl, mediaUrlsOf } from './media-urls.ts';

@@ -99,10 +99,7 @@ export class VllmDialect implements EngineDialect {
 
   plan(request: TokenRequest, sink: EngineSink): Plan {
     if (request.multiModalData !== undefined) {
-      throw workerError(
-        'NotImplemented',
-        'media need a model that takes text: start the worker with --use-vllm-tokenizer',
-      );
+      throw workerError('NotImplemented', 'this model takes no media: its workers need --enable-multimodal');
     }
     const model = request.routing.lora_name ?? this.#modelName;
     const headers = { ...tracingHeaders(request), ...routingHeaders(request) };

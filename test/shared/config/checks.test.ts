@@ -21,6 +21,8 @@ function settingsOf(...argv: readonly string[]) {
   return resolveConfig('frontend', argv, {}, { surroundings });
 }
 
+const VLLM = ['--engine=vllm', '--model=m'] as const;
+
 describe('settings that need each other', () => {
   it.each([
     ['frontend', ['--tls-cert-path=/c.pem'], '--tls-cert-path needs --tls-key-path'],
@@ -72,6 +74,21 @@ describe('settings that need each other', () => {
       ['--router-tracking-hash=keyed-xxh3-v1', '--router-tracking-key-file=/key'],
       '--router-tracking-hash keyed-xxh3-v1 needs --router-tracking-key-file and --router-tracking-key-id',
     ],
+    [
+      'frontend',
+      ['--router-tracking-key-file=/key'],
+      '--router-tracking-key-file needs --router-tracking-hash keyed-xxh3-v1',
+    ],
+    [
+      'router',
+      ['--router-tracking-key-id=2026-01'],
+      '--router-tracking-key-id needs --router-tracking-hash keyed-xxh3-v1',
+    ],
+    [
+      'frontend',
+      ['--router-tracking-hash=keyed-xxh3-v1', '--router-tracking-key-file=/key', '--router-tracking-key-id= 2026-01'],
+      '--router-tracking-key-id must be a name without spaces around it',
+    ],
     ['worker', ['--engine=openai'], '--engine openai needs --engine-url, the base URL of the running server'],
     [
       'local',
@@ -95,8 +112,52 @@ describe('settings that need each other', () => {
       ['--engine=mocker', '--is-prefill-worker', '--is-decode-worker'],
       '--is-prefill-worker and --is-decode-worker exclude each other',
     ],
+    [
+      'worker',
+      ['--engine=openai', '--engine-url=http://h', '--route-to-encoder'],
+      '--route-to-encoder needs --enable-multimodal',
+    ],
+    [
+      'worker',
+      [...VLLM, '--enable-multimodal', '--multimodal-worker', '--multimodal-decode-worker'],
+      '--multimodal-worker and --multimodal-decode-worker exclude each other',
+    ],
+    ['worker', [...VLLM, '--multimodal-worker'], '--multimodal-worker needs --enable-multimodal'],
+    ['worker', [...VLLM, '--disaggregation-mode=encode'], '--disaggregation-mode encode needs --enable-multimodal'],
+    [
+      'worker',
+      [...VLLM, '--enable-multimodal', '--route-to-encoder', '--disaggregation-mode=decode'],
+      '--route-to-encoder is for workers that compute prompts: --disaggregation-mode agg or prefill',
+    ],
+    [
+      'worker',
+      ['--engine=mocker', '--enable-multimodal'],
+      '--enable-multimodal needs --engine vllm; --engine openai hands media on without it',
+    ],
+    [
+      'worker',
+      [...VLLM, '--mm-prompt-template=USER:'],
+      '--mm-prompt-template needs <prompt>, where the text of the request goes',
+    ],
   ] as const)('%s %j', (process, argv, problem) => {
     expect(problemsOf(process, ...argv)).toEqual([problem]);
+  });
+
+  it.each([
+    ['--is-prefill-worker', 'prefill', 'prefill'],
+    ['--is-decode-worker', 'decode', 'backend'],
+    ['--multimodal-encode-worker', 'encode', 'encode'],
+    ['--multimodal-decode-worker', 'decode', 'backend'],
+    ['--multimodal-worker', 'agg', 'backend'],
+  ])('take %s for role %s at endpoint %s, and say what to use instead', (flag, mode, component) => {
+    const { settings, warnings } = resolveConfig(
+      'worker',
+      [...VLLM, '--enable-multimodal', '--kv-transfer-config={}', flag],
+      {},
+      { surroundings },
+    );
+    expect(settings).toMatchObject({ disaggregationMode: mode, endpoint: `dyn://dynamo.${component}.generate` });
+    expect(warnings.join()).toContain(`${flag} is deprecated`);
   });
 
   it('pass when they are complete', () => {
@@ -108,7 +169,9 @@ describe('settings that need each other', () => {
     const warning = '--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask';
     expect(settingsOf('--shared-cache-multiplier=0.5').warnings).toContain(warning);
     expect(settingsOf('--shared-cache-multiplier=0').warnings).not.toContain(warning);
-    expect(problemsOf('frontend', '--shared-cache-type=hicache')[0]).toMatch(/^--shared-cache-type "hicache": not built yet/);
+    expect(problemsOf('frontend', '--shared-cache-type=hicache')[0]).toMatch(
+      /^--shared-cache-type "hicache": not built yet/,
+    );
   });
 
   it('say that the timing model has no versions', () => {

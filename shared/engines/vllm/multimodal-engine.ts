@@ -1,0 +1,97 @@
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { EngineOutput, EngineRequest } from '../../protocol/generation/index.ts';
+import { mediaUrlsOf } from '../media/index.ts';
+import { asRecord } from '../server/questions.ts';
+import type { Engine, EngineSink } from '../types.ts';
+import { mediaAlone, withPromptTemplate } from './media-messages.ts';
+
+export interface MultimodalOptions {
+  /** Media parts are accepted (`--enable-multimodal`). */
+  readonly accepts: boolean;
+  /** The engine encodes media for others and generates nothing. */
+  readonly isEncoder: boolean;
+  /** Text around a message that names media: `<prompt>` stands for the message's own. @default the message is left alone */
+  readonly promptTemplate?: string | undefined;
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/**
+ * A vLLM that takes media, or says that it does not. What an encode worker made of them comes as `encoder_result` and goes to
+ * the engine as the `ec_transfer_params` of its encoder-cache connector, and the other way round: nobody looks inside.
+ *
+ * | `engine` is | health check | names media | else |
+ * |---|---|---|---|
+ * | an encoder | its health | its media alone, one token asked for | refused |
+ * | accepting | as it is | with the template and the result | as it is |
+ * | not accepting | as it is | refused | as it is |
+ */
+export function createMultimodalEngine(engine: Engine, options: MultimodalOptions): Engine {
+  const generate: Engine['generate'] = (request, sink, signal) => {
+    const body = request.input.kind === 'text' ? request.input.body : {};
+    const named = mediaUrlsOf(body);
+    if (options.isEncoder) return encode(engine, request, body, sink, signal);
+    if (named.length === 0) return engine.generate(request, sink, signal);
+    if (!options.accepts) {
+      const param = named[0]?.path ?? 'messages';
+      const says = 'this model takes no media: its workers need --enable-multimodal';
+      return sink.fail(workerError('InvalidArgument', says, { param }));
+    }
+    const ec = asRecord(request.encoderResult?.ec_transfer_params);
+    const mapped = { ...withPromptTemplate(body, options.promptTemplate), ...(ec && { ec_transfer_params: ec }) };
+    engine.generate(withBody(request, mapped), sink, signal);
+  };
+  return new Proxy(engine, {
+    get: (target, name) => {
+      if (name === 'generate') return generate;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+function encode(engine: Engine, request: EngineRequest, body: Body, sink: EngineSink, signal: AbortSignal): void {
+  if (request.isHealthCheck === true) {
+    engine
+      .health(signal)
+      .then(() => {
+        sink.output({ index: 0, finish_reason: 'stop' });
+        sink.end();
+      })
+      .catch((thrown: unknown) => {
+        if (!signal.aborted) sink.fail(toServeError(thrown));
+      });
+    return;
+  }
+  const messages = mediaAlone(body);
+  if (messages.length === 0) {
+    sink.fail(workerError('InvalidArgument', 'an encode worker takes requests with media only'));
+    return;
+  }
+  const asked = { model: body.model, messages, max_tokens: 1, stream: false };
+  engine.generate(withBody(request, asked), resultSink(sink), signal);
+}
+
+/** Makes one terminal output of the engine's answer: its result, and no tokens (runtime-and-workers.md, section 5.6). */
+function resultSink(sink: EngineSink): EngineSink {
+  let params: unknown;
+  return {
+    tokens: () => {},
+    output: (output: EngineOutput) => {
+      params ??= asRecord(output.body)?.ec_transfer_params ?? undefined;
+    },
+    end: () => {
+      // A connector that shares a store finds what it needs by the media's own hashes, and says nothing.
+      const result = params === undefined ? {} : { ec_transfer_params: params };
+      sink.output({ index: 0, finish_reason: 'stop', encoder_result: result });
+      sink.end();
+    },
+    fail: (error) => sink.fail(error),
+    isBlocked: () => false,
+    onUnblocked: () => {},
+  };
+}
+
+function withBody(request: EngineRequest, body: Body): EngineRequest {
+  return request.input.kind === 'text' ? { ...request, input: { ...request.input, body } } : request;
+}
