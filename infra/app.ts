@@ -5,9 +5,10 @@
  * |---|---|---|
  * | `stackName` | `Stator` | name of the stack |
  * | `retainTables` | `false` | keep the tables when the stack is deleted |
- * | `routerMode` | `round-robin` | `DYN_ROUTER_MODE` of the frontend |
+ * | `routerMode` | `round-robin`, `kv` with `routerImage` | `DYN_ROUTER_MODE` of the frontend |
  * | `natGateways` | `0` | NAT gateways for workers that need the internet |
  * | `nats` | `false` | add a NATS server for KV events and snapshots; needs a NAT gateway |
+ * | `routerImage` | none | add resident routers that run this image of `stator`; needs `nats` |
  * | `functionUrl` | `false` | add a streaming URL of the function itself (callers sign with SigV4) |
  */
 import { App, RemovalPolicy } from 'aws-cdk-lib';
@@ -21,7 +22,8 @@ const settings = readSettings((name) => app.node.tryGetContext(name) as unknown)
 new ServingStack(app, settings.stackName, {
   httpFunctionCode: Code.fromAsset(bundleFunction().directory),
   removalPolicy: settings.retainTables ? RemovalPolicy.RETAIN : RemovalPolicy.DESTROY,
-  routerMode: settings.routerMode,
+  ...(settings.routerMode === undefined ? {} : { routerMode: settings.routerMode }),
+  ...(settings.routerImage === undefined ? {} : { routerImage: settings.routerImage }),
   natGateways: settings.natGateways,
   nats: settings.nats,
   functionUrl: settings.functionUrl,

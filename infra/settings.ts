@@ -9,9 +9,10 @@ const Settings = z.strictObject({
     .regex(/^[A-Za-z][A-Za-z0-9-]{0,127}$/, 'must start with a letter and hold letters, digits and hyphens')
     .default('Stator'),
   retainTables: flag.default(false),
-  routerMode: z.string().min(1).default('round-robin'),
+  routerMode: z.string().min(1).optional(),
   natGateways: z.coerce.number().int().min(0).max(16).default(0),
   nats: flag.default(false),
+  routerImage: z.string().min(1).optional(),
   functionUrl: flag.default(false),
 });
 

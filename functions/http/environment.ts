@@ -16,5 +16,11 @@ export const HTTP_FUNCTION_VARIABLES = [
   'DYN_LOGGING_JSONL',
 ] as const;
 
+/** Variables that only some deployments set: those with resident routers. */
+export const HTTP_FUNCTION_CHOICES = ['STATOR_ROUTER_URL'] as const;
+
+/** Name of one of `HTTP_FUNCTION_CHOICES`. */
+export type HttpFunctionChoice = (typeof HTTP_FUNCTION_CHOICES)[number];
+
 /** Name of one of `HTTP_FUNCTION_VARIABLES`. */
 export type HttpFunctionVariable = (typeof HTTP_FUNCTION_VARIABLES)[number];

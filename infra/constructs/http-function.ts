@@ -21,15 +21,15 @@ import {
 } from 'aws-cdk-lib/aws-lambda';
 import { type ILogGroup, LogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import type { HttpFunctionVariable } from '../../functions/http/environment.ts';
+import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
 import type { Network } from './network.ts';
 
 export interface HttpFunctionProps {
   /** Folder with `index.mjs`, which exports `handler`. */
   readonly code: Code;
   readonly network: Network;
-  /** A value for every variable that the function's code reads. */
-  readonly environment: Readonly<Record<HttpFunctionVariable, string>>;
+  /** A value for every variable that the function's code reads, and for those whose part the deployment has. */
+  readonly environment: Readonly<Record<HttpFunctionVariable, string> & Partial<Record<HttpFunctionChoice, string>>>;
   /** Also the CPU share: 1,769 MB are one core. @default 1769 */
   readonly memorySizeMb?: number;
   /** Longest answer. @default 15 minutes, the longest that Lambda and API Gateway allow */

@@ -43,6 +43,10 @@ export class NatsService extends Construct {
   readonly url: string;
   /** Holds `NATS_AUTH_TOKEN` of workers and routers. */
   readonly token: Secret;
+  /** Where it runs, and what else runs containers beside it. */
+  readonly cluster: ICluster;
+  /** Internal names, its own among them. */
+  readonly names: PrivateDnsNamespace;
   readonly #group: SecurityGroup;
 
   constructor(scope: Construct, id: string, props: NatsServiceProps) {
@@ -78,10 +82,11 @@ export class NatsService extends Construct {
       },
     });
     this.#group = new SecurityGroup(this, 'SecurityGroup', { vpc, description: 'NATS of Stator' });
-    const namespace = new PrivateDnsNamespace(this, 'Names', { vpc, name: 'stator.internal' });
+    this.names = new PrivateDnsNamespace(this, 'Names', { vpc, name: 'stator.internal' });
+    // The class declares optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart.
+    this.cluster = new Cluster(this, 'Cluster', { vpc }) as ICluster;
     new FargateService(this, 'Service', {
-      // The class declares optional properties as `T | undefined`, which exactOptionalPropertyTypes tells apart.
-      cluster: new Cluster(this, 'Cluster', { vpc }) as ICluster,
+      cluster: this.cluster,
       taskDefinition: task,
       desiredCount: 1,
       minHealthyPercent: 0, // two servers under one name would be two logs
@@ -91,12 +96,12 @@ export class NatsService extends Construct {
       securityGroups: [this.#group],
       cloudMapOptions: {
         name: 'nats',
-        cloudMapNamespace: namespace,
+        cloudMapNamespace: this.names,
         dnsRecordType: DnsRecordType.A,
         dnsTtl: Duration.seconds(10),
       },
     });
-    this.url = `nats://nats.${namespace.namespaceName}:${CLIENT_PORT}`;
+    this.url = `nats://nats.${this.names.namespaceName}:${CLIENT_PORT}`;
     this.allowFrom(network.workerSecurityGroup);
   }
 

@@ -26,7 +26,7 @@ export interface NetworkProps {
 }
 
 /**
- * Where functions and workers meet. The security groups of both live here, so that stacks which use them never refer to
+ * Where functions, routers and workers meet. The security groups of both live here, so that stacks which use them never refer to
  * each other.
  *
  *     function ── 443 ──> DynamoDB (gateway endpoint)
@@ -40,6 +40,7 @@ export class Network extends Construct {
   readonly functionSecurityGroup: ISecurityGroup;
   /** Group of the workers: reached by functions on the request plane's ports. */
   readonly workerSecurityGroup: ISecurityGroup;
+  readonly #workerPorts: Port;
 
   constructor(scope: Construct, id: string, props: NetworkProps = {}) {
     super(scope, id);
@@ -57,12 +58,17 @@ export class Network extends Construct {
       description: 'Workers of Stator',
       allowAllOutbound: true,
     });
-    const workerPorts = toPortRange(props.workerPortFirst ?? 8800, props.workerPortCount ?? 64);
+    this.#workerPorts = toPortRange(props.workerPortFirst ?? 8800, props.workerPortCount ?? 64);
     // A gateway endpoint keeps the public addresses of DynamoDB; its prefix list has no name that is known before deployment.
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
-    functionGroup.connections.allowTo(workerGroup, workerPorts, 'Request plane');
+    functionGroup.connections.allowTo(workerGroup, this.#workerPorts, 'Request plane');
     this.functionSecurityGroup = functionGroup;
     this.workerSecurityGroup = workerGroup;
+  }
+
+  /** Lets callers that may go anywhere reach the workers on the request plane. */
+  allowToWorkers(callers: ISecurityGroup): void {
+    this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane');
   }
 }
 

@@ -7,6 +7,7 @@ import { HttpFunction } from '../constructs/http-function.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { ResponsesTable } from '../constructs/responses-table.ts';
+import { RouterService } from '../constructs/router-service.ts';
 import { RouterStateTable } from '../constructs/router-state-table.ts';
 import { StreamingApi } from '../constructs/streaming-api.ts';
 
@@ -15,12 +16,14 @@ export interface ServingStackProps extends StackProps {
   readonly httpFunctionCode: Code;
   /** What happens to the tables when the stack is deleted. @default RemovalPolicy.DESTROY */
   readonly removalPolicy?: RemovalPolicy;
-  /** Router mode of the frontend. @default 'round-robin' */
+  /** Router mode of the frontend. @default 'round-robin', 'kv' with resident routers */
   readonly routerMode?: string;
   /** NAT gateways for workers that need the internet. @default 0 */
   readonly natGateways?: number;
   /** Adds a NATS server for KV events, load and snapshots. Needs a NAT gateway. @default false: workers use zmq */
   readonly nats?: boolean;
+  /** Image of `stator` for resident routers, which decide for the function. Needs NATS and mode kv. @default none */
+  readonly routerImage?: string;
   /** Adds a URL of the function itself for callers that sign their requests. @default false */
   readonly functionUrl?: boolean;
 }
@@ -34,6 +37,8 @@ export class ServingStack extends Stack {
     const discovery = new DiscoveryTable(this, 'Discovery', tableProps);
     const responses = new ResponsesTable(this, 'Responses', tableProps);
     const routerState = new RouterStateTable(this, 'RouterState', tableProps);
+    const nats = props.nats === true ? addNats(this, network, props.natGateways ?? 0) : undefined;
+    const router = addRouter(this, props, { network, nats, discovery, routerState });
     const http = new HttpFunction(this, 'Http', {
       code: props.httpFunctionCode,
       network,
@@ -43,7 +48,8 @@ export class ServingStack extends Stack {
         STATOR_RESPONSES_TABLE: responses.tableName,
         STATOR_STATE_TABLE: routerState.tableName,
         DYN_REQUEST_PLANE: 'tcp',
-        DYN_ROUTER_MODE: props.routerMode ?? 'round-robin',
+        DYN_ROUTER_MODE: props.routerMode ?? (router === undefined ? 'round-robin' : 'kv'),
+        ...(router === undefined ? {} : { STATOR_ROUTER_URL: router.url }),
         DYN_HTTP_BODY_LIMIT_MB: '6',
         STATOR_DEADLINE_MARGIN_SECS: '10',
         DYN_LOG: 'info',
@@ -62,7 +68,6 @@ export class ServingStack extends Stack {
     discovery.grantRegister(routerPolicy);
     responses.grantKeep(routerPolicy);
     routerState.grantRoute(routerPolicy);
-    const nats = props.nats === true ? addNats(this, network, props.natGateways ?? 0) : undefined;
     nats?.grantToken(workerPolicy);
     nats?.grantToken(routerPolicy);
     const api = new StreamingApi(this, 'Api', { handler: http.function });
@@ -80,6 +85,7 @@ export class ServingStack extends Stack {
       output('NatsServer', nats.url, 'NATS_SERVER of workers and container edges');
       output('NatsTokenSecretArn', nats.token.secretArn, 'Secret with their NATS_AUTH_TOKEN');
     }
+    if (router !== undefined) output('RouterUrl', router.url, 'STATOR_ROUTER_URL of whoever asks resident routers');
     output('WorkerSecurityGroupId', network.workerSecurityGroup.securityGroupId, 'Security group for workers');
     if (props.functionUrl === true)
       output('FunctionUrl', http.addStreamingUrl().url, 'For callers that sign with SigV4');
@@ -91,4 +97,38 @@ function addNats(stack: Stack, network: Network, natGateways: number): NatsServi
     throw new Error('nats needs natGateways of at least 1: the image of its server comes from the internet');
   }
   return new NatsService(stack, 'Nats', { network });
+}
+
+interface RouterParts {
+  readonly network: Network;
+  readonly nats: NatsService | undefined;
+  readonly discovery: DiscoveryTable;
+  readonly routerState: RouterStateTable;
+}
+
+/** Resident routers, where an image for them is named. */
+function addRouter(
+  stack: Stack,
+  { routerImage: image, routerMode = 'kv' }: ServingStackProps,
+  { network, nats, discovery, routerState }: RouterParts,
+): RouterService | undefined {
+  if (image === undefined) return undefined;
+  if (nats === undefined) throw new Error('routerImage needs nats: resident routers follow the events there');
+  if (routerMode !== 'kv') throw new Error(`routerImage needs routerMode kv, not ${routerMode}`);
+  const router = new RouterService(stack, 'Router', {
+    network,
+    nats,
+    image,
+    environment: {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: discovery.tableName,
+      STATOR_STATE_TABLE: routerState.tableName,
+      DYN_REQUEST_PLANE: 'tcp',
+      DYN_LOG: 'info',
+      DYN_LOGGING_JSONL: 'true',
+    },
+  });
+  discovery.grantRegister(router);
+  routerState.grantRoute(router);
+  return router;
 }

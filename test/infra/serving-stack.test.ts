@@ -3,10 +3,12 @@ import { App, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Capture, Match, Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
+import { rolesOf } from '../../functions/compose/roles.ts';
+import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { HttpFunction, type HttpFunctionProps } from '../../infra/constructs/http-function.ts';
 import { Network } from '../../infra/constructs/network.ts';
 import { ServingStack, type ServingStackProps } from '../../infra/stacks/serving-stack.ts';
+import { resolveConfig } from '../../shared/config/index.ts';
 import { DISCOVERY_TABLE_SCHEMA } from '../../shared/discovery/index.ts';
 
 interface Statement {
@@ -182,6 +184,95 @@ describe('the serving stack', () => {
 
     it('needs a way to the internet for its image', () => {
       expect(() => synthesize({ nats: true })).toThrow(/natGateways/);
+    });
+  });
+
+  describe('with resident routers', () => {
+    let withRouters: Template;
+    beforeAll(() => {
+      withRouters = synthesize({ routerImage: 'registry.example/stator:1', nats: true, natGateways: 1 });
+    });
+
+    it('runs two containers with the role router, one of which is always up', () => {
+      withRouters.hasResourceProperties('AWS::ECS::Service', {
+        DesiredCount: 2,
+        DeploymentConfiguration: Match.objectLike({ MinimumHealthyPercent: 100, MaximumPercent: 200 }),
+      });
+      withRouters.hasResourceProperties('AWS::ECS::TaskDefinition', {
+        RuntimePlatform: { CpuArchitecture: 'ARM64', OperatingSystemFamily: 'LINUX' },
+        ContainerDefinitions: [
+          Match.objectLike({
+            Image: 'registry.example/stator:1',
+            Command: ['frontend'],
+            Secrets: [Match.objectLike({ Name: 'NATS_AUTH_TOKEN' })],
+            Environment: Match.arrayWith([
+              { Name: 'STATOR_ROLES', Value: 'router' },
+              { Name: 'DYN_ROUTER_MODE', Value: 'kv' },
+              { Name: 'DYN_EVENT_PLANE', Value: 'nats' },
+              { Name: 'DYN_TCP_RPC_PORT', Value: '8700' },
+            ]),
+          }),
+        ],
+      });
+    });
+
+    it('sets nothing that the frontend does not know', () => {
+      const definitions = new Capture();
+      withRouters.hasResourceProperties('AWS::ECS::TaskDefinition', {
+        ContainerDefinitions: [Match.objectLike({ Name: 'router', Environment: definitions })],
+      });
+      const given = definitions.asArray() as { readonly Name: string; readonly Value: unknown }[];
+      const texts = given.map(({ Name, Value }) => [Name, typeof Value === 'string' ? Value : 'a-name'] as const);
+      const { given: known, warnings, settings } = resolveConfig('frontend', [], Object.fromEntries(texts));
+      expect(warnings).toEqual([]);
+      expect(known.size).toBe(given.length);
+      expect(rolesOf(settings)).toMatchObject({ servesClients: false, settings: { routerRole: 'resident' } });
+    });
+
+    it('tells the function where they are, and lets it ask in mode kv', () => {
+      const variables = new Capture();
+      withRouters.hasResourceProperties('AWS::Lambda::Function', { Environment: { Variables: variables } });
+      expect(variables.asObject()).toMatchObject({ DYN_ROUTER_MODE: 'kv', STATOR_ROUTER_URL: expect.anything() });
+      expect(JSON.stringify(variables.asObject().STATOR_ROUTER_URL)).toContain(':8700');
+      expect(Object.keys(variables.asObject()).sort()).toEqual(
+        [...HTTP_FUNCTION_VARIABLES, ...HTTP_FUNCTION_CHOICES].sort(),
+      );
+      withRouters.hasResourceProperties('AWS::ServiceDiscovery::Service', { Name: 'router' });
+      withRouters.hasOutput('RouterUrl', { Value: Match.anyValue() });
+    });
+
+    it('opens their port to functions alone, and lets them reach workers and NATS', () => {
+      const rules = Object.values(withRouters.findResources('AWS::EC2::SecurityGroupIngress')) as Resource[];
+      const named = rules.map(({ Properties: { FromPort, GroupId, SourceSecurityGroupId } }) => {
+        const [to, from] = [GroupId, SourceSecurityGroupId].map(
+          (group) => JSON.stringify(group).match(/"([A-Za-z]+?)SecurityGroup/)?.[1],
+        );
+        return `${from} -> ${to} ${FromPort}`;
+      });
+      expect(named.sort()).toEqual([
+        'NetworkFunction -> NetworkWorker 8800',
+        'NetworkFunction -> Router 8700',
+        'NetworkWorker -> Nats 4222',
+        'Router -> Nats 4222',
+        'Router -> NetworkWorker 8800',
+      ]);
+    });
+
+    it('lets them register, route and read the token, and nothing else', () => {
+      const rights = rightsIn(withRouters, 'AWS::IAM::Policy').filter(([resource]) => /Table|Token/.test(resource));
+      expect(rights).toEqual(
+        expect.arrayContaining([
+          ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+          ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+        ]),
+      );
+    });
+
+    it.each([
+      [{ natGateways: 1 }, /needs nats/],
+      [{ nats: true, natGateways: 1, routerMode: 'random' }, /needs routerMode kv/],
+    ])('refuses %j without what they need', (props, message) => {
+      expect(() => synthesize({ routerImage: 'stator', ...props })).toThrow(message);
     });
   });
 

@@ -8,7 +8,6 @@ describe('readSettings', () => {
     expect(reading({})).toEqual({
       stackName: 'Stator',
       retainTables: false,
-      routerMode: 'round-robin',
       natGateways: 0,
       nats: false,
       functionUrl: false,
