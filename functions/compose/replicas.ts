@@ -93,7 +93,7 @@ export class Replicas implements PeerTeller {
     const { sequence } = request.hashes;
     place.component.tell(pool, decision, {
       kind: 'added',
-      sequenceHashes: sequence,
+      sequenceHashes: request.activeHashes ?? sequence,
       tracksPrefillTokens: prefillTokens > 0,
       expectedOutputTokens: request.expectedOutputTokens,
       prefillTokens,

@@ -80,6 +80,18 @@ const DEPENDENCIES: readonly Dependency[] = [
       (values.routerTrackingKeyFile !== undefined && values.routerTrackingKeyId !== undefined),
     says: 'keyed-xxh3-v1 needs --router-tracking-key-file and --router-tracking-key-id',
   },
+  ...(['routerTrackingKeyFile', 'routerTrackingKeyId'] as const).map(
+    (setting): Dependency => ({
+      setting,
+      holds: ({ values }) => values[setting] === undefined || values.routerTrackingHash === 'keyed-xxh3-v1',
+      says: 'needs --router-tracking-hash keyed-xxh3-v1',
+    }),
+  ),
+  {
+    setting: 'routerTrackingKeyId',
+    holds: ({ values: { routerTrackingKeyId: id } }) => id === undefined || (id !== '' && id.trim() === id),
+    says: 'must be a name without spaces around it',
+  },
   {
     setting: 'tlsClientCaCertPath',
     holds: ({ values }) => values.tlsClientCaCertPath === undefined || values.tlsCertPath !== undefined,
@@ -124,18 +136,6 @@ const DEPENDENCIES: readonly Dependency[] = [
       values.kvTransferConfig !== undefined,
     says: 'is needed by a prefill worker, e.g. \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\'',
   },
-  {
-    setting: 'discoveryBackend',
-    holds: ({ process, values }) =>
-      process === 'local' || values.discoveryBackend !== 'dynamodb' || values.discoveryTable !== undefined,
-    says: 'dynamodb needs STATOR_DISCOVERY_TABLE',
-  },
-  {
-    setting: 'discoveryBackend',
-    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend === 'file',
-    says: 'must be file for stator local: its workers are processes of their own on this machine',
-  },
-  {
   ...(['routeToEncoder', 'multimodalEncodeWorker', 'multimodalWorker', 'multimodalDecodeWorker'] as const).map(
     (setting): Dependency => ({
       setting,
@@ -164,6 +164,18 @@ const DEPENDENCIES: readonly Dependency[] = [
     holds: ({ values }) => values.mmPromptTemplate?.includes('<prompt>') !== false,
     says: 'needs <prompt>, where the text of the request goes',
   },
+  {
+    setting: 'discoveryBackend',
+    holds: ({ process, values }) =>
+      process === 'local' || values.discoveryBackend !== 'dynamodb' || values.discoveryTable !== undefined,
+    says: 'dynamodb needs STATOR_DISCOVERY_TABLE',
+  },
+  {
+    setting: 'discoveryBackend',
+    holds: ({ process, values }) => process !== 'local' || values.discoveryBackend === 'file',
+    says: 'must be file for stator local: its workers are processes of their own on this machine',
+  },
+  {
     setting: 'numPrefillWorkers',
     holds: ({ given, values }) =>
       values.numPrefillWorkers === undefined || !(given.has('workers') || given.has('numWorkers')),
@@ -180,6 +192,20 @@ const DEPENDENCIES: readonly Dependency[] = [
     holds: ({ values }) => values.zmqReplayPorts === undefined || values.zmqKvEventsPorts !== undefined,
     says: 'needs --zmq-kv-events-ports',
   },
+  {
+    setting: 'systemPort',
+    holds: ({ process, values }) =>
+      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
+    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
+  },
+];
+
+function checkPairs({ given, values }: ConfigView): readonly string[] {
+  const problems: string[] = [];
+  for (const [one, other] of TOGETHER) {
+    const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
+    if (values[present] !== undefined && values[absent] === undefined) {
+      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
     }
   }
   for (const [one, other] of EXCLUSIVE) {
@@ -196,6 +222,12 @@ function findWarnings({ process, given, values }: ConfigView): readonly string[]
     warnings.push(
       `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
     );
+  if ((values.sharedCacheMultiplier ?? 0) > 0 && values.sharedCacheType === 'none') {
+    warnings.push('--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask');
+  }
+  if (values.aicBackendVersion !== undefined) {
+    warnings.push('--aic-backend-version has no effect: the built-in estimate has no tables of measurements');
+  }
   const isAlone = process === 'frontend' || process === 'grpc' || process === 'worker' || process === 'router';
   if (isAlone && values.discoveryBackend === 'mem' && !given.has('discoveryBackend')) {
     warnings.push(
@@ -208,26 +240,6 @@ function findWarnings({ process, given, values }: ConfigView): readonly string[]
 /** Checks that need more than one setting. */
 export function findProblems(view: ConfigView): Findings {
   const broken = DEPENDENCIES.filter(({ holds }) => !holds(view));
-  {
-    setting: 'systemPort',
-    holds: ({ process, values }) =>
-      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
-    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
-  },
-];
-
-function checkPairs({ given, values }: ConfigView): readonly string[] {
-  const problems: string[] = [];
-  for (const [one, other] of TOGETHER) {
-    const [present, absent] = values[one] === undefined ? [other, one] : [one, other];
-    if (values[present] !== undefined && values[absent] === undefined) {
-      problems.push(`${given.get(present)?.name ?? nameOf(present)} needs ${nameOf(absent)}`);
   const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
   return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
-  if ((values.sharedCacheMultiplier ?? 0) > 0 && values.sharedCacheType === 'none') {
-    warnings.push('--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask');
-  }
-  if (values.aicBackendVersion !== undefined) {
-    warnings.push('--aic-backend-version has no effect: the built-in estimate has no tables of measurements');
-  }
 }

@@ -108,7 +108,8 @@ export class Chooser {
   #inputsOf({ request, weights }: WeighedRequest): CostInputs {
     const { config, blockSizeTokens, load } = this.#options;
     const tracksBlocks = config.trackActiveBlocks;
-    load.uses.matchDepths(tracksBlocks && weights.assumeKvReuse ? request.hashes.sequence : NO_HASHES);
+    const activeHashes = request.activeHashes ?? request.hashes.sequence;
+    load.uses.matchDepths(tracksBlocks && weights.assumeKvReuse ? activeHashes : NO_HASHES);
     return {
       blockSizeTokens,
       promptTokens: request.promptTokens,

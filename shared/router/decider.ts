@@ -57,7 +57,7 @@ export class Decider {
         id: request.id,
         rank: decision.rank,
         promptTokens: request.promptTokens,
-        hashes: config.trackActiveBlocks ? request.hashes.sequence : undefined,
+        hashes: config.trackActiveBlocks ? (request.activeHashes ?? request.hashes.sequence) : undefined,
         isReusing: weights.assumeKvReuse,
         sharedDepth,
         prefillTokens,

@@ -7,6 +7,7 @@ import type { RankTable } from './rank-table.ts';
 import type { KvRouterObserver } from './router-observer.ts';
 import type { Decision, Explanation, PrefixIndex, Scheduler, SchedulingRequest } from './scheduler-types.ts';
 import type { SessionAffinityOptions } from './session-affinity.ts';
+import type { TrackingHash } from './tracking/index.ts';
 import type { RoutableWorker, RouteRequest, Router, WorkerPool } from './types.ts';
 
 export interface KvRouterOptions {
@@ -27,6 +28,8 @@ export interface KvRouterOptions {
   readonly sessionAffinity?: SessionAffinityOptions | undefined;
   /** Predicts prefills, so that the load of the oldest one shrinks while it runs. @default none */
   readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Names the blocks of running requests. @default their public sequence hashes */
+  readonly tracking?: TrackingHash | undefined;
   /** Decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: KvRouterObserver | undefined;

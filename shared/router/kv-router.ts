@@ -169,14 +169,16 @@ class PooledKvRouter implements KvRouter {
   }
 
   #ask(request: RouteRequest, live: LivePool) {
-    const { observer, clock } = this.#options;
+    const { observer, clock, tracking } = this.#options;
     const { pool, listed: workers, affinity } = live;
     const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
     const hashes = hashPrompt(request, pool);
+    const activeHashes = tracking?.activeHashes(request, pool, hashes);
     observer?.hashed?.(clock.nowMs() - startMs);
     return schedulingRequest(request, hashes, {
       pool,
       workers,
+      activeHashes,
       affinity,
       avoidedWorkers: this.#avoided(workers, request),
     });

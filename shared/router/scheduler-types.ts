@@ -40,6 +40,8 @@ export interface SchedulingRequest {
   /** Prompt length in tokens. */
   readonly promptTokens: number;
   readonly hashes: BlockHashes;
+  /** Names of the same blocks among those of running requests (`TrackingHash`). @default the sequence hashes */
+  readonly activeHashes?: Uint32Array | undefined;
   readonly override?: RouterConfigOverride | undefined;
   /** Seconds ahead of its arrival in the queue. @default 0 */
   readonly priorityJump?: number | undefined;

@@ -34,6 +34,8 @@ export function pinnedIn(
 export interface RequestSurroundings {
   readonly pool: WorkerPool;
   readonly workers: readonly RoutableWorker[];
+  /** Undefined = blocks go by their public names. */
+  readonly activeHashes: Uint32Array | undefined;
   /** Workers that failed lately. */
   readonly avoidedWorkers: ReadonlySet<string> | undefined;
   readonly affinity: SessionAffinity | undefined;
@@ -43,7 +45,7 @@ export interface RequestSurroundings {
 export function schedulingRequest(
   request: RouteRequest,
   hashes: BlockHashes,
-  { pool, workers, avoidedWorkers, affinity }: RequestSurroundings,
+  { pool, workers, activeHashes, avoidedWorkers, affinity }: RequestSurroundings,
 ): SchedulingRequest {
   const { routing } = request;
   const explicit = pinnedIn(pool, routing);
@@ -53,6 +55,7 @@ export function schedulingRequest(
     id: request.id,
     promptTokens: request.prompt?.tokens ?? request.tokenIds?.length ?? 0,
     hashes,
+    activeHashes,
     override: request.override,
     priorityJump: routing.priority_jump,
     strictPriority: routing.strict_priority,

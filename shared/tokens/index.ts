@@ -13,8 +13,10 @@ export {
   chainHashes,
   createBlockHasher,
   type HashScope,
+  type HashSeeds,
   hashBlocks,
   mediaHash,
+  seededHashes,
   xxh3Hash,
 } from './hashing/block-hashes.ts';
 export { describeModelFile } from './model-files.ts';

@@ -39,7 +39,7 @@ export const routerPolicyRows = {
     default: 'public-xxh3-v1',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Hash of active-sequence identities.',
   }),
   routerTrackingKeyFile: file({
@@ -49,7 +49,7 @@ export const routerPolicyRows = {
     sizeBytes: 32,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Key of the keyed hash.',
   }),
   routerTrackingKeyId: text({
@@ -57,7 +57,7 @@ export const routerPolicyRows = {
     env: ['DYN_ROUTER_TRACKING_KEY_ID'],
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Epoch name of that key.',
   }),
 };

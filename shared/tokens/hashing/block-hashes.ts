@@ -35,6 +35,8 @@ export interface BlockHasher {
 }
 
 const BASE_SEED = 1337n;
+/** Of every step along a public chain (router.md, section 3.1); its high half is 0. */
+const CHAIN_SEED_LOW = 1337;
 const PAGES = 5;
 const INPUT = FREE;
 const INPUT_BYTES = 0x20000;
@@ -59,8 +61,7 @@ function xxh3(): Xxh3Module {
 export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): BlockHashes {
   const { blockSizeTokens, isEagle = false, mediaHashes } = options;
   const windowTokens = isEagle ? blockSizeTokens + 1 : blockSizeTokens;
-  const count =
-    blockSizeTokens === 0 ? 0 : Math.max(0, Math.floor((tokens.length - (isEagle ? 1 : 0)) / blockSizeTokens));
+  const count = completeBlocks(tokens, blockSizeTokens, isEagle);
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
   const seed = scopeSeed(options);
@@ -72,6 +73,27 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
   }
   chainRange(local, 0, count, sequence);
   return { local, sequence };
+}
+
+/** Seeds in place of the public ones: of a block's own hash, and of each step along the chain. */
+export interface HashSeeds {
+  readonly block: bigint;
+  readonly chain: bigint;
+}
+
+/** Sequence hashes of the complete blocks of `tokens` under seeds of the caller's own, which stand for the scope as well. */
+export function seededHashes(
+  tokens: Uint32Array,
+  { blockSizeTokens, isEagle = false }: Pick<BlockHashOptions, 'blockSizeTokens' | 'isEagle'>,
+  seeds: HashSeeds,
+): Uint32Array {
+  const windowTokens = isEagle ? blockSizeTokens + 1 : blockSizeTokens;
+  const count = completeBlocks(tokens, blockSizeTokens, isEagle);
+  const local = new Uint32Array(2 * count);
+  const sequence = new Uint32Array(2 * count);
+  hashRange(tokens, { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed: seeds.block }, local);
+  chainRange(local, 0, count, sequence, lowOf(seeds.chain), highOf(seeds.chain));
+  return sequence;
 }
 
 /** Sequence hashes of a chain of local hashes, after `parent` if there is one. Pairs of halves, like all hashes. */
@@ -112,7 +134,7 @@ export function chainDesk(): ChainDesk {
     sequence: new Int32Array(memory.buffer, SEQUENCE, 2 * HASHES_MAX),
     blocksMax: HASHES_MAX,
     chain: (from, to, parentLow, parentHigh) =>
-      chain(LOCAL + 8 * from, to - from, parentLow, parentHigh, SEQUENCE + 8 * from),
+      chain(LOCAL + 8 * from, to - from, parentLow, parentHigh, SEQUENCE + 8 * from, CHAIN_SEED_LOW, 0),
   };
 }
 
@@ -184,13 +206,31 @@ function hashRange(tokens: Uint32Array, range: HashRange, local: Uint32Array): v
 }
 
 function hashInput(count: number, windowBytes: number, strideBytes: number, seed: bigint): void {
-  const low = Number(BigInt.asIntN(32, seed));
-  const high = Number(BigInt.asIntN(32, seed >> 32n));
-  xxh3().hashBlocks(INPUT, count, windowBytes, strideBytes, low, high, LOCAL);
+  xxh3().hashBlocks(INPUT, count, windowBytes, strideBytes, lowOf(seed), highOf(seed), LOCAL);
+}
+
+function lowOf(seed: bigint): number {
+  return Number(BigInt.asIntN(32, seed));
+}
+
+function highOf(seed: bigint): number {
+  return Number(BigInt.asIntN(32, seed >> 32n));
+}
+
+function completeBlocks(tokens: Uint32Array, blockSizeTokens: number, isEagle: boolean): number {
+  if (blockSizeTokens === 0) return 0;
+  return Math.max(0, Math.floor((tokens.length - (isEagle ? 1 : 0)) / blockSizeTokens));
 }
 
 /** Sequence hashes of blocks `from .. to` from their local ones; the first block of all is its own parent-less start. */
-function chainRange(local: Uint32Array, from: number, to: number, sequence: Uint32Array): void {
+function chainRange(
+  local: Uint32Array,
+  from: number,
+  to: number,
+  sequence: Uint32Array,
+  seedLow = CHAIN_SEED_LOW,
+  seedHigh = 0,
+): void {
   const { memory, chain } = xxh3();
   let at = from;
   if (at === 0 && to > 0) {
@@ -201,7 +241,7 @@ function chainRange(local: Uint32Array, from: number, to: number, sequence: Uint
   for (; at < to; at += HASHES_MAX) {
     const count = Math.min(HASHES_MAX, to - at);
     new Uint32Array(memory.buffer, LOCAL, 2 * count).set(local.subarray(2 * at, 2 * (at + count)));
-    chain(LOCAL, count, sequence[2 * at - 2]!, sequence[2 * at - 1]!, SEQUENCE);
+    chain(LOCAL, count, sequence[2 * at - 2]!, sequence[2 * at - 1]!, SEQUENCE, seedLow, seedHigh);
     sequence.set(words(SEQUENCE, count), 2 * at);
   }
 }

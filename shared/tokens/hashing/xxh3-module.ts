@@ -40,9 +40,6 @@ const STEP = 448;
 /** First byte for callers. */
 export const FREE = 512;
 
-/** Seed of every chain step (router.md, section 3.1). */
-const CHAIN_SEED = 1337n;
-
 /** Positions of the functions below. */
 const FOLD = 0;
 const MIX = 1;
@@ -286,20 +283,21 @@ function hashBlocks(): WasmFunction {
   };
 }
 
-/** chain(input, count, parentLow, parentHigh, output): every hash joined with the result before it. */
+/** chain(input, count, parentLow, parentHigh, output, seedLow, seedHigh): every hash joined with the result before it. */
 function chain(): WasmFunction {
-  const [input, count, parentLow, parentHigh, output, last] = [0, 1, 2, 3, 4, 5];
+  const [input, count, parentLow, parentHigh, output, seedLow, seedHigh, last, seed] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   return {
     name: 'chain',
-    params: ['i32', 'i32', 'i32', 'i32', 'i32'],
-    locals: ['i64'],
+    params: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'i32'],
+    locals: ['i64', 'i64'],
     body: [
+      set(seed, joinHalves(seedLow, seedHigh)),
       set(last, joinHalves(parentLow, parentHigh)),
       whileTrue(
         get(count),
         long.store(i32(STEP), get(last)),
         long.store(i32(STEP), long.load(get(input)), 8),
-        set(last, call(HASH, i32(STEP), i32(16), i64(CHAIN_SEED))),
+        set(last, call(HASH, i32(STEP), i32(16), get(seed))),
         long.store(get(output), get(last)),
         set(input, int.add(get(input), i32(8))),
         set(output, int.add(get(output), i32(8))),
@@ -327,7 +325,15 @@ export interface Xxh3Module {
     seedHigh: number,
     output: number,
   ): void;
-  chain(input: number, count: number, parentLow: number, parentHigh: number, output: number): void;
+  chain(
+    input: number,
+    count: number,
+    parentLow: number,
+    parentHigh: number,
+    output: number,
+    seedLow: number,
+    seedHigh: number,
+  ): void;
 }
 
 /** Assembles and starts the module, in about a millisecond. */

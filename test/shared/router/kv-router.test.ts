@@ -7,8 +7,10 @@ import {
   kvRouterConfig,
   type RoutableWorker,
   type RouteRequest,
+  type SchedulingRequest,
   type WorkerPool,
 } from '../../../shared/router/index.ts';
+import { createKeyedTracking } from '../../../shared/router/tracking/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { promptTokens } from './pool.ts';
 
@@ -63,6 +65,33 @@ describe('mode kv', () => {
       chosen: { workerId: 'd' },
       prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
     });
+  });
+
+  it('knows running requests by keyed names, and caches by the public ones', async () => {
+    const tracking = createKeyedTracking({ key: new Uint8Array(32).fill(7), keyId: 'one' });
+    const told: SchedulingRequest[] = [];
+    const peers = {
+      booked: (_pool: WorkerPool, _decision: unknown, asked: SchedulingRequest) => void told.push(asked),
+      prefillDone: () => {},
+      ended: () => {},
+    };
+    const routing = router({ tracking, peers });
+    const prompt = promptTokens(160);
+    store(routing, 'b', prompt);
+    const held = await routing.choose(request('r1', prompt), two, never);
+    expect(held).toMatchObject({ worker: two[1], overlapBlocks: 10 });
+    await routing.choose(request('r2', prompt), two, never);
+    const { sequence } = hashBlocks(prompt, { blockSizeTokens: 16 });
+    const keyed = tracking.activeHashes(request('r1', prompt), pool, { local: new Uint32Array(0), sequence });
+    expect(told.map(({ activeHashes }) => activeHashes)).toEqual([keyed, keyed]);
+    const { scheduler } = routing.setWorkers(pool, two);
+    const load = () => scheduler.loads().map(({ activeDecodeBlocks }) => activeDecodeBlocks);
+    expect(load()).toEqual([0, 10]); // both run on the same blocks
+    const booking = { workerId: 'b', dpRank: 0, promptTokens: 160, uncachedTokens: 0 };
+    scheduler.book({ ...booking, requestId: 'peer', hashes: { local: new Uint32Array(0), sequence: keyed } });
+    expect(load()).toEqual([0, 10]);
+    scheduler.book({ ...booking, requestId: 'unkeyed', hashes: { local: new Uint32Array(0), sequence } });
+    expect(load()).toEqual([0, 20]);
   });
 
   it('keeps adapters and tenants apart', async () => {
