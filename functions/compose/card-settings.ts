@@ -6,11 +6,17 @@ import type { CardSettings } from '../../shared/worker/index.ts';
 
 type ReadingSettings = Pick<
   Settings<'worker'>,
-  'toolCallParser' | 'reasoningParser' | 'defaultThinkingMode' | 'excludeToolsWhenToolChoiceNone'
+  | 'toolCallParser'
+  | 'reasoningParser'
+  | 'defaultThinkingMode'
+  | 'excludeToolsWhenToolChoiceNone'
+  | 'endpointTypes'
+  | 'stableRoutingId'
 >;
 
 /**
- * What the operator says on the card about how the model's text is to be read (parsers.md, sections 1 and 2).
+ * What the operator says on the card: how the model's text is to be read (parsers.md, sections 1 and 2), what is offered of it
+ * and under which name prefixes find the worker.
  * @throws Error with one line when a named parser has no published grammar: a worker that no one can read must not register
  */
 export function cardSettings(settings: ReadingSettings, logger: Logger): CardSettings {
@@ -22,6 +28,8 @@ export function cardSettings(settings: ReadingSettings, logger: Logger): CardSet
     ...(reasoningParser === undefined ? {} : { reasoning_parser: reasoningParser }),
     ...(defaultThinkingMode === undefined ? {} : { default_thinking_mode: defaultThinkingMode }),
     ...(excludes ? {} : { exclude_tools_when_tool_choice_none: false }),
+    ...(settings.stableRoutingId === undefined ? {} : { stable_routing_id: settings.stableRoutingId }),
+    endpointTypes: settings.endpointTypes,
   };
 }
 

@@ -131,6 +131,14 @@ async function launchSettings(settings: ServerEngineSettings, { given }: ServerE
   };
 }
 
+/** What vLLM is started with. */
+export async function vllmLaunchSettings(
+  settings: ServerEngineSettings,
+  context: ServerEngineContext,
+): Promise<VllmLaunchSettings> {
+  return vllmSettings(settings, context, await launchSettings(settings, context));
+}
+
 function vllmSettings(
   settings: ServerEngineSettings,
   { given }: ServerEngineContext,
@@ -139,7 +147,13 @@ function vllmSettings(
   const graceSecs = settings.gracefulShutdownGracePeriodSecs;
   return {
     ...common,
-    env: { ...common.env, ...sideChannelOf(settings) },
+    env: {
+      ...common.env,
+      ...sideChannelOf(settings),
+      ...(given.has('vllmLogStatsIntervalSecs')
+        ? { VLLM_LOG_STATS_INTERVAL: `${settings.vllmLogStatsIntervalSecs}` }
+        : {}),
+    },
     maxNumSeqs: settings.maxNumSeqs,
     maxNumBatchedTokens: settings.maxNumBatchedTokens,
     maxModelLen: settings.maxModelLen,

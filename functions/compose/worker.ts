@@ -14,8 +14,6 @@ import {
   EndpointHealth,
   type ModelFacts,
   type ServedNames,
-  type StatusServerOptions,
-  startStatusServer,
   startWorker,
   type Worker,
   type WorkerAddress,
@@ -27,7 +25,9 @@ import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor, staggerDelayMs } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
+import { startSecondaryNode } from './secondary-node.ts';
 import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor, withMultimodal } from './server-engine.ts';
+import { openStatusServer } from './status-server.ts';
 import { topologyCard } from './topology.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
@@ -75,6 +75,7 @@ export async function startWorkerProcess(
   given: ReadonlySet<SettingName> = new Set(),
 ): Promise<WorkerProcess> {
   const address = parseEndpoint(settings.endpoint);
+  if (settings.headless) return startSecondaryNode(settings, address, logger, given);
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
   const health = new EndpointHealth(systemClock, [address.endpoint], {
@@ -152,6 +153,7 @@ async function startOne(
       settings: {
         graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
         drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
+        prefillDrainMs: (settings.prefillDrainTimeoutSecs ?? 0) * 1000,
         requestLimit: settings.engineRequestLimit,
         requestQueueLimit: settings.dynamoRequestQueueLimit,
         healthIntervalMs: settings.engineHealthCheckIntervalSecs * 1000,
@@ -181,12 +183,11 @@ function canaryOf(settings: WorkerProcessSettings) {
 /** @throws Error with one line for a role that the engine cannot take */
 function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSettings): WorkerType {
   if (mode === 'agg') return 'aggregated';
-  if (mode === 'pd')
-    throw new Error('--disaggregation-mode pd is not built: use agg, or one worker each of prefill and decode');
+  const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
   const fits =
-    engine === 'mocker' ? mode !== 'encode' : engine === 'vllm' || (engine === 'sglang' && mode !== 'encode');
+    engine === 'vllm' || (engine === 'sglang' && mode !== 'encode') || (engine === 'mocker' && !isBesideEncoders);
   if (!fits) throw new Error(`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`);
-  return mode;
+  return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
 }
 
 async function openEngine(
@@ -233,25 +234,6 @@ function parseEndpoint(text: string): WorkerAddress {
     throw new Error(`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`);
   }
   return { namespace, component, endpoint };
-}
-
-async function openStatusServer(
-  settings: WorkerProcessSettings,
-  logger: ProcessLogger,
-  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'control' | 'model'>,
-) {
-  if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
-  const log = logger.for('status');
-  const server = await startStatusServer({
-    ...shown,
-    logger: log,
-    port: settings.systemPort,
-    host: settings.systemHost,
-    healthPath: settings.systemHealthPath,
-    livePath: settings.systemLivePath,
-  });
-  log.info('status server is up', { port: server.port });
-  return server;
 }
 
 /** The process's own metrics, and those of its engine under their own names with our labels (section 10.2). */

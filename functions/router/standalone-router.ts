@@ -45,8 +45,10 @@ export async function startStandaloneRouter(
   logger: ProcessLogger,
   given: Iterable<string>,
 ): Promise<RunningRouter> {
-  const name = parseEndpointName(settings.routerEndpoint ?? '');
-  if (name === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const asked = parseEndpointName(settings.routerEndpoint ?? '');
+  if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const suffix = settings.namespaceWorkerSuffix; // the workers have it on their namespace
+  const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
   const files = await openRouterFiles(settings);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
@@ -103,7 +105,7 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, g
     clock: systemClock,
     random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {
-      index = createBlockIndex({ ranks });
+      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
       return index;
     },
   });

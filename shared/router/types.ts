@@ -15,6 +15,8 @@ export interface RoutableWorker {
   readonly maxNumBatchedTokens?: number | undefined;
   /** Adapters that the worker has loaded. Absent = it does not say. */
   readonly loraNames?: readonly string[] | undefined;
+  /** Name that outlives the process (`DYN_STABLE_ROUTING_ID`). Absent = it has none but its id. */
+  readonly stableId?: string | undefined;
 }
 
 /** The worker set that a request is for; made once a model, not once a request. */

@@ -1,4 +1,4 @@
-import type { CheckedFile, ModelCard, RuntimeConfig, WorkerType } from '../discovery/index.ts';
+import type { CheckedFile, ModelCard, ModelType, RuntimeConfig, WorkerType } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 
 /** What is known of the model apart from its engine. All of it is optional for engines that take text. */
@@ -36,6 +36,8 @@ export type CardSettings = Pick<
   | 'runtime_data'
 > & {
   readonly userData?: unknown;
+  /** Surfaces for text that are offered, of those that the model has (`--endpoint-types`). @default all */
+  readonly endpointTypes?: readonly ('chat' | 'completions' | 'none')[] | undefined;
   /** What the worker does in its deployment. @default 'aggregated' */
   readonly workerType?: WorkerType | undefined;
 };
@@ -62,7 +64,7 @@ export function buildModelCard(
 ): ModelCard {
   const displayName = names.displayName ?? engine.modelName;
   if (displayName === undefined || displayName === '') throw new Error('the model has no name: give --model-name');
-  const { userData, workerType: role = 'aggregated', ...all } = settings;
+  const { userData, endpointTypes, workerType: role = 'aggregated', ...all } = settings;
   const { tool_call_parser: _, reasoning_parser: __, ...unread } = all;
   const runtime = role === 'prefill' ? unread : all;
   return {
@@ -75,13 +77,22 @@ export function buildModelCard(
     }),
     files: facts.files ?? {},
     kv_cache_block_size: engine.kvBlockSizeTokens,
-    model_type: role === 'prefill' ? ['Prefill'] : engine.modelType,
+    model_type: role === 'prefill' ? ['Prefill'] : offered(engine.modelType, endpointTypes),
     model_input: engine.modelInput,
     worker_type: role,
     needs: NEEDS[role],
     aliases: names.aliases ?? [],
     runtime_config: { ...runtimeOf(facts, engine), ...runtime },
   };
+}
+
+/** Other models than those of text have no choice of surfaces. */
+function offered(types: readonly ModelType[], chosen: CardSettings['endpointTypes']): readonly ModelType[] {
+  if (chosen === undefined) return types;
+  return types.filter((type) => {
+    if (type === 'Chat') return chosen.includes('chat');
+    return type !== 'Completions' || chosen.includes('completions');
+  });
 }
 
 /** A name made safe for keys. */

@@ -27,6 +27,8 @@ export interface WorkerSettings {
   readonly graceMs: number;
   /** How long streams that cannot move may run on after a drain began. Default 900,000. */
   readonly drainLimitMs: number;
+  /** How long a prefill worker keeps its engine after the last prompt, for decode workers to fetch. Default 0. */
+  readonly prefillDrainMs: number;
   /** Requests that the engine has at once (`--engine-request-limit`). Default undefined = no limit. */
   readonly requestLimit: number | undefined;
   /** Requests that wait for one of those to end (`DYN_DYNAMO_REQUEST_QUEUE_LIMIT`). Default 16. */
@@ -56,6 +58,7 @@ export interface WorkerSettings {
 export const DEFAULT_WORKER_SETTINGS: WorkerSettings = {
   graceMs: 5000,
   drainLimitMs: 900_000,
+  prefillDrainMs: 0,
   requestLimit: undefined,
   requestQueueLimit: 16,
   loadReportIntervalMs: 1000,

@@ -15,6 +15,7 @@ import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
 import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
 import { startEngine, stopEngine } from './engine-life.ts';
 import { EngineMonitor } from './engine-monitor.ts';
+import { LastFetches } from './last-fetches.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
 import { servePrefillRelease } from './prefill-release.ts';
@@ -94,6 +95,8 @@ class ServingWorker implements Worker {
   readonly #calls = new CallsUnderWay();
   readonly #reserved = new ReservedRequests();
   readonly #reports: WorkerReports;
+  /** Of prefill workers. */
+  readonly #fetches: LastFetches | undefined;
   readonly #admission: Admission;
   readonly #endpointNames: string[] = [];
   #server: PlaneServer | undefined;
@@ -118,7 +121,8 @@ class ServingWorker implements Worker {
     const { namespace, component, endpoint } = options.address;
     this.#endpointNames.push(endpoint);
     this.#path = `${this.instanceId}/${namespace}/${component}/${endpoint}`;
-    const { requestLimit, requestQueueLimit: queueLimit } = this.#settings;
+    const { requestLimit, requestQueueLimit: queueLimit, prefillDrainMs } = this.#settings;
+    if (card.worker_type === 'prefill') this.#fetches = new LastFetches(options.clock, prefillDrainMs);
     this.#admission = new Admission({ requestLimit, queueLimit, metrics: options.metrics });
     this.#reports = new WorkerReports({
       worker: options,
@@ -195,6 +199,7 @@ class ServingWorker implements Worker {
     const report = await drainCalls(this.#calls, clock, this.#settings);
     metrics.drained(report);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
+    await this.#fetches?.over();
     await this.#close();
     await stopEngine(this.#options);
     logger.info('worker has drained', { instance_id: this.instanceId, ...report });
@@ -216,6 +221,7 @@ class ServingWorker implements Worker {
     const onOver = (over: ServedCall): void => {
       this.#calls.remove(over);
       this.#admission.leave(over);
+      this.#fetches?.noteEnd();
       if (isReserved) this.#reserved.left(call.id);
     };
     const admit = (admitted: ServedCall): void => (isProbe ? admitted.run() : this.#admission.enter(admitted));

@@ -53,7 +53,7 @@ export const discoveryRows = {
     env: ['DYN_NAMESPACE_WORKER_SUFFIX'],
     usedBy: ['worker', 'router'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: "Appended as -suffix to the worker's namespace.",
   }),
   fileKv: folder({

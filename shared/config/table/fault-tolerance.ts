@@ -91,7 +91,7 @@ export const faultToleranceRows = {
     env: ['DYN_STABLE_ROUTING_ID'],
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Routing identity that survives a restart of the worker.',
   }),
 };

@@ -53,7 +53,7 @@ export const healthRows = {
     default: [],
     usedBy: ['worker'],
     source: '1.6.1 (deprecated)',
-    built: false,
+    built: true,
     about: 'Endpoints whose health counts.',
   }),
   systemEnabled: bool({

@@ -106,7 +106,7 @@ export const workerLaterRows = {
     default: 10,
     usedBy: ['worker'],
     source: 'engine',
-    built: false,
+    built: true,
     about: 'Interval of engine statistics.',
   }),
   modelExpressUrl: url({
@@ -125,7 +125,7 @@ export const workerLaterRows = {
     default: [],
     usedBy: ['worker'],
     source: '1.6.1: rejected',
-    built: false,
+    built: true,
     about: 'Rejected; the error shows the --kv-transfer-config to use.',
   }),
   enableRl: bool({

@@ -145,7 +145,7 @@ export const workerRows = {
     default: ['chat', 'completions'],
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Registered routes.',
   }),
   useVllmTokenizer: bool({
@@ -174,7 +174,7 @@ export const workerRows = {
     default: false,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Secondary node of a multi-node engine; no endpoints.',
   }),
   enableMultimodal: bool({

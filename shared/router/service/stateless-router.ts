@@ -73,7 +73,7 @@ class StatelessRouter implements Router {
       const worker = view && chooseByRendezvous(key, candidatesOf(view, eligible))?.worker;
       if (worker !== undefined) return worker;
     }
-    const known = eligible.map((worker) => ({ id: worker.id, load: this.#inFlight.of(worker.id), worker }));
+    const known = eligible.map((worker) => candidateOf(worker, this.#inFlight.of(worker.id)));
     return chooseByRendezvous(key, known)?.worker;
   }
 
@@ -100,8 +100,12 @@ function candidatesOf<Worker extends RoutableWorker>({ workers }: FleetView, eli
   const byId = new Map(eligible.map((worker) => [worker.id, worker]));
   return workers.flatMap(({ id, isAvailable, load }) => {
     const worker = byId.get(id);
-    return worker !== undefined && isAvailable ? [{ id, load: load.requests, worker }] : [];
+    return worker !== undefined && isAvailable ? [candidateOf(worker, load.requests)] : [];
   });
+}
+
+function candidateOf<Worker extends RoutableWorker>(worker: Worker, load: number) {
+  return { id: worker.id, stableId: worker.stableId, load, worker };
 }
 
 function keyOf(request: RouteRequest): PrefixKey {

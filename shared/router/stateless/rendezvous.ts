@@ -4,6 +4,8 @@ import type { BlockHashes } from '../../tokens/index.ts';
 export interface StatelessWorker {
   /** Instance id, lower-case hex. */
   readonly id: string;
+  /** What its weight follows from, in place of its id: a worker that restarts under a new id keeps its prefixes. @default id */
+  readonly stableId?: string | undefined;
   /** A whole number, not negative; the same unit for all: requests, or blocks. */
   readonly load: number;
 }
@@ -46,7 +48,7 @@ export function chooseByRendezvous<Worker extends StatelessWorker>(
   let heaviest = -1;
   for (const worker of workers) {
     if (worker.load + 1 > boundLoad) continue;
-    const weight = weightOf(key, worker.id);
+    const weight = weightOf(key, worker.stableId ?? worker.id);
     if (weight < heaviest || (weight === heaviest && chosen !== undefined && chosen.id < worker.id)) continue;
     chosen = worker;
     heaviest = weight;

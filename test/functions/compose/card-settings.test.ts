@@ -7,16 +7,20 @@ import { describeChatTemplate, openChatTemplate } from '../../../shared/artifact
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 
 const UNSET = {
+  endpointTypes: ['chat', 'completions'],
+  stableRoutingId: undefined,
   toolCallParser: undefined,
   reasoningParser: undefined,
   defaultThinkingMode: undefined,
   excludeToolsWhenToolChoiceNone: true,
-};
+} as const;
 
-describe('what a worker says on its card about reading its text', () => {
+describe('what an operator says on the card of a worker', () => {
   it('is what the operator named, and nothing else', () => {
-    expect(cardSettings(UNSET, silentLogger)).toEqual({});
+    expect(cardSettings(UNSET, silentLogger)).toEqual({ endpointTypes: ['chat', 'completions'] });
     const named = {
+      endpointTypes: ['chat'],
+      stableRoutingId: 'worker-0',
       toolCallParser: 'hermes',
       reasoningParser: 'qwen3',
       defaultThinkingMode: 'disabled',
@@ -27,6 +31,8 @@ describe('what a worker says on its card about reading its text', () => {
       reasoning_parser: 'qwen3',
       default_thinking_mode: 'disabled',
       exclude_tools_when_tool_choice_none: false,
+      endpointTypes: ['chat'],
+      stable_routing_id: 'worker-0',
     });
   });
 

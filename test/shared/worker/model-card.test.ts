@@ -50,6 +50,16 @@ describe('model card', () => {
     });
   });
 
+  it('offers of the surfaces for text those that were chosen, and leaves other kinds of models alone', () => {
+    const offered = (modelType: EngineInfo['modelType'], ...endpointTypes: ('chat' | 'completions' | 'none')[]) =>
+      buildModelCard({}, { ...ENGINE, modelType }, { displayName: 'm' }, { endpointTypes }).model_type;
+    expect(offered(['Chat', 'Completions'], 'chat', 'completions')).toEqual(['Chat', 'Completions']);
+    expect(offered(['Chat', 'Completions', 'Embedding'], 'completions')).toEqual(['Completions', 'Embedding']);
+    expect(offered(['Chat'], 'completions')).toEqual([]);
+    expect(offered(['Chat', 'Completions'], 'none')).toEqual([]);
+    expect(offered(['Embedding'], 'chat')).toEqual(['Embedding']);
+  });
+
   it('serves no longer context than the shorter of model and engine', () => {
     const contextOf = (model: number | undefined, engine: number | undefined): number | undefined =>
       buildModelCard({ contextLength: model }, { ...ENGINE, contextLength: engine }, { displayName: 'm' })

@@ -424,3 +424,24 @@ describe('a worker with an engine process of its own', () => {
     });
   });
 });
+
+describe('a prefill worker that drains', () => {
+  it.each([
+    [2000, 6000], // ms from its last prompt to the drain, and how long it stays
+    [9000, 0],
+  ])('keeps its engine for decode workers for so long after its last prompt, and no longer', async (agoMs, staysMs) => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const worker = await bed.start({ settings: { prefillDrainMs: 8000 }, card: { workerType: 'prefill' } });
+    bed.call(worker, [1]);
+    await bed.clock.advance(10);
+    engine.requests[0]?.sink.end();
+    await bed.clock.advance(agoMs);
+    const draining = worker.drain();
+    await bed.clock.advance(Math.max(0, staysMs - 500));
+    expect(engine.isStopped).toBe(false);
+    await bed.clock.advance(1000); // withdrawing takes turns of its own
+    expect(engine.isStopped).toBe(true);
+    await draining;
+  });
+});

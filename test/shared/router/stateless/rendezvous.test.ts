@@ -27,6 +27,16 @@ describe('bounded-load rendezvous hashing', () => {
     );
   });
 
+  it('gives a worker that restarts under another id its prefixes back, if it has a name that outlives it', () => {
+    fc.assert(
+      fc.property(key, workers, (prefix, fleet) => {
+        const named = fleet.map((worker, at) => ({ ...worker, stableId: `worker-${at}` }));
+        const restarted = named.map((worker, at) => ({ ...worker, id: `f${at}` }));
+        expect(chooseByRendezvous(prefix, restarted)?.stableId).toBe(chooseByRendezvous(prefix, named)?.stableId);
+      }),
+    );
+  });
+
   it('always finds a worker, and none that would be loaded above the bound', () => {
     fc.assert(
       fc.property(key, workers, fc.double({ min: 1, max: 4, noNaN: true }), (prefix, fleet, factor) => {
