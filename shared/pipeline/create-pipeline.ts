@@ -9,8 +9,8 @@ import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
 import { canaryProbe } from './canary.ts';
 import { withDefaultThinking } from './default-thinking.ts';
-import type { Hold, Takers } from './hold.ts';
 import { EncodeStage } from './encode-stage.ts';
+import type { Hold, Takers } from './hold.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './model-directory.ts';
 import { modelNotFound, modelNotReady } from './model-errors.ts';
 import type { ModelStore } from './model-store.ts';
@@ -133,8 +133,8 @@ class DiscoveredPipeline implements Pipeline {
     this.#context = {
       ...shared,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
-      prefill: new PrefillStage({
       encode: new EncodeStage({ ...shared, modelNow }),
+      prefill: new PrefillStage({
         ...shared,
         busyOf,
         modelNow,
