@@ -7,7 +7,6 @@ import {
   type PolicyConfig,
 } from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
-import { engineModel } from '../compose/engine-model.ts';
 import { openRouterFiles } from '../compose/router-files.ts';
 
 /**
@@ -17,20 +16,20 @@ import { openRouterFiles } from '../compose/router-files.ts';
 export async function simulationOptions(
   config: ResolvedConfig<'simulate'>,
   workload: Workload,
+  fleet: Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine' | 'prefill'>,
 ): Promise<SimulationOptions> {
   const { settings } = config;
   const { policies, prefillDuration } = await explainRefusal(() => openRouterFiles(settings));
   return {
     workload,
-    workers: settings.workers,
-    dataParallelSize: settings.dataParallelSize,
-    engine: { numGpuBlocks: settings.numGpuBlocks, ...engineModel(settings) },
+    ...fleet,
     contextTokensMax: settings.maxModelLen,
     routing: {
       mode: settings.loadAware ? 'load-aware' : settings.mode,
       routers: settings.routers,
       replicaSyncDelayMs: settings.replicaSyncDelayMs,
       kv: await kvConfig(config, policies),
+      indexBytesMax: settings.indexMaxMb * 2 ** 20,
       policies: policies?.root,
       prefillDuration,
     },
@@ -65,10 +64,11 @@ export function describeRun(
   options: SimulationOptions,
 ): Readonly<Record<string, string | number>> {
   const { mode, kv } = options.routing;
+  const { workers, prefill } = options;
   return {
     workload: settings.trace === undefined ? (settings.workload ?? '') : basename(settings.trace),
     requests: options.workload.size,
-    workers: settings.workers,
+    ...(prefill === undefined ? { workers } : { 'prefill workers': prefill.workers, 'decode workers': workers }),
     'router-mode': mode,
     ...(mode === 'kv' || mode === 'load-aware' ? { 'cost-model': kv.costModel } : {}),
     ...(settings.arrivalSpeedup === 1 ? {} : { 'arrival-speedup': settings.arrivalSpeedup }),

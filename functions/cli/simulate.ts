@@ -5,6 +5,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import { simulate } from '../../shared/simulate/index.ts';
 import { type RunReport, renderHtml, renderJson, renderText, reportRun } from '../../shared/simulate/report/index.ts';
 import type { CommandContext } from './commands.ts';
+import { simulatedFleet, withExtraEngineArgs } from './simulate-fleet.ts';
 import { describeRun, simulationOptions } from './simulate-options.ts';
 import { type SweptRun, sweepRuns } from './simulate-sweep.ts';
 import { WorkloadSource } from './simulate-workload.ts';
@@ -16,9 +17,10 @@ export async function run({ settings, config, env }: CommandContext<'simulate'>)
   const told = new Set<string>(config.warnings);
   const runs: RunReport[] = [];
   for (const swept of sweepRuns(config)) {
-    const own = resolveConfig('simulate', swept.argv, env);
+    const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
     warnOnce(own.warnings, told);
-    runs.push(await simulateOnce(swept, own, workloads));
+    const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
+    runs.push(await simulateOnce(swept, own, fleet, workloads));
   }
   process.stdout.write(settings.json ? renderJson(runs) : renderText(runs));
   if (settings.report !== undefined) {
@@ -30,10 +32,12 @@ export async function run({ settings, config, env }: CommandContext<'simulate'>)
 async function simulateOnce(
   { swept }: SweptRun,
   config: CommandContext<'simulate'>['config'],
+  fleet: Awaited<ReturnType<typeof simulatedFleet>>,
   workloads: WorkloadSource,
 ): Promise<RunReport> {
   const startedMs = performance.now();
-  const options = await simulationOptions(config, await workloads.open(config.settings));
+  const { blockSizeTokens: blockSize } = fleet.engine;
+  const options = await simulationOptions(config, await workloads.open({ ...config.settings, blockSize }), fleet);
   const simulation = simulate(options);
   const wallMs = performance.now() - startedMs;
   return reportRun(simulation, { swept, about: describeRun(config.settings, options), wallMs });

@@ -1,19 +1,22 @@
 import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
-import type { SchedulerOptions } from '../engines/mocker/index.ts';
+import type { TransferModel } from '../engines/mocker/index.ts';
+import { transferMs } from '../engines/mocker/index.ts';
 import { WorkloadNames } from './block-names.ts';
 import { EventQueue } from './event-queue.ts';
+import { FleetPool } from './fleet-pool.ts';
 import { GapHistogram } from './gap-histogram.ts';
-import type { RouterBench } from './routers.ts';
-import { SimulatedRank } from './simulated-rank.ts';
+import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
+import type { SimulatedRank } from './simulated-rank.ts';
 import { SimulatedRequest } from './simulated-request.ts';
 import type { Workload } from './workload.ts';
 
 /** Kinds of events, in the order in which they are taken within one instant. */
 const PASS_END = 0;
 const KV_EVENTS = 1;
-const TIMER = 2;
-const ARRIVAL = 3;
+const TRANSFER_END = 2;
+const TIMER = 3;
+const ARRIVAL = 4;
 
 /** Timers may run on for this long while nothing else happens and requests wait. */
 const STALLED_MS = 3_600_000;
@@ -21,10 +24,10 @@ const STALLED_MS = 3_600_000;
 const LAGGING_SLACK = 1024;
 
 export interface FleetOptions {
-  readonly workers: number;
-  /** Ranks of a worker. */
-  readonly dataParallelSize: number;
-  readonly engine: SchedulerOptions;
+  /** One pool of aggregated workers; or the prefill workers, then the decode workers. */
+  readonly pools: readonly PoolOptions[];
+  /** The link between two pools. */
+  readonly transfer: TransferModel | undefined;
   /** Longest prompt with its answer; longer requests are refused. Undefined = what a rank can hold. */
   readonly contextTokensMax: number | undefined;
   /** Requests under way at most, each replaced when it ends; undefined = the workload's own arrival times. */
@@ -44,19 +47,25 @@ export type RequestEnd = (request: SimulatedRequest, nowMs: number) => void;
  *                     ^    ^                                        │
  *          KV_EVENTS ─┘    └── firstToken, finished ── PASS_END <───┘
  *
+ * Where prompts are computed apart, what ends in the first pool goes on to the routers of the second; its blocks stay where
+ * they are until they have crossed to the rank that those chose:
+ *
+ *     PASS_END ──> handOver ──> routers.submit ──> dispatch ──> TRANSFER_END ──> prefill.letGo, decode.take
+ *
  * Within an instant everything that ends is told before anything that arrives, and passes start when the instant is over:
  * what arrives together is batched together.
  */
 export class Fleet {
+  readonly pools: readonly FleetPool[];
+  /** Those of all pools, one after the other. */
   readonly ranks: readonly SimulatedRank[];
   readonly gaps = new GapHistogram();
   refused = 0;
   readonly #options: FleetOptions;
   readonly #workload: Workload;
-  readonly #routers: RouterBench;
   readonly #events = new EventQueue();
-  /** Ranks that may start a pass once the instant is over; the first `#wokenCount` entries. */
-  readonly #woken: SimulatedRank[] = [];
+  /** Numbers of the ranks that may start a pass once the instant is over; the first `#wokenCount` entries. */
+  readonly #woken: number[] = [];
   #wokenCount = 0;
   readonly #timers = new Map<number, () => void>();
   #timerCount = 0;
@@ -64,6 +73,8 @@ export class Fleet {
   /** Batches on their way to the routers, oldest first: the lag is the same for all. */
   readonly #lagging: { readonly rank: number; readonly events: readonly KvEvent[] }[] = [];
   #laggingHead = 0;
+  /** Requests whose blocks are crossing, by their place in the workload, with the rank that waits for them. */
+  readonly #crossing = new Map<number, { readonly request: SimulatedRequest; readonly rank: number }>();
   readonly #onEnd: RequestEnd;
   readonly #lengthMax: number;
   readonly #promptMax: number;
@@ -75,26 +86,22 @@ export class Fleet {
   constructor(
     workload: Workload,
     options: FleetOptions,
-    makeRouters: (fleet: Fleet) => RouterBench,
+    makeRouters: (pool: PoolView, options: PoolOptions) => RouterBench,
     onEnd: RequestEnd,
   ) {
     this.#workload = workload;
     this.#options = options;
     this.#onEnd = onEnd;
-    this.#routers = makeRouters(this);
-    const { engine, workers, dataParallelSize } = options;
-    this.ranks = Array.from(
-      { length: workers * dataParallelSize },
-      (_, at) =>
-        new SimulatedRank(Math.floor(at / dataParallelSize), at % dataParallelSize, engine, {
-          gaps: this.gaps,
-          hasJournal: this.#routers.wantsKvEvents && engine.enablePrefixCaching,
-          notesGrowth: this.#routers.wantsGrowth,
-        }),
-    );
-    const heldMax = engine.numGpuBlocks * engine.blockSizeTokens;
-    this.#lengthMax = Math.min(heldMax, options.contextTokensMax ?? heldMax);
-    this.#promptMax = engine.enableChunkedPrefill ? this.#lengthMax : engine.maxNumBatchedTokens;
+    const pools: FleetPool[] = [];
+    for (const pool of options.pools) {
+      const firstRank = pools.reduce((count, { ranks }) => count + ranks.length, 0);
+      pools.push(new FleetPool(this, pool, firstRank, (view) => makeRouters(view, pool)));
+    }
+    this.pools = pools;
+    this.ranks = pools.flatMap(({ ranks }) => ranks);
+    const contextMax = options.contextTokensMax ?? Number.POSITIVE_INFINITY;
+    this.#lengthMax = Math.min(contextMax, ...pools.map(({ heldTokensMax }) => heldTokensMax));
+    this.#promptMax = Math.min(this.#lengthMax, ...pools.map(({ promptTokensMax }) => promptTokensMax));
   }
 
   get nowMs(): number {
@@ -116,15 +123,18 @@ export class Fleet {
   /** Turns a request away: no rank can hold it, or its router does not take it. */
   refuse(request: SimulatedRequest): void {
     this.refused++;
+    if (request.prefill !== undefined) this.#letGo(request.prefill);
     this.#end(request);
   }
 
-  /** Sends a request to the rank a router chose. */
-  dispatch(request: SimulatedRequest, rank: number): void {
-    const chosen = this.ranks[rank];
-    assert(chosen !== undefined, 'routers choose among the ranks of the fleet');
-    chosen.take(request, this.#nowMs);
-    this.#woken[this.#wokenCount++] = chosen;
+  /** Sends a request to a rank, counted over all pools. */
+  dispatch(request: SimulatedRequest, at: number): void {
+    const rank = this.ranks[at];
+    assert(rank !== undefined, 'routers choose among the ranks of their pool');
+    request.rank = rank;
+    request.dispatchedMs = this.#nowMs;
+    if (request.prefill === undefined) this.#take(request, at);
+    else this.#fetch(request, at);
   }
 
   /** Runs until every request has ended. */
@@ -133,7 +143,7 @@ export class Fleet {
     while (this.#ended < this.#workload.size) {
       assert(!this.#isStalled(), 'requests wait and nothing will ever happen: a router forgot them');
       this.#nowMs = this.#events.nextMs;
-      while (this.#events.nextMs === this.#nowMs) this.#take(this.#events.nextKind, this.#events.pop());
+      while (this.#events.nextMs === this.#nowMs) this.#happen(this.#events.nextKind, this.#events.pop());
       this.#startPasses();
     }
   }
@@ -146,9 +156,10 @@ export class Fleet {
     return this.#events.size === 0 || this.#nowMs - this.#lastWorkMs > STALLED_MS;
   }
 
-  #take(kind: number, payload: number): void {
+  #happen(kind: number, payload: number): void {
     if (kind === PASS_END) this.#endPass(payload);
     else if (kind === KV_EVENTS) this.#deliver();
+    else if (kind === TRANSFER_END) this.#arriveBlocks(payload);
     else if (kind === TIMER) this.#fire(payload);
     else this.#arrive(payload);
   }
@@ -180,27 +191,78 @@ export class Fleet {
     if (isFirstTurn && this.#options.concurrency === undefined) this.#admitNext();
     const inputTokens = this.#workload.inputTokens[index]!;
     const outputTokens = this.#workload.outputTokens[index]!;
-    const names = new WorkloadNames(this.#workload, index, this.#options.engine.blockSizeTokens);
-    const at = { nowMs: this.#nowMs, router: this.#arrived++ % this.#routers.count };
-    const request = new SimulatedRequest(index, inputTokens, outputTokens, names, at);
+    const [pool, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
+    const names = new WorkloadNames(this.#workload, index, pool.options.engine.blockSizeTokens);
+    const at = { nowMs: this.#nowMs, router: this.#arrived++ % pool.routers.count };
+    const isApart = second !== undefined;
+    const request = new SimulatedRequest(index, inputTokens, isApart ? 1 : outputTokens, names, at);
+    request.keepsBlocks = isApart;
     if (inputTokens > this.#promptMax || inputTokens + outputTokens > this.#lengthMax) {
       this.refuse(request);
       return;
     }
-    this.#routers.submit(request);
+    pool.routers.submit(request);
   }
 
   #endPass(at: number): void {
     const rank = this.ranks[at]!;
+    const { routers } = this.#poolOf(at);
     const events = rank.finishPass();
     if (events.length > 0) this.#publish(at, events);
-    for (const request of rank.firstTokens) this.#routers.firstToken(request);
-    for (const request of rank.grown) this.#routers.grown(request);
+    for (const request of rank.firstTokens) routers.firstToken(request);
+    for (const request of rank.grown) routers.grown(request);
     for (const request of rank.finished) {
-      this.#routers.finished(request);
-      this.#end(request);
+      routers.finished(request);
+      if (rank.role === 'prefill') this.#handOver(request);
+      else this.#end(request);
     }
-    this.#woken[this.#wokenCount++] = rank;
+    this.#wake(at);
+  }
+
+  /** Where the rank at `at` works; there are two pools at most. */
+  #poolOf(at: number): FleetPool {
+    const [first, second] = this.pools as readonly [FleetPool, FleetPool | undefined];
+    return second !== undefined && at >= second.firstRank ? second : first;
+  }
+
+  /** The prompt is computed: somebody has to be found who makes the answer. */
+  #handOver(prefill: SimulatedRequest): void {
+    const { index, promptLength, names, router } = prefill;
+    const outputTokens = this.#workload.outputTokens[index]!;
+    const at = { nowMs: this.#nowMs, router };
+    this.pools[1]!.routers.submit(new SimulatedRequest(index, promptLength, outputTokens, names, at, prefill));
+  }
+
+  #fetch(request: SimulatedRequest, at: number): void {
+    const { transfer } = this.#options;
+    if (transfer !== undefined) {
+      const known = transfer.movesMissingOnly ? this.ranks[at]!.cachedTokens(request) : 0;
+      request.transferMs = transferMs(request.promptLength - known, transfer);
+    }
+    this.#crossing.set(request.index, { request, rank: at });
+    this.#events.push(this.#nowMs + request.transferMs, TRANSFER_END, request.index);
+  }
+
+  #arriveBlocks(index: number): void {
+    const { request, rank } = this.#crossing.get(index)!; // set by `fetch`, which alone asks for this event
+    this.#crossing.delete(index);
+    this.#letGo(request.prefill!);
+    this.#take(request, rank);
+  }
+
+  #letGo(prefill: SimulatedRequest): void {
+    const rank = prefill.rank!; // it was computed there
+    rank.letGo(prefill);
+    this.#wake(rank.at); // there is room again
+  }
+
+  #take(request: SimulatedRequest, at: number): void {
+    this.ranks[at]!.take(request);
+    this.#wake(at);
+  }
+
+  #wake(at: number): void {
+    this.#woken[this.#wokenCount++] = at;
   }
 
   #end(request: SimulatedRequest): void {
@@ -218,7 +280,7 @@ export class Fleet {
 
   #publish(rank: number, events: readonly KvEvent[]): void {
     if (this.#options.kvEventLagMs === 0) {
-      this.#routers.kvEvents(rank, events);
+      this.#tell(rank, events);
       return;
     }
     this.#lagging.push({ rank, events });
@@ -231,15 +293,20 @@ export class Fleet {
       this.#lagging.splice(0, LAGGING_SLACK);
       this.#laggingHead = 0;
     }
-    this.#routers.kvEvents(rank, events);
+    this.#tell(rank, events);
+  }
+
+  #tell(at: number, events: readonly KvEvent[]): void {
+    const { routers, firstRank } = this.#poolOf(at);
+    routers.kvEvents(at - firstRank, events);
   }
 
   #startPasses(): void {
-    for (let at = 0; at < this.#wokenCount; at++) {
-      const rank = this.#woken[at]!;
-      if (rank.inPass || rank.isIdle) continue;
-      rank.startPass(this.#nowMs);
-      this.#events.push(rank.passEndMs, PASS_END, rank.worker * this.#options.dataParallelSize + rank.dpRank);
+    for (let woken = 0; woken < this.#wokenCount; woken++) {
+      const at = this.#woken[woken]!;
+      const rank = this.ranks[at]!;
+      if (rank.inPass || rank.isIdle || !rank.startPass(this.#nowMs)) continue;
+      this.#events.push(rank.passEndMs, PASS_END, at);
     }
     this.#wokenCount = 0; // cutting the list costs as much as the rest of a small pass
   }

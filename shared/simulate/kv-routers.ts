@@ -1,9 +1,17 @@
 import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
+import type { RouterConfigOverride } from '../protocol/generation/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
-import { createScheduler, type Decision, RankTable, RendezvousShare, type Scheduler } from '../router/index.ts';
-import type { Fleet } from './fleet.ts';
-import type { RoutedFleet, RouterBench } from './routers.ts';
+import {
+  createScheduler,
+  type Decision,
+  prefillPoolConfig,
+  RankTable,
+  RendezvousShare,
+  type Scheduler,
+} from '../router/index.ts';
+import { decodeOverride } from '../router/indexless/index.ts';
+import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import { routerRandom } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
@@ -15,23 +23,28 @@ export class KvRouters implements RouterBench {
   readonly count: number;
   readonly wantsKvEvents: boolean;
   readonly wantsGrowth: boolean;
-  readonly #fleet: Fleet;
+  readonly #pool: PoolView;
+  readonly #override: RouterConfigOverride | undefined;
   readonly #replicaSyncDelayMs: number;
   readonly #index: BlockIndex | undefined;
   readonly #schedulers: readonly Scheduler[];
   /** When each router's next tick is due; infinity = none. */
   readonly #tickMs: Float64Array;
 
-  constructor(fleet: Fleet, options: RoutedFleet) {
-    const { kv } = options;
+  constructor(pool: PoolView, { kv: config, ...given }: RoutedPool) {
+    const { role } = given;
+    const kv = role === 'prefill' ? prefillPoolConfig(config) : config;
+    const options = { ...given, kv };
     this.count = options.routers;
-    this.wantsKvEvents = kv.useKvEvents && kv.overlapScoreCredit > 0;
+    this.wantsKvEvents = role !== 'decode' && kv.useKvEvents && kv.overlapScoreCredit > 0;
     this.wantsGrowth = kv.trackOutputBlocks;
-    this.#fleet = fleet;
+    this.#pool = pool;
+    this.#override = role === 'decode' ? decodeOverride(undefined, false) : undefined;
     this.#replicaSyncDelayMs = options.replicaSyncDelayMs;
     this.#tickMs = new Float64Array(this.count).fill(Number.POSITIVE_INFINITY);
     const ranks = numberRanks(options);
-    this.#index = this.wantsKvEvents ? createBlockIndex({ ranks }) : undefined;
+    const { indexBytesMax = Number.POSITIVE_INFINITY } = options;
+    this.#index = this.wantsKvEvents ? createBlockIndex({ ranks, bytesMax: () => indexBytesMax }) : undefined;
     this.#schedulers = Array.from({ length: this.count }, (_, router) => this.#createScheduler(router, options, ranks));
   }
 
@@ -39,10 +52,16 @@ export class KvRouters implements RouterBench {
     const { id, router } = request;
     const { index, promptLength } = request;
     this.#schedulers[router]!.submit(
-      { id, promptTokens: promptLength, hashes: request.names.prompt, ...this.#fleet.hintsOf(index) },
+      {
+        id,
+        promptTokens: promptLength,
+        hashes: request.names.prompt,
+        override: this.#override,
+        ...this.#pool.hintsOf(index),
+      },
       {
         decided: (decision) => this.#decided(request, decision),
-        rejected: () => this.#fleet.refuse(request),
+        rejected: () => this.#pool.refuse(request),
       },
     );
     this.#armTick(router);
@@ -74,7 +93,7 @@ export class KvRouters implements RouterBench {
     }
   }
 
-  #createScheduler(router: number, options: RoutedFleet, ranks: RankTable): Scheduler {
+  #createScheduler(router: number, options: RoutedPool, ranks: RankTable): Scheduler {
     const { engine, workers, dataParallelSize, kv, seed } = options;
     const share = new RendezvousShare(ranks, routerName(router));
     share.setOthers(Array.from({ length: this.count }, (_, other) => routerName(other)));
@@ -82,12 +101,13 @@ export class KvRouters implements RouterBench {
       config: kv,
       ranks,
       index: this.#index,
+      isDecodePool: options.role === 'decode',
       blockSizeTokens: engine.blockSizeTokens,
       policies: options.policies,
       prefillDuration: options.prefillDuration,
       explainedMax: 0,
       share,
-      clock: { nowMs: () => this.#fleet.nowMs },
+      clock: { nowMs: () => this.#pool.nowMs },
       random: routerRandom(seed, router),
     });
     scheduler.setWorkers(
@@ -105,7 +125,7 @@ export class KvRouters implements RouterBench {
 
   #decided(request: SimulatedRequest, decision: Decision): void {
     const { rank, workerId, dpRank, uncachedTokens, prefillMs } = decision;
-    this.#fleet.dispatch(request, rank);
+    this.#pool.dispatch(request, rank);
     if (this.count === 1) return;
     const { id, promptLength, router } = request;
     const booking = {
@@ -117,7 +137,7 @@ export class KvRouters implements RouterBench {
       uncachedTokens,
       prefillMs,
     };
-    this.#fleet.after(this.#replicaSyncDelayMs, () => {
+    this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
         if (other !== router) scheduler.book(booking);
       });
@@ -129,7 +149,7 @@ export class KvRouters implements RouterBench {
     act(this.#schedulers[router]!);
     this.#armTick(router);
     if (this.count === 1) return;
-    this.#fleet.after(this.#replicaSyncDelayMs, () => {
+    this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
         if (other === router) return;
         act(scheduler);
@@ -142,11 +162,11 @@ export class KvRouters implements RouterBench {
   #armTick(router: number): void {
     const scheduler = this.#schedulers[router]!;
     if (scheduler.pendingRequests === 0) return;
-    const { nowMs } = this.#fleet;
+    const { nowMs } = this.#pool;
     const dueMs = Math.min(scheduler.nextTickMs ?? Number.POSITIVE_INFINITY, nowMs + scheduler.recheckMs);
     if (dueMs >= this.#tickMs[router]!) return;
     this.#tickMs[router] = dueMs;
-    this.#fleet.after(dueMs - nowMs, () => {
+    this.#pool.after(dueMs - nowMs, () => {
       if (this.#tickMs[router] !== dueMs) return; // an earlier one took its place
       this.#tickMs[router] = Number.POSITIVE_INFINITY;
       scheduler.tick();
@@ -164,7 +184,7 @@ function workerId(worker: number): string {
 }
 
 /** Numbers the ranks as the fleet does. */
-function numberRanks({ workers, dataParallelSize }: RoutedFleet): RankTable {
+function numberRanks({ workers, dataParallelSize }: RoutedPool): RankTable {
   const ranks = new RankTable();
   for (let worker = 0; worker < workers; worker++) {
     for (let dpRank = 0; dpRank < dataParallelSize; dpRank++) {

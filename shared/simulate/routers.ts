@@ -1,9 +1,15 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { SchedulerOptions } from '../engines/mocker/index.ts';
-import { type KvRouterConfig, loadAware, type PolicyProfile, type PrefillDurationModel } from '../router/index.ts';
-import type { Fleet } from './fleet.ts';
+import {
+  type KvRouterConfig,
+  loadAware,
+  type PolicyProfile,
+  type PoolRole,
+  type PrefillDurationModel,
+} from '../router/index.ts';
 import { KvRouters } from './kv-routers.ts';
 import { SimpleRouters } from './simple-routers.ts';
+import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
 /** How requests find a worker. `load-aware` is `kv` without knowledge of the caches (router.md, section 1.4). */
@@ -17,21 +23,42 @@ export interface RoutingOptions {
   readonly replicaSyncDelayMs: number;
   /** For the modes `kv` and `load-aware`. */
   readonly kv: KvRouterConfig;
+  /** Memory of a pool's block index. @default unbounded */
+  readonly indexBytesMax?: number | undefined;
   /** Queue classes of those. @default one, as `kv` says */
   readonly policies?: PolicyProfile | undefined;
   /** What they take prefills to last; the engines keep their own time. @default they do not predict */
   readonly prefillDuration?: PrefillDurationModel | undefined;
 }
 
-/** What routers are made for. */
-export interface RoutedFleet extends RoutingOptions {
+/** The workers of one pool. */
+export interface PoolOptions {
+  readonly role: PoolRole;
   readonly workers: number;
+  /** Ranks of a worker. */
   readonly dataParallelSize: number;
   readonly engine: SchedulerOptions;
+}
+
+/** What routers are made for. */
+export interface RoutedPool extends RoutingOptions, PoolOptions {
   readonly seed: number;
 }
 
-/** The routers of a fleet, as the fleet sees them. */
+/** A pool, as its routers see it. */
+export interface PoolView {
+  readonly nowMs: number;
+  readonly ranks: readonly SimulatedRank[];
+  after(delayMs: number, callback: () => void): void;
+  /** What the workload asks of the routers' queue. */
+  hintsOf(request: number): { readonly priorityJump: number; readonly strictPriority: number };
+  /** Sends a request to the rank a router chose. */
+  dispatch(request: SimulatedRequest, rank: number): void;
+  /** Turns a request away: no rank can hold it, or its router does not take it. */
+  refuse(request: SimulatedRequest): void;
+}
+
+/** The routers of a pool, as the fleet sees them. */
 export interface RouterBench {
   /** Routers that share the work. */
   readonly count: number;
@@ -48,9 +75,9 @@ export interface RouterBench {
   kvEvents(rank: number, events: readonly KvEvent[]): void;
 }
 
-export function createRouters(fleet: Fleet, options: RoutedFleet): RouterBench {
+export function createRouters(pool: PoolView, options: RoutedPool): RouterBench {
   const { mode } = options;
-  if (mode === 'kv') return new KvRouters(fleet, options);
-  if (mode === 'load-aware') return new KvRouters(fleet, { ...options, kv: loadAware(options.kv) });
-  return new SimpleRouters(fleet, { ...options, mode });
+  if (mode === 'kv') return new KvRouters(pool, options);
+  if (mode === 'load-aware') return new KvRouters(pool, { ...options, kv: loadAware(options.kv) });
+  return new SimpleRouters(pool, { ...options, mode });
 }

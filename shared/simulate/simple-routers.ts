@@ -1,7 +1,6 @@
 import { type Random, seededRandom } from '../clock/index.ts';
 import { InFlight, type Pick, pickerFor, type RoutableWorker } from '../router/index.ts';
-import type { Fleet } from './fleet.ts';
-import type { RoutedFleet, RouterBench, RoutingMode } from './routers.ts';
+import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
 type SimpleMode = Exclude<RoutingMode, 'kv' | 'load-aware'>;
@@ -15,17 +14,17 @@ export class SimpleRouters implements RouterBench {
   readonly count: number;
   readonly wantsKvEvents = false;
   readonly wantsGrowth = false;
-  readonly #fleet: Fleet;
+  readonly #pool: PoolView;
   readonly #dataParallelSize: number;
   readonly #workers: readonly NumberedWorker[];
   readonly #inFlight: readonly InFlight[];
   readonly #picks: readonly Pick[];
 
   constructor(
-    fleet: Fleet,
-    { mode, routers, workers, dataParallelSize, seed }: RoutedFleet & { readonly mode: SimpleMode },
+    pool: PoolView,
+    { mode, routers, workers, dataParallelSize, seed }: RoutedPool & { readonly mode: SimpleMode },
   ) {
-    this.#fleet = fleet;
+    this.#pool = pool;
     this.count = routers;
     this.#dataParallelSize = dataParallelSize;
     this.#workers = Array.from({ length: workers }, (_, number) => ({
@@ -45,7 +44,7 @@ export class SimpleRouters implements RouterBench {
   submit(request: SimulatedRequest): void {
     const worker = this.#picks[request.router]!(this.#workers);
     this.#inFlight[request.router]!.add(worker.id);
-    this.#fleet.dispatch(request, this.#rankOf(worker.number));
+    this.#pool.dispatch(request, this.#rankOf(worker.number));
   }
 
   firstToken(): void {}
@@ -63,7 +62,7 @@ export class SimpleRouters implements RouterBench {
     const first = worker * this.#dataParallelSize;
     let chosen = first;
     for (let rank = first + 1; rank < first + this.#dataParallelSize; rank++)
-      if (this.#fleet.ranks[rank]!.load < this.#fleet.ranks[chosen]!.load) chosen = rank;
+      if (this.#pool.ranks[rank]!.load < this.#pool.ranks[chosen]!.load) chosen = rank;
     return chosen;
   }
 }

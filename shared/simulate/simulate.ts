@@ -1,14 +1,28 @@
-import type { SchedulerOptions } from '../engines/mocker/index.ts';
+import assert from 'node:assert';
+import type { SchedulerOptions, TransferModel } from '../engines/mocker/index.ts';
 import { Fleet } from './fleet.ts';
 import type { GapHistogram } from './gap-histogram.ts';
 import { hitCeiling } from './hit-ceiling.ts';
-import { createRouters, type RoutingOptions } from './routers.ts';
+import { createRouters, type PoolOptions, type RoutingOptions } from './routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 import type { Workload } from './workload.ts';
 
+/** Workers that compute prompts for others. */
+export interface PrefillPoolOptions {
+  readonly workers: number;
+  /** Ranks of a worker. */
+  readonly dataParallelSize: number;
+  /** Its blocks are as large as those of the decode workers. */
+  readonly engine: SchedulerOptions;
+  /** The link over which blocks get to decode workers. */
+  readonly transfer: TransferModel;
+}
+
 export interface SimulationOptions {
   readonly workload: Workload;
+  /** Workers that compute prompts apart; the others make answers alone. @default every worker does both */
+  readonly prefill?: PrefillPoolOptions | undefined;
   readonly workers: number;
   /** Ranks of a worker. */
   readonly dataParallelSize: number;
@@ -25,14 +39,26 @@ export interface SimulationOptions {
   readonly seed: number;
 }
 
+/** What became of requests on their way through two pools, request by request. NaN where they were refused. */
+export interface Legs {
+  /** From the arrival at a router to the end of the prefill. */
+  readonly prefillMs: Float64Array;
+  /** Time in the router's queue for a decode worker. */
+  readonly decodeQueuedMs: Float64Array;
+  /** Time that the blocks of the prompt took to cross. */
+  readonly transferMs: Float64Array;
+}
+
 /** What happened, request by request in the order of the workload. Times of a refused request are NaN. */
 export interface Simulation {
   readonly options: SimulationOptions;
   readonly arrivedMs: Float64Array;
   readonly ttftMs: Float64Array;
   readonly e2eMs: Float64Array;
-  /** Time in the router's queue. */
+  /** Time in routers' queues. */
   readonly queuedMs: Float64Array;
+  /** The legs of requests whose prompts are computed apart; undefined in other fleets. */
+  readonly legs: Legs | undefined;
   /** Prompt tokens found in the cache at the first admission. */
   readonly cachedTokens: Uint32Array;
   /** The same over all admissions: a preempted request finds its own blocks again. */
@@ -54,20 +80,22 @@ export interface Simulation {
  * give the same result.
  */
 export function simulate(options: SimulationOptions): Simulation {
-  const { engine, workers, dataParallelSize, contextTokensMax, concurrency, kvEventLagMs, seed } = options;
+  const { contextTokensMax, concurrency, kvEventLagMs, seed, prefill } = options;
   const workload = speedUp(options.workload, options.arrivalSpeedup);
-  const records = openRecords(workload.size);
+  const records = openRecords(workload.size, prefill !== undefined);
+  const pools = poolsOf(options);
   let durationMs = 0;
   const fleet = new Fleet(
     workload,
-    { engine, workers, dataParallelSize, contextTokensMax, concurrency, kvEventLagMs },
-    (own) => createRouters(own, { ...options.routing, engine, workers, dataParallelSize, seed }),
+    { pools, transfer: prefill?.transfer, contextTokensMax, concurrency, kvEventLagMs },
+    (view, pool) => createRouters(view, { ...options.routing, ...pool, seed }),
     (request, nowMs) => {
       durationMs = nowMs;
       record(records, request, nowMs);
     },
   );
   fleet.run();
+  const [{ workers, dataParallelSize, engine }] = pools; // whose caches prompts are looked up in
   const capacityBlocks = workers * dataParallelSize * engine.numGpuBlocks;
   return {
     options,
@@ -81,6 +109,20 @@ export function simulate(options: SimulationOptions): Simulation {
   };
 }
 
+function poolsOf({
+  prefill,
+  workers,
+  dataParallelSize,
+  engine,
+}: SimulationOptions): readonly [PoolOptions, ...PoolOptions[]] {
+  if (prefill === undefined) return [{ role: 'aggregated', workers, dataParallelSize, engine }];
+  assert(prefill.engine.blockSizeTokens === engine.blockSizeTokens, 'blocks cross between pools as they are');
+  return [
+    { ...prefill, role: 'prefill' },
+    { role: 'decode', workers, dataParallelSize, engine },
+  ];
+}
+
 function speedUp(workload: Workload, arrivalSpeedup: number): Workload {
   return arrivalSpeedup === 1
     ? workload
@@ -89,29 +131,41 @@ function speedUp(workload: Workload, arrivalSpeedup: number): Workload {
 
 type Records = Pick<
   Simulation,
-  'arrivedMs' | 'ttftMs' | 'e2eMs' | 'queuedMs' | 'cachedTokens' | 'reusedTokens' | 'preemptions'
+  'arrivedMs' | 'ttftMs' | 'e2eMs' | 'queuedMs' | 'cachedTokens' | 'reusedTokens' | 'preemptions' | 'legs'
 >;
 
-function openRecords(size: number): Records {
+function openRecords(size: number, isApart: boolean): Records {
+  const times = (): Float64Array => new Float64Array(size).fill(Number.NaN);
   return {
     arrivedMs: new Float64Array(size),
-    ttftMs: new Float64Array(size).fill(Number.NaN),
-    e2eMs: new Float64Array(size).fill(Number.NaN),
-    queuedMs: new Float64Array(size).fill(Number.NaN),
+    ttftMs: times(),
+    e2eMs: times(),
+    queuedMs: times(),
+    legs: isApart ? { prefillMs: times(), decodeQueuedMs: times(), transferMs: times() } : undefined,
     cachedTokens: new Uint32Array(size),
     reusedTokens: new Float64Array(size),
     preemptions: new Uint32Array(size),
   };
 }
 
+/** @param request its last leg */
 function record(records: Records, request: SimulatedRequest, nowMs: number): void {
-  const { index } = request;
-  records.arrivedMs[index] = request.arrivedMs;
-  if (Number.isNaN(request.firstTokenMs)) return; // refused
-  records.ttftMs[index] = request.firstTokenMs - request.arrivedMs;
-  records.e2eMs[index] = nowMs - request.arrivedMs;
-  records.queuedMs[index] = request.dispatchedMs - request.arrivedMs;
-  records.cachedTokens[index] = Math.max(0, request.cachedTokens);
-  records.reusedTokens[index] = request.reusedTokens;
-  records.preemptions[index] = request.preemptions;
+  const { index, prefill, firstTokenMs } = request;
+  const first = prefill ?? request;
+  records.arrivedMs[index] = first.arrivedMs;
+  if (Number.isNaN(firstTokenMs)) return; // refused
+  records.ttftMs[index] = firstTokenMs - first.arrivedMs;
+  records.e2eMs[index] = nowMs - first.arrivedMs;
+  records.queuedMs[index] = first.dispatchedMs - first.arrivedMs;
+  records.cachedTokens[index] = Math.max(0, first.cachedTokens);
+  records.reusedTokens[index] = first.reusedTokens;
+  records.preemptions[index] = first.preemptions;
+  const { legs } = records;
+  if (prefill === undefined || legs === undefined) return;
+  const decodeQueuedMs = request.dispatchedMs - request.arrivedMs;
+  records.queuedMs[index]! += decodeQueuedMs;
+  records.preemptions[index]! += request.preemptions;
+  legs.prefillMs[index] = prefill.firstTokenMs - prefill.arrivedMs;
+  legs.decodeQueuedMs[index] = decodeQueuedMs;
+  legs.transferMs[index] = request.transferMs;
 }

@@ -1,5 +1,6 @@
 import type { KvEvent } from '../engines/index.ts';
 import { KvJournal, Scheduler, type SchedulerOptions } from '../engines/mocker/index.ts';
+import type { PoolRole } from '../router/index.ts';
 import type { GapHistogram } from './gap-histogram.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
@@ -14,6 +15,10 @@ export interface RankNotes {
 
 /** One data-parallel rank of a worker: the mock engine's scheduler, and what its last pass brought to light. */
 export class SimulatedRank {
+  readonly role: PoolRole;
+  /** Its place among the ranks of the fleet. */
+  readonly at: number;
+  /** Its number in its pool. */
   readonly worker: number;
   readonly dpRank: number;
   readonly gaps: GapHistogram;
@@ -31,12 +36,21 @@ export class SimulatedRank {
   busyMs = 0;
   requests = 0;
   promptTokens = 0;
+  /** Of requests that ended here. */
+  outputTokens = 0;
+  preemptions = 0;
   /** Blocks in use, summed over time. */
   activeBlockMs = 0;
   readonly #scheduler: Scheduler;
   readonly #journal: KvJournal | undefined;
 
-  constructor(worker: number, dpRank: number, options: SchedulerOptions, notes: RankNotes) {
+  constructor(
+    { role, at, worker, dpRank }: Pick<SimulatedRank, 'role' | 'at' | 'worker' | 'dpRank'>,
+    options: SchedulerOptions,
+    notes: RankNotes,
+  ) {
+    this.role = role;
+    this.at = at;
     this.worker = worker;
     this.dpRank = dpRank;
     this.gaps = notes.gaps;
@@ -54,21 +68,39 @@ export class SimulatedRank {
     return this.#scheduler.isIdle;
   }
 
-  take(request: SimulatedRequest, nowMs: number): void {
-    request.rank = this;
-    request.dispatchedMs = nowMs;
+  /** Blocks that requests hold. */
+  get activeBlocks(): number {
+    return this.#scheduler.pool.active;
+  }
+
+  take(request: SimulatedRequest): void {
     this.requests++;
     this.promptTokens += request.promptLength;
     this.#scheduler.submit(request);
   }
 
-  /** Starts the next pass; it ends at `passEndMs`. */
-  startPass(nowMs: number): void {
+  /** Leading tokens of a request's prompt that lie in the cache now. */
+  cachedTokens(request: SimulatedRequest): number {
+    return this.#scheduler.cachedTokens(request);
+  }
+
+  /** The blocks of a finished prompt were fetched. */
+  letGo(request: SimulatedRequest): void {
+    this.#scheduler.letGo(request);
+  }
+
+  /** Starts the next pass, which ends at `passEndMs`. False when finished prompts leave no room for anybody. */
+  startPass(nowMs: number): boolean {
     const durationMs = this.#scheduler.startPass();
+    if (this.#scheduler.runningCount === 0) {
+      this.#scheduler.finishPass();
+      return false;
+    }
     this.inPass = true;
     this.passEndMs = nowMs + durationMs;
     this.busyMs += durationMs;
     this.activeBlockMs += durationMs * this.#scheduler.pool.active;
+    return true;
   }
 
   /** Ends the pass: fills `firstTokens` and `finished`, and returns what happened to the cache. */
@@ -78,6 +110,10 @@ export class SimulatedRank {
     if (this.finished.length > 0) this.finished.length = 0;
     this.inPass = false;
     this.#scheduler.finishPass();
+    for (const request of this.finished) {
+      this.outputTokens += request.outputTokens;
+      this.preemptions += request.preemptions;
+    }
     return this.#journal?.drain() ?? NO_EVENTS;
   }
 }

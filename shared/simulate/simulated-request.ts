@@ -2,7 +2,10 @@ import { Sequence } from '../engines/mocker/index.ts';
 import type { WorkloadNames } from './block-names.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 
-/** A request on its way through the fleet: what its engine computes on, and when its tokens came. */
+/**
+ * A request on its way through a pool: what its engine computes on, and when its tokens came. One whose prompt is computed
+ * apart goes through two pools, as two of these.
+ */
 export class SimulatedRequest extends Sequence {
   override readonly names: WorkloadNames;
   /** Its place in the workload. */
@@ -18,6 +21,10 @@ export class SimulatedRequest extends Sequence {
   dispatchedMs = Number.NaN;
   firstTokenMs = Number.NaN;
   lastTokenMs = Number.NaN;
+  /** What computed its prompt; undefined = it does so itself. */
+  readonly prefill: SimulatedRequest | undefined;
+  /** Time that the blocks of its prompt took to get here. */
+  transferMs = 0;
 
   constructor(
     index: number,
@@ -25,14 +32,17 @@ export class SimulatedRequest extends Sequence {
     outputTokens: number,
     names: WorkloadNames,
     at: { readonly nowMs: number; readonly router: number },
+    prefill?: SimulatedRequest,
   ) {
-    super(inputTokens, names);
+    super(inputTokens, names, inputTokens + outputTokens);
     this.names = names;
     this.index = index;
     this.id = `r${index}`;
     this.outputTokens = outputTokens;
     this.arrivedMs = at.nowMs;
     this.router = at.router;
+    this.prefill = prefill;
+    this.isTransferred = prefill !== undefined;
   }
 
   emit(): boolean {

@@ -1,5 +1,6 @@
 import { peakToMean, type Spread, spreadOf } from './percentiles.ts';
 import type { Simulation } from './simulate.ts';
+import type { SimulatedRank } from './simulated-rank.ts';
 
 /** A simulation in figures. Rates are shares of 1. */
 export interface Summary {
@@ -29,8 +30,41 @@ export interface Summary {
   readonly preemptions: number;
   /** Workers and ranks over the whole duration, one GPU each. */
   readonly gpuHours: number;
-  /** Busiest rank over the mean: time in passes, prompt tokens, blocks in use. 1 = even. */
-  readonly loadBalance: { readonly busyTime: number; readonly promptTokens: number; readonly activeBlocks: number };
+  /** Of two pools, the figures of the less even one. */
+  readonly loadBalance: LoadBalance;
+  /** Only where prompts are computed apart. */
+  readonly disaggregation?: DisaggregationSummary;
+}
+
+/** Busiest rank over the mean: time in passes, prompt tokens, blocks in use. 1 = even. */
+export interface LoadBalance {
+  readonly busyTime: number;
+  readonly promptTokens: number;
+  readonly activeBlocks: number;
+}
+
+export interface DisaggregationSummary {
+  /** From the arrival at a router to the end of the prefill. */
+  readonly prefillMs: Spread;
+  /** In the router's queue for a decode worker. */
+  readonly decodeQueueMs: Spread;
+  /** Until the blocks of the prompt have crossed to it. */
+  readonly transferMs: Spread;
+  readonly prefill: PoolSummary;
+  readonly decode: PoolSummary;
+}
+
+/** What the workers of one role did. */
+export interface PoolSummary {
+  readonly ranks: number;
+  readonly requests: number;
+  readonly promptTokens: number;
+  /** A prefill worker makes one token of each request, which is made again where it is decoded. */
+  readonly outputTokens: number;
+  readonly preemptions: number;
+  /** Share of the time that its ranks spent in passes. */
+  readonly busyShare: number;
+  readonly loadBalance: LoadBalance;
 }
 
 const MS_PER_HOUR = 3_600_000;
@@ -62,11 +96,60 @@ export function summarize(simulation: Simulation): Summary {
     outputTokensPerS: sum(outputTokens.filter(isAnswered)) / seconds,
     preemptions: sum(simulation.preemptions),
     gpuHours: (ranks.length * durationMs) / MS_PER_HOUR,
+    loadBalance: balanceOf(ranks),
+    ...summarizeLegs(simulation),
+  };
+}
+
+function summarizeLegs({
+  legs,
+  ranks,
+  durationMs,
+}: Simulation): Partial<Pick<Summary, 'disaggregation' | 'loadBalance'>> {
+  if (legs === undefined) return {};
+  const isAnswered = (value: number): boolean => !Number.isNaN(value);
+  const prefill = poolSummary(
+    ranks.filter(({ role }) => role === 'prefill'),
+    durationMs,
+  );
+  const decode = poolSummary(
+    ranks.filter(({ role }) => role === 'decode'),
+    durationMs,
+  );
+  const [one, other] = [prefill.loadBalance, decode.loadBalance];
+  return {
     loadBalance: {
-      busyTime: peakToMean(ranks.map(({ busyMs }) => busyMs)),
-      promptTokens: peakToMean(ranks.map((rank) => rank.promptTokens)),
-      activeBlocks: peakToMean(ranks.map(({ activeBlockMs }) => activeBlockMs)),
+      busyTime: Math.max(one.busyTime, other.busyTime),
+      promptTokens: Math.max(one.promptTokens, other.promptTokens),
+      activeBlocks: Math.max(one.activeBlocks, other.activeBlocks),
     },
+    disaggregation: {
+      prefillMs: spreadOf(legs.prefillMs.filter(isAnswered)),
+      decodeQueueMs: spreadOf(legs.decodeQueuedMs.filter(isAnswered)),
+      transferMs: spreadOf(legs.transferMs.filter(isAnswered)),
+      prefill,
+      decode,
+    },
+  };
+}
+
+function poolSummary(ranks: readonly SimulatedRank[], durationMs: number): PoolSummary {
+  return {
+    ranks: ranks.length,
+    requests: sum(ranks.map(({ requests }) => requests)),
+    promptTokens: sum(ranks.map(({ promptTokens }) => promptTokens)),
+    outputTokens: sum(ranks.map(({ outputTokens }) => outputTokens)),
+    preemptions: sum(ranks.map(({ preemptions }) => preemptions)),
+    busyShare: sum(ranks.map(({ busyMs }) => busyMs)) / Math.max(1, ranks.length * durationMs),
+    loadBalance: balanceOf(ranks),
+  };
+}
+
+function balanceOf(ranks: readonly SimulatedRank[]): LoadBalance {
+  return {
+    busyTime: peakToMean(ranks.map(({ busyMs }) => busyMs)),
+    promptTokens: peakToMean(ranks.map(({ promptTokens }) => promptTokens)),
+    activeBlocks: peakToMean(ranks.map(({ activeBlockMs }) => activeBlockMs)),
   };
 }
 

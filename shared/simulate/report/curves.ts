@@ -1,3 +1,4 @@
+import type { PoolRole } from '../../router/index.ts';
 import type { Simulation } from '../simulate.ts';
 
 const CDF_POINTS = 201;
@@ -20,6 +21,8 @@ export interface Curves {
 }
 
 export interface RankUse {
+  readonly role: PoolRole;
+  /** Its number among those of its role. */
   readonly worker: number;
   readonly dpRank: number;
   readonly requests: number;
@@ -35,7 +38,8 @@ export function curvesOf(simulation: Simulation): Curves {
     ttftMs: quantiles(simulation.ttftMs),
     e2eMs: quantiles(simulation.e2eMs),
     ...timelines(simulation),
-    ranks: ranks.map(({ worker, dpRank, requests, promptTokens, busyMs }) => ({
+    ranks: ranks.map(({ role, worker, dpRank, requests, promptTokens, busyMs }) => ({
+      role,
       worker,
       dpRank,
       requests,

@@ -123,8 +123,8 @@ function shares(sortedMs: readonly number[]): Line['points'] {
 const RANK_BARS_MAX = 64;
 
 function rankBars({ curves }: RunReport): readonly Bar[] {
-  return curves.ranks.slice(0, RANK_BARS_MAX).map(({ worker, dpRank, requests, busyShare }) => ({
-    label: `worker ${worker}${dpRank > 0 ? `.${dpRank}` : ''} (${requests} requests)`,
+  return curves.ranks.slice(0, RANK_BARS_MAX).map(({ role, worker, dpRank, requests, busyShare }) => ({
+    label: `${role === 'aggregated' ? '' : `${role} `}worker ${worker}${dpRank > 0 ? `.${dpRank}` : ''} (${requests} requests)`,
     value: 100 * busyShare,
     series: 0,
   }));

@@ -1,4 +1,5 @@
 import type { Spread } from '../percentiles.ts';
+import type { DisaggregationSummary, PoolSummary } from '../summary.ts';
 import { labelOf, type RunReport } from './run-report.ts';
 
 /** A report for a terminal: one run in detail, several as a table with a row each. */
@@ -20,6 +21,7 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
     spreadLine('ITL ms', summary.itlMs, 1),
     spreadLine('E2E ms', summary.e2eMs, 0),
     spreadLine('router queue ms', summary.queueMs, 0),
+    ...legLines(summary.disaggregation),
     '',
     line('hit rate', `${percent(summary.hitRate)} of prompt tokens; one cache for all: ${percent(summary.hitCeiling)}`),
     line('output', `${summary.outputTokensPerS.toFixed(0)} tokens/s`),
@@ -28,10 +30,26 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
       'busiest to mean',
       `${loadBalance.busyTime.toFixed(2)} time, ${loadBalance.promptTokens.toFixed(2)} prompt tokens, ${loadBalance.activeBlocks.toFixed(2)} blocks`,
     ),
+    ...poolLines(summary.disaggregation),
     line('requests', `${summary.requests} answered, ${summary.refused} refused, ${summary.preemptions} preemptions`),
     line('virtual time', `${(summary.durationMs / 1000).toFixed(1)} s, simulated in ${(wallMs / 1000).toFixed(1)} s`),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+function legLines(legs: DisaggregationSummary | undefined): readonly string[] {
+  if (legs === undefined) return [];
+  return [spreadLine('prefill ms', legs.prefillMs, 0), spreadLine('transfer ms', legs.transferMs, 1)];
+}
+
+function poolLines(legs: DisaggregationSummary | undefined): readonly string[] {
+  if (legs === undefined) return [];
+  const poolLine = (name: string, { ranks, busyShare, loadBalance, preemptions }: PoolSummary): string =>
+    line(
+      name,
+      `${ranks} ranks, ${percent(busyShare)} busy, busiest to mean ${loadBalance.busyTime.toFixed(2)}, ${preemptions} preemptions`,
+    );
+  return [poolLine('prefill pool', legs.prefill), poolLine('decode pool', legs.decode)];
 }
 
 function line(name: string, text: string): string {

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -220,5 +220,54 @@ describe('stator simulate refuses', () => {
     expect(refusal()).toBe(
       'stator: nothing to simulate: give --trace FILE, or --workload steady, poisson, bursts or sessions\n',
     );
+  });
+});
+
+describe('stator simulate with engines of one kind or two', () => {
+  it('simulates prefill and decode workers, each with settings of its own', () => {
+    const pools = ['--num-prefill-workers=2', '--num-decode-workers=3', '--mode=kv'];
+    const fleet = ['--workload=poisson', '--request-count=200', '--request-rate=20', ...pools];
+    const { disaggregation, requests, about } = figures(...fleet);
+    expect(about).toMatchObject({ 'prefill workers': 2, 'decode workers': 3 });
+    expect(disaggregation.prefill).toMatchObject({ ranks: 2, requests, outputTokens: requests });
+    expect(disaggregation.decode).toMatchObject({ ranks: 3, requests, outputTokens: 256 * requests });
+    expect(disaggregation.transferMs.mean).toBeCloseTo((2048 * 131_072) / 64e6, 6);
+    const args = write('prefill.json', '{"worker_type": "prefill", "dp_size": 2, "kv_bytes_per_token": 64000}');
+    const own = figures(...fleet, `--prefill-engine-args=${args}`, '--decode-engine-args={"num_gpu_blocks": 4096}');
+    expect(own.disaggregation.prefill.ranks).toBe(4);
+    expect(own.disaggregation.transferMs.mean).toBeCloseTo(2.048, 6);
+    expect(simulate(...fleet).stdout).toMatch(/^prefill pool +2 ranks, .* busy/m);
+  });
+
+  it('refuses pools that cannot be', () => {
+    const pools = ['--workload=poisson', '--num-prefill-workers=1', '--num-decode-workers=1'];
+    expect(refusal('--workload=poisson', '--num-prefill-workers=1')).toContain('needs --num-decode-workers');
+    expect(refusal(...pools, '--workers=2')).toContain('--num-prefill-workers and --num-workers exclude each other');
+    expect(refusal(...pools, '--prefill-engine-args={"worker_type":"decode"}')).toContain(
+      'worker_type must be prefill',
+    );
+    expect(refusal(...pools, '--prefill-engine-args={"block_size":32}')).toContain('blocks cross as they are');
+    expect(refusal(...pools, '--decode-engine-args={"nonsense":1}')).toContain(
+      '--decode-engine-args: unknown key "nonsense"',
+    );
+    expect(refusal('--workload=poisson', '--decode-engine-args={}')).toContain('needs --num-prefill-workers');
+  });
+
+  it('reads mocker keys and measured times', () => {
+    const fleet = ['--workload=poisson', '--request-count=20', '--workers=1'];
+    const tables = join(folder, 'profile');
+    mkdirSync(tables);
+    writeFileSync(join(tables, 'prefill_raw_data.json'), '{"prefill_isl": [0, 1000], "prefill_ttft": [0, 500]}');
+    const decode = { x_kv_usage: [0, 1], y_context_length: [100, 100], z_itl: [20, 20], max_kv_tokens: 1000 };
+    writeFileSync(join(tables, 'decode_raw_data.json'), JSON.stringify(decode));
+    const measured = figures(...fleet, '--request-rate=0.1', `--planner-profile-data=${tables}`);
+    expect(measured.itlMs.p50).toBeCloseTo(20, 0);
+    expect(measured.ttftMs.p50).toBeCloseTo(1024, 6);
+    expect(refusal(...fleet, `--planner-profile-data=${folder}`)).toContain('prefill_raw_data.json');
+    const args = write('args.json', '{"num_gpu_blocks": 4}');
+    expect(simulate(...fleet, '--num-gpu-blocks=4096', `--extra-engine-args=${args}`)).toMatchObject({
+      stderr: expect.stringContaining('overrides --num-gpu-blocks'),
+      stdout: expect.stringContaining('20 refused'),
+    });
   });
 });
