@@ -4,4 +4,5 @@
  */
 export type { VllmLaunchSettings } from './launch.ts';
 export { createMultimodalEngine, type MultimodalOptions } from './multimodal-engine.ts';
+export { type SecondaryNode, startSecondaryVllm } from './secondary-node.ts';
 export { createVllmEngine, type VllmEngineOptions } from './vllm-engine.ts';
