@@ -2,7 +2,9 @@ import { seededRandom, systemClock, systemRandom, type Timer } from '../../share
 import type { ExplanationSource, RoutableModel, Worker } from '../../shared/pipeline/index.ts';
 import {
   type ApproximateIndex,
+  type ApproximateIndexOptions,
   createApproximateIndex,
+  IndexMemory,
   ReplaceableBlockIndex,
 } from '../../shared/router/block-index/index.ts';
 import {
@@ -45,6 +47,7 @@ import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts'
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
 const HOUSEKEEPING_MS = 100;
+const MIB = 2 ** 20;
 
 /** What belongs to one worker set beside its scheduler. */
 interface Fed {
@@ -65,6 +68,7 @@ export class KvRouting implements Routing {
   readonly #config: KvRouterConfig;
   readonly #parts: RoutingParts;
   readonly #fed = new Map<string, Fed>();
+  readonly #memory: IndexMemory;
   readonly #loads = new WorkerLoads();
   readonly #busy = new BusyWorkers(this.#loads, systemClock);
   readonly #open: OpenFeeds | undefined;
@@ -136,6 +140,8 @@ export class KvRouting implements Routing {
       },
     };
     this.#stalenessMs = settings.indexStalenessMs;
+    const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
+    this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
     const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
     const followsKvEvents = this.#config.useKvEvents && keepsIndex;
     const { shared } = parts;
@@ -285,14 +291,18 @@ export class KvRouting implements Routing {
     const { routerMetrics } = this.#parts;
     const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
-    const shared = { ranks, clock: systemClock, onEvicted };
+    const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
+      this.#memory.bound((bytesMax) =>
+        createApproximateIndex({ ...by, ranks, clock: systemClock, bytesMax, onEvicted }),
+      );
     const remote = this.#remote?.indexFor(pool, ranks);
     if (remote === undefined && !useKvEvents) {
-      const predictions = createApproximateIndex({ ...shared, policy, ttlMs });
+      const predictions = predict({ policy, ttlMs });
       this.#fed.set(nameOf(pool), { metrics, predictions });
       return predictedIndex(predictions, ranks);
     }
-    const own = remote === undefined ? new ReplaceableBlockIndex({ ranks, onEvicted }) : undefined;
+    const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
+    const own = remote === undefined ? this.#memory.bound(keep) : undefined;
     const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
     const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };
     const index: PrefixIndex | undefined = own ?? remote;
@@ -300,7 +310,7 @@ export class KvRouting implements Routing {
       this.#fed.set(nameOf(pool), fed);
       return index;
     }
-    const predictions = createApproximateIndex({ ...shared, policy: 'ttl', ttlMs: predictedTtlMs });
+    const predictions = predict({ policy: 'ttl', ttlMs: predictedTtlMs });
     this.#fed.set(nameOf(pool), { ...fed, predictions });
     return predictingIndex(index, predictions);
   }
@@ -346,6 +356,7 @@ export class KvRouting implements Routing {
       }
       const { index, predictions, metrics: own } = this.#fedOf(pool);
       own.indexBlocks((index ?? predictions)?.blockCount ?? 0);
+      own.indexBytes((index?.bytes ?? 0) + (predictions?.bytes ?? 0));
       duplicates += index?.duplicateBlocks ?? 0;
     }
     routerMetrics.duplicates(duplicates);

@@ -20,7 +20,8 @@ const PEER_DUMP_TIMEOUT_MS = 60_000;
 /** The standalone indexer (router.md, section 10.2). It starts with what the first peer that answers knows. */
 export async function startIndexer(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
   const metrics = createIndexerMetrics();
-  const indexer = new StandaloneIndexer({ openListener: zmqListeners(logger), metrics, logger });
+  const bytesMax = settings.indexMaxMb * 2 ** 20;
+  const indexer = new StandaloneIndexer({ openListener: zmqListeners(logger), metrics, logger, bytesMax });
   const peers = new Peers();
   for (const url of settings.servicePeers) peers.add(url);
   await recover(indexer, peers, logger);

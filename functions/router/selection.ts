@@ -26,12 +26,15 @@ export async function startSelectionService(
   const names = new Set(given);
   const { policies, prefillDuration } = await openRouterFiles(settings);
   const routerQueueThreshold = names.has('routerQueueThreshold') ? settings.routerQueueThreshold : null;
+  const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
   const replicas = await openReplicas(settings, logger);
   const service = new SelectionService({
     config: kvRouterConfigOf({ ...settings, routerQueueThreshold }, names, policies?.settings),
     policies,
     prefillDuration,
+    indexBytesMax: settings.indexMaxMb * 2 ** 20,
     openListener: zmqListeners(logger),
+    ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
     replicas: replicas.pools,
     clock: systemClock,
     random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),

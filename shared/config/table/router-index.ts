@@ -165,7 +165,7 @@ export const routerIndexRows = {
     default: 1024,
     usedBy: ROUTERS,
     source: 'product+',
-    built: false,
+    built: true,
     about: 'Memory bound of the block index; a metric shows it reached.',
   }),
   indexStalenessMs: int({

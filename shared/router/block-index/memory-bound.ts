@@ -57,24 +57,24 @@ const LEAST_SHARE = 1 / 16;
 /** Memory that the indexes of a process share: first come, first served, but a small part for each. */
 export class IndexMemory {
   readonly #bytesMax: number;
-  readonly #indexes = new Set<Measured>();
+  readonly #indexes: () => Iterable<Measured | undefined>;
 
-  constructor(bytesMax: number) {
+  /** @param indexes all there are at present */
+  constructor(bytesMax: number, indexes: () => Iterable<Measured | undefined>) {
     this.#bytesMax = bytesMax;
+    this.#indexes = indexes;
   }
 
-  add(index: Measured): void {
-    this.#indexes.add(index);
-  }
-
-  remove(index: Measured): void {
-    this.#indexes.delete(index);
+  /** The index that `make` gives, which may take what the others leave. */
+  bound<Index extends Measured>(make: (bytesMax: () => number) => Index): Index {
+    const index: Index = make(() => this.leftFor(index));
+    return index;
   }
 
   /** Bytes that the index may take. */
   leftFor(index: Measured): number {
     let others = 0;
-    for (const each of this.#indexes) if (each !== index) others += each.bytes;
+    for (const each of this.#indexes()) if (each !== index) others += each?.bytes ?? 0;
     return Math.max(LEAST_SHARE * this.#bytesMax, this.#bytesMax - others);
   }
 }

@@ -12,6 +12,7 @@ export interface IndexerState {
   readonly listeners: ReadonlyMap<string, number>;
   readonly duplicateBlocks: number;
   readonly indexBlocks: number;
+  readonly indexBytes: number;
 }
 
 export interface IndexerMetrics {
@@ -48,6 +49,7 @@ export function createIndexerMetrics(): IndexerMetrics {
     .counter('dynamo_kvrouter_kv_cache_event_warnings', 'Blocks stored where they were held already.', ['warning_kind'])
     .with('duplicate_store');
   const blocks = registry.gauge('stator_router_index_blocks', 'Blocks in all indexes.').with();
+  const bytes = registry.gauge('stator_router_index_bytes', 'Memory taken by all indexes.').with();
   const evicted = registry
     .counter('stator_router_index_evicted_blocks_total', 'Blocks that left an index because it was full.')
     .with();
@@ -66,6 +68,7 @@ export function createIndexerMetrics(): IndexerMetrics {
         models.set(state.models);
         workers.set(state.workers);
         blocks.set(state.indexBlocks);
+        bytes.set(state.indexBytes);
         warnings.value = state.duplicateBlocks;
         for (const status of LISTENER_STATUSES) listeners.with(status).set(state.listeners.get(status) ?? 0);
       }),

@@ -1,4 +1,5 @@
 import type { Logger } from '../../telemetry/index.ts';
+import { IndexMemory } from '../block-index/index.ts';
 import type { IndexerMetrics, IndexerState } from './indexer-metrics.ts';
 import { ModelTree } from './model-tree.ts';
 import { isConnectable, type ListenSource, type OpenListener } from './rank-listeners.ts';
@@ -19,6 +20,8 @@ export interface IndexerOptions {
   readonly logger: Logger;
   /** Most distinct blocks of one model and group. */
   readonly blocksMax?: number | undefined;
+  /** Memory of all indexes together. @default unbounded */
+  readonly bytesMax?: number | undefined;
 }
 
 /** Pairs of model and group: each has an index of its own. */
@@ -30,11 +33,14 @@ const WORKERS_MAX = 20_000;
 export class StandaloneIndexer {
   readonly #options: IndexerOptions;
   readonly #trees = new Map<string, ModelTree>();
+  readonly #memory: IndexMemory;
   /** Blocks stored twice in indexes that are gone. */
   #pastDuplicates = 0;
 
   constructor(options: IndexerOptions) {
     this.#options = options;
+    const indexes = () => [...this.#trees.values()].map(({ index }) => index);
+    this.#memory = new IndexMemory(options.bytesMax ?? Number.POSITIVE_INFINITY, indexes);
     options.metrics.show(() => this.#state());
   }
 
@@ -132,7 +138,8 @@ export class StandaloneIndexer {
     if (this.#trees.size >= TREES_MAX) throw new ServiceError(503, `more than ${TREES_MAX} models and groups`);
     const { openListener, logger, blocksMax, metrics } = this.#options;
     const counting = { onApplied: metrics.applied, onEvicted: (blocks: number) => metrics.evicted(blocks) };
-    const tree = new ModelTree({ model, group, blockSizeTokens, openListener, logger, blocksMax, ...counting });
+    const bounds = { blocksMax, memory: this.#memory };
+    const tree = new ModelTree({ model, group, blockSizeTokens, openListener, logger, ...bounds, ...counting });
     this.#trees.set(keyOf(model, group), tree);
     return tree;
   }
@@ -147,15 +154,17 @@ export class StandaloneIndexer {
     const workers = new Set<string>();
     let duplicateBlocks = this.#pastDuplicates;
     let indexBlocks = 0;
+    let indexBytes = 0;
     for (const tree of this.#trees.values()) {
       duplicateBlocks += tree.index.counters.duplicateBlocks;
       indexBlocks += tree.index.blockCount;
+      indexBytes += tree.index.bytes;
       for (const workerId of tree.listeners.workerIds) {
         workers.add(workerId);
         for (const { status } of tree.listeners.of(workerId)) listeners.set(status, (listeners.get(status) ?? 0) + 1);
       }
     }
-    return { models: this.#trees.size, workers: workers.size, listeners, duplicateBlocks, indexBlocks };
+    return { models: this.#trees.size, workers: workers.size, listeners, duplicateBlocks, indexBlocks, indexBytes };
   }
 }
 

@@ -1,6 +1,12 @@
 import type { Logger } from '../../telemetry/index.ts';
 import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
-import { type BlockIndex, createBlockIndex, type HashPair, type StoredRun } from '../block-index/index.ts';
+import {
+  type BlockIndex,
+  createBlockIndex,
+  type HashPair,
+  type IndexMemory,
+  type StoredRun,
+} from '../block-index/index.ts';
 import { writeExactJson } from '../exact-json.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
 import { Overlaps } from '../overlaps.ts';
@@ -18,6 +24,8 @@ export interface ModelTreeOptions {
   readonly onEvicted: (blocks: number) => void;
   /** Most distinct blocks. @default as `createBlockIndex` */
   readonly blocksMax?: number | undefined;
+  /** Shared with the other trees. */
+  readonly memory: IndexMemory;
 }
 
 /** Records of a dump that are decoded at a time. */
@@ -38,9 +46,10 @@ export class ModelTree {
     this.model = model;
     this.group = group;
     this.blockSizeTokens = blockSizeTokens;
-    const { blocksMax, onEvicted } = options;
+    const { blocksMax, memory, onEvicted } = options;
     const ranks = this.#ranks;
-    this.index = createBlockIndex({ ranks, onEvicted, ...(blocksMax === undefined ? {} : { blocksMax }) });
+    const bounds = { onEvicted, ...(blocksMax === undefined ? {} : { blocksMax }) };
+    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax, ...bounds }));
     this.#onApplied = onApplied;
     this.listeners = new RankListeners(openListener, indexSink(this.index, ranks, onApplied), logger);
   }

@@ -40,7 +40,8 @@ export async function select(
   try {
     const isAdvisory = !books && body.boolean('advisory') === true;
     const made = isAdvisory ? advise(pool, request) : await decide(pool, request, call.signal, books);
-    const selection = { model, group, prompt, expectedOutputTokens: request.expectedOutputTokens, ...made.facts };
+    const { expectedOutputTokens } = request;
+    const selection = { model, group, prompt, expectedOutputTokens, sessionId: sessionOf(body), ...made.facts };
     if (books) service.booked(id, selection);
     else if (given !== undefined) service.selections.put(given, selection);
     return { status: 200, json: replyOf(service, pool, selection, { ...made.shown, id: books ? id : given, books }) };
@@ -95,6 +96,9 @@ function requestOf(
   nowMs: number,
 ): SchedulingRequest {
   const pinned = body.optionalObject('pinned_worker');
+  const session = pinned === undefined ? pool.sessionTarget(sessionOf(body)) : undefined;
+  const isHard = pool.affinity?.mode === 'hard';
+  const asked = pinned && { workerId: pinned.id('worker_id'), dpRank: pinned.optionalU32('dp_rank') };
   const allowed = body.optionalIds('allowed_worker_ids');
   return {
     id,
@@ -105,12 +109,18 @@ function requestOf(
     priorityJump: body.optionalNumber('priority_jump'),
     strictPriority: body.optionalU32('strict_priority'),
     policyClass: call.header('x-dynamo-meta-policy-class'),
-    pinned: pinned && { workerId: pinned.id('worker_id'), dpRank: pinned.optionalU32('dp_rank') },
+    pinned: asked ?? (isHard ? session : undefined),
+    preferredWorker: isHard ? undefined : session,
     allowedWorkers: allowed && new Set(allowed),
     constraints: constraintsOf(body.optionalObject('routing_constraints')),
     excludedWorkers: pool.draining,
     deadlineMs: nowMs + WAIT_MS_MAX,
   };
+}
+
+/** The session that a body names, by itself or in its context. */
+export function sessionOf(body: BodyFields): string | undefined {
+  return body.optionalText('session_id') ?? body.optionalObject('session_context')?.optionalText('session_id');
 }
 
 const OVERRIDE_NUMBERS = [

@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import { type BlockIndex, createBlockIndex } from '../block-index/index.ts';
+import { type BlockIndex, createBlockIndex, type IndexMemory } from '../block-index/index.ts';
 import { indexSink } from '../feed/index.ts';
 import type { KvRouterConfig } from '../kv-config.ts';
 import type { PrefillDurationModel } from '../load/prefill-duration.ts';
@@ -10,6 +10,7 @@ import type { PolicyProfile } from '../queue/policy-config.ts';
 import { RankTable } from '../rank-table.ts';
 import { createScheduler } from '../scheduler.ts';
 import type { Decision, Scheduler, SchedulingRequest } from '../scheduler-types.ts';
+import { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from '../session-affinity.ts';
 import type { ActiveSequenceEvent } from '../state/index.ts';
 import { dumpEvents } from './model-tree.ts';
 import { overlapScores, type ScoredRank } from './overlap-scores.ts';
@@ -23,8 +24,12 @@ export interface SelectionPoolOptions {
   readonly group: string;
   readonly blockSizeTokens: number;
   readonly config: KvRouterConfig;
+  /** Shared with the other pools. */
+  readonly memory: IndexMemory;
   readonly policies?: PolicyProfile | undefined;
   readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
   readonly openListener: OpenListener;
   readonly openReplica?: ((apply: (event: ActiveSequenceEvent) => void) => ReplicaPool) | undefined;
   readonly clock: Clock;
@@ -41,6 +46,8 @@ export class SelectionPool {
   readonly blockSizeTokens: number;
   readonly scheduler: Scheduler;
   readonly workers = new Map<string, SelectionWorker>();
+  /** Which worker each session is bound to; undefined where sessions are not. */
+  readonly affinity: SessionAffinity | undefined;
   readonly #ranks = new RankTable();
   readonly #index: BlockIndex;
   readonly #listeners: RankListeners;
@@ -49,12 +56,13 @@ export class SelectionPool {
 
   constructor(options: SelectionPoolOptions) {
     const { model, group, blockSizeTokens, config, policies, prefillDuration, clock, random } = options;
-    const { openListener, logger, openReplica } = options;
+    const { openListener, logger, openReplica, memory } = options;
     this.model = model;
     this.group = group;
     this.blockSizeTokens = blockSizeTokens;
+    this.affinity = options.sessionAffinity && new SessionAffinity(options.sessionAffinity, clock);
     const ranks = this.#ranks;
-    this.#index = createBlockIndex({ ranks });
+    this.#index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
     this.#listeners = new RankListeners(
       openListener,
       indexSink(this.#index, ranks, () => {}),
@@ -116,6 +124,16 @@ export class SelectionPool {
     return new Set([...this.workers.values()].filter(({ isDraining }) => isDraining).map(({ id }) => id));
   }
 
+  /** Where the session goes while that can be had; a binding that cannot is dropped (router.md, section 1.5). */
+  sessionTarget(sessionId: string | undefined): SessionTarget | undefined {
+    const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
+    if (sessionId === undefined || target === undefined) return undefined;
+    const worker = this.workers.get(target.workerId);
+    if (worker?.isDraining === false && this.hasRank(target.workerId, target.dpRank)) return target;
+    this.affinity?.unbind(sessionId);
+    return undefined;
+  }
+
   overlapOf(workerId: string, hashes: BlockHashes): WorkerOverlap {
     this.#index.match(hashes, this.#overlaps);
     const found = overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
@@ -150,6 +168,11 @@ export class SelectionPool {
 
   dump(): Generator<string, void, void> {
     return dumpEvents(this.#index, this.#ranks);
+  }
+
+  /** Memory that its index takes. */
+  get bytes(): number {
+    return this.#index.bytes;
   }
 
   housekeep(): void {

@@ -4,7 +4,7 @@ import type { BodyFields } from './body-fields.ts';
 import { decimalId } from './overlap-tokens.ts';
 import { type Peers, peerRoutes } from './peers.ts';
 import { promptOf } from './prompt.ts';
-import { placeOf, select } from './select.ts';
+import { placeOf, select, sessionOf } from './select.ts';
 import type { SelectionPool } from './selection-pool.ts';
 import type { SelectionService } from './selection-service.ts';
 import { readWorker } from './selection-worker.ts';
@@ -154,7 +154,8 @@ function explicitSelection(service: SelectionService, body: BodyFields): Selecti
   const prompt = promptOf(body, pool.blockSizeTokens);
   const uncachedTokens = pool.uncachedTokens(workerId, dpRank, prompt.hashes, prompt.tokens);
   const expectedOutputTokens = body.optionalCount('expected_output_tokens');
-  return { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens };
+  const sessionId = sessionOf(body);
+  return { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens, sessionId };
 }
 
 function loadRows({ model, group, scheduler }: SelectionPool): readonly unknown[] {

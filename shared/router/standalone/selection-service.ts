@@ -1,8 +1,10 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { IndexMemory } from '../block-index/index.ts';
 import type { KvRouterConfig } from '../kv-config.ts';
 import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { type PolicyConfig, profileFor } from '../queue/policy-config.ts';
+import type { SessionAffinityOptions } from '../session-affinity.ts';
 import type { ActiveSequenceChange, ActiveSequenceEvent } from '../state/index.ts';
 import type { OpenListener } from './rank-listeners.ts';
 import type { ReplicaPools } from './replica-link.ts';
@@ -13,10 +15,14 @@ import { ServiceError } from './service-error.ts';
 
 export interface SelectionServiceOptions {
   readonly config: KvRouterConfig;
+  /** Memory of all indexes together. @default unbounded */
+  readonly indexBytesMax?: number | undefined;
   readonly policies?: PolicyConfig | undefined;
   /** @default prefills are not predicted */
   readonly prefillDuration?: PrefillDurationModel | undefined;
   readonly openListener: OpenListener;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
   readonly replicas?: ReplicaPools | undefined;
   readonly clock: Clock;
   readonly random: Random;
@@ -28,6 +34,7 @@ const POOLS_MAX = 1024;
 const RESERVATIONS_MAX = 1_000_000;
 
 interface Reservation {
+  readonly sessionId: string | undefined;
   readonly pool: SelectionPool;
   readonly workerId: string;
   readonly dpRank: number;
@@ -39,10 +46,12 @@ export class SelectionService {
   readonly #options: SelectionServiceOptions;
   readonly #workers = new Map<string, SelectionWorker>();
   readonly #pools = new Map<string, SelectionPool>();
+  readonly #memory: IndexMemory;
   readonly #reservations = new Map<string, Reservation>();
 
   constructor(options: SelectionServiceOptions) {
     this.#options = options;
+    this.#memory = new IndexMemory(options.indexBytesMax ?? Number.POSITIVE_INFINITY, () => this.#pools.values());
     this.selections = new SelectionsCache(options.clock);
   }
 
@@ -106,10 +115,11 @@ export class SelectionService {
   /** Remembers what the scheduler has booked under that id, and tells the replicas. */
   booked(
     id: string,
-    { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens }: Selection,
+    { model, group, workerId, dpRank, prompt, uncachedTokens, expectedOutputTokens, sessionId }: Selection,
   ): void {
     const pool = this.poolOf(model, group);
-    this.#reservations.set(id, { pool, workerId, dpRank });
+    this.#reservations.set(id, { pool, workerId, dpRank, sessionId });
+    if (sessionId !== undefined) pool.affinity?.began(sessionId, { workerId, dpRank });
     this.#tell(id, {
       kind: 'added',
       sequenceHashes: prompt.hashes.sequence,
@@ -157,7 +167,7 @@ export class SelectionService {
   free(id: string): void {
     const { pool } = this.#reservation(id);
     this.#tell(id, { kind: 'freed' });
-    this.#reservations.delete(id);
+    this.#forget(id);
     pool.scheduler.free(id);
   }
 
@@ -186,8 +196,15 @@ export class SelectionService {
   #find(id: string): Reservation | undefined {
     const reservation = this.#reservations.get(id);
     if (reservation === undefined || reservation.pool.scheduler.isActive(id)) return reservation;
-    this.#reservations.delete(id);
+    this.#forget(id);
     return undefined;
+  }
+
+  /** However it ended, its session is idle from now on. */
+  #forget(id: string): void {
+    const { sessionId, pool } = this.#reservations.get(id) ?? {};
+    this.#reservations.delete(id);
+    if (sessionId !== undefined) pool?.affinity?.ended(sessionId);
   }
 
   #tell(requestId: string, change: ActiveSequenceChange): void {
@@ -215,7 +232,8 @@ export class SelectionService {
     const known = this.#pools.get(keyOf(model, group));
     if (known !== undefined) return known;
     if (this.#pools.size >= POOLS_MAX) throw new ServiceError(503, `more than ${POOLS_MAX} models and groups`);
-    const { replicas, policies, ...shared } = this.#options;
+    const { replicas, policies, ...given } = this.#options;
+    const shared = { ...given, memory: this.#memory };
     const profile = profileFor(policies, model, this.#options.config);
     const openReplica =
       replicas && ((apply: (event: ActiveSequenceEvent) => void) => replicas.open(model, group, apply));

@@ -11,6 +11,8 @@ export interface Selection {
   readonly uncachedTokens: Decision['uncachedTokens'];
   readonly prompt: Prompt;
   readonly expectedOutputTokens: number | undefined;
+  /** Session that is bound to the worker once the choice is booked. */
+  readonly sessionId: string | undefined;
 }
 
 const LIFE_MS = 120_000;

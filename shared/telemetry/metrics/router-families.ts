@@ -178,6 +178,7 @@ function indexFamilies(registry: MetricRegistry) {
       'outcome',
     ]),
     indexBlocks: registry.gauge('stator_router_index_blocks', 'Blocks in the index of a model.', ['model']),
+    indexBytes: registry.gauge('stator_router_index_bytes', 'Memory taken by the index of a model.', ['model']),
     evictedBlocks: registry.counter(
       'stator_router_index_evicted_blocks_total',
       'Blocks that left an index because it was full.',

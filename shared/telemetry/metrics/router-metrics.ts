@@ -35,6 +35,8 @@ export interface RouterPoolMetrics {
   /** Worker's own count of the prompt tokens it had cached. */
   reused(tokens: number): void;
   indexBlocks(blocks: number): void;
+  /** Memory taken for them. */
+  indexBytes(bytes: number): void;
   indexEvicted(blocks: number): void;
 }
 
@@ -207,6 +209,7 @@ function poolMetrics(
     },
     reused: (tokens) => reused.add(tokens),
     indexBlocks: (blocks) => families.indexBlocks.with(model).set(blocks),
+    indexBytes: (bytes) => families.indexBytes.with(model).set(bytes),
     indexEvicted: (blocks) => families.evictedBlocks.with(model).add(blocks),
   };
 }

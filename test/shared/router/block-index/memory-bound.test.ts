@@ -86,14 +86,13 @@ describe('the memory of an index', () => {
   });
 
   it('is shared: each index may take what the others leave, and a sixteenth in any case', () => {
-    const memory = new IndexMemory(BYTES_MAX);
     const [first, second] = [{ bytes: 10 * MIB }, { bytes: 2 * MIB }];
-    memory.add(first);
-    memory.add(second);
+    const indexes = new Set([first, second]);
+    const memory = new IndexMemory(BYTES_MAX, () => indexes);
     expect([memory.leftFor(first), memory.leftFor(second)]).toEqual([14 * MIB, 6 * MIB]);
     first.bytes = 20 * MIB;
     expect(memory.leftFor(second)).toBe(MIB);
-    memory.remove(first);
+    indexes.delete(first);
     expect(memory.leftFor(second)).toBe(16 * MIB);
   });
 });

@@ -237,6 +237,7 @@ describe('standalone indexer', () => {
     const { text } = await client.get('/metrics');
     expect(Number(/stator_router_index_blocks (\d+)/.exec(text)?.[1])).toBeLessThanOrEqual(64);
     expect(text).toMatch(/stator_router_index_evicted_blocks_total [1-9]/);
+    expect(text).toMatch(/stator_router_index_bytes [1-9]/);
     expect(
       await query(
         client,
