@@ -1,6 +1,7 @@
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openLogger } from '../compose/logger.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
+import { openTelemetry } from '../compose/telemetry.ts';
 import { startIndexer } from '../router/indexer.ts';
 import { startSelectionService } from '../router/selection.ts';
 import { serveApp } from '../router/service-server.ts';
@@ -17,6 +18,7 @@ const GRACE_MS = 5000;
 export async function run({ settings, config }: CommandContext<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
+  const telemetry = await openTelemetry(settings, logger);
   const given = [...config.given.keys()];
   const { service } = settings;
   const running =
@@ -26,6 +28,7 @@ export async function run({ settings, config }: CommandContext<'router'>): Promi
   logger.info('serving', { service, ...running.facts });
   logger.info('stopping', { reason: await stopped });
   await running.close();
+  await telemetry.close();
   return 0;
 }
 

@@ -34,6 +34,7 @@ import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { openRouterMetrics, openRouting } from './routing.ts';
 import { stallObserver } from './stalls.ts';
+import { openTelemetry } from './telemetry.ts';
 
 /** Settings that every frontend reads, whatever hosts it. */
 export type FrontendSettings = Pick<
@@ -68,6 +69,8 @@ export type HostSettings = Partial<
     | 'tcpRpcPort'
     | 'stateTable'
     | 'natsStreamReplicas'
+    | 'zmqBrokerUrl'
+    | 'zmqBrokerEnabled'
     | 'snapshotIntervalSecs'
     | 'aicBackend'
     | 'aicSystem'
@@ -102,6 +105,8 @@ export interface Frontend {
   readonly metrics: FrontendMetrics;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
+  /** Sends traces and logs that wait for their collector, in bounded time. */
+  flush(): Promise<void>;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -111,6 +116,7 @@ export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
   { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
 ): Promise<Frontend> {
+  const telemetry = await openTelemetry(settings, logger);
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
@@ -133,6 +139,7 @@ export async function composeFrontend(
       settings: { ...httpSettings(settings), servesClients },
       responseStore,
       records,
+      tracer: telemetry.tracer,
       discovery,
       caches: models.caches,
       canceller: models.canceller,
@@ -145,6 +152,7 @@ export async function composeFrontend(
       models: models.directory,
       metrics,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
+      flush: () => telemetry.flush(),
       close: async () => {
         models.directory.close();
         models.pipeline.close();
@@ -154,10 +162,11 @@ export async function composeFrontend(
         await models.shared?.close();
         await models.holding?.close();
         await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
+        await telemetry.close();
       },
     };
   } catch (error) {
-    await Promise.all([plane.close(), discovery.close()]);
+    await Promise.all([plane.close(), discovery.close(), telemetry.close()]);
     throw error;
   }
 }

@@ -8,7 +8,12 @@ import { createOpenAiEngine } from '../../shared/engines/openai/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
 import type { RouterState } from '../../shared/router/state/index.ts';
-import { createWorkerMetrics, type ProcessLogger, type WorkerMetrics } from '../../shared/telemetry/index.ts';
+import {
+  createWorkerMetrics,
+  type ProcessLogger,
+  type Tracer,
+  type WorkerMetrics,
+} from '../../shared/telemetry/index.ts';
 import {
   type CardSettings,
   EndpointHealth,
@@ -26,8 +31,15 @@ import { mockEngineFor, staggerDelayMs } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
 import { startSecondaryNode } from './secondary-node.ts';
-import { modelFactsOf, type ServerEngineContext, servedNameOf, serverEngineFor, withMultimodal } from './server-engine.ts';
+import {
+  modelFactsOf,
+  type ServerEngineContext,
+  servedNameOf,
+  serverEngineFor,
+  withMultimodal,
+} from './server-engine.ts';
 import { openStatusServer } from './status-server.ts';
+import { openTelemetry } from './telemetry.ts';
 import { topologyCard } from './topology.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
@@ -49,6 +61,7 @@ interface Surroundings {
   readonly requestPlane: RequestPlane;
   readonly eventPlane: EventPlane;
   readonly metrics: WorkerMetrics;
+  readonly tracer: Tracer | undefined;
   readonly routerState: RouterState | undefined;
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
@@ -97,11 +110,14 @@ export async function startWorkerProcess(
   };
   const shared = await openStateTable(settings, { logger, registry: metrics.registry });
   const routerState = shared?.state;
-  const surroundings = { settings, logger, discovery, metrics, health, address, routerState, ...planes };
+  const telemetry = await openTelemetry(settings, logger);
+  const { tracer } = telemetry;
+  const surroundings = { settings, logger, discovery, metrics, tracer, health, address, routerState, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
     routerState?.close();
+    await telemetry.close();
   };
   try {
     const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;

@@ -15,6 +15,8 @@ export interface FunctionApp extends FetchApp {
    * Bounded in time by itself, and a rejection fails the request.
    */
   beforeRequest?(signal: AbortSignal): Promise<void>;
+  /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
+  afterRequest?(): Promise<void>;
 }
 
 export interface LambdaHandlerOptions {
@@ -57,12 +59,18 @@ export function createLambdaHandler(
       endWithError(sink, error);
     };
     const limits = armLimits(sink, context, options, fail);
+    let running: FunctionApp | undefined;
+    const started = async (): Promise<FunctionApp> => {
+      running = await app();
+      return running;
+    };
     try {
-      await answer(request, sink, limits.deadline, app).catch((thrown: unknown) => {
+      await answer(request, sink, limits.deadline, started).catch((thrown: unknown) => {
         // Whoever aborted `closed` has ended the answer as well.
         if (thrown !== sink.closed.reason) fail(toServeError(thrown));
       });
       await sink.finished;
+      await running?.afterRequest?.();
     } finally {
       limits.cancel();
     }

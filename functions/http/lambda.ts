@@ -35,8 +35,17 @@ export const handler = awslambda.streamifyResponse(
         natsAttemptsMax: NATS_ATTEMPTS_MAX,
       };
       const discovery = { sweeps: false }; // its role may query the table and nothing else
-      const { app, refresh } = await composeFrontend(settings, { logger, plane, discovery, followsEvents: false });
-      return { fetch: app.fetch, beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal) };
+      const { app, refresh, flush } = await composeFrontend(settings, {
+        logger,
+        plane,
+        discovery,
+        followsEvents: false,
+      });
+      return {
+        fetch: app.fetch,
+        beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal),
+        afterRequest: flush,
+      };
     },
     {
       openHttpStream: (stream, prelude) => awslambda.HttpResponseStream.from(stream, prelude),

@@ -4,6 +4,7 @@ import { toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
 import { Inhibition, type Router } from '../router/index.ts';
+import { inSpan } from '../telemetry/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { Answer } from './answer.ts';
 import { BusyThresholds, type BusyThresholdValues } from './busy-thresholds.ts';
@@ -236,7 +237,9 @@ class DiscoveredPipeline implements Pipeline {
     if (options.signal.aborted) return;
     const request = this.#asModelWants(asked, model);
     const startMs = this.#clock.nowMs();
-    const preprocessed = preprocess(request, model, loaded, this.#tools, options.signal);
+    const preprocessed = inSpan(request.trace.span, 'tokenize', () =>
+      preprocess(request, model, loaded, this.#tools, options.signal),
+    );
     const run = (ready: Preprocessed): void => {
       this.#observer.stage('preprocess', this.#clock.nowMs() - startMs);
       this.#run(request, model, loaded, ready, sink, options);

@@ -9,6 +9,7 @@ import {
   RELEASE_PREFILL,
 } from '../protocol/generation/index.ts';
 import type { Reservation, Router } from '../router/index.ts';
+import type { Span } from '../telemetry/index.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import type { PrefillPool } from './prefill-pool.ts';
 import type { StreamWatch, WatchedStream } from './stream-watch.ts';
@@ -35,6 +36,8 @@ export interface PrefillLegOptions {
   /** As sent: one token, the rank named. */
   readonly request: EngineRequest;
   readonly headers: Readonly<Record<string, string>>;
+  /** Of this leg, where spans are made; ends with it. */
+  readonly span?: Span | undefined;
 }
 
 /**
@@ -82,6 +85,10 @@ export class PrefillLeg implements CallSink, WatchedStream {
     this.done.catch(() => undefined); // whoever waits for it is told; a leg in the background has nobody who waits
   }
 
+  get span(): Span | undefined {
+    return this.#options.span;
+  }
+
   get worker(): Worker {
     return this.#options.reservation.worker;
   }
@@ -126,6 +133,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
     this.#options.reservation.release(); // its id may be booked again at once
+    this.span?.end('abandoned'); // unless it has ended
     if (this.#isOver) this.fetched(); // or by nobody
     if (!this.#isOver) this.#call?.stop();
     else if (this.failure === undefined) this.#release();
@@ -163,6 +171,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     }
     const reason = this.#outputs.findLast(({ finish_reason }) => finish_reason != null)?.finish_reason;
     const isWhole = reason === 'eos' || reason === 'stop' || reason === 'content_filter';
+    this.span?.end();
     this.#resolve({ outputs: this.#outputs, disaggregatedParams: this.#params, usage: this.#usage, isWhole });
   }
 
@@ -198,6 +207,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   #failWith(error: ServeError): void {
     this.failure = error;
+    this.span?.end(error.code);
     this.#reject(error);
     this.#lose(error);
   }

@@ -12,6 +12,8 @@ import {
   requirePrefillWorker,
   withTransferPolicy,
 } from '../router/indexless/index.ts';
+import { inSpan, type Span } from '../telemetry/index.ts';
+import { dispatchSpan, traceHeaders } from './dispatch-span.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
 import type { PrefillPool } from './prefill-pool.ts';
@@ -48,6 +50,8 @@ export interface PrefillAsk {
   readonly model: RoutableModel;
   readonly headers: Readonly<Record<string, string>>;
   readonly policyClass: string | undefined;
+  /** Of the request, where spans are made. */
+  readonly span?: Span | undefined;
   readonly signal: AbortSignal;
   /** Prefill workers that failed the request; those that fail it now are added. */
   readonly failed: Set<string>;
@@ -117,9 +121,12 @@ export class PrefillStage {
     const { router, clock, observer, plane, streamWatch } = this.#options;
     const { request, model, headers, signal } = ask;
     const startMs = clock.nowMs();
-    const reservation = await router.choose(this.#route(ask, { pool, workers }), workers, signal);
+    const reservation = await inSpan(ask.span, 'prefill_routing', () =>
+      router.choose(this.#route(ask, { pool, workers }), workers, signal),
+    );
     observer.stage('route', clock.nowMs() - startMs);
     const bootstrapInfo = this.#meetingOf(reservation);
+    const span = dispatchSpan(ask.span, 'prefill', reservation);
     const leg = new PrefillLeg({
       plane,
       clock,
@@ -129,7 +136,8 @@ export class PrefillStage {
       pool,
       reservation,
       request: { ...firstLeg(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
-      headers,
+      headers: { ...headers, ...traceHeaders(span) },
+      span,
     });
     leg.start();
     const decode = this.#secondLeg(request, reservation);

@@ -9,7 +9,9 @@ import {
   type GenerationSink,
 } from '../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../router/index.ts';
+import type { Span } from '../telemetry/index.ts';
 import type { Answer } from './answer.ts';
+import { dispatchSpan, traceHeaders } from './dispatch-span.ts';
 import type { EncoderResult } from './encode-stage.ts';
 import { mediaParts } from './media-parts.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
@@ -57,6 +59,10 @@ export class RequestRun implements CallSink, WatchedStream {
   /** The present worker has said something of the answer, in tokens or in its own words. */
   #hasBegun = false;
   #hasToldCached = false;
+  /** Of the present attempt, where spans are made. */
+  #span: Span | undefined;
+  /** Of the attempt before. */
+  #spanBefore: Span | undefined;
   #isPaused = false;
   #isClosed = false;
   hasMoved = false;
@@ -77,7 +83,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#answer = answer;
     this.#sink = sink;
     this.#signal = signal;
-    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, signal);
+    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, request.trace.span, signal);
     this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
@@ -146,6 +152,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return;
     const worker = this.#reservation?.worker;
     const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
+    this.#endSpan(error.worker ?? error.code);
     this.#leaveWorker();
     if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
     if (worker !== undefined && error.worker === 'WorkerOverloaded') this.#context.fullWorkers.add(worker.id);
@@ -199,7 +206,8 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#reservation = reservation;
     this.#tellWorker(this.#leg?.worker ?? reservation.worker, reservation.worker, reservation.dpRank);
     const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
-    const headers = { ...headersOf(this.#request), ...reservation.headers };
+    this.#beginSpan(reservation);
+    const headers = { ...headersOf(this.#request), ...traceHeaders(this.#span), ...reservation.headers };
     this.hasMoved = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     this.#call = plane.call(
@@ -219,6 +227,22 @@ export class RequestRun implements CallSink, WatchedStream {
     return encoderResult === undefined ? request : { ...request, encoderResult };
   }
 
+  #beginSpan(reservation: Reservation<Worker>): void {
+    const links = [this.#spanBefore, this.#leg?.span].flatMap((span) => span?.context ?? []);
+    this.#span = dispatchSpan(this.#request.trace.span, 'decode', reservation, links);
+    this.#request.trace.span?.set({
+      prefill_worker_id: (this.#leg?.worker ?? reservation.worker).id,
+      decode_worker_id: reservation.worker.id,
+    });
+  }
+
+  /** @param error why the attempt failed */
+  #endSpan(error?: string): void {
+    this.#span?.end(error);
+    this.#spanBefore = this.#span ?? this.#spanBefore;
+    this.#span = undefined;
+  }
+
   /** Has the prompt computed by a prefill worker, where there are any. */
   async #prefill(request: EngineRequest): Promise<Prefilled> {
     const { prefill } = this.#context;
@@ -228,6 +252,7 @@ export class RequestRun implements CallSink, WatchedStream {
       model: this.#model,
       headers: headersOf(this.#request),
       policyClass: this.#request.metadata[POLICY_CLASS],
+      span: this.#request.trace.span,
       signal: this.#signal,
       failed: this.#failedPrefills,
       mayRetry: (error) => this.#mayMove(error, false),
@@ -271,6 +296,7 @@ export class RequestRun implements CallSink, WatchedStream {
     const leg = this.#leg;
     if (this.#isClosed || leg === undefined || this.#outputTokens > 0) return;
     const call = this.#call;
+    this.#endSpan(error.worker ?? error.code);
     this.#leaveWorker();
     call?.kill();
     this.#failedPrefills.add(leg.worker.id);
@@ -359,6 +385,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #failWith(error: ServeError): void {
     if (this.#isClosed) return;
+    this.#endSpan(error.code);
     this.#close();
     if (!this.#signal.aborted) this.#sink.fail(error);
   }
@@ -371,6 +398,7 @@ export class RequestRun implements CallSink, WatchedStream {
   };
 
   #leaveWorker(): void {
+    this.#endSpan(this.#signal.aborted ? 'cancelled' : undefined);
     this.#context.streamWatch?.delete(this);
     if (this.#outputTokens === 0) this.#leg?.abandon();
     this.#leg = undefined;

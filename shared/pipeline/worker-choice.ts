@@ -1,6 +1,7 @@
 import { toServeError } from '../errors/index.ts';
 import type { EngineRequest } from '../protocol/generation/index.ts';
-import type { Reservation } from '../router/index.ts';
+import type { Reservation, RouteRequest } from '../router/index.ts';
+import { inSpan, type Span } from '../telemetry/index.ts';
 import type { Takers } from './hold.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { placesOf } from './places.ts';
@@ -12,23 +13,29 @@ export class WorkerChoice {
   readonly #model: RoutableModel;
   readonly #policyClass: string | undefined;
   readonly #holder: object;
+  readonly #span: Span | undefined;
   readonly #signal: AbortSignal;
   readonly #failed = new Set<string>();
   /** Workers that once could not get the blocks of the prompt: the second time it is their own fault. */
   readonly #suspects = new Set<string>();
 
-  /** @param holder who holds a place of the `Hold`, if there is one */
+  /**
+   * @param holder who holds a place of the `Hold`, if there is one
+   * @param span of the request, where spans are made
+   */
   constructor(
     context: RunContext,
     model: RoutableModel,
     policyClass: string | undefined,
     holder: object,
+    span: Span | undefined,
     signal: AbortSignal,
   ) {
     this.#context = context;
     this.#model = model;
     this.#policyClass = policyClass;
     this.#holder = holder;
+    this.#span = span;
     this.#signal = signal;
   }
 
@@ -75,20 +82,17 @@ export class WorkerChoice {
     const { router, clock, observer, workersOf, busyOf } = this.#context;
     const startMs = clock.nowMs();
     const workers = workersOf(this.#model);
-    const reservation = await router.choose(
-      {
-        id: request.id,
-        pool: this.#model.pool,
-        routing: request.routing,
-        override: request.routerConfigOverride,
-        tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-        excluded: this.#excludedOf(workers, namespace),
-        busy: busyOf(this.#model, workers),
-        policyClass: this.#policyClass,
-      },
-      workers,
-      this.#signal,
-    );
+    const route: RouteRequest = {
+      id: request.id,
+      pool: this.#model.pool,
+      routing: request.routing,
+      override: request.routerConfigOverride,
+      tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+      excluded: this.#excludedOf(workers, namespace),
+      busy: busyOf(this.#model, workers),
+      policyClass: this.#policyClass,
+    };
+    const reservation = await inSpan(this.#span, 'route', () => router.choose(route, workers, this.#signal));
     observer.stage('route', clock.nowMs() - startMs);
     return reservation;
   }

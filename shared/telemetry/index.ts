@@ -43,3 +43,7 @@ export type { RequestEnd, RequestRecorder } from './records/request-record.ts';
 export { createStreamSink } from './records/stream-sink.ts';
 export type { RequestMeter, RequestOutcome } from './request-meter.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
+export { inSpan } from './tracing/in-span.ts';
+export type { Span, SpanAttributes, SpanSink } from './tracing/span.ts';
+export { logSpans } from './tracing/span-log.ts';
+export { Tracer } from './tracing/tracer.ts';

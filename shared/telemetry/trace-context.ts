@@ -23,15 +23,30 @@ const VERSION = '00';
 const TRACESTATE_LENGTH_MAX = 512;
 
 /**
- * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts, marked as sampled
- * so that an engine which does record follows its own configuration, and `tracestate` is dropped (W3C Trace Context, 3.3).
+ * Continues the caller's trace with a span of our own. Without a usable `traceparent` a new trace starts and `tracestate` is
+ * dropped (W3C Trace Context, 3.3).
+ *
+ * @param isSampled decides for new traces. @default all are, so that an engine which does record follows its own configuration
  */
-export function continueTrace(headers: TraceHeaders, random: Random = systemRandom): TraceContext {
+export function continueTrace(
+  headers: TraceHeaders,
+  random: Random = systemRandom,
+  isSampled: (traceId: string) => boolean = () => true,
+): TraceContext {
   const caller = parseTraceparent(oneText(headers.traceparent));
   const spanId = newSpanId(random);
-  if (caller === undefined) return contextOf({ traceId: newTraceId(random), spanId, traceFlags: TraceFlags.SAMPLED });
+  if (caller === undefined) {
+    const traceId = newTraceId(random);
+    return contextOf({ traceId, spanId, traceFlags: isSampled(traceId) ? TraceFlags.SAMPLED : TraceFlags.NONE });
+  }
   const span: SpanContext = { traceId: caller.traceId, spanId, traceFlags: caller.traceFlags };
   return contextOf(span, caller.spanId, wholeMembers(oneText(headers.tracestate)));
+}
+
+/** A span below `parent`, in the same trace. */
+export function childOf(parent: TraceContext, random: Random): TraceContext {
+  const { traceId, traceFlags, spanId: parentSpanId, tracestate } = parent;
+  return contextOf({ traceId, spanId: newSpanId(random), traceFlags }, parentSpanId, tracestate);
 }
 
 /** The caller's span, or undefined when the header is absent or not legal. */

@@ -4,7 +4,7 @@ import type { Engine, EngineInfo } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { RouterState } from '../router/state/index.ts';
-import type { Logger, WorkerMetrics } from '../telemetry/index.ts';
+import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
 
@@ -87,6 +87,8 @@ export interface WorkerOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;
+  /** Makes a span of every request; undefined = none are made. */
+  readonly tracer?: Tracer | undefined;
   readonly metrics: WorkerMetrics;
   /** Where readiness shows, if somebody looks. */
   readonly health?: EndpointHealth;

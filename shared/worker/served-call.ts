@@ -11,6 +11,8 @@ import {
 import {
   type Logger,
   parseTraceparent,
+  type Span,
+  type Tracer,
   type WorkerErrorType,
   type WorkerMetrics,
   type WorkerRequestMeter,
@@ -20,6 +22,8 @@ export interface ServedCallDeps {
   readonly engine: Engine;
   readonly metrics: WorkerMetrics;
   readonly logger: Logger;
+  /** Makes a span of every request but canaries; undefined = none are made. */
+  readonly tracer?: Tracer | undefined;
   /** The request can be handed to the engine, by `run`, now or later. */
   admit(call: ServedCall): void;
   /** The engine has answered something. */
@@ -44,6 +48,7 @@ export class ServedCall implements EngineSink {
   readonly #call: IncomingCall;
   readonly #deps: ServedCallDeps;
   readonly #meter: WorkerRequestMeter;
+  readonly #span: Span | undefined;
   readonly #aborter = new AbortController();
   #request: EngineRequest | undefined;
   #isOver = false;
@@ -54,6 +59,11 @@ export class ServedCall implements EngineSink {
     this.#call = call;
     this.#deps = deps;
     this.#meter = isCanary(call) ? UNCOUNTED : deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
+    const { traceparent, tracestate, 'x-request-id': x_request_id } = call.headers;
+    const attributes = { request_id: call.id, x_request_id };
+    this.#span = isCanary(call)
+      ? undefined
+      : deps.tracer?.begin('handle_payload', { traceparent, tracestate }, { kind: 'server', attributes });
   }
 
   /** Whether another worker could go on with it (ruling 37). */
@@ -161,7 +171,7 @@ export class ServedCall implements EngineSink {
       throw workerError('InvalidArgument', 'the request is no record');
     }
     const request = decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
-    const trace = traceOf(this.#call.headers);
+    const trace = traceOf(this.#call.headers, this.#span);
     return trace === undefined ? request : { ...request, trace };
   }
 
@@ -195,6 +205,8 @@ export class ServedCall implements EngineSink {
     this.#isOver = true;
     this.#meter.responseBytes(this.#responseTokens * Uint32Array.BYTES_PER_ELEMENT);
     this.#meter.end(outcome);
+    this.#span?.set({ input_tokens: this.promptTokens, output_tokens: this.#responseTokens });
+    this.#span?.end(outcome === 'success' ? undefined : outcome);
     this.#deps.onOver(this);
   }
 }
@@ -207,8 +219,9 @@ export function isCanary({ body }: IncomingCall): boolean {
   return (body as { readonly _HEALTH_CHECK?: unknown } | null | undefined)?._HEALTH_CHECK === true;
 }
 
-function traceOf(headers: Readonly<Record<string, string>>): EngineRequest['trace'] {
-  const { traceparent, tracestate, 'x-request-id': requestId } = headers;
+function traceOf(headers: Readonly<Record<string, string>>, span: Span | undefined): EngineRequest['trace'] {
+  const { tracestate, 'x-request-id': requestId } = headers;
+  const traceparent = span?.context.traceparent ?? headers.traceparent;
   if (traceparent === undefined && requestId === undefined) return undefined;
   return {
     ...(traceparent === undefined ? {} : { traceparent }),

@@ -207,7 +207,7 @@ class ServingWorker implements Worker {
   }
 
   readonly #serve = (call: IncomingCall): void => {
-    const { engine, metrics, logger } = this.#options;
+    const { engine, metrics, logger, tracer } = this.#options;
     if (servePrefillRelease(engine, call)) return;
     const reserved = decodeReserved(call.headers[RESERVED_HEADER] ?? '');
     if (reserved !== undefined) this.#reports.arrived(reserved.dpRank, reserved.amounts);
@@ -225,7 +225,15 @@ class ServingWorker implements Worker {
       if (isReserved) this.#reserved.left(call.id);
     };
     const admit = (admitted: ServedCall): void => (isProbe ? admitted.run() : this.#admission.enter(admitted));
-    const served = new ServedCall(call, { engine, metrics, logger, onActivity: this.#onActivity, onOver, admit });
+    const served = new ServedCall(call, {
+      engine,
+      metrics,
+      logger,
+      tracer,
+      onActivity: this.#onActivity,
+      onOver,
+      admit,
+    });
     this.#calls.add(served);
     if (isReserved) this.#reserved.arrived(call.id);
     served.start();

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
-import type { FrontendMetrics, Logger, RequestRecorder } from '../../telemetry/index.ts';
+import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -24,6 +24,8 @@ export interface HttpAppDeps {
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */
   readonly records?: Pick<RequestRecorder, 'requestEnded'> | undefined;
+  /** Makes a span of every inference request; undefined = none are made. */
+  readonly tracer?: Tracer | undefined;
   /** Listed by `/health`. */
   readonly discovery: Pick<Discovery, 'list'>;
   /** Empties the workers' caches; absent = nobody can be asked. */

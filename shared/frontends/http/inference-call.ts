@@ -12,7 +12,9 @@ import {
   parseTraceparent,
   type RequestMeter,
   type RequestRecorder,
+  type Span,
   type TraceContext,
+  type Tracer,
 } from '../../telemetry/index.ts';
 import { answerError, statusOf } from './answer.ts';
 import type { HttpAppDeps } from './deps.ts';
@@ -41,6 +43,8 @@ export class InferenceCall {
   readonly deps: HttpAppDeps;
   /** Unix time at which the handler began. */
   readonly receivedMs: number;
+  /** Undefined where no spans are made. */
+  readonly span: Span | undefined;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
   #meter: RequestMeter | undefined;
@@ -58,6 +62,7 @@ export class InferenceCall {
     this.#endpoint = endpoint;
     this.#startedMs = deps.clock.nowMs();
     this.receivedMs = deps.clock.wallMs();
+    this.span = deps.tracer && beginSpan(deps.tracer, exchange, endpoint);
     deps.lifecycle.entered();
   }
 
@@ -164,6 +169,7 @@ export class InferenceCall {
 
   #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
     this.#log(status, usage, error);
+    this.#endSpan(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
   }
 
@@ -195,7 +201,7 @@ export class InferenceCall {
 
   /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
-    const span = this.#span();
+    const span = this.#traceIds();
     this.deps.logger.info('request completed', {
       request_id: this.#request?.id,
       x_request_id: this.exchange.header('x-request-id'),
@@ -215,12 +221,47 @@ export class InferenceCall {
     });
   }
 
+  /** What http-api.md, section 17.5, wants in it, and the names that OpenTelemetry has for the same. */
+  #endSpan(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
+    if (this.span === undefined) return;
+    const { promptTokens, completionTokens } = usage ?? {};
+    const outcome = error === undefined ? 'success' : errorTypeLabel(error.code);
+    this.span.set({
+      request_id: this.#request?.id,
+      model: this.#model,
+      'gen_ai.request.model': this.#model,
+      'http.response.status_code': status,
+      input_tokens: promptTokens,
+      output_tokens: completionTokens,
+      'gen_ai.usage.input_tokens': promptTokens,
+      'gen_ai.usage.output_tokens': completionTokens,
+      ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
+      avg_itl_ms: this.#meanGapMs(completionTokens),
+      'request.outcome': outcome,
+    });
+    this.span.end(error === undefined ? undefined : outcome);
+  }
+
+  /** Mean time between tokens after the first one. */
+  #meanGapMs(outputTokens: number | undefined): number | undefined {
+    if (this.ttftMs === undefined || outputTokens === undefined || outputTokens < 2) return undefined;
+    return round((this.elapsedMs - this.ttftMs) / (outputTokens - 1));
+  }
+
   /** What the worker continues; a request that was refused before it was decoded has its own place in the caller's trace. */
-  #span(): Pick<TraceContext, 'traceId' | 'spanId'> {
+  #traceIds(): Pick<TraceContext, 'traceId' | 'spanId'> {
     const { exchange, deps } = this;
+    if (this.span !== undefined) return this.span.context;
     const decoded = parseTraceparent(this.#request?.trace.traceparent);
     return decoded ?? continueTrace({ traceparent: exchange.header('traceparent') }, deps.random);
   }
+}
+
+function beginSpan(tracer: Tracer, exchange: HttpExchange, endpoint: Endpoint): Span {
+  const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
+  const { method, path: uri } = exchange;
+  const attributes = { method, uri, endpoint, x_request_id: exchange.header('x-request-id') };
+  return tracer.begin('http-request', headers, { kind: 'server', attributes });
 }
 
 function answerInOpenAi({ exchange, deps }: InferenceCall, error: ServeError): number {

@@ -1,3 +1,4 @@
+import type { Span } from '../../telemetry/index.ts';
 import type {
   EmbeddingOptions,
   OutputOptions,
@@ -105,7 +106,13 @@ export interface GenerationRequest {
   /** `x-dynamo-meta-*` headers and the like, passed to the worker. */
   readonly metadata: Readonly<Record<string, string>>;
   /** W3C trace context and the client's request id, passed to the worker and to every log line. */
-  readonly trace: { readonly traceparent?: string; readonly tracestate?: string; readonly requestId?: string };
+  readonly trace: {
+    readonly traceparent?: string;
+    readonly tracestate?: string;
+    readonly requestId?: string;
+    /** Our span of the request, where spans are made; its parts begin from it. Stays in this process. */
+    readonly span?: Span;
+  };
   readonly agentContext?: Readonly<Record<string, unknown>>;
   readonly requestTimestampMs?: number;
   /** `nvext.router`: latency targets in milliseconds. */

@@ -1,6 +1,6 @@
 import type { Random } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { continueTrace } from '../../telemetry/index.ts';
+import { continueTrace, type Span } from '../../telemetry/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
 
 /** The header lines of a request, by lower-case name. */
@@ -34,6 +34,8 @@ export interface DecodeContext {
   readonly headers: RequestHeaders;
   readonly settings: OpenAiDecodeSettings;
   readonly random: Random;
+  /** Our span of the request, where spans are made. */
+  readonly span?: Span | undefined;
   /** Hears of deprecated or ignored input; goes to the log at debug level. */
   warn(message: string): void;
 }
@@ -64,14 +66,14 @@ function requestId(context: DecodeContext): string {
 }
 
 /** Our own span in the caller's trace, or in a new one: what the worker continues and what our log lines name. */
-function decodeTrace({ headers, random }: DecodeContext): GenerationRequest['trace'] {
+function decodeTrace({ headers, random, span }: DecodeContext): GenerationRequest['trace'] {
   const requestId = headers.header('x-request-id');
-  const { traceparent, tracestate } = continueTrace(
-    { traceparent: headers.header('traceparent'), tracestate: headers.header('tracestate') },
-    random,
-  );
+  const { traceparent, tracestate } =
+    span?.context ??
+    continueTrace({ traceparent: headers.header('traceparent'), tracestate: headers.header('tracestate') }, random);
   return {
     traceparent,
+    ...(span === undefined ? {} : { span }),
     ...(tracestate === undefined ? {} : { tracestate }),
     ...(requestId === undefined ? {} : { requestId }),
   };

@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { type LogFilter, type LogLevel, parseLogFilter, rankOf } from './filter.ts';
-import { jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
+import { BranchingWriter, jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
 import type { LogFields } from './loggable.ts';
 import { openStderr } from './stderr.ts';
 
@@ -18,6 +18,8 @@ export interface Logger {
 export interface ProcessLogger extends Logger {
   /** The logger of one part of the process: `pipeline`, `planes.tcp`. `DYN_LOG` filters by this name. */
   for(target: string): Logger;
+  /** From here on every line that passes the filter goes to `writer`, too. One at a time. */
+  mirrorTo(writer: LineWriter): void;
 }
 
 export interface LoggerOptions {
@@ -53,7 +55,8 @@ export function createLogger(options: LoggerOptions = {}): ProcessLogger {
   return processLogger(makeLines(destination, clock, options.useLocalTime === true), filter);
 }
 
-function processLogger(writer: LineWriter, filter: LogFilter): ProcessLogger {
+function processLogger(first: LineWriter, filter: LogFilter): ProcessLogger {
+  const writer = new BranchingWriter(first);
   const forTarget = (target: string): Logger =>
     new TargetLogger(writer, target, rankOf(filter.levelOf(target)), undefined);
   const root = forTarget(ROOT_TARGET);
@@ -64,6 +67,7 @@ function processLogger(writer: LineWriter, filter: LogFilter): ProcessLogger {
     error: (message, fields) => root.error(message, fields),
     with: (fields) => root.with(fields),
     for: forTarget,
+    mirrorTo: (second) => writer.add(second),
   };
 }
 
@@ -119,6 +123,7 @@ export const silentLogger: ProcessLogger = {
   error: () => {},
   with: () => silentLogger,
   for: () => silentLogger,
+  mirrorTo: () => {},
 };
 
 /** A line as it was logged, before secrets are hidden. */

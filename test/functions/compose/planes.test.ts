@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { eventPlane } from '../../../functions/compose/event-plane.ts';
 import { callingPlane, servingPlane } from '../../../functions/compose/planes.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/index.ts';
 import { silentObserver } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { HeldCalls, RecordingSink } from '../../contract/planes/recording-sink.ts';
@@ -73,7 +74,9 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     expect((await sink.closed()).kind).toBe('end');
     expect(transport).toEqual({ nats_tcp: 'dynamo_backend.generate-2a' });
 
-    const [sender, receiver] = [eventPlane(workerSettings, logger), eventPlane(frontendSettings, logger)];
+    const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
+    const sender = eventPlane(workerSettings, logger, discovery);
+    const receiver = eventPlane(frontendSettings, logger, discovery);
     expect([sender.name, receiver.name]).toEqual(['nats', 'nats']);
     const scope = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
     const log = await receiver.log?.(scope, 'kv-events', AbortSignal.timeout(5000));
@@ -91,6 +94,7 @@ describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () 
     const plane = eventPlane(
       resolveConfig('frontend', [], { NATS_SERVER: nats.url, DYN_EVENT_PLANE: 'nats' }).settings,
       logger,
+      new MemoryDiscovery({ hub: new MemoryHub() }),
     );
     const heard: unknown[] = [];
     const scope = { kind: 'namespace', namespace: 'dynamo' } as const;

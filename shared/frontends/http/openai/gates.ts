@@ -39,12 +39,15 @@ export function openForModel(
   return { meter, primaryName: served?.primaryName ?? name };
 }
 
-export function decodeContext(call: Pick<InferenceCall, 'deps' | 'exchange'>): DecodeContext {
+export function decodeContext(
+  call: Pick<InferenceCall, 'deps' | 'exchange'> & Partial<Pick<InferenceCall, 'span'>>,
+): DecodeContext {
   const { settings, random, logger } = call.deps;
   return {
     headers: call.exchange,
     settings: settings.decode,
     random,
+    span: call.span,
     warn: (message) => logger.debug(message),
   };
 }

@@ -1,0 +1,61 @@
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
+import type { Settings } from '../../shared/config/index.ts';
+import { logSpans, type ProcessLogger, Tracer } from '../../shared/telemetry/index.ts';
+
+/** What every process of a fleet says of its traces. */
+type TelemetrySettings = Pick<
+  Settings<'worker'> & Settings<'function'>,
+  | 'loggingSpanEvents'
+  | 'otelExportEnabled'
+  | 'otelExporterOtlpEndpoint'
+  | 'otelExporterOtlpTracesEndpoint'
+  | 'otelExporterOtlpLogsEndpoint'
+  | 'otelExporterOtlpTracesProtocol'
+  | 'otelExporterOtlpLogsProtocol'
+  | 'otelServiceName'
+  | 'otelTracesSampleRatio'
+>;
+
+/** The traces of a process, and its log lines on their way to a collector. */
+export interface Telemetry {
+  /** Undefined when nobody wants spans: none are made. */
+  readonly tracer: Tracer | undefined;
+  /** Sends what waits, in bounded time; for hosts that are frozen afterwards. */
+  flush(): Promise<void>;
+  /** Sends what waits, in bounded time, and ends. */
+  close(): Promise<void>;
+}
+
+const NONE: Telemetry = { tracer: undefined, flush: async () => {}, close: async () => {} };
+
+/** The code that exports is loaded only where it is asked for. From then on the lines of `logger` are exported, too. */
+export async function openTelemetry(settings: TelemetrySettings, logger: ProcessLogger): Promise<Telemetry> {
+  const { otelExportEnabled, loggingSpanEvents } = settings;
+  if (!otelExportEnabled && !loggingSpanEvents) return NONE;
+  const otlp = otelExportEnabled ? await openExport(settings, logger) : undefined;
+  if (otlp !== undefined) logger.mirrorTo(otlp.lines);
+  const tracer = new Tracer({
+    clock: systemClock,
+    random: systemRandom,
+    sampleRatio: settings.otelTracesSampleRatio,
+    sinks: [...(loggingSpanEvents ? [logSpans(logger.for('spans'))] : []), ...(otlp === undefined ? [] : [otlp.spans])],
+  });
+  return { ...NONE, ...otlp, tracer };
+}
+
+async function openExport(settings: TelemetrySettings, logger: ProcessLogger) {
+  const { openOtlp, otlpTargets } = await import('../../shared/telemetry/otlp/index.ts');
+  const targets = otlpTargets({
+    endpoint: settings.otelExporterOtlpEndpoint,
+    tracesEndpoint: settings.otelExporterOtlpTracesEndpoint,
+    logsEndpoint: settings.otelExporterOtlpLogsEndpoint,
+    tracesProtocol: settings.otelExporterOtlpTracesProtocol,
+    logsProtocol: settings.otelExporterOtlpLogsProtocol,
+  });
+  return openOtlp({
+    ...targets,
+    serviceName: settings.otelServiceName,
+    clock: systemClock,
+    logger: logger.for('telemetry'),
+  });
+}

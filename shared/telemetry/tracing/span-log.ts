@@ -1,0 +1,20 @@
+import type { Logger } from '../log/logger.ts';
+import type { Span, SpanSink } from './span.ts';
+
+/** Logs the start and end of every span (`DYN_LOGGING_SPAN_EVENTS`; http-api.md, section 17.5). */
+export function logSpans(logger: Logger): SpanSink {
+  return {
+    begun: (span) => logger.info('SPAN_FIRST_ENTRY', fieldsOf(span)),
+    ended: (span) =>
+      logger.info('SPAN_CLOSED', {
+        ...fieldsOf(span),
+        'time.duration_us': Math.round((span.durationMs ?? 0) * 1000),
+        ...(span.error === undefined ? {} : { error: span.error }),
+      }),
+  };
+}
+
+function fieldsOf({ name, context, attributes }: Span): Record<string, unknown> {
+  const { traceId: trace_id, spanId: span_id, parentSpanId: parent_id } = context;
+  return { span_name: name, trace_id, span_id, ...(parent_id === undefined ? {} : { parent_id }), ...attributes };
+}

@@ -1,0 +1,157 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
+import { captureLogger, Tracer } from '../../../../shared/telemetry/index.ts';
+import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/index.ts';
+import { freePort, waitUntil } from '../../../support/index.ts';
+import { type OtlpCollector, startOtlpCollector } from '../../../support/otlp-collector.ts';
+
+const cleanups: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function startCollector(protocol: 'grpc' | 'http/protobuf', port?: number): Promise<OtlpCollector> {
+  const collector = await startOtlpCollector(protocol, port);
+  cleanups.push(() => collector.stop());
+  return collector;
+}
+
+async function openExport(protocol: 'grpc' | 'http/protobuf', endpoint: string) {
+  const targets = otlpTargets({ endpoint, tracesProtocol: protocol, logsProtocol: protocol });
+  const { logger, lines } = captureLogger();
+  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock: systemClock, logger });
+  cleanups.push(() => otlp.close());
+  return { otlp, lines };
+}
+
+function tracerOf(otlp: OtlpExport, sampleRatio?: number): Tracer {
+  return new Tracer({
+    clock: systemClock,
+    random: systemRandom,
+    sinks: [otlp.spans],
+    ...(sampleRatio === undefined ? {} : { sampleRatio }),
+  });
+}
+
+describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
+  it('spans arrive with their place in the trace, what is known of them, and how they ended', async () => {
+    const collector = await startCollector(protocol);
+    const { otlp } = await openExport(protocol, collector.url);
+    const caller = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
+    const beforeNs = BigInt(Date.now()) * 1_000_000n;
+    const root = tracerOf(otlp).begin('http-request', { traceparent: caller }, { kind: 'server' });
+    const first = root.child('dispatch', { kind: 'client', attributes: { worker_id: '2a', dp_rank: 1 } });
+    first.end('Disconnected');
+    const second = root.child('dispatch', { kind: 'client', links: [first.context] });
+    second.end();
+    root.set({ 'request.outcome': 'success', ttft_ms: 1.5, is_stream: true, absent: undefined });
+    root.end();
+    await otlp.flush();
+    const [one, two, top] = collector.spans;
+    expect(collector.spans.map(({ name }) => name)).toEqual(['dispatch', 'dispatch', 'http-request']);
+    expect(top).toMatchObject({
+      service: 'edge',
+      traceId: 'ab'.repeat(16),
+      spanId: root.context.spanId,
+      parentSpanId: 'cd'.repeat(8),
+      kind: 2,
+      statusCode: 0,
+      attributes: { 'request.outcome': 'success', ttft_ms: 1.5, is_stream: true },
+    });
+    expect(top!.attributes).not.toHaveProperty('absent');
+    expect(one).toMatchObject({ parentSpanId: root.context.spanId, kind: 3, statusCode: 2 });
+    expect(one!.attributes).toEqual({ worker_id: '2a', dp_rank: 1 });
+    expect(two!.links).toEqual([first.context.spanId]);
+    expect(top!.startNs).toBeGreaterThanOrEqual(beforeNs);
+    expect(top!.endNs).toBeGreaterThanOrEqual(two!.endNs);
+  });
+
+  it('log lines arrive with their span, and without secrets', async () => {
+    const collector = await startCollector(protocol);
+    const { otlp } = await openExport(protocol, collector.url);
+    const { logger } = captureLogger();
+    logger.mirrorTo(otlp.lines);
+    const ids = { trace_id: 'ab'.repeat(16), span_id: 'cd'.repeat(8) };
+    logger.for('http').warn('Bearer abcdef was refused', { ...ids, status: 401, api_key: 'k', list: [1, 2] });
+    logger.info('not of a request');
+    await otlp.flush();
+    expect(collector.lines).toEqual([
+      {
+        service: 'edge',
+        severityText: 'WARN',
+        body: 'Bearer *** was refused',
+        attributes: { target: 'http', status: 401, api_key: '***', list: '[1,2]' },
+        traceId: ids.trace_id,
+        spanId: ids.span_id,
+      },
+      {
+        service: 'edge',
+        severityText: 'INFO',
+        body: 'not of a request',
+        attributes: { target: 'stator' },
+        traceId: '',
+        spanId: '',
+      },
+    ]);
+  });
+
+  it('closing sends what waits', async () => {
+    const collector = await startCollector(protocol);
+    const { otlp } = await openExport(protocol, collector.url);
+    tracerOf(otlp).begin('last', {}).end();
+    await otlp.close();
+    expect(collector.spans).toHaveLength(1);
+  });
+
+  it('a collector that is away costs what it would have got, and two lines', { timeout: 30_000 }, async () => {
+    const port = await freePort();
+    const { otlp, lines } = await openExport(protocol, `http://127.0.0.1:${port}`);
+    const tracer = tracerOf(otlp);
+    tracer.begin('lost', {}).end();
+    await waitUntil(
+      async () => {
+        await otlp.flush();
+        return lines.length > 0;
+      },
+      { timeoutMs: 20_000 },
+    );
+    const collector = await startCollector(protocol, port);
+    await waitUntil(async () => {
+      tracer.begin('sent', {}).end();
+      await otlp.flush();
+      return collector.spans.length > 0;
+    });
+    await waitUntil(() => lines.length === 2);
+    expect(lines.map(({ level, message }) => [level, message])).toEqual([
+      ['warn', 'OTLP export fails'],
+      ['info', 'OTLP export works again'],
+    ]);
+    expect(lines[0]!.fields).toMatchObject({ signal: 'traces', reason: expect.any(String) });
+  });
+});
+
+it('puts the path of the signal behind the general endpoint over HTTP, and leaves endpoints of a signal as they are', async () => {
+  expect(otlpTargets({ endpoint: 'http://c:4318/', tracesProtocol: 'http/protobuf', logsProtocol: 'grpc' })).toEqual({
+    traces: { protocol: 'http/protobuf', url: 'http://c:4318/v1/traces' },
+    logs: { protocol: 'grpc', url: 'http://c:4318/' },
+  });
+  const own = { tracesEndpoint: 'http://t:1/in', logsEndpoint: 'http://l:2' };
+  expect(
+    otlpTargets({ endpoint: 'http://c', ...own, tracesProtocol: 'http/protobuf', logsProtocol: 'http/protobuf' }),
+  ).toEqual({
+    traces: { protocol: 'http/protobuf', url: 'http://t:1/in' },
+    logs: { protocol: 'http/protobuf', url: 'http://l:2' },
+  });
+});
+
+it('sends only what is sampled', async () => {
+  const collector = await startCollector('http/protobuf');
+  const { otlp } = await openExport('http/protobuf', collector.url);
+  const tracer = tracerOf(otlp, 0);
+  tracer.begin('new, and not sampled', {}).end();
+  tracer.begin('sampled by its caller', { traceparent: `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01` }).end();
+  tracer.begin('not sampled by its caller', { traceparent: `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-00` }).end();
+  await otlp.flush();
+  expect(collector.spans.map(({ name }) => name)).toEqual(['sampled by its caller']);
+});
