@@ -6,7 +6,7 @@ import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts
  */
 export class FreezableClock implements Clock {
   readonly #inner: Clock;
-  readonly #wallOffsetMs: number;
+  #wallOffsetMs: number;
   readonly #held: (() => void)[] = [];
   #isFrozen = false;
 
@@ -18,6 +18,11 @@ export class FreezableClock implements Clock {
 
   freeze(): void {
     this.#isFrozen = true;
+  }
+
+  /** Sets Unix time forward or back while everything runs, as an operator or NTP does. */
+  stepWall(byMs: number): void {
+    this.#wallOffsetMs += byMs;
   }
 
   thaw(): void {

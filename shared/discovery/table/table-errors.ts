@@ -15,6 +15,13 @@ const REFUSALS: ReadonlySet<string> = new Set([
   'ValidationException',
 ]);
 
+/** Names of refusals for want of capacity: waiting helps, looking at the network does not. */
+const THROTTLINGS: ReadonlySet<string> = new Set([
+  'ProvisionedThroughputExceededException',
+  'RequestLimitExceeded',
+  'ThrottlingException',
+]);
+
 /** A call that failed because its process stood still (frozen, stopped, suspended): it says nothing of the table. */
 export class InterruptedCall extends Error {
   override readonly name = 'InterruptedCall';
@@ -58,6 +65,11 @@ export function toTableError(thrown: unknown, place: TablePlace): TableError {
     const hint = 'Check the AWS credentials and their rights on the table';
     const what = `DynamoDB at ${where} refused ${kind} "${tableName}"`;
     return place.toError('misconfigured', `${what}: ${reasonText(thrown)}. ${hint}`, thrown);
+  }
+  if (THROTTLINGS.has(name)) {
+    const what = `DynamoDB at ${where} throttles ${kind} "${tableName}"`;
+    const hint = 'Raise the capacity of the table, or bill it on demand';
+    return place.toError('unavailable', `${what}: ${reasonText(thrown)}. ${hint}`, thrown);
   }
   if (/region is missing/i.test(reasonText(thrown))) {
     return place.toError('misconfigured', `no AWS region for ${kind} "${tableName}". Set AWS_REGION`, thrown);

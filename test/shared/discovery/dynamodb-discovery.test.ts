@@ -143,6 +143,43 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       expect(await reader.list(instances)).toEqual([]);
     });
 
+    const MINUTE_MS = 60_000;
+    it.each([
+      ['worker', MINUTE_MS],
+      ['worker', -MINUTE_MS],
+      ['frontend', MINUTE_MS],
+      ['frontend', -MINUTE_MS],
+    ])(
+      'is not disturbed by the clock of a %s that is wrong by %d ms, and set right while it runs',
+      async (whose, offMs) => {
+        const wrong = new FreezableClock(undefined, offMs);
+        const dying = new FreezableClock(undefined, whose === 'worker' ? offMs : 0);
+        const ofWorker = whose === 'worker' ? { clock: wrong } : {};
+        const ofFrontend = whose === 'frontend' ? { clock: wrong } : {};
+        const [worker, other, frontend] = [await open(ofWorker), await open({ clock: dying }), await open(ofFrontend)];
+        let hasLost = false;
+        worker.onLeaseLost(() => {
+          hasLost = true;
+        });
+        await worker.put(endpointAt(A));
+        await other.put(endpointAt('ns/backend/generate/b'));
+        expect(await frontend.list(instances)).toHaveLength(2); // a first look: by table time
+        const witness = new Witness();
+        await frontend.watch(instances, witness);
+        const renewals = async () => (await itemsUnder('v1/leases#')).map(({ expiresAtMs }) => Number(expiresAtMs));
+        const first = Math.max(...(await renewals()));
+        await waitUntil(async () => Math.min(...(await renewals())) > first + 700); // longer than a lease lives
+        wrong.stepWall(-offMs);
+        const second = Math.max(...(await renewals()));
+        await waitUntil(async () => Math.min(...(await renewals())) > second + 700);
+        expect(hasLost).toBe(false);
+        expect(witness.events).toHaveLength(2); // nobody came or went
+        dying.freeze();
+        await waitUntil(() => witness.present.size === 1);
+        expect(witness.keys).toEqual([A]);
+      },
+    );
+
     it('lets a first look see what a crashed process left for the skew allowance at most', async () => {
       const clock = new FreezableClock();
       const writer = await open({ clock });
@@ -381,6 +418,41 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       expect(witness.outages[1]).toBe('recovered');
     });
 
+    it('four renewals of five for want of capacity, keeps the lease', async () => {
+      const [worker, frontend] = [await open({ endpoint: front.url, ttlMs: 1500 }), await open()];
+      const witness = new Witness();
+      let hasLost = false;
+      worker.onLeaseLost(() => {
+        hasLost = true;
+      });
+      await worker.put(endpointAt(A));
+      await frontend.watch(instances, witness);
+      front.refuseWith('ThrottlingException', 5);
+      const expiry = async () => Number((await itemsUnder('v1/leases#'))[0]?.expiresAtMs);
+      const before = await expiry();
+      await waitUntil(async () => (await expiry()) > before + 4500); // three times as long as a lease lives
+      front.refuseWith(undefined);
+      expect(hasLost).toBe(false);
+      expect(witness.events).toHaveLength(1);
+      expect(problems.filter((problem) => problem.includes('throttles discovery table'))).not.toEqual([]);
+    });
+
+    it('every renewal for longer than a lease, stops the worker and its routing alike, and takes it back', async () => {
+      const [worker, frontend] = [await open({ endpoint: front.url }), await open()];
+      const witness = new Witness();
+      const log: string[] = [];
+      worker.onLeaseLost(() => void log.push('lost'));
+      worker.onLeaseRegained(() => void log.push('regained'));
+      await worker.put(endpointAt(A));
+      await frontend.watch(instances, witness);
+      front.refuseWith('RequestLimitExceeded');
+      await waitUntil(() => log.length === 1 && witness.present.size === 0);
+      front.refuseWith(undefined);
+      await waitUntil(() => log.length === 2 && witness.present.size === 1);
+      expect(log).toEqual(['lost', 'regained']);
+      expect(await itemsUnder('v1/leases#')).toMatchObject([{ epoch: 1 }]); // nobody had to register anew
+    });
+
     it('for want of rights, says so at once', async () => {
       const discovery = await open({ endpoint: front.url });
       front.refuseWith('AccessDeniedException');
@@ -412,8 +484,8 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
 
 interface RefusingServer {
   readonly url: string;
-  /** Error type of every answer from now on; undefined = pass requests on. */
-  refuseWith(type: string | undefined): void;
+  /** Error type of every answer from now on, but each `passEvery`-th; undefined = pass requests on. */
+  refuseWith(type: string | undefined, passEvery?: number): void;
   readonly refusals: number;
   /** Names of the operations that were passed on. */
   readonly operations: readonly string[];
@@ -423,10 +495,12 @@ interface RefusingServer {
 /** Stands before a DynamoDB server and answers with an error of the service when told to. */
 async function startRefusingServer(target: string): Promise<RefusingServer> {
   let type: string | undefined;
+  let passEvery = Number.POSITIVE_INFINITY;
+  let asked = 0;
   let refusals = 0;
   const operations: string[] = [];
   const front = createServer((request, response) => {
-    if (type !== undefined) {
+    if (type !== undefined && ++asked % passEvery !== 0) {
       refusals++;
       request.resume();
       response.writeHead(400, { 'content-type': 'application/x-amz-json-1.0' });
@@ -445,8 +519,9 @@ async function startRefusingServer(target: string): Promise<RefusingServer> {
   await once(front, 'listening');
   return {
     url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,
-    refuseWith: (next) => {
+    refuseWith: (next, every = Number.POSITIVE_INFINITY) => {
       type = next;
+      passEvery = every;
     },
     operations,
     get refusals() {
