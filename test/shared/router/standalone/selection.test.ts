@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { BlockChange } from '../../../../shared/router/feed/index.ts';
-import { type KvRouterConfig, kvRouterConfig } from '../../../../shared/router/index.ts';
+import { type KvRouterConfig, kvRouterConfig, type SessionAffinityOptions } from '../../../../shared/router/index.ts';
 import {
   createServiceApp,
   type OpenListener,
@@ -16,7 +16,7 @@ import { serviceClient } from '../../../support/router/service-client.ts';
 const BLOCK = 4;
 const MAX_ID = 2n ** 64n - 1n;
 
-function openService(config: Partial<KvRouterConfig> = {}) {
+function openService(config: Partial<KvRouterConfig> = {}, sessionAffinity?: SessionAffinityOptions) {
   const clock = new VirtualClock();
   const said = new Map<string, (change: BlockChange) => void>();
   const openListener: OpenListener = async ({ endpoint }, onChange) => {
@@ -25,6 +25,7 @@ function openService(config: Partial<KvRouterConfig> = {}) {
   };
   const service = new SelectionService({
     config: kvRouterConfig({ queueThreshold: undefined, ...config }),
+    sessionAffinity,
     openListener,
     clock,
     random: seededRandom(1),
@@ -268,3 +269,73 @@ function signed(pairs: Uint32Array): bigint[] {
     BigInt.asIntN(64, (BigInt(pairs[2 * at + 1]!) << 32n) | BigInt(pairs[2 * at]!)),
   );
 }
+
+describe('sessions of the selection service', () => {
+  const TTL_MS = 10_000;
+
+  /** A service with two workers, of which the second has the prompt cached. */
+  async function open(mode: 'hard' | 'soft') {
+    const opened = openService({}, { ttlMs: TTL_MS, mode });
+    for (const id of [1, 2]) await opened.client.post('/workers', record(id));
+    opened.stored(2, range(8 * BLOCK));
+    const ask = async (path: string, more: object): Promise<{ worker: number; id: string; status: number }> => {
+      const { json, status } = await opened.client.post(path, { token_ids: range(8 * BLOCK), ...more });
+      const { worker_id: worker, selection_id: id } = json as { worker_id: number; selection_id: string };
+      return { worker, id, status };
+    };
+    return { ...opened, ask };
+  }
+
+  it.each(['hard', 'soft'] as const)('stay with the worker that took their first request (%s)', async (mode) => {
+    const { ask } = await open(mode);
+    const first = await ask('/select_and_reserve', { session_id: 's', pinned_worker: { worker_id: 1 } });
+    expect(first.worker).toBe(1);
+    expect((await ask('/select', { session_context: { session_id: 's' } })).worker).toBe(1);
+    expect((await ask('/select', { session_id: 'another' })).worker).toBe(2);
+    expect((await ask('/select', {})).worker).toBe(2);
+  });
+
+  it('are bound by what is booked, not by what is only chosen', async () => {
+    const { ask, client } = await open('hard');
+    const chosen = { session_id: 's', selection_id: 'c', pinned_worker: { worker_id: 1 } };
+    await ask('/select', chosen);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(2);
+    expect((await client.post('/reservations', { selection_id: 'c' })).status).toBe(201);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(1);
+  });
+
+  it('are idle from the end of their last request on, and then forgotten', async () => {
+    const { ask, client, clock } = await open('hard');
+    const { id } = await ask('/select_and_reserve', { session_id: 's', pinned_worker: { worker_id: 1 } });
+    await clock.advance(2 * TTL_MS);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(1); // it is still under way
+    await client.send('DELETE', `/reservations/${id}`);
+    await clock.advance(TTL_MS);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(1);
+    await clock.advance(1);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(2);
+  });
+
+  it.each([
+    ['is gone', (client: Client) => client.send('DELETE', '/workers/1')],
+    ['drains', (client: Client) => client.send('PATCH', '/workers', { worker_id: 1, draining: true })],
+  ])('go elsewhere when their worker %s, and do not come back', async (_, leave) => {
+    const { ask, client } = await open('hard');
+    await ask('/select_and_reserve', { session_id: 's', pinned_worker: { worker_id: 1 } });
+    await leave(client);
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(2);
+    await client.post('/workers', record(1));
+    expect((await ask('/select', { session_id: 's' })).worker).toBe(2);
+  });
+
+  it('mean nothing where no life is set for them', async () => {
+    const { client, stored } = openService();
+    for (const id of [1, 2]) await client.post('/workers', record(id));
+    stored(2, range(8 * BLOCK));
+    const body = { token_ids: range(8 * BLOCK), session_id: 's' };
+    await client.post('/select_and_reserve', { ...body, pinned_worker: { worker_id: 1 } });
+    expect((await client.post('/select', body)).json).toMatchObject({ worker_id: 2 });
+  });
+});
+
+type Client = ReturnType<typeof serviceClient>;
