@@ -94,3 +94,32 @@ describe('a model whose last worker has left', () => {
     expect(answer).toEqual({ ...whole, ids: answer.ids });
   });
 });
+
+describe('a flood of requests for a model without workers', () => {
+  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '1' });
+
+  it('reaches the first worker that comes no faster than it takes them, in order, and all are served', async () => {
+    const [frontend, first] = await Promise.all([fleet.frontend(['--hold-timeout=60']), fleet.worker()]);
+    await fleet.untilWorkers(frontend, 1);
+    first.signal('SIGTERM');
+    await first.exited;
+    await fleet.untilWorkers(frontend, 0);
+    const count = 40;
+    const ends: number[] = [];
+    const asked: Promise<unknown>[] = [];
+    for (let at = 0; at < count; at++) {
+      const asking = postJson(`${frontend.url}/v1/chat/completions`, { ...SHORT, max_tokens: 16 });
+      asked.push(asking.then(({ status }) => ends.push(status === 200 ? at : Number.NaN)));
+      await waitUntil(async () => (await frontend.metric(HELD)) === at + 1, { what: `${at + 1} held requests` });
+    }
+    // One that takes four and lets two more wait would refuse most of a flood.
+    const limits = { DYN_ENGINE_REQUEST_LIMIT: '4', DYN_DYNAMO_REQUEST_QUEUE_LIMIT: '2', DYN_SYSTEM_PORT: '0' };
+    const worker = await fleet.worker([], limits);
+    await Promise.all(asked);
+    expect(ends).toHaveLength(count);
+    expect(Math.max(...ends.map((at, place) => Math.abs(at - place)))).toBeLessThan(8); // those at once end in any order
+    expect(await frontend.metric('stator_frontend_hold_seconds_count', 'outcome="served"')).toBe(count);
+    expect(await frontend.metric('dynamo_frontend_model_migration_total')).toBe(0); // nothing was refused
+    await worker.kill();
+  });
+});
