@@ -5,6 +5,6 @@
  */
 export { type FetchedMedia, fetchMedia, type MediaFetchOptions } from './fetch-media.ts';
 export { createMediaGuardedEngine } from './guarded-engine.ts';
-export { type LocalMediaBounds, readLocalMedia } from './local-media.ts';
+export { readLocalMedia } from './local-media.ts';
 export { checkMediaUrl, type MediaPolicy, mediaPolicy } from './media-policy.ts';
-export { type MediaUrl, mediaUrlsOf } from './media-urls.ts';
+export { mediaUrlsOf } from './media-urls.ts';
