@@ -23,7 +23,7 @@ export async function run({ settings, config }: CommandContext<'router'>): Promi
   const { service } = settings;
   const running =
     service === 'router'
-      ? await startRouter(settings, logger, given)
+      ? await startRouter(settings, logger, given, stopped)
       : await startService(service, settings, logger, given);
   logger.info('serving', { service, ...running.facts });
   logger.info('stopping', { reason: await stopped });
@@ -42,11 +42,14 @@ async function startRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
   given: readonly string[],
+  stopped: Promise<string>,
 ): Promise<Running> {
   if (settings.routerEndpoint === undefined) {
     throw new UsageError('--endpoint is required by the standalone router: namespace.component.endpoint');
   }
-  const { instanceId, close } = await startStandaloneRouter(settings, logger, given);
+  const stopping = new AbortController();
+  void stopped.then((reason) => stopping.abort(new Error(reason)));
+  const { instanceId, close } = await startStandaloneRouter(settings, logger, given, stopping.signal);
   return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
 }
 

@@ -17,6 +17,7 @@ import {
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
+import { InitialWorkers } from '../../shared/router/index.ts';
 import {
   createFrontendMetrics,
   type FrontendMetrics,
@@ -124,12 +125,16 @@ export async function composeFrontend(
   });
   const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
+  const closing = new AbortController();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
-    const models = await followModels(settings, { discovery, plane, metrics, logger, followsEvents, given });
+    const workersMin = settings.routerMinInitialWorkers ?? 0;
+    const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
+    const parts = { discovery, plane, metrics, logger, followsEvents, given };
+    const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
-    lifecycle.discovered();
+    void beReadyWith(initial, lifecycle, logger.for('router'));
     const app = createHttpApp({
       pipeline: models.pipeline,
       metrics,
@@ -154,6 +159,7 @@ export async function composeFrontend(
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
       close: async () => {
+        closing.abort();
         models.directory.close();
         models.pipeline.close();
         responseStore?.close();
@@ -166,9 +172,22 @@ export async function composeFrontend(
       },
     };
   } catch (error) {
+    closing.abort();
     await Promise.all([plane.close(), discovery.close(), telemetry.close()]);
     throw error;
   }
+}
+
+/** The service is ready with its first workers, at once where none are asked for. */
+async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle, log: Logger): Promise<void> {
+  const { pending, workersMin } = initial;
+  if (pending !== undefined) {
+    lifecycle.waiting(() => initial.pending);
+    log.info('waiting for workers', { workers: workersMin });
+    if ((await initial.awaited) === 'late')
+      log.warn('serving with fewer workers than asked for', { workers: workersMin });
+  }
+  lifecycle.discovered();
 }
 
 interface Parts {
@@ -181,7 +200,11 @@ interface Parts {
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
-async function followModels(settings: FrontendSettings & HostSettings, parts: Parts) {
+async function followModels(
+  settings: FrontendSettings & HostSettings,
+  parts: Parts,
+  onWorkers: (workers: number) => void,
+) {
   const { discovery, plane, metrics, logger, followsEvents, given } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
@@ -226,7 +249,9 @@ async function followModels(settings: FrontendSettings & HostSettings, parts: Pa
       store.prefetch(models);
       const primary = models.filter(({ name, primaryName }) => name === primaryName);
       for (const model of primary) metrics.setModel(factsOf(model, settings));
-      routing.follow(primary.flatMap(workerSetsOf));
+      const workerSets = primary.flatMap(workerSetsOf);
+      routing.follow(workerSets);
+      onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
       disaggregation.follow(primary);
       holding?.hold.look();
     },

@@ -10,7 +10,13 @@ import {
   WorkerFeeds,
   WorkerLoads,
 } from '../../shared/router/feed/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../shared/router/index.ts';
+import {
+  createKvRouter,
+  InitialWorkers,
+  type KvRouter,
+  kvRouterConfigOf,
+  type WorkerPool,
+} from '../../shared/router/index.ts';
 import {
   type EndpointName,
   type EndpointWorker,
@@ -39,11 +45,13 @@ export interface RunningRouter {
 /**
  * The standalone router (router.md, section 10.1): `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
  * @param given names of the settings that the operator set
+ * @param signal ends the wait for the first workers
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
   given: Iterable<string>,
+  signal: AbortSignal,
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
@@ -56,8 +64,16 @@ export async function startStandaloneRouter(
   const instanceId = systemRandom.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
   const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given, files });
-  const workers = new EndpointWorkers(name, follow);
+  const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock: systemClock, signal });
+  const workers = new EndpointWorkers(name, (present) => {
+    follow(present);
+    initial.seen(present.length);
+  });
   await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
+  if (initial.pending !== undefined) logger.for('router').info('waiting for workers', { workers: initial.workersMin });
+  if ((await initial.awaited) === 'late') {
+    logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
+  }
   const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
   const { namespace } = name;
   for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {

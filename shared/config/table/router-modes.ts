@@ -30,8 +30,8 @@ export const routerModesRows = {
     default: 0,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: false,
-    about: 'Workers that must exist before start continues.',
+    built: true,
+    about: 'Workers that must exist before start continues, for half an hour at most.',
   }),
   routerSessionAffinityTtlSecs: int({
     flags: ['--router-session-affinity-ttl-secs'],

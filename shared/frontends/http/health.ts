@@ -32,6 +32,9 @@ export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Pr
     case 'discovering':
       answerJson(exchange, 503, { status: 'not_ready', message: 'Initial discovery is in progress' });
       return;
+    case 'waiting':
+      answerJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
+      return;
     case 'ready':
       answerText(exchange, 200, 'application/json', healthyText(await listEndpoints(deps)));
   }
@@ -39,7 +42,7 @@ export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Pr
 
 /** `GET /live` (http-api.md, section 10.2). */
 export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
-  if (deps.lifecycle.isTakingRequests) answerJson(exchange, 200, { status: 'live', message: 'Service is live' });
+  if (deps.lifecycle.isLive) answerJson(exchange, 200, { status: 'live', message: 'Service is live' });
   else answerJson(exchange, 503, SHUTTING_DOWN);
 }
 

@@ -7,12 +7,13 @@ import { RunningRequests } from './running-requests.ts';
  * | Stage | new inference requests | `/live` | `/health` |
  * |---|---|---|---|
  * | discovering | taken on | 200 | 503 `not_ready` |
+ * | waiting (for initial workers) | 503 | 200 | 503 `not_ready` |
  * | failed (first discovery) | taken on | 200 | 503 `not_ready` |
  * | ready | taken on | 200 | 200 `healthy` |
  * | draining | 503 | 503 | 503 `not_ready` |
  * | stopping | 503 | 503 | 503 `shutting_down` |
  */
-export type ServiceStage = 'discovering' | 'failed' | 'ready' | 'draining' | 'stopping';
+export type ServiceStage = 'discovering' | 'waiting' | 'failed' | 'ready' | 'draining' | 'stopping';
 
 /** Stage of the process and the inference responses under way. */
 export class ServiceLifecycle {
@@ -20,6 +21,7 @@ export class ServiceLifecycle {
   readonly running = new RunningRequests();
   #stage: ServiceStage = 'discovering';
   #failure: string | undefined;
+  #waitsFor: () => string | undefined = () => undefined;
   #inflight = 0;
   #idleWaiters: (() => void)[] = [];
 
@@ -32,28 +34,45 @@ export class ServiceLifecycle {
     return this.#failure;
   }
 
+  /** What a service that waits is waiting for. */
+  get waitsFor(): string | undefined {
+    return this.#waitsFor();
+  }
+
   /** Inference responses that have not ended. */
   get inflight(): number {
     return this.#inflight;
   }
 
-  get isTakingRequests(): boolean {
+  /** The process is not about to end. */
+  get isLive(): boolean {
     return this.#stage !== 'draining' && this.#stage !== 'stopping';
   }
 
+  get isTakingRequests(): boolean {
+    return this.isLive && this.#stage !== 'waiting';
+  }
+
+  /** Takes no requests before `discovered`. */
+  waiting(waitsFor: () => string | undefined): void {
+    if (!this.isLive) return;
+    this.#stage = 'waiting';
+    this.#waitsFor = waitsFor;
+  }
+
   discovered(): void {
-    if (this.isTakingRequests) this.#stage = 'ready';
+    if (this.isLive) this.#stage = 'ready';
   }
 
   discoveryFailed(reason: string): void {
-    if (!this.isTakingRequests) return;
+    if (!this.isLive) return;
     this.#stage = 'failed';
     this.#failure = reason;
   }
 
   /** Refuses new inference requests; those under way go on. */
   drain(): void {
-    if (this.isTakingRequests) this.#stage = 'draining';
+    if (this.isLive) this.#stage = 'draining';
   }
 
   stop(): void {

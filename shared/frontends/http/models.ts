@@ -53,7 +53,7 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   }
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
-  const reason = lifecycle.isTakingRequests ? readiness.reason : 'Service is not ready';
+  const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');
   answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 

@@ -120,6 +120,7 @@ describe('GET /health', () => {
 describe('the stages of a process', () => {
   it.each([
     ['discovering', { status: 'not_ready' }, 503, 200],
+    ['waiting', { status: 'not_ready', stage: 'waiting', message: 'Waiting for workers: 1 of 2 exist' }, 503, 200],
     ['failed', { status: 'not_ready', message: 'Initial discovery failed: no table' }, 503, 200],
     ['ready', { status: 'healthy' }, 200, 200],
     ['draining', { status: 'not_ready', stage: 'draining', message: 'Service is not ready' }, 503, 503],
@@ -130,18 +131,21 @@ describe('the stages of a process', () => {
     expect(await get(test, '/live')).toMatchObject({ status: live });
   });
 
-  it.each(['draining', 'stopping'] as const)('%s refuses requests before their body is read', async (stage) => {
-    const test = createTestApp({ stage });
-    const bad = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{' };
-    for (const path of ['/v1/chat/completions', '/v1/completions']) {
-      expect(await get(test, path, bad)).toMatchObject({
-        status: 503,
-        body: { error: { message: 'Service is not ready', code: 'service_unavailable' } },
-      });
-    }
-    expect(await get(test, '/v1/models')).toMatchObject({ status: 503 });
-    expect(await get(test, '/v1/models/m/ready')).toMatchObject({ status: 503, body: { ready: false } });
-  });
+  it.each(['waiting', 'draining', 'stopping'] as const)(
+    '%s refuses requests before their body is read',
+    async (stage) => {
+      const test = createTestApp({ stage });
+      const bad = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{' };
+      for (const path of ['/v1/chat/completions', '/v1/completions']) {
+        expect(await get(test, path, bad)).toMatchObject({
+          status: 503,
+          body: { error: { message: 'Service is not ready', code: 'service_unavailable' } },
+        });
+      }
+      expect(await get(test, '/v1/models')).toMatchObject({ status: 503 });
+      expect(await get(test, '/v1/models/m/ready')).toMatchObject({ status: 503, body: { ready: false } });
+    },
+  );
 });
 
 describe('routes that are not there', () => {

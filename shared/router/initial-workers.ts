@@ -1,0 +1,54 @@
+import type { Clock } from '../clock/index.ts';
+
+/** Long enough for the largest models to load; a fleet that lost a worker for good must still come up. */
+const WAIT_MS_MAX = 1_800_000;
+
+export interface InitialWorkersOptions {
+  /** 0 = no wait. */
+  readonly workersMin: number;
+  readonly clock: Pick<Clock, 'after'>;
+  /** Ends the wait. */
+  readonly signal: AbortSignal;
+}
+
+/** How a wait for the first workers ended. */
+export type InitialWorkersOutcome = 'enough' | 'late' | 'aborted';
+
+/** A start that goes on only when so many workers exist, for half an hour at most (`--router-min-initial-workers`). */
+export class InitialWorkers {
+  /** Never rejects. */
+  readonly awaited: Promise<InitialWorkersOutcome>;
+  readonly workersMin: number;
+  #present = 0;
+  #isOver = false;
+  #end: (outcome: InitialWorkersOutcome) => void = () => {};
+
+  constructor({ workersMin, clock, signal }: InitialWorkersOptions) {
+    this.workersMin = workersMin;
+    const timer = clock.after(WAIT_MS_MAX, () => this.#end('late'));
+    this.awaited = new Promise((resolve) => {
+      this.#end = (outcome) => {
+        this.#isOver = true;
+        timer.cancel();
+        signal.removeEventListener('abort', abort);
+        resolve(outcome);
+      };
+    });
+    const abort = (): void => this.#end('aborted');
+    signal.addEventListener('abort', abort, { once: true });
+    if (signal.aborted) abort();
+    else this.seen(0);
+  }
+
+  /** So many exist now. */
+  seen(workers: number): void {
+    if (this.#isOver) return;
+    this.#present = workers;
+    if (workers >= this.workersMin) this.#end('enough');
+  }
+
+  /** What is waited for, for people; undefined when the wait is over. */
+  get pending(): string | undefined {
+    return this.#isOver ? undefined : `Waiting for workers: ${this.#present} of ${this.workersMin} exist`;
+  }
+}
