@@ -31,8 +31,8 @@ describe('an adapter whose workers are replaced', () => {
     await second.kill();
     await waitUntil(async () => (await ask()).status === 404, { timeoutMs: 10_000, what: 'the adapter to be missing' });
     expect(await (await ask()).json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
-    const models = await (await fetch(`${frontend.url}/v1/models`)).json();
-    expect(models.data.map(({ id }: { id: string }) => id)).toEqual(['stator-mini']);
+    const models = (await (await fetch(`${frontend.url}/v1/models`)).json()) as { data: readonly { id: string }[] };
+    expect(models.data.map(({ id }) => id)).toEqual(['stator-mini']);
     expect((await postJson(`${fresh.url}/v1/loras`, ADAPTER)).status).toBe(200);
     await fleet.untilWorkers(frontend, 1, 'tuned');
     expect(await (await ask()).json()).toMatchObject({ model: 'tuned', choices: [{ finish_reason: 'length' }] });

@@ -222,7 +222,9 @@ describe('vLLM, as it was recorded', () => {
     expect((await ask(engine, 'generate stream')).error).toMatchObject({ worker: 'WorkerUnavailable' });
     server.next = undefined;
     await engine.wake?.(['weights', 'kv_cache'], never);
-    expect(server.received.at(-1)?.path).toBe('/wake_up?tags=weights&tags=kv_cache');
+    expect(server.received.findLast(({ method }) => method === 'POST')?.path).toBe(
+      '/wake_up?tags=weights&tags=kv_cache',
+    );
     expect((await ask(engine, 'generate stream')).isEnded).toBe(true);
   });
 
