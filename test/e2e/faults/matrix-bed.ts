@@ -24,7 +24,9 @@ export const STAGES = [
 ] as const;
 /** Where prompts are computed apart, two workers may drain: the one that computes the prompt, and the one that answers. */
 export const SPLIT_STAGES = [...STAGES, 'during a prefill drain'] as const;
-export type Stage = (typeof SPLIT_STAGES)[number];
+/** The prompt is computed, and the decode worker fetches its blocks: needs a link that takes its time. */
+export const TRANSFER = 'while its blocks move';
+export type Stage = (typeof SPLIT_STAGES)[number] | typeof TRANSFER;
 export const FORMS = ['stream', 'unary'] as const;
 export type Form = (typeof FORMS)[number];
 
@@ -89,6 +91,8 @@ export interface Run extends Asked {
   /** The same request, undisturbed. */
   readonly whole: Answer;
   readonly maxTokens: number;
+  /** The worker that has computed its prompt. */
+  source(): Promise<StatorProcess>;
 }
 
 interface AskOptions {
@@ -145,6 +149,8 @@ class Bed implements MatrixBed {
   readonly #whole = new Map<number, Answer>();
   #frontend: StatorProcess | undefined;
   readonly #workers = new Map<StatorProcess, Role>();
+  /** Not yet buried. */
+  readonly #lost: StatorProcess[] = [];
   /** The ends, good or bad, of requests that only keep engines busy. */
   #blockers: Promise<unknown>[] = [];
 
@@ -177,6 +183,7 @@ class Bed implements MatrixBed {
 
   lost(worker: StatorProcess): void {
     this.#workers.delete(worker);
+    this.#lost.push(worker);
   }
 
   async sum(metric: string, pool: 'first' | 'last'): Promise<number> {
@@ -204,7 +211,8 @@ class Bed implements MatrixBed {
         await victim.waitForOutput(/worker is draining/);
         this.lost(victim);
       }
-      return { stage, form, victim, isDraining, whole, maxTokens, ...asked };
+      const source = () => this.#answerer(before);
+      return { stage, form, victim, isDraining, whole, maxTokens, source, ...asked };
     }
   }
 
@@ -245,7 +253,8 @@ class Bed implements MatrixBed {
 
   async mend(): Promise<void> {
     await this.release();
-    // A dead worker is on record until its lease ends: first it goes, or it would be counted in place of a new one.
+    // First the dead are off record, or they would be counted in place of new ones.
+    this.#bury();
     await this.fleet.untilWorkers(this.frontend, this.#workers.size);
     await this.#fill();
     await this.fleet.untilWorkers(this.frontend, this.#workers.size);
@@ -256,6 +265,15 @@ class Bed implements MatrixBed {
       await waitUntil(async () => [...(await this.#counts(name)).values()].every((count) => count === 0), {
         what: `${name} back at 0 on every worker`,
       });
+    }
+  }
+
+  /** Takes from discovery what the dead have left there, which would else stay until their leases end. */
+  #bury(): void {
+    const records = readdirSync(this.fleet.fileKv, { recursive: true, encoding: 'utf8' });
+    for (const { instanceId } of this.#lost.splice(0)) {
+      const own = records.filter((record) => record.includes(instanceId));
+      for (const record of own) rmSync(join(this.fleet.fileKv, record), { force: true });
     }
   }
 
@@ -307,6 +325,14 @@ class Bed implements MatrixBed {
     return found === 'missed' ? undefined : found[0];
   }
 
+  /** The worker of the first pool that has answered something since `before`. */
+  async #answerer(before: ReadonlyMap<StatorProcess, number>): Promise<StatorProcess> {
+    const counts = await this.#counts(FIRST_RESPONSES, this.#poolOf('first'));
+    const found = [...counts].find(([worker, count]) => count > (before.get(worker) ?? 0));
+    if (found === undefined) throw new Error('no prompt was computed');
+    return found[0];
+  }
+
   async #counts(metric: string, role?: Role): Promise<ReadonlyMap<StatorProcess, number>> {
     const read = async (worker: StatorProcess) => [worker, await worker.metric(metric)] as const;
     return new Map(await Promise.all(this.#workersOf(role).map(read)));
@@ -352,6 +378,7 @@ const SIGNS: Readonly<Record<Stage, Sign>> = {
   'before the first token': { pool: 'first', metric: INFLIGHT, above: 0, maxTokens: 40 },
   'in prefill': { pool: 'first', metric: CACHE_USAGE, above: 0, maxTokens: 40 },
   'during a prefill drain': { pool: 'first', metric: CACHE_USAGE, above: 0, drains: true, maxTokens: 40 },
+  [TRANSFER]: { pool: 'last', metric: INFLIGHT, above: 0, maxTokens: 40 },
   'in mid-stream': { pool: 'last', metric: FIRST_RESPONSES, maxTokens: 80 },
   'at the last token': { pool: 'last', metric: FIRST_RESPONSES, maxTokens: 2 },
   'during a drain': { pool: 'last', metric: FIRST_RESPONSES, drains: true, maxTokens: 80 },

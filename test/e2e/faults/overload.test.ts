@@ -40,3 +40,31 @@ describe('a fleet whose every worker is above a busy threshold', () => {
     await waitUntil(async () => (await postJson(chat, SHORT)).status === 200, { what: 'room again' });
   });
 });
+
+describe('workers with a limit of requests', () => {
+  const fleet = useFleet({ DYN_ENGINE_REQUEST_LIMIT: '1', DYN_DYNAMO_REQUEST_QUEUE_LIMIT: '2' });
+
+  it('pass on what they cannot take, and the client is told of an overload only when all are full', async () => {
+    const [frontend, first] = await Promise.all([fleet.frontend(['--router-mode=round-robin']), fleet.worker()]);
+    await fleet.untilWorkers(frontend, 1);
+    const long = { ...SHORT, max_tokens: 400 };
+    const ask = (count: number) =>
+      Array.from({ length: count }, () => postJson(`${frontend.url}/v1/completions`, asked));
+    const asked = { model: MODEL, prompt: 'Is there room?', max_tokens: 4, ignore_eos: true };
+    const busy = await openChat(frontend.url, long); // the only place of the first worker
+    await busy.untilDeltas(1);
+    const waiting = ask(2);
+    await waitUntil(async () => (await first.metric('dynamo_request_queue')) === 2, { what: 'a full worker' });
+    expect((await Promise.all(ask(3))).map(({ status }) => status)).toEqual([503, 503, 503]);
+    const second = await fleet.worker();
+    await fleet.untilWorkers(frontend, 2);
+    // In turns a half of these comes to the full worker first.
+    for (let at = 0; at < 6; at++) expect((await Promise.all(ask(1)))[0]?.status).toBe(200);
+    expect(await second.metric('dynamo_component_requests_total')).toBe(6);
+    expect(await frontend.metric('dynamo_frontend_model_migration_total', 'new_request')).toBeGreaterThan(0);
+    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200]);
+    expect(await busy.answer).toMatchObject({ finishReason: 'length' });
+    expect(await first.metric('dynamo_rejection_request_total')).toBeGreaterThan(0);
+    expect(await first.metric('dynamo_engine_request')).toBe(0);
+  });
+});

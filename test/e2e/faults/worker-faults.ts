@@ -2,7 +2,7 @@ import { afterEach, describe, it } from 'vitest';
 import { type BedOptions, type Cell, expectWhole, type MatrixBed, type Run, useMatrixBed } from './matrix-bed.ts';
 
 /** What befalls the worker that has the request. In every cell the client gets the same text and usage as without it. */
-const FAULTS = [
+export const WORKER_FAULTS = [
   {
     name: 'killed',
     bed: {},
@@ -51,7 +51,7 @@ const FAULTS = [
 
 /** Every fault in every cell. */
 export function describeWorkerFaults(where: BedOptions, cells: readonly Cell[]): void {
-  describe.each(FAULTS)('a worker that is $name', ({ bed: options, strike }) => {
+  describe.each(WORKER_FAULTS)('a worker that is $name', ({ bed: options, strike }) => {
     const bed = useMatrixBed({ ...where, ...options });
     afterEach(() => bed.mend());
 

@@ -243,7 +243,7 @@ describe('handoffs over TCP', () => {
           resolve,
         );
       });
-    return { fetched, asked, gone, listener };
+    return { network, fetched, asked, gone, listener };
   }
 
   it('tell the holder who asks and when it has gone', async () => {
@@ -259,5 +259,22 @@ describe('handoffs over TCP', () => {
     await listener.close();
     closing.length = 0;
     expect(await fetched('here')).toMatch(/ECONNREFUSED|closed/);
+  });
+
+  it('tell the caller when the holder goes while the blocks move', async () => {
+    const { network, listener } = await open();
+    const told: string[] = [];
+    await new Promise<void>((resolve) => {
+      const ready = (): void => {
+        told.push('ready');
+        void listener.close();
+      };
+      network.fetch({ host: '127.0.0.1', port: listener.port, key: 'here', mayWait: false }, ready, (reason) => {
+        told.push(reason);
+        resolve();
+      });
+    });
+    closing.length = 0;
+    expect(told).toEqual(['ready', expect.stringMatching(/ECONNRESET|closed/)]);
   });
 });
