@@ -47,7 +47,7 @@ describe('workers with a limit of requests', () => {
   it('pass on what they cannot take, and the client is told of an overload only when all are full', async () => {
     const [frontend, first] = await Promise.all([fleet.frontend(['--router-mode=round-robin']), fleet.worker()]);
     await fleet.untilWorkers(frontend, 1);
-    const long = { ...SHORT, max_tokens: 400 };
+    const long = { ...SHORT, max_tokens: 8000 }; // until its client leaves
     const ask = (count: number) =>
       Array.from({ length: count }, () => postJson(`${frontend.url}/v1/completions`, asked));
     const asked = { model: MODEL, prompt: 'Is there room?', max_tokens: 4, ignore_eos: true };
@@ -62,8 +62,8 @@ describe('workers with a limit of requests', () => {
     for (let at = 0; at < 6; at++) expect((await Promise.all(ask(1)))[0]?.status).toBe(200);
     expect(await second.metric('dynamo_component_requests_total')).toBe(6);
     expect(await frontend.metric('dynamo_frontend_model_migration_total', 'new_request')).toBeGreaterThan(0);
+    busy.leave();
     expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200]);
-    expect(await busy.answer).toMatchObject({ finishReason: 'length' });
     expect(await first.metric('dynamo_rejection_request_total')).toBeGreaterThan(0);
     expect(await first.metric('dynamo_engine_request')).toBe(0);
   });
