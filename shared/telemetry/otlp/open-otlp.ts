@@ -21,6 +21,17 @@ export interface OtlpOptions {
   readonly logger: Logger;
 }
 
+/** The exporters of one protocol. */
+export interface OtlpExporters {
+  spans(options: ExporterOptions): SpanExporter;
+  lines(options: ExporterOptions): LogRecordExporter;
+}
+
+interface ExporterOptions {
+  readonly url: string;
+  readonly timeoutMillis: number;
+}
+
 /** Spans and log lines on their way to a collector. */
 export interface OtlpExport {
   /** Takes the sampled ones. */
@@ -36,6 +47,7 @@ export interface OtlpExport {
 const EXPORT_MS_MAX = 5000;
 /** Spans, and lines, that wait; more are dropped. */
 const QUEUE_MAX = 2048;
+const PATIENCE = { timeoutMillis: EXPORT_MS_MAX } as const;
 const FLUSH_MS_MAX = 1000;
 const CLOSE_MS_MAX = 3000;
 const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } as const;
@@ -43,9 +55,17 @@ const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } a
 /** Loads the exporters of the protocols that are asked for, and no other. */
 export async function openOtlp({ traces, logs, serviceName, clock, logger }: OtlpOptions): Promise<OtlpExport> {
   const resource = resourceFromAttributes({ 'service.name': serviceName });
-  const spanExporter = watchExporter(await openSpanExporter(traces), 'traces', logger);
+  const spanExporter = watchExporter(
+    (await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE }),
+    'traces',
+    logger,
+  );
   const spanBatches = new BatchSpanProcessor({ exporter: spanExporter, ...LIMITS });
-  const logExporter = watchExporter(await openLogExporter(logs), 'logs', logger);
+  const logExporter = watchExporter(
+    (await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE }),
+    'logs',
+    logger,
+  );
   const lineBatches = new BatchLogRecordProcessor({ exporter: logExporter, ...LIMITS });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
   const settle = async (msMax: number, ...both: readonly Promise<void>[]): Promise<void> => {
@@ -66,22 +86,7 @@ export async function openOtlp({ traces, logs, serviceName, clock, logger }: Otl
   };
 }
 
-async function openSpanExporter({ protocol, url }: OtlpTarget): Promise<SpanExporter> {
-  const options = { url, timeoutMillis: EXPORT_MS_MAX };
-  if (protocol === 'grpc') {
-    const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-grpc');
-    return new OTLPTraceExporter(options);
-  }
-  const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto');
-  return new OTLPTraceExporter(options);
-}
-
-async function openLogExporter({ protocol, url }: OtlpTarget): Promise<LogRecordExporter> {
-  const options = { url, timeoutMillis: EXPORT_MS_MAX };
-  if (protocol === 'grpc') {
-    const { OTLPLogExporter } = await import('@opentelemetry/exporter-logs-otlp-grpc');
-    return new OTLPLogExporter(options);
-  }
-  const { OTLPLogExporter } = await import('@opentelemetry/exporter-logs-otlp-proto');
-  return new OTLPLogExporter(options);
+async function exportersOf(protocol: OtlpTarget['protocol']): Promise<OtlpExporters> {
+  if (protocol === 'grpc') return (await import('./grpc-exporters.ts')).grpcExporters;
+  return (await import('./http-exporters.ts')).httpExporters;
 }

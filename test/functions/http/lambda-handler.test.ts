@@ -10,7 +10,10 @@ const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;
 
 /** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
-function startRequest(answer: (exchange: HttpExchange) => Response, more: Pick<FunctionApp, 'beforeRequest'> = {}) {
+function startRequest(
+  answer: (exchange: HttpExchange) => Response,
+  more: Pick<FunctionApp, 'beforeRequest' | 'afterRequest'> = {},
+) {
   const clock = new VirtualClock();
   const written: string[] = [];
   const preludes: ResponsePrelude[] = [];
@@ -155,5 +158,25 @@ describe('what stood still while the environment was frozen', () => {
     await request.done;
     expect(request.preludes).toMatchObject([{ statusCode: 500 }]);
     expect(request.failures.map(({ code }) => code)).toEqual(['internal_error']);
+  });
+
+  it('sends what must not wait once the client has its whole answer, before it is frozen again', async () => {
+    const order: string[] = [];
+    let isSent = (): void => {};
+    const request = startRequest(answered, {
+      afterRequest: async () => {
+        order.push(`after ${request.written.join('')}`);
+        await new Promise<void>((resolve) => {
+          isSent = resolve;
+        });
+        order.push('sent');
+      },
+    });
+    const frozen = request.done.then(() => order.push('frozen'));
+    await request.clock.advance(1000);
+    expect(order).toEqual(['after done']);
+    isSent();
+    await frozen;
+    expect(order).toEqual(['after done', 'sent', 'frozen']);
   });
 });
