@@ -163,17 +163,21 @@ describe('what stood still while the environment was frozen', () => {
   it('sends what must not wait once the client has its whole answer, before it is frozen again', async () => {
     const order: string[] = [];
     let isSent = (): void => {};
-    const request = startRequest(answered, {
-      afterRequest: async () => {
-        order.push(`after ${request.written.join('')}`);
-        await new Promise<void>((resolve) => {
-          isSent = resolve;
-        });
-        order.push('sent');
-      },
+    let frozen: Promise<unknown> = Promise.resolve();
+    const sending = new Promise<void>((started) => {
+      const request = startRequest(answered, {
+        afterRequest: async () => {
+          order.push(`after ${request.written.join('')}`);
+          started();
+          await new Promise<void>((resolve) => {
+            isSent = resolve;
+          });
+          order.push('sent');
+        },
+      });
+      frozen = request.done.then(() => order.push('frozen'));
     });
-    const frozen = request.done.then(() => order.push('frozen'));
-    await request.clock.advance(1000);
+    await sending;
     expect(order).toEqual(['after done']);
     isSent();
     await frozen;
