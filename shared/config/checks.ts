@@ -54,8 +54,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'routerPrefillLoadModel',
-    holds: ({ values }) =>
-      values.routerPrefillLoadModel !== 'aic' || (values.routerMode ?? 'kv') === 'kv' || values.loadAware === true,
+    holds: ({ values }) => values.routerPrefillLoadModel !== 'aic' || (values.routerMode ?? 'kv') === 'kv',
     says: 'aic needs --router-mode kv',
   },
   {

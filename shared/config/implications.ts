@@ -39,6 +39,11 @@ function translateOverlapWeight({ values, given }: ConfigView): void {
   if (weight === 0 && !given.has('routerKvOverlapScoreCredit')) values.routerKvOverlapScoreCredit = 0;
 }
 
+/** The load-only preset is one of mode `kv` (router.md, section 1.4). */
+function translateLoadAware({ values }: ConfigView): void {
+  if (values.loadAware === true && values.routerMode !== undefined) values.routerMode = 'kv';
+}
+
 function translateWorkerRole({ values, given }: ConfigView): void {
   if (given.has('disaggregationMode')) return;
   if (values.isPrefillWorker === true) values.disaggregationMode = 'prefill';
@@ -63,6 +68,7 @@ function chooseLaw({ values, given }: ConfigView): readonly string[] {
 /** Lets settings that stand for others take effect. Changes `view.values`; returns warnings. */
 export function applyImplications(view: ConfigView): readonly string[] {
   translateOverlapWeight(view);
+  translateLoadAware(view);
   translateWorkerRole(view);
   return [...straightenBuckets(view), ...chooseLaw(view)];
 }

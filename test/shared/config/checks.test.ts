@@ -215,6 +215,11 @@ describe('settings that stand for others', () => {
     expect(explicit.settings).toMatchObject({ routerPrefillLoadScale: 2, routerKvOverlapScoreCredit: 1 });
   });
 
+  it('let the load-only preset choose the mode that it is of', () => {
+    expect(settingsOf('--load-aware').settings.routerMode).toBe('kv');
+    expect(settingsOf().settings.routerMode).toBe('round-robin');
+  });
+
   it('translate the deprecated worker roles', () => {
     const argv = ['--engine=mocker', '--is-decode-worker'];
     expect(resolveConfig('worker', argv, {}).settings.disaggregationMode).toBe('decode');
