@@ -1,21 +1,31 @@
 import { composeFrontend } from '../compose/frontend.ts';
-import { openLogger } from '../compose/logger.ts';
+import { openLogger, openQuietLogger } from '../compose/logger.ts';
 import { rolesOf } from '../compose/roles.ts';
 import { serveFrontend } from '../compose/serve-frontend.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
+import { chatWith } from './chat-session.ts';
 import type { CommandContext } from './commands.ts';
 
-/** `stator frontend`: serves HTTP until told to stop, then drains. */
+/** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
 export async function run({ settings: given, config }: CommandContext<'frontend'>): Promise<number> {
   const { settings, servesClients } = rolesOf(given);
-  const stopped = stopSignal();
-  const logger = openLogger(settings);
+  const { interactive: isInteractive } = settings;
+  const stopped = stopSignal(isInteractive);
+  const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
   const frontend = await composeFrontend(settings, {
     logger,
     plane: { poolSizeMax: settings.tcpPoolSize },
     servesClients,
     given: config.given.keys(),
   });
+  if (isInteractive) {
+    try {
+      await chatWith(frontend, settings.httpSvcChatPath, stopped);
+    } finally {
+      await frontend.close();
+    }
+    return 0;
+  }
   const server = await serveFrontend(frontend, settings, logger);
   logger.info('serving', { url: server.url, models: frontend.models.list().map(({ name }) => name) });
   logger.info('draining', { reason: await stopped });

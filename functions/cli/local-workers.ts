@@ -4,11 +4,14 @@ import type { Logger } from '../../shared/telemetry/index.ts';
 import { readReport } from './worker-report.ts';
 
 export interface WorkerProcessesOptions {
-  readonly count: number;
   /** Arguments of each `stator worker`. */
-  readonly argv: readonly string[];
+  readonly workers: readonly (readonly string[])[];
+  /** Pause between starting two of them. @default 0 */
+  readonly staggerMs?: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly logger: Logger;
+  /** Ctrl-C in this terminal does not reach them: it means something other than the end. @default false */
+  readonly hasOwnTerminal?: boolean;
 }
 
 /** A worker that dies sooner than this after its start is replaced only after a pause. */
@@ -40,12 +43,12 @@ export class WorkerProcesses {
     });
   }
 
-  get count(): number {
-    return this.#options.count;
-  }
-
   start(): void {
-    for (let at = 0; at < this.#options.count; at++) this.#spawn('first');
+    const { workers, staggerMs = 0 } = this.#options;
+    workers.forEach((argv, at) => {
+      if (at === 0 || staggerMs === 0) this.#spawn(argv, 'first');
+      else systemClock.after(at * staggerMs, () => this.#spawn(argv, 'first'));
+    });
   }
 
   /** Replaces no worker any more: one that ends was told to. */
@@ -58,10 +61,10 @@ export class WorkerProcesses {
     await Promise.all([...this.#children].map(endProcess));
   }
 
-  #spawn(turn: 'first' | 'replacement'): void {
+  #spawn(argv: readonly string[], turn: 'first' | 'replacement'): void {
     if (this.#isStopping) return;
     const startedMs = systemClock.nowMs();
-    const child = this.#startChild();
+    const child = this.#startChild(argv);
     let isReady = false;
     let reason: string | undefined;
     child.on('message', (message) => {
@@ -82,18 +85,19 @@ export class WorkerProcesses {
       }
       this.#options.logger.warn('a worker died; starting another', { code, signal, reason });
       const pauseMs = systemClock.nowMs() - startedMs < SETTLED_MS ? RESTART_PAUSE_MS : 0;
-      systemClock.after(pauseMs, () => this.#spawn('replacement'));
+      systemClock.after(pauseMs, () => this.#spawn(argv, 'replacement'));
     });
   }
 
-  #startChild(): ChildProcess {
-    const { argv, env } = this.#options;
+  #startChild(argv: readonly string[]): ChildProcess {
+    const { env, hasOwnTerminal = false } = this.#options;
     const entry = process.argv[1];
     if (entry === undefined) throw new Error('cannot find the stator program to start workers with');
     // The IPC channel carries one report. Its end tells the worker that its parent is gone, however the parent died.
     const child = spawn(process.execPath, [...process.execArgv, entry, 'worker', ...argv], {
       env: env as NodeJS.ProcessEnv, // unset names are left out by spawn
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      detached: hasOwnTerminal,
     });
     this.#children.add(child);
     return child;

@@ -1,4 +1,4 @@
-import type { Settings } from '../../shared/config/index.ts';
+import type { ResolvedConfig, Settings } from '../../shared/config/index.ts';
 import { createLogger, type ProcessLogger } from '../../shared/telemetry/index.ts';
 
 /** The logger of a process, as its settings ask. */
@@ -7,3 +7,14 @@ export function openLogger(
 ): ProcessLogger {
   return createLogger({ filter: settings.log, jsonl: settings.loggingJsonl, useLocalTime: settings.logUseLocalTz });
 }
+
+/** The same for a process that talks to a person in its terminal: nothing below a warning, unless levels were asked for. */
+export function openQuietLogger(
+  settings: Parameters<typeof openLogger>[0],
+  { given }: Pick<ResolvedConfig, 'given'>,
+): ProcessLogger {
+  return openLogger(given.has('log') ? settings : { ...settings, log: QUIET });
+}
+
+/** Level of such a process, and of those that it starts. */
+export const QUIET = 'warn';

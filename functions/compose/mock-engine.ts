@@ -103,7 +103,10 @@ async function transferOptions(info: ModelInfo, settings: MockSettings, at: numb
 }
 
 /** Tables that cannot be read leave the polynomials (runtime-and-workers.md, section 9.1). */
-async function timingOf({ plannerProfileData: path }: MockSettings, logger: Logger | undefined): Promise<TimingModel | undefined> {
+async function timingOf(
+  { plannerProfileData: path }: MockSettings,
+  logger: Logger | undefined,
+): Promise<TimingModel | undefined> {
   if (path === undefined) return undefined;
   try {
     return await readTimingProfile(path);
@@ -164,11 +167,4 @@ function plainIds({ eosTokenIds, vocabSize = 32_000 }: ModelInfo) {
   if (firstEnd > vocabSize / 2) return { first: 0, count: firstEnd };
   const first = Math.max(0, ...eosTokenIds) + 1;
   return { first, count: vocabSize - first };
-}
-
-/** Pause between starting two of `count` mock workers, from `--stagger-delay`. */
-export function staggerDelayMs(delaySecs: number, count: number): number {
-  if (delaySecs >= 0) return delaySecs * 1000;
-  if (count > 128) return 200;
-  return count >= 32 ? 100 : 0;
 }

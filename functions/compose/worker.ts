@@ -27,7 +27,7 @@ import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
 import { eventPlane } from './event-plane.ts';
 import { withMediaGuard } from './media-guard.ts';
-import { mockEngineFor, staggerDelayMs } from './mock-engine.ts';
+import { mockEngineFor } from './mock-engine.ts';
 import { servingPlane } from './planes.ts';
 import { openStateTable } from './router-state.ts';
 import { startSecondaryNode } from './secondary-node.ts';
@@ -38,6 +38,7 @@ import {
   serverEngineFor,
   withMultimodal,
 } from './server-engine.ts';
+import { staggerDelayMs } from './stagger-delay.ts';
 import { openStatusServer } from './status-server.ts';
 import { openTelemetry } from './telemetry.ts';
 import { topologyCard } from './topology.ts';

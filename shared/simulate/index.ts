@@ -5,7 +5,7 @@
  */
 export type { Spread } from './percentiles.ts';
 export type { RoutingMode, RoutingOptions } from './routers.ts';
-export { type PrefillPoolOptions, type Simulation, type SimulationOptions, simulate } from './simulate.ts';
+export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
 export { type Summary, summarize } from './summary.ts';
 export { makeWorkload, type SyntheticOptions, type WorkloadShape } from './synthetic.ts';
 export { parseTrace, TraceError } from './trace.ts';

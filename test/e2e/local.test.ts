@@ -4,10 +4,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtinModelPath, builtinText } from '../../shared/artifacts/index.ts';
 import {
   childPids,
+  freePort,
   isRunning,
   openChat,
   postJson,
   readChat,
+  runStator,
   type StatorProcess,
   useFleet,
   waitUntil,
@@ -175,6 +177,52 @@ describe('stator local, killed while its workers start', () => {
     });
     local.signal('SIGKILL');
     await untilEnded(workers);
+  });
+});
+
+describe('stator local --num-prefill-workers --num-decode-workers', () => {
+  it('computes prompts apart, one process a worker, and replaces each by one of its kind', async () => {
+    const local = await fleet.local(['--num-prefill-workers=1', '--num-decode-workers=2', '--block-size=16']);
+    expect(local.stdout()).toContain('Stator is up: 1 prefill and 2 decode mock workers, model stator-mini');
+    expect(childPids(local.pid)).toHaveLength(3);
+    const transfers = 'dynamo_component_router_kv_transfer_estimated_latency_seconds_count';
+    expect(await readChat(local.url, QUESTION)).toMatchObject({ finishReason: 'length', isDone: true });
+    expect(await local.metric(transfers)).toBe(1);
+    for (const pid of childPids(local.pid)) process.kill(pid, 'SIGKILL');
+    const ready = /worker is ready/g;
+    await waitUntil(() => (local.stderr().match(ready)?.length ?? 0) === 6, { timeoutMs: 20_000, what: 'new workers' });
+    await waitUntil(async () => (await postJson(`${local.url}/v1/chat/completions`, QUESTION)).status === 200, {
+      timeoutMs: 20_000,
+      what: 'an answer of the new workers',
+    });
+    await waitUntil(async () => {
+      await readChat(local.url, QUESTION);
+      return (await local.metric(transfers)) > 1;
+    });
+    await local.kill();
+  });
+
+  it('gives each worker a port of its own where there is one for each', async () => {
+    const ports = [await freePort(), await freePort()];
+    const local = await fleet.local([`--zmq-kv-events-ports=${ports.join()}`, '--num-workers=2']);
+    expect(local.stdout()).toContain('2 mock workers');
+    await local.kill();
+    const refused = await runStator(['local', '--http-port=0', `--zmq-kv-events-ports=${ports[0]}`]);
+    expect(refused.code).not.toBe(0);
+    expect(refused.stderr).toContain('--zmq-kv-events-ports: one port is needed for each worker, got 1');
+  });
+
+  it.each([
+    [['--num-prefill-workers=1'], '--num-prefill-workers needs --num-decode-workers'],
+    [['--num-prefill-workers=1', '--num-decode-workers=1', '--num-workers=2'], 'exclude each other'],
+    [
+      ['--num-prefill-workers=1', '--num-decode-workers=1', '--engine=openai', '--engine-url=http://h'],
+      'needs --engine mocker',
+    ],
+  ])('refuses %j', async (args, message) => {
+    const refused = await runStator(['local', '--http-port=0', ...args]);
+    expect(refused.code).not.toBe(0);
+    expect(refused.stderr).toContain(message);
   });
 });
 

@@ -17,6 +17,8 @@ export interface SpawnedProcess {
   stderr(): string;
   /** Writes to standard input. */
   write(text: string): void;
+  /** Ends standard input, as Ctrl-D does. */
+  endInput(): void;
   /** The first match of `pattern` in either output; rejects with the output when it ends or stays silent too long. */
   waitForOutput(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   signal(signal: NodeJS.Signals): void;
@@ -66,6 +68,7 @@ export function spawnProgram(command: string, args: readonly string[], options: 
     stdout: () => output.stdout,
     stderr: () => output.stderr,
     write: (text) => void child.stdin.write(text),
+    endInput: () => void child.stdin.end(),
     signal: (signal) => void child.kill(signal),
     exited,
     waitForOutput: (pattern, timeoutMs = 15_000) => waitForOutput(child, output, pattern, timeoutMs),

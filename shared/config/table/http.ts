@@ -317,7 +317,7 @@ export const httpRows = {
     default: false,
     usedBy: ['frontend', 'local'],
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Text chat in the terminal instead of a server.',
   }),
   corsOrigin: list({

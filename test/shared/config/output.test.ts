@@ -36,7 +36,7 @@ describe('help', () => {
     expect(help).toContain(`  --http-port <port>
       HTTP listen port; gRPC port when --kserve-grpc-server is set alone.
       Allowed: 0-65535, 0 = any free. Default: 8000. Variable DYN_HTTP_PORT.`);
-    expect(help).toMatch(/--interactive, -i, --no-interactive\n.*\n.*Not built yet\./);
+    expect(help).toMatch(/--frontend-route-extension .*\n.*\n.*Not built yet\./);
   });
 
   it('stays within 100 columns where names allow it', () => {

@@ -3,4 +3,4 @@
  * The mock engine's cache changes as vLLM publishes its own: ZeroMQ, msgpack, replay.
  */
 export { EngineJournal } from './engine-journal.ts';
-export { KvPublisher, type KvPublisherOptions } from './kv-publisher.ts';
+export { KvPublisher } from './kv-publisher.ts';

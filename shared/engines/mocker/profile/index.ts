@@ -3,4 +3,3 @@
  * Measured timing tables of a real engine in place of the mock engine's polynomials.
  */
 export { readTimingProfile } from './read-profile.ts';
-export { type DecodeRow, profiledTiming, type TimingTables } from './timing-tables.ts';
