@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
+import { vllmLaunchSettings } from '../../../functions/compose/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../functions/compose/worker.ts';
 import { builtinModelPath } from '../../../shared/artifacts/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
@@ -48,6 +49,16 @@ describe('a worker process', () => {
     await expect(start(['--engine=mocker', '--disaggregation-mode=pd'])).rejects.toThrow(
       '--disaggregation-mode pd: --engine mocker cannot do that',
     );
+  });
+
+  it('gives vLLM its interval of statistics, when somebody has set one', async () => {
+    const launch = async (env: Readonly<Record<string, string>>) => {
+      const { settings, given } = resolveConfig('worker', ['--engine=vllm', ...ENGINE], env);
+      const context = { logger: captureLogger().logger, given: new Set(given.keys()), onDroppedKvEvents: () => {} };
+      return (await vllmLaunchSettings(settings, context)).env;
+    };
+    expect(await launch({ VLLM_LOG_STATS_INTERVAL: '2.5' })).toEqual({ VLLM_LOG_STATS_INTERVAL: '2.5' });
+    expect(await launch({})).toEqual({});
   });
 
   describe('of a secondary node', () => {
