@@ -189,6 +189,7 @@ export class KvRouting implements Routing {
       this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
     }
     this.#replicas?.follow(models);
+    if (this.#open !== undefined) this.#parts.shared?.sweepCounters(models.flatMap(({ workers }) => workers));
     this.#remote?.follow(models);
     this.#showWorkers(models);
     this.#resident?.follow(models);

@@ -1,11 +1,13 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
+import type { Worker } from '../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../shared/planes/event/index.ts';
 import { type ComponentScope, type EventSource, KV_EVENTS_TOPIC } from '../../shared/router/feed/index.ts';
 import {
   ComponentIndex,
   type ComponentPool,
+  CounterSweep,
   createNatsSnapshotStore,
   DynamoDbRouterState,
   LeaseHolder,
@@ -37,6 +39,7 @@ export type RouterStateSettings = Pick<Settings<'frontend'>, 'eventPlane' | 'rou
       | 'natsStreamReplicas'
       | 'snapshotIntervalSecs'
       | 'routerSnapshotThreshold'
+      | 'routerResetStates'
     >
   > &
   NatsSettings;
@@ -76,6 +79,8 @@ export class SharedRouterState {
   readonly #settings: RouterStateSettings;
   readonly #logger: ProcessLogger;
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
+  readonly #sweeps = new Map<string, CounterSweep>(); // by endpoint; bounded by the endpoints of the fleet
+  readonly #reset = new Set<string>(); // components; bounded likewise
 
   constructor(settings: RouterStateSettings, state: RouterState, watch: PartWatch, logger: ProcessLogger) {
     this.#settings = settings;
@@ -99,6 +104,7 @@ export class SharedRouterState {
     const { metrics } = this.watch;
     const store = this.#openStore(namespace, component);
     const { snapshotIntervalSecs, routerSnapshotThreshold } = this.#settings;
+    const resets = this.#resetsNow({ namespace, component });
     const index = new ComponentIndex({
       state: this.state,
       name: { namespace, name: component },
@@ -106,6 +112,7 @@ export class SharedRouterState {
       store,
       lease: this.leaseOf({ namespace, component }),
       pools,
+      resets,
       clock: systemClock,
       random: systemRandom,
       ...(snapshotIntervalSecs === undefined ? {} : { snapshotIntervalMs: snapshotIntervalSecs * 1000 }),
@@ -131,6 +138,15 @@ export class SharedRouterState {
     };
   }
 
+  /** `--router-reset-states` is meant for the start: a component that comes back is not reset again. */
+  #resetsNow({ namespace, component }: ComponentScope): boolean {
+    const name = `${namespace}/${component}`;
+    if (this.#settings.routerResetStates !== true || this.#reset.has(name)) return false;
+    this.#reset.add(name);
+    this.#logger.for('router').warn('the stored snapshot of the block index is dropped', { namespace, component });
+    return true;
+  }
+
   /** The lease under which one router of the fleet writes for the others what belongs to a component. */
   leaseOf({ namespace, component }: ComponentScope): LeaseHolder {
     const name = `index/${component}`;
@@ -153,9 +169,29 @@ export class SharedRouterState {
     return lease;
   }
 
+  /** Sees to it that the counters of workers that died are forgotten, by whoever holds the component's lease. */
+  sweepCounters(workers: Iterable<Pick<Worker, 'scope' | 'endpoint'>>): void {
+    for (const { scope, endpoint } of workers) {
+      if (this.#sweeps.has(endpoint)) continue;
+      const pool = { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) };
+      const sweep = new CounterSweep({
+        state: this.state,
+        pool,
+        lease: this.leaseOf(scope),
+        clock: systemClock,
+        random: systemRandom,
+        onSwept: (ranks) => this.#logger.for('router').info('counters of dead workers forgotten', { ...pool, ranks }),
+        onProblem: () => {}, // every failure of the table is told by the state itself
+      });
+      this.#sweeps.set(endpoint, sweep);
+      sweep.start();
+    }
+  }
+
   /** Gives leases back, so that another router takes them at once. */
   async close(): Promise<void> {
     const deadline = AbortSignal.timeout(CLOSE_MS_MAX);
+    await Promise.all([...this.#sweeps.values()].map((sweep) => sweep.stop()));
     await Promise.allSettled([...this.#leases.values()].map((lease) => lease.stop(deadline))); // they run out by themselves
     this.state.close();
   }

@@ -72,7 +72,7 @@ export const routerIndexRows = {
     default: false,
     usedBy: LASTING_ROUTERS,
     source: 'seed; 1.6.1 ignores it',
-    built: false,
+    built: true,
     about: 'Drops stored router state at start; harms running replicas.',
   }),
   routerDurableKvEvents: bool({

@@ -14,6 +14,7 @@ export { FleetReader, type FleetReaderOptions, type FleetSource, type FleetView 
 export { FleetWriter, type FleetWriterOptions } from './fleet/fleet-writer.ts';
 export { LeaseHolder, type LeaseHolderOptions } from './lease/lease-holder.ts';
 export { CounterReporter, type CounterReporterOptions, type RankReading } from './load/counter-reporter.ts';
+export { CounterSweep, type CounterSweepOptions } from './load/counter-sweep.ts';
 export { type LoadAmounts, loadOf, NO_LOAD } from './load/load-amounts.ts';
 export { LoadFollower, type LoadFollowerOptions } from './load/load-follower.ts';
 export { ReservationLedger, type ReservationLedgerOptions } from './load/reservation-ledger.ts';

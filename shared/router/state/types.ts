@@ -53,6 +53,8 @@ export interface LoadRow {
   readonly reserved: LoadAmounts;
   readonly acked: LoadAmounts;
   readonly kvUsedBlocks: number;
+  /** Number of the worker's last report. */
+  readonly reportNumber: number;
   /** Table time. */
   readonly reportedAtMs: number;
 }
@@ -122,6 +124,8 @@ export interface RouterState {
   report(pool: PoolAddress, report: LoadReport, signal: AbortSignal): Promise<LoadAmounts>;
   /** Forgets a rank. Idempotent. */
   withdraw(pool: PoolAddress, rank: RankId, signal: AbortSignal): Promise<void>;
+  /** Forgets a rank whose worker has not reported since `seen`. False when it has, or the rank is forgotten already. */
+  sweep(pool: PoolAddress, seen: Pick<LoadRow, 'rank' | 'reportNumber'>, signal: AbortSignal): Promise<boolean>;
   loads(pool: PoolAddress, signal: AbortSignal): Promise<readonly LoadRow[]>;
 
   /** Writes a cell, unless one was written under a later fence: then false. */
@@ -153,6 +157,8 @@ export interface RouterState {
     move: { readonly to: SnapshotPlace; readonly fence: number; readonly seen: SnapshotPointer | undefined },
     signal: AbortSignal,
   ): Promise<boolean>;
+  /** There is no snapshot any more; its object is nobody's then, and removed with the second snapshot from now. Idempotent. */
+  dropPointer(pointer: StateName, signal: AbortSignal): Promise<void>;
 
   close(): void;
 }

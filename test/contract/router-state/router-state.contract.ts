@@ -87,6 +87,29 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         expect(await state.loads(pool, never)).toEqual([]);
       });
 
+      it('forgets a rank that has not reported since it was seen, and no other', async () => {
+        const state = await open();
+        const sweeper = await under.open();
+        const other = { ...rank, dpRank: 0 };
+        for (const one of [rank, other]) await state.report(pool, someReport(1, { rank: one }), never);
+        const seen = await sweeper.loads(pool, never);
+        expect(seen.map(({ reportNumber }) => reportNumber)).toEqual([1, 1]);
+        await state.report(pool, someReport(2, { rank: other, active: amounts(1) }), never);
+        const swept = await Promise.all(seen.map(async (row) => [row.rank, await sweeper.sweep(pool, row, never)]));
+        expect(swept).toEqual(
+          expect.arrayContaining([
+            [rank, true],
+            [other, false],
+          ]),
+        );
+        expect(await sweeper.loads(pool, never)).toMatchObject([{ rank: other, active: amounts(1) }]);
+        const change = { rank, amounts: amounts(1), deciderId: 'ab', number: 1 };
+        expect(await state.reserve(pool, change, never)).toBe(false);
+        expect(await sweeper.sweep(pool, { rank, reportNumber: 1 }, never)).toBe(false);
+        expect(await state.report(pool, someReport(3), never)).toEqual(NO_LOAD); // it lives after all
+        expect(await state.reserve(pool, change, never)).toBe(true);
+      });
+
       it('keeps the newest report when an older one arrives after it', async () => {
         const state = await open();
         await state.report(pool, someReport(2, { active: amounts(2) }), never);
@@ -246,6 +269,21 @@ export function describeRouterState(name: string, start: () => Promise<StateUnde
         expect(await state.movePointer(pointer, { to: place(30), fence: 9, seen: first }, never)).toBe(false); // old version
         const second = await (await under.open()).readPointer(pointer, never);
         expect(second).toEqual({ ...place(20), fence: 4, version: 2, previous: place(10) });
+      });
+
+      it('can be dropped, and begin again', async () => {
+        const state = await open();
+        await state.dropPointer(pointer, never);
+        await state.movePointer(pointer, { to: place(10), fence: 3, seen: undefined }, never);
+        const seen = await state.readPointer(pointer, never);
+        const other = { ...pointer, name: 'other' };
+        await state.movePointer(other, { to: place(5), fence: 1, seen: undefined }, never);
+        await (await under.open()).dropPointer(pointer, never);
+        expect(await state.readPointer(pointer, never)).toBeUndefined();
+        expect(await state.readPointer(other, never)).toMatchObject(place(5));
+        expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen }, never)).toBe(false); // saw the old one
+        expect(await state.movePointer(pointer, { to: place(20), fence: 4, seen: undefined }, never)).toBe(true);
+        expect(await state.readPointer(pointer, never)).toMatchObject({ ...place(20), previous: undefined });
       });
 
       it('go where one of two writers says', async () => {

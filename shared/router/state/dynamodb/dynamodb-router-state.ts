@@ -113,6 +113,21 @@ export class DynamoDbRouterState implements RouterState {
     });
   }
 
+  sweep(...args: Parameters<RouterState['sweep']>): Promise<boolean> {
+    const [pool, { rank, reportNumber }, given] = args;
+    return this.#attempt(given, (signal) =>
+      this.#table.delete(
+        {
+          key: loadItemKey(pool, rank),
+          condition: '#number = :seen',
+          names: { '#number': 'number' },
+          values: { ':seen': reportNumber },
+        },
+        signal,
+      ),
+    );
+  }
+
   /** Eventually consistent, at half the price: a load is a second old in any case. */
   loads(pool: PoolAddress, given: AbortSignal): Promise<readonly LoadRow[]> {
     return this.#attempt(given, async (signal) => {
@@ -229,6 +244,12 @@ export class DynamoDbRouterState implements RouterState {
         signal,
       ),
     );
+  }
+
+  dropPointer(pointer: StateName, given: AbortSignal): Promise<void> {
+    return this.#attempt(given, async (signal) => {
+      await this.#table.delete({ key: pointerKey(pointer) }, signal);
+    });
   }
 
   close(): void {

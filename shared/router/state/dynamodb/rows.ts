@@ -13,6 +13,7 @@ export function toLoadRow(item: Item): LoadRow | undefined {
     reserved: amountsOf(item, 'res'),
     acked: amountsOf(item, 'acked'),
     kvUsedBlocks: numberOf(item.kvUsedBlocks),
+    reportNumber: numberOf(item.number),
     reportedAtMs: numberOf(item.reportedAtMs),
   };
 }

@@ -92,11 +92,19 @@ class MemoryRouterState implements RouterState {
     this.#countersOf(pool).delete(rankKey(rank));
   }
 
+  async sweep(...args: Parameters<RouterState['sweep']>): Promise<boolean> {
+    const [pool, { rank, reportNumber }, signal] = args;
+    this.#assertOpen(signal);
+    const counters = this.#countersOf(pool);
+    const isSeen = counters.get(rankKey(rank))?.report.number === reportNumber;
+    return isSeen && counters.delete(rankKey(rank));
+  }
+
   async loads(pool: PoolAddress, signal: AbortSignal): Promise<readonly LoadRow[]> {
     this.#assertOpen(signal);
     return [...this.#countersOf(pool).values()].map(({ reserved, report, reportedAtMs }) => {
-      const { rank, active, acked, kvUsedBlocks } = report;
-      return { rank, active, reserved, acked, kvUsedBlocks, reportedAtMs };
+      const { rank, active, acked, kvUsedBlocks, number: reportNumber } = report;
+      return { rank, active, reserved, acked, kvUsedBlocks, reportNumber, reportedAtMs };
     });
   }
 
@@ -171,6 +179,11 @@ class MemoryRouterState implements RouterState {
     const version = (present?.version ?? 0) + 1;
     this.#hub.pointers.set(nameKey(pointer), { createdAt, sequence, object, fence, version, previous });
     return true;
+  }
+
+  async dropPointer(pointer: StateName, signal: AbortSignal): Promise<void> {
+    this.#assertOpen(signal);
+    this.#hub.pointers.delete(nameKey(pointer));
   }
 
   close(): void {

@@ -20,6 +20,8 @@ export interface ComponentIndexOptions {
   pools(): readonly ComponentPool[];
   readonly clock: Clock;
   readonly random: Random;
+  /** Forgets the snapshot that is stored, and begins with what the workers hold. @default false */
+  readonly resets?: boolean;
   /** @default 60_000 */
   readonly snapshotIntervalMs?: number;
   /** Messages between two snapshots, at most; null = time alone decides. @default 1_000_000 */
@@ -79,9 +81,10 @@ export class ComponentIndex {
   }
 
   #openReader(index: FoldedIndex): IndexReader {
-    const { state, name: pointer, store, clock, random, onProblem } = this.#options;
+    const { state, name: pointer, store, clock, random, resets: dropsPointer = false, onProblem } = this.#options;
     const onLogProblem = (problem: unknown): void => onProblem('log', problem);
-    return new IndexReader({ state, pointer, store, log: this.#log, index, clock, random, onProblem: onLogProblem });
+    const common = { state, pointer, store, log: this.#log, index, clock, random };
+    return new IndexReader({ ...common, dropsPointer, onProblem: onLogProblem });
   }
 
   #openSnapshotter(index: FoldedIndex, reader: IndexReader): Snapshotter {

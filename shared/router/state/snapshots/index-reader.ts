@@ -17,6 +17,8 @@ export interface IndexReaderOptions {
   readonly random: Random;
   /** Between two attempts to hydrate, while they fail; and between two looks whether the log is still the same one. @default 1000 */
   readonly checkMs?: number;
+  /** What is stored is not to be trusted: the pointer is dropped before anything is read. @default false */
+  readonly dropsPointer?: boolean;
   /** Told of every message that was applied. */
   onApplied?(): void;
   /** Hears of snapshots that could not be used, of ranks that could not be recovered, and of attempts that failed. */
@@ -48,10 +50,12 @@ export class IndexReader {
   #hydratedFrom: HydratedFrom | undefined;
   #hydration: AbortController | undefined;
   #hydrations = 0;
+  #mustDrop: boolean;
 
   constructor(options: IndexReaderOptions) {
-    const { clock, random, checkMs = CHECK_MS, onProblem } = options;
+    const { clock, random, checkMs = CHECK_MS, dropsPointer = false, onProblem } = options;
     this.#options = options;
+    this.#mustDrop = dropsPointer;
     this.#rounds = new Rounds({ clock, random, periodMs: checkMs, run: (signal) => this.#round(signal), onProblem });
   }
 
@@ -129,8 +133,12 @@ export class IndexReader {
   }
 
   async #readPointer(signal: AbortSignal): Promise<SnapshotPointer | undefined> {
+    const { state, pointer } = this.#options;
     try {
-      return await this.#options.state.readPointer(this.#options.pointer, signal);
+      if (!this.#mustDrop) return await state.readPointer(pointer, signal);
+      await state.dropPointer(pointer, signal);
+      this.#mustDrop = false; // what is written from now on is good
+      return undefined;
     } catch (problem) {
       signal.throwIfAborted();
       this.#options.onProblem(problem); // the table is away: the workers know as well

@@ -12,7 +12,9 @@ import {
   LeaseHolder,
   MemoryRouterStateHub,
   type RankCursor,
+  type SnapshotStore,
 } from '../../../../shared/router/state/index.ts';
+import { waitUntil } from '../../../support/wait-until.ts';
 import { ScriptedEventLog } from './event-log.ts';
 
 const never = new AbortController().signal;
@@ -176,17 +178,30 @@ describe('the indexes of a component', () => {
 });
 
 describe('a component with a log', () => {
-  function bed(openLog: (signal: AbortSignal) => Promise<EventLog>, hub?: MemoryRouterStateHub) {
+  interface Shared {
+    readonly clock: VirtualClock;
+    readonly hub: MemoryRouterStateHub;
+    readonly store: SnapshotStore;
+    readonly resets?: boolean;
+  }
+
+  function sharing(): Shared {
     const clock = new VirtualClock();
+    return { clock, hub: new MemoryRouterStateHub(clock), store: createMemorySnapshotStore() };
+  }
+
+  function bed(
+    openLog: (signal: AbortSignal) => Promise<EventLog>,
+    { clock, hub, store, resets = false }: Shared = sharing(),
+  ) {
     const random = seededRandom(1);
-    const state = (hub ?? new MemoryRouterStateHub(clock)).open();
+    const state = hub.open();
     const pools = [poolOf('set', ['a1', 'b1'])];
     const feed = new ScriptedFeed(pools);
     const lease = new LeaseHolder({ state, lease: NAME, clock, random, onProblem: () => {} });
     const told: string[] = [];
     const index = new ComponentIndex({
-      ...{ state, name: NAME, openLog, lease, clock, random },
-      store: createMemorySnapshotStore(),
+      ...{ state, name: NAME, openLog, lease, clock, random, store, resets },
       pools: () => pools,
       snapshotIntervalMs: 1000,
       onHydrated: (from) => told.push(from),
@@ -194,7 +209,7 @@ describe('a component with a log', () => {
       onWithoutLog: () => told.push('without log'),
       onProblem: (part) => told.push(`${part} failed`),
     });
-    return { clock, pools, feed, lease, index, told };
+    return { clock, state, pools, feed, lease, index, told };
   }
 
   it('is hydrated, followed, and written while the lease is held', async () => {
@@ -212,6 +227,43 @@ describe('a component with a log', () => {
     expect(index.isFollowing).toBe(true);
     await index.stop();
     await lease.stop(never);
+  });
+
+  it('begins with what the workers hold where it resets, and then with the snapshot that it wrote', async () => {
+    const log = new ScriptedEventLog();
+    const shared = sharing();
+    const run = async ({ resets, blocks }: { resets: boolean; blocks: readonly number[] }): Promise<string[]> => {
+      const { clock, feed, lease, index, told } = bed(async () => log, { ...shared, resets });
+      lease.start();
+      index.start(feed);
+      await waitUntil(async () => {
+        await clock.advance(1);
+        return index.isFollowing; // a snapshot is loaded one slice a turn
+      });
+      log.append({ workerId: 'a1', eventId: blocks.length, blocks } satisfies Stored);
+      for (let turn = 0; turn < 100; turn++) await clock.advance(30);
+      await index.stop();
+      await lease.stop(never);
+      return told.filter((each, at) => told.indexOf(each) === at);
+    };
+    expect(await run({ resets: false, blocks: [1] })).toEqual(['dumps', 'written']);
+    expect(await run({ resets: false, blocks: [1, 2] })).toEqual(['snapshot', 'written']);
+    expect(await run({ resets: true, blocks: [1, 2, 3] })).toEqual(['dumps', 'written']);
+    expect(await run({ resets: false, blocks: [1, 2, 3, 4] })).toEqual(['snapshot', 'written']);
+  });
+
+  it('does not take a snapshot that it was to drop for a good one while the table is away', async () => {
+    const log = new ScriptedEventLog();
+    const shared = sharing();
+    const to = { createdAt: (await log.state(never)).createdAt, sequence: 0, object: 'stale' };
+    const { clock, state, feed, index, told } = bed(async () => log, { ...shared, resets: true });
+    await state.movePointer(NAME, { to, fence: 1, seen: undefined }, never);
+    state.dropPointer = () => Promise.reject(new Error('away'));
+    index.start(feed);
+    for (let turn = 0; turn < 20; turn++) await clock.advance(1);
+    expect(told).toEqual(['log failed', 'dumps']);
+    expect(index.isFollowing).toBe(true);
+    await index.stop();
   });
 
   it('asks the workers when no log can be had, and takes the log once it can', async () => {
