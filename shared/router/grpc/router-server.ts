@@ -77,6 +77,7 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
   const server = new Server({
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
     'grpc.max_send_message_length': MESSAGE_BYTES_MAX,
+    'grpc.enable_channelz': 0, // nobody reads its books, which are kept for each call and message
   });
   server.addService(ROUTER_METHODS, {
     Choose: (call: ServerWritableStream<Buffer, Uint8Array>) => choose(service, call),

@@ -66,7 +66,10 @@ export class ResidentService implements ChooseService {
       this.#leave(requestId, 'another query with its id'); // its caller has lost patience, and asks again
       this.#waiting.set(requestId, leaving);
       void this.#decide(query, present, listener, leaving); // never rejects
-      return () => leaving.abort(workerError('Cancelled'));
+      return () => {
+        // Callers also leave after the decision: a failure with its stack would cost more than they do.
+        if (this.#waiting.get(requestId) === leaving) leaving.abort(workerError('Cancelled'));
+      };
     } catch (thrown) {
       listener.failed(toServeError(thrown));
       return () => {};
