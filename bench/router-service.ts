@@ -6,7 +6,6 @@
  *     npm run bench:part -- bench/router-service.ts [--json] [--rate 2000] [--seconds 4]
  */
 import { fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Client, credentials } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/minimal.js';
@@ -161,7 +160,8 @@ async function measure(name: string, ask: Ask, cpu: () => Promise<number>, rate:
 async function main(): Promise<void> {
   const options = { json: { type: 'boolean' }, rate: { type: 'string' }, seconds: { type: 'string' } } as const;
   const { json, rate = '2000', seconds = '4' } = parseArgs({ options }).values;
-  const server = fork(fileURLToPath(import.meta.url), ['--serve']);
+  // The same bundle serves.
+  const server = fork(process.argv[1] as string, ['--serve']);
   const next = <T>(): Promise<T> =>
     new Promise((resolve) => server.once('message', (message) => resolve(message as T)));
   const ports = await next<Ports>();
