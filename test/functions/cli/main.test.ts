@@ -125,14 +125,14 @@ describe('stator', () => {
   });
 
   it('warns on stderr before it runs, as JSON lines where logs are', () => {
-    expect(stator(['local', '--interactive']).stderr).toBe(
-      'stator: warning: --interactive is set, but what it controls is not built yet: it has no effect\n',
+    expect(stator(['local', '--sglang-page-size=1']).stderr).toBe(
+      'stator: warning: --sglang-page-size is set, but what it controls is not built yet: it has no effect\n',
     );
-    const { stderr } = stator(['local', '--interactive'], { DYN_LOGGING_JSONL: '1' });
+    const { stderr } = stator(['local', '--sglang-page-size=1'], { DYN_LOGGING_JSONL: '1' });
     expect(JSON.parse(stderr)).toMatchObject({
       level: 'WARN',
       target: 'config',
-      message: expect.stringContaining('--interactive'),
+      message: expect.stringContaining('--sglang-page-size'),
     });
   });
 
