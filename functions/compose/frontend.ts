@@ -1,10 +1,8 @@
-import { openChatTemplate, openModelFolder } from '../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
-import type { Discovery, ModelCard } from '../../shared/discovery/index.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../shared/frontends/http/index.ts';
-import { findReasoningFormat } from '../../shared/parsers/reasoning/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -24,12 +22,14 @@ import {
   type Logger,
   type ProcessLogger,
 } from '../../shared/telemetry/index.ts';
-import { loadModelFolder } from '../../shared/tokens/index.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { type DiscoveryHost, openDiscovery } from './discovery.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
+import { ModelGauges } from './model-gauges.ts';
+import { cardFilter, modelOpener } from './open-model.ts';
 import { type CallingPlaneOptions, callingPlane } from './planes.ts';
+import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
@@ -51,6 +51,8 @@ export type HostSettings = Partial<
     | 'preprocessWorkers'
     | 'fileKv'
     | 'modelPath'
+    | 'debugPerf'
+    | 'httpSvcConfigMetricsPollIntervalSecs'
     | 'discoveryTable'
     | 'dynamodbEndpoint'
     | 'awsRegion'
@@ -161,6 +163,7 @@ export async function composeFrontend(
       close: async () => {
         closing.abort();
         models.directory.close();
+        models.gauges.close();
         models.pipeline.close();
         responseStore?.close();
         await records?.close();
@@ -208,13 +211,7 @@ async function followModels(
   const { discovery, plane, metrics, logger, followsEvents, given } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
-    open: async (card) => {
-      const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
-      const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
-      const loaded = await loadModelFolder(folder, { modelName: card.display_name, chatTemplate });
-      warnOfFallback(card, log);
-      return loaded;
-    },
+    open: modelOpener(settings, log),
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
@@ -237,7 +234,14 @@ async function followModels(
   });
   const { router, explanations: source } = routing;
   const disaggregation = observeDisaggregation(metrics.registry, routerMetrics, log);
-  const directory = new LiveModelDirectory({
+  const { httpSvcConfigMetricsPollIntervalSecs: pollSecs } = settings;
+  const gauges = new ModelGauges({
+    clock: systemClock,
+    intervalMs: pollSecs === undefined ? undefined : pollSecs * 1000,
+    list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
+    show: (facts) => metrics.setModel(facts),
+  });
+  const directory: LiveModelDirectory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
@@ -247,14 +251,15 @@ async function followModels(
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
-      const primary = models.filter(({ name, primaryName }) => name === primaryName);
-      for (const model of primary) metrics.setModel(factsOf(model, settings));
+      const primary = primaryModels(directory);
+      gauges.changed();
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
       onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
       disaggregation.follow(primary);
       holding?.hold.look();
     },
+    serves: cardFilter(settings.parserVersion, log),
     onWorkerAdded: (workerId) => router.forget(workerId),
     onDiscoveryFailing: (error) =>
       log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
@@ -262,10 +267,7 @@ async function followModels(
   });
   await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
   metrics.readModelsFrom(() =>
-    directory
-      .list()
-      .filter((model) => model.name === model.primaryName)
-      .map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
+    primaryModels(directory).map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
   );
   const encoder = openPromptEncoder(settings, log);
   pipeline = createPipeline({
@@ -277,6 +279,7 @@ async function followModels(
     clock: systemClock,
     observer: {
       ...metrics,
+      ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
       ...stallObserver(metrics.registry, log),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
@@ -295,13 +298,13 @@ async function followModels(
   const control = { discovery, plane, clock: systemClock, random: systemRandom };
   const caches = new CacheClearer({
     ...control,
-    models: () => directory.list().filter(({ name, primaryName }) => name === primaryName),
+    models: () => primaryModels(directory),
   });
   const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
-  return { directory, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
 }
 
 async function eventPlaneOpener(
@@ -320,11 +323,9 @@ async function openSharedState(settings: FrontendSettings & HostSettings, { logg
   return openRouterState(settings, { logger, registry: metrics.registry });
 }
 
-/** Workers of other versions may publish names that are unknown here. */
-function warnOfFallback({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
-  if (!runtime.reasoning_parser) return;
-  const found = findReasoningFormat(runtime.reasoning_parser);
-  if (found.kind === 'fallback') log.warn(found.warning, { model });
+/** Each model once, under its own name. */
+function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
+  return directory.list().filter(({ name, primaryName }) => name === primaryName);
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;

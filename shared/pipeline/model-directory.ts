@@ -61,6 +61,8 @@ export interface ModelDirectoryOptions {
   readonly decodesAlone?: boolean | undefined;
   /** Names that are remembered after their last worker has left, the latest ones. @default 0 */
   readonly rememberedMax?: number;
+  /** Whether models with that card are served. @default all are */
+  readonly serves?: (card: ModelCard) => boolean;
   /** Told after every change of the set of models or workers. */
   readonly onChange?: () => void;
   readonly onWorkerAdded?: (workerId: string) => void;
@@ -174,9 +176,10 @@ export class LiveModelDirectory implements ModelDirectory {
   }
 
   #applyCard(event: DiscoveryEvent): void {
-    if (event.kind === 'removed') this.#cards.delete(event.key);
-    else if (event.record.type === 'Model' && this.isInScope(event.record.namespace))
-      this.#cards.set(event.key, event.record);
+    this.#cards.delete(event.key);
+    if (event.kind === 'removed' || event.record.type !== 'Model') return;
+    const { namespace, card } = event.record;
+    if (this.isInScope(namespace) && this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
   }
 
   /** Many changes of one turn cost one rebuild. */

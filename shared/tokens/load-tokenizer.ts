@@ -10,6 +10,12 @@ import { completeTiktoken, hasTiktokenPattern, TIKTOKEN_MODEL_TYPES } from './ti
 import { findTokenizerFile, kindOfTokenizer } from './tokenizer-file.ts';
 import type { Tokenizer } from './types.ts';
 
+export interface LoadTokenizerOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Told of a file that only the general library covers, before that is loaded; what it throws is the result. */
+  readonly onUncovered?: ((path: string) => void) | undefined;
+}
+
 /**
  * Loads the tokenizer of a model folder.
  * @param reading the folder's small files, of which only a tiktoken file needs something
@@ -18,7 +24,7 @@ import type { Tokenizer } from './types.ts';
 export async function loadTokenizer(
   folder: string,
   reading: Promise<ModelConfigs>,
-  signal: AbortSignal | undefined,
+  options: LoadTokenizerOptions,
 ): Promise<Tokenizer> {
   const name = await findTokenizerFile(folder);
   const path = join(folder, name ?? 'tokenizer.json');
@@ -27,9 +33,9 @@ export async function loadTokenizer(
   }
   switch (kindOfTokenizer(path)) {
     case 'json':
-      return loadJson(path, signal);
+      return loadJson(path, options);
     case 'tiktoken':
-      return loadTiktoken(path, await reading, signal);
+      return loadTiktoken(path, await reading, options.signal);
     case undefined:
       throw new ModelFolderError(
         `${path}: Unsupported tokenizer file type: ${name.slice(name.lastIndexOf('.'))}; convert it to tokenizer.json`,
@@ -37,11 +43,14 @@ export async function loadTokenizer(
   }
 }
 
-async function loadJson(path: string, signal: AbortSignal | undefined): Promise<Tokenizer> {
+async function loadJson(path: string, { signal, onUncovered }: LoadTokenizerOptions): Promise<Tokenizer> {
   try {
     const scanned = await loadTokenizerTables(path, signal);
     const type = asRecord(asRecord(scanned.rest)?.model)?.type;
-    return createBpeTokenizer(scanned) ?? (await loadGeneral(path, type));
+    const own = createBpeTokenizer(scanned);
+    if (own !== undefined) return own;
+    onUncovered?.(path);
+    return await loadGeneral(path, type);
   } catch (error) {
     if (error instanceof SyntaxError) throw brokenJson(path, error);
     throw error;

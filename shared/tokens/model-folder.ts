@@ -16,6 +16,8 @@ export interface LoadModelOptions {
   /** Reads every file once more to fill `info.files`. @default false */
   readonly checksums?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Told of a tokenizer that only the general library covers, before that is loaded; what it throws refuses the model. */
+  readonly onUncovered?: ((path: string) => void) | undefined;
 }
 
 /**
@@ -29,7 +31,7 @@ export async function loadModelFolder(path: string, options: LoadModelOptions = 
   const folder = resolve(path);
   await checkFolder(folder);
   const reading = readConfigs(folder);
-  const [configs, tokenizer] = await Promise.all([reading, loadTokenizer(folder, reading, options.signal)]);
+  const [configs, tokenizer] = await Promise.all([reading, loadTokenizer(folder, reading, options)]);
   const source = options.chatTemplate ?? chooseTemplateSource(folder, configs);
   const info = toModelInfo(folder, configs);
   return {

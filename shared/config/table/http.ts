@@ -177,7 +177,7 @@ export const httpRows = {
     default: 8,
     usedBy: LISTENERS,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Refresh interval of the model configuration gauges.',
   }),
   httpOverloadStatusCode: int({

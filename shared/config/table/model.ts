@@ -117,7 +117,7 @@ export const modelRows = {
     default: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Falls back to the reference tokenizer when the chosen one fails.',
   }),
   trustRemoteCode: bool({
@@ -147,7 +147,7 @@ export const modelRows = {
     default: false,
     usedBy: LISTENERS,
     source: 'seed',
-    built: false,
+    built: true,
     about: 'Logs time per preprocessing function.',
   }),
   preprocessWorkers: int({
@@ -225,7 +225,7 @@ export const modelRows = {
     default: 'auto',
     usedBy: EDGES,
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Generation of tool-call parsers.',
   }),
   structuralTag: jsonOrFalse({

@@ -7,6 +7,7 @@
 export {
   createToolCallParser,
   describeToolCallParser,
+  hasParserOfVersion,
   TOOL_CALL_PARSER_NAMES,
   type ToolCallParserDescription,
 } from './registry.ts';

@@ -57,6 +57,26 @@ const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
 /** Names that are in use elsewhere and whose format is not published. */
 const WITHOUT_GRAMMAR: ReadonlySet<string> = new Set(['deepseek_v41', 'muse', 'muse_glimmer', 'typescript']);
 
+/**
+ * Families that have a second generation of parsers in Dynamo (parsers.md, section 0). Here one parser serves both: it streams
+ * calls as the second does.
+ */
+const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
+  'qwen3_coder',
+  'glm45',
+  'glm47',
+  'kimi_k2',
+  'kimi_k25',
+  'deepseek_v4',
+  'deepseek-v4',
+  'deepseekv4',
+]);
+
+/** Whether a parser name exists in the generation that was asked for (`DYN_PARSER_VERSION`). */
+export function hasParserOfVersion(name: string, version: 'auto' | '1' | '2'): boolean {
+  return version !== '2' || name === '' || OF_SECOND_GENERATION.has(name);
+}
+
 /** What is known of a parser name. */
 export type ToolCallParserDescription =
   | {

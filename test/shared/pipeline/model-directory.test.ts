@@ -316,6 +316,13 @@ describe('the scope', () => {
   });
 });
 
+it('leaves out models whose cards are not to be served', async () => {
+  await register('a');
+  await register('b', { display_name: 'other' });
+  await follow({ serves: (own) => own.display_name !== 'letters' });
+  expect(directory.list().map(({ name }) => name)).toEqual(['other']);
+});
+
 describe('changes', () => {
   it('of one turn are told once, those of another again', async () => {
     let told = 0;
