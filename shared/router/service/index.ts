@@ -8,7 +8,7 @@ export { Answering, type AnsweringOptions } from './answering.ts';
 export { askIndex, askingRouter } from './asking-router.ts';
 export type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
 export { ResidentService, type ResidentServiceOptions } from './choose-service.ts';
-export { INDEX_QUERY_ENDPOINT, INDEX_RECORD_ENDPOINT } from './index-messages.ts';
+export { INDEX_RECORD_ENDPOINT } from './index-messages.ts';
 export { type IndexServiceOptions, type ServedIndex, serveIndexOnPlane } from './index-service.ts';
 export { watchIndexers } from './indexer-watch.ts';
 export { ROUTER_COMPONENT, WELL_KNOWN_INSTANCE } from './messages.ts';
