@@ -269,6 +269,8 @@ async function followModels(
   metrics.readModelsFrom(() =>
     primaryModels(directory).map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
   );
+  const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
+  metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
   const encoder = openPromptEncoder(settings, log);
   pipeline = createPipeline({
     models: directory,

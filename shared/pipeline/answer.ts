@@ -8,7 +8,7 @@ import type {
   TokenLogprob,
   Usage,
 } from '../protocol/generation/index.ts';
-import type { RequestMeter } from '../telemetry/index.ts';
+import type { RequestMeter, WorkerLabels } from '../telemetry/index.ts';
 import type { LoadedModel } from '../tokens/index.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
@@ -73,6 +73,11 @@ export class Answer {
   /** Every choice has ended, and one of them before the worker said so: nothing more is wanted from it. */
   get endsBeforeWorker(): boolean {
     return this.#hasLocalEnd && this.isComplete;
+  }
+
+  /** For the figures of workers. */
+  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
+    this.#meter.servedBy(prefill, decode);
   }
 
   /** The hot path: plain tokens of one engine output. */

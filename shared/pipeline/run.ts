@@ -314,7 +314,12 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   #tellWorker(prefill: Worker, decode: Worker, dpRank: number | undefined): void {
-    if (this.#isClosed || !this.#request.extraFields.includes('worker_id')) return;
+    if (this.#isClosed) return;
+    this.#answer.servedBy(
+      { workerId: prefill.id, ...(prefill === decode && { dpRank }), workerType: this.#leg ? 'prefill' : 'decode' },
+      { workerId: decode.id, dpRank, workerType: 'decode' },
+    );
+    if (!this.#request.extraFields.includes('worker_id')) return;
     const ids = { prefillWorkerId: prefill.id, decodeWorkerId: decode.id };
     this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
   }

@@ -41,7 +41,7 @@ export { createFileSink, type FileSinkOptions } from './records/file-sink.ts';
 export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/queued-recorder.ts';
 export type { RequestEnd, RequestRecorder } from './records/request-record.ts';
 export { createStreamSink } from './records/stream-sink.ts';
-export type { RequestMeter, RequestOutcome } from './request-meter.ts';
+export type { RequestMeter, RequestOutcome, WorkerLabels } from './request-meter.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
 export { inSpan } from './tracing/in-span.ts';
 export type { Span, SpanAttributes, SpanSink } from './tracing/span.ts';

@@ -4,6 +4,15 @@ export type RequestOutcome =
   /** `errorType` is the label of http-api.md, section 16.1: validation, not_found, overload, cancelled, ... */
   | { readonly status: 'error'; readonly errorType: string };
 
+/** A rank of a worker, as metrics name it. */
+export interface WorkerLabels {
+  /** Hex. */
+  readonly workerId: string;
+  /** Absent = `none`. */
+  readonly dpRank?: number | undefined;
+  readonly workerType: 'prefill' | 'decode';
+}
+
 /**
  * Counts one request from the handler's entry to the end of its body. Per-token work is plain numbers in the meter; it is
  * folded into the registry when the request ends or the registry is scraped (ruling 44).
@@ -13,6 +22,8 @@ export interface RequestMeter {
   promptTokens(count: number): void;
   /** The worker reported how much of the prompt it had cached. */
   cachedTokens(count: number): void;
+  /** Who computes its prompt and who goes on from there, mostly the same one; again after a migration. */
+  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void;
   /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
   outputTokens(count: number): void;
   /** Milliseconds since the handler's entry to the first token, once there was one. */

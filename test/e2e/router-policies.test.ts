@@ -101,5 +101,8 @@ describe('stator frontend --router-session-affinity-ttl-secs', () => {
       workers.add(first);
     }
     expect(workers.size).toBe(3);
+    for (const name of ['time_to_first_token_seconds', 'input_sequence_tokens', 'inter_token_latency_seconds']) {
+      expect(await frontend.metric(`dynamo_frontend_worker_last_${name}`, 'worker_type="decode"')).toBeGreaterThan(0);
+    }
   });
 });

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import type { RequestMeter, RequestOutcome } from '../request-meter.ts';
+import type { RequestMeter, RequestOutcome, WorkerLabels } from '../request-meter.ts';
+import type { FrontendMetrics } from './frontend-metrics.ts';
 import type { ModelSeries, RouteSeries } from './model-series.ts';
 import type { TurnClock } from './turn-clock.ts';
 
@@ -11,6 +12,9 @@ interface RequestTimes {
   readonly turnClock: TurnClock;
   readonly startedMs: number;
 }
+
+/** Shows the figures of the last request of a worker. */
+type ShowWorker = FrontendMetrics['setWorker'];
 
 /**
  * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
@@ -28,6 +32,12 @@ export class ActiveRequest implements RequestMeter {
   readonly #model: ModelSeries;
   readonly #route: RouteSeries;
   readonly #startedMs: number;
+  readonly #showWorker: ShowWorker;
+  #prefill: WorkerLabels | undefined;
+  #decode: WorkerLabels | undefined;
+  #promptTokens = 0;
+  /** Of the last output of the present worker. */
+  #itlMs: number | undefined;
   #lastOutputMs = 0;
   #ttftMs: number | undefined;
   #outputTokens = 0;
@@ -35,7 +45,13 @@ export class ActiveRequest implements RequestMeter {
   #hasCachedTokens = false;
   #hasEnded = false;
 
-  constructor({ clock, turnClock, startedMs }: RequestTimes, model: ModelSeries, route: RouteSeries) {
+  constructor(
+    { clock, turnClock, startedMs }: RequestTimes,
+    model: ModelSeries,
+    route: RouteSeries,
+    showWorker: ShowWorker,
+  ) {
+    this.#showWorker = showWorker;
     this.#clock = clock;
     this.#turnClock = turnClock;
     this.#model = model;
@@ -54,6 +70,7 @@ export class ActiveRequest implements RequestMeter {
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
+    this.#promptTokens = count;
     this.#model.inputTokens.observe(count);
   }
 
@@ -63,12 +80,22 @@ export class ActiveRequest implements RequestMeter {
     this.#model.cachedTokens.observe(count);
   }
 
+  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
+    if (this.#hasEnded) return;
+    this.#showLatency(); // of the worker before
+    this.#prefill = prefill;
+    this.#decode = decode;
+  }
+
   outputTokens(count: number): void {
     if (count <= 0 || this.#hasEnded) return;
     const nowMs = this.#turnClock.nowMs();
     const model = this.#model;
     if (this.#outputTokens === 0) this.#firstToken(nowMs);
-    else model.itl.observe((nowMs - this.#lastOutputMs) / MS_PER_SECOND / count, count);
+    else {
+      this.#itlMs = (nowMs - this.#lastOutputMs) / count;
+      model.itl.observe(this.#itlMs / MS_PER_SECOND, count);
+    }
     this.#lastOutputMs = nowMs;
     this.#outputTokens += count;
     model.outputTokens.value += count;
@@ -77,6 +104,7 @@ export class ActiveRequest implements RequestMeter {
   end(outcome: RequestOutcome): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
+    this.#showLatency();
     const model = this.#model;
     if (this.#outputTokens === 0) model.queued.add(-1);
     else model.outputLength.observe(this.#outputTokens);
@@ -90,5 +118,14 @@ export class ActiveRequest implements RequestMeter {
     this.#ttftMs = Math.max(0, nowMs - this.#startedMs); // the turn's time may lie before a start in the same turn
     this.#model.ttft.observe(this.#ttftMs / MS_PER_SECOND);
     this.#model.queued.add(-1);
+    if (this.#prefill === undefined) return;
+    this.#showWorker(this.#prefill, { lastTtftMs: this.#ttftMs, lastInputTokens: this.#promptTokens });
+  }
+
+  /** Once for all outputs of a worker: looking its series up for each of them would cost too much. */
+  #showLatency(): void {
+    if (this.#decode === undefined || this.#itlMs === undefined) return;
+    this.#showWorker(this.#decode, { lastItlMs: this.#itlMs });
+    this.#itlMs = undefined;
   }
 }

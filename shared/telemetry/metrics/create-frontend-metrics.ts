@@ -43,13 +43,15 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
   const models = new ModelSeriesTable(families, options.modelsMax ?? MODELS_MAX_DEFAULT, () =>
     registry.countOverflow(families.requests.name),
   );
+  const workers = workerRecorder(families, registry);
   exposeUptime(registry, clock, families.uptime.with());
   return {
     registry,
     requestPlane: createRequestPlaneMetrics(registry),
     startRequest({ model, endpoint, requestType, startedMs = clock.nowMs() }) {
       const series = models.of(model);
-      return new ActiveRequest({ clock, turnClock, startedMs }, series, series.route(endpoint, requestType));
+      const route = series.route(endpoint, requestType);
+      return new ActiveRequest({ clock, turnClock, startedMs }, series, route, workers.setWorker);
     },
     rejected: (model, endpoint) => families.rejections.with(models.of(model).model, endpoint).add(),
     cancelled: (model, endpoint, requestType) => models.of(model).route(endpoint, requestType).cancellations.add(),
@@ -61,7 +63,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     },
     ...stageRecorder(families),
     ...modelRecorder(families, registry),
-    ...workerRecorder(families),
+    ...workers,
     watchEventLoop: () => watchEventLoop(clock, families.eventLoopDelay.with(), families.eventLoopStalls.with()),
     contentType: registry.contentType,
     render: () => registry.render(),

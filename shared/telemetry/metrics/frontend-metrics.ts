@@ -1,5 +1,5 @@
 import type { ServeError } from '../../errors/index.ts';
-import type { RequestMeter } from '../request-meter.ts';
+import type { RequestMeter, WorkerLabels } from '../request-meter.ts';
 import type { EventLoopWatch } from './event-loop.ts';
 import type { RequestTypeLabel } from './model-series.ts';
 import type { MetricRegistry } from './registry.ts';
@@ -24,14 +24,6 @@ export interface ModelFacts {
   readonly contextLength?: number | undefined;
   readonly kvCacheBlockSize?: number | undefined;
   readonly migrationLimit?: number | undefined;
-}
-
-export interface WorkerLabels {
-  /** Hex. */
-  readonly workerId: string;
-  /** Absent = `none`. */
-  readonly dpRank?: number | undefined;
-  readonly workerType: 'prefill' | 'decode';
 }
 
 /** The last request's figures and the present load of a worker; what is left out keeps its value. */
@@ -88,6 +80,8 @@ export interface FrontendMetrics {
   /** Where `model_ready` comes from: asked at every scrape. Aliases must not be in it. Replaces an earlier source. */
   readModelsFrom(source: () => Iterable<{ readonly model: string; readonly isReady: boolean }>): void;
   setWorker(worker: WorkerLabels, figures: WorkerFigures): void;
+  /** Which workers there are: asked at every scrape, and the others are forgotten. Replaces an earlier source. */
+  readWorkersFrom(source: () => Iterable<string>): void;
   /** Forgets a worker that has gone. */
   removeWorker(workerId: string): void;
   /** Starts to measure delays of the event loop. Not for functions. */

@@ -90,8 +90,13 @@ const MODEL_FACTS = [
   'migrationLimit',
 ] as const;
 
-/** Shows what the router knows of workers. */
-export function workerRecorder(families: FrontendFamilies): Pick<FrontendMetrics, 'setWorker' | 'removeWorker'> {
+type WorkerMethods = Pick<FrontendMetrics, 'setWorker' | 'readWorkersFrom' | 'removeWorker'>;
+
+/** Workers shown at most, between two scrapes also some that left. */
+const WORKERS_MAX = 20_000;
+
+/** Shows the load and the last request of workers, as long as they are there. */
+export function workerRecorder(families: FrontendFamilies, registry: MetricRegistry): WorkerMethods {
   const figureGauges = [
     ['activeDecodeBlocks', families.workerDecodeBlocks, 1],
     ['activePrefillTokens', families.workerPrefillTokens, 1],
@@ -99,16 +104,30 @@ export function workerRecorder(families: FrontendFamilies): Pick<FrontendMetrics
     ['lastInputTokens', families.workerLastInputTokens, 1],
     ['lastItlMs', families.workerLastItl, 1000],
   ] as const;
+  const shown = new Set<string>();
+  let readWorkers: (() => Iterable<string>) | undefined;
+  const removeWorker = (workerId: string): void => {
+    for (const [, family] of figureGauges) family.removeWhere('worker_id', workerId);
+    shown.delete(workerId);
+  };
+  registry.beforeScrape(() => {
+    if (readWorkers === undefined) return;
+    const present = new Set(readWorkers());
+    for (const workerId of shown) if (!present.has(workerId)) removeWorker(workerId);
+  });
   return {
     setWorker({ workerId, dpRank, workerType }, figures) {
+      if (!shown.has(workerId) && shown.size >= WORKERS_MAX) return;
+      shown.add(workerId);
       for (const [figure, family, unitsPerMetricUnit] of figureGauges) {
         const value = figures[figure];
         if (value === undefined) continue;
         family.with(workerId, dpRank?.toString() ?? 'none', workerType).set(value / unitsPerMetricUnit);
       }
     },
-    removeWorker(workerId) {
-      for (const [, family] of figureGauges) family.removeWhere('worker_id', workerId);
+    readWorkersFrom(source) {
+      readWorkers = source;
     },
+    removeWorker,
   };
 }

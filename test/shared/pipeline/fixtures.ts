@@ -124,6 +124,7 @@ export function preprocessNow(asked: GenerationRequest, served: RoutableModel, l
 export const idleMeter: RequestMeter = {
   promptTokens: () => {},
   cachedTokens: () => {},
+  servedBy: () => {},
   outputTokens: () => {},
   ttftMs: undefined,
   end: () => {},

@@ -268,6 +268,48 @@ describe('models and workers', () => {
     expect(await value(`worker_last_time_to_first_token_seconds{${prefill}}`)).toBeUndefined();
   });
 
+  it('shows the last request of each worker: its first token where the prompt was computed, its pace where it went on', async () => {
+    const { clock, metrics, value } = frontend();
+    const meter = metrics.startRequest({ ...CHAT, model: 'm' });
+    meter.promptTokens(640);
+    const prefill = { workerId: 'a', workerType: 'prefill' } as const;
+    meter.servedBy(prefill, { workerId: 'b', dpRank: 1, workerType: 'decode' });
+    await clock.advance(300);
+    meter.outputTokens(1);
+    await clock.advance(40);
+    meter.outputTokens(2); // 20 ms each
+    expect(
+      await value('worker_last_time_to_first_token_seconds{worker_id="a",dp_rank="none",worker_type="prefill"}'),
+    ).toBe(0.3);
+    expect(await value('worker_last_input_sequence_tokens{worker_id="a",dp_rank="none",worker_type="prefill"}')).toBe(
+      640,
+    );
+    const latencyOf = (labels: string) => value(`worker_last_inter_token_latency_seconds{${labels}}`);
+    const first = 'worker_id="b",dp_rank="1",worker_type="decode"';
+    expect(await latencyOf(first)).toBeUndefined(); // shown when the worker is done with it
+    meter.servedBy(prefill, { workerId: 'c', workerType: 'decode' });
+    expect(await latencyOf(first)).toBe(0.02);
+    await clock.advance(7);
+    meter.outputTokens(1);
+    meter.end({ status: 'success' });
+    expect(await latencyOf('worker_id="c",dp_rank="none",worker_type="decode"')).toBeCloseTo(0.007, 9);
+    expect(await latencyOf(first)).toBe(0.02);
+  });
+
+  it('forgets at a scrape the workers that are not there any more, also those that a late request named', async () => {
+    const { metrics, value } = frontend();
+    const present = new Set(['a', 'b']);
+    metrics.readWorkersFrom(() => present);
+    for (const workerId of present) metrics.setWorker({ workerId, workerType: 'decode' }, { lastItlMs: 20 });
+    const shown = (id: string) =>
+      value(`worker_last_inter_token_latency_seconds{worker_id="${id}",dp_rank="none",worker_type="decode"}`);
+    expect([await shown('a'), await shown('b')]).toEqual([0.02, 0.02]);
+    present.delete('b');
+    expect([await shown('a'), await shown('b')]).toEqual([0.02, undefined]);
+    metrics.setWorker({ workerId: 'b', workerType: 'decode' }, { lastItlMs: 30 });
+    expect(await shown('b')).toBeUndefined();
+  });
+
   it('gives names beyond its bound one shared series, and tells so', async () => {
     const { metrics, value } = frontend({ modelsMax: 2 });
     for (const model of ['a', 'b', 'c', 'd', 'a']) metrics.startRequest({ ...CHAT, model });

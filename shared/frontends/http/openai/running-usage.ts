@@ -1,5 +1,5 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
-import type { RequestMeter, RequestOutcome } from '../../../telemetry/index.ts';
+import type { RequestMeter, RequestOutcome, WorkerLabels } from '../../../telemetry/index.ts';
 
 /**
  * Listens in on a request's meter for the counts that continuous usage shows before the request has ended. Only put in
@@ -36,6 +36,10 @@ export class RunningUsage implements RequestMeter {
   cachedTokens(count: number): void {
     this.#cachedTokens = count;
     this.#meter.cachedTokens(count);
+  }
+
+  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
+    this.#meter.servedBy(prefill, decode);
   }
 
   outputTokens(count: number): void {
