@@ -1,6 +1,7 @@
 import type { Reservation } from '../router/index.ts';
 import type { Span } from '../telemetry/index.ts';
 import type { Worker } from './model-directory.ts';
+import type { PrefillLeg } from './prefill-leg.ts';
 
 /**
  * The span of one request at one worker, from sending it until leaving it.
@@ -21,7 +22,32 @@ export function dispatchSpan(
   });
 }
 
-/** What tells a worker whose part its work is; nothing where no spans are made: it goes on from the request's own headers. */
-export function traceHeaders(span: Span | undefined): Readonly<Record<string, string>> {
-  return span === undefined ? {} : { traceparent: span.context.traceparent };
+/** The spans of one request at its decode workers, one an attempt; none where no spans are made. */
+export class AttemptSpans {
+  readonly #parent: Span | undefined;
+  #now: Span | undefined;
+  #before: Span | undefined;
+
+  /** @param parent of the request */
+  constructor(parent: Span | undefined) {
+    this.#parent = parent;
+  }
+
+  /** @param prefill that the decode goes on from */
+  begin(reservation: Reservation<Worker>, prefill: PrefillLeg | undefined): Span | undefined {
+    const links = [this.#before, prefill?.span].flatMap((span) => span?.context ?? []);
+    this.#now = dispatchSpan(this.#parent, 'decode', reservation, links);
+    this.#parent?.set({
+      prefill_worker_id: (prefill?.worker ?? reservation.worker).id,
+      decode_worker_id: reservation.worker.id,
+    });
+    return this.#now;
+  }
+
+  /** @param error why the attempt failed. Idempotent: the first end counts. */
+  end(error?: string): void {
+    this.#now?.end(error);
+    this.#before = this.#now ?? this.#before;
+    this.#now = undefined;
+  }
 }

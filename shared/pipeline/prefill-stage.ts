@@ -13,7 +13,8 @@ import {
   withTransferPolicy,
 } from '../router/indexless/index.ts';
 import { inSpan, type Span } from '../telemetry/index.ts';
-import { dispatchSpan, traceHeaders } from './dispatch-span.ts';
+import { traceHeaders } from './call-headers.ts';
+import { dispatchSpan } from './dispatch-span.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
 import type { PrefillPool } from './prefill-pool.ts';

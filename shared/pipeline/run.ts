@@ -9,9 +9,9 @@ import {
   type GenerationSink,
 } from '../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../router/index.ts';
-import type { Span } from '../telemetry/index.ts';
 import type { Answer } from './answer.ts';
-import { dispatchSpan, traceHeaders } from './dispatch-span.ts';
+import { headersOf, POLICY_CLASS, traceHeaders } from './call-headers.ts';
+import { AttemptSpans } from './dispatch-span.ts';
 import type { EncoderResult } from './encode-stage.ts';
 import { mediaParts } from './media-parts.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';
@@ -24,7 +24,8 @@ import type { WatchedStream } from './stream-watch.ts';
 import { WorkerChoice } from './worker-choice.ts';
 
 /**
- * One request at its worker, or on its way to the next one.
+ * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
+ * and changes the same few fields.
  *
  * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
  * when the attempt ends before its decode worker has said anything.
@@ -45,6 +46,7 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #signal: AbortSignal;
   readonly #choice: WorkerChoice;
   readonly #moves: Moves;
+  readonly #spans: AttemptSpans;
   readonly #failedPrefills = new Set<string>();
   /** No more prefill workers for this request. */
   #isAlone = false;
@@ -59,10 +61,6 @@ export class RequestRun implements CallSink, WatchedStream {
   /** The present worker has said something of the answer, in tokens or in its own words. */
   #hasBegun = false;
   #hasToldCached = false;
-  /** Of the present attempt, where spans are made. */
-  #span: Span | undefined;
-  /** Of the attempt before. */
-  #spanBefore: Span | undefined;
   #isPaused = false;
   #isClosed = false;
   hasMoved = false;
@@ -84,6 +82,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#sink = sink;
     this.#signal = signal;
     this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, request.trace.span, signal);
+    this.#spans = new AttemptSpans(request.trace.span);
     this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
@@ -152,7 +151,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return;
     const worker = this.#reservation?.worker;
     const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
-    this.#endSpan(error.worker ?? error.code);
+    this.#spans.end(error.worker ?? error.code);
     this.#leaveWorker();
     if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
     if (worker !== undefined && error.worker === 'WorkerOverloaded') this.#context.fullWorkers.add(worker.id);
@@ -206,8 +205,8 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#reservation = reservation;
     this.#tellWorker(this.#leg?.worker ?? reservation.worker, reservation.worker, reservation.dpRank);
     const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
-    this.#beginSpan(reservation);
-    const headers = { ...headersOf(this.#request), ...traceHeaders(this.#span), ...reservation.headers };
+    const span = this.#spans.begin(reservation, this.#leg);
+    const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
     this.hasMoved = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
     this.#call = plane.call(
@@ -225,22 +224,6 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#encoded ??= encode.run(request, this.#model, headersOf(this.#request), this.#signal);
     const encoderResult = await this.#encoded;
     return encoderResult === undefined ? request : { ...request, encoderResult };
-  }
-
-  #beginSpan(reservation: Reservation<Worker>): void {
-    const links = [this.#spanBefore, this.#leg?.span].flatMap((span) => span?.context ?? []);
-    this.#span = dispatchSpan(this.#request.trace.span, 'decode', reservation, links);
-    this.#request.trace.span?.set({
-      prefill_worker_id: (this.#leg?.worker ?? reservation.worker).id,
-      decode_worker_id: reservation.worker.id,
-    });
-  }
-
-  /** @param error why the attempt failed */
-  #endSpan(error?: string): void {
-    this.#span?.end(error);
-    this.#spanBefore = this.#span ?? this.#spanBefore;
-    this.#span = undefined;
   }
 
   /** Has the prompt computed by a prefill worker, where there are any. */
@@ -296,7 +279,7 @@ export class RequestRun implements CallSink, WatchedStream {
     const leg = this.#leg;
     if (this.#isClosed || leg === undefined || this.#outputTokens > 0) return;
     const call = this.#call;
-    this.#endSpan(error.worker ?? error.code);
+    this.#spans.end(error.worker ?? error.code);
     this.#leaveWorker();
     call?.kill();
     this.#failedPrefills.add(leg.worker.id);
@@ -390,7 +373,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #failWith(error: ServeError): void {
     if (this.#isClosed) return;
-    this.#endSpan(error.code);
+    this.#spans.end(error.code);
     this.#close();
     if (!this.#signal.aborted) this.#sink.fail(error);
   }
@@ -403,7 +386,7 @@ export class RequestRun implements CallSink, WatchedStream {
   };
 
   #leaveWorker(): void {
-    this.#endSpan(this.#signal.aborted ? 'cancelled' : undefined);
+    this.#spans.end(this.#signal.aborted ? 'cancelled' : undefined);
     this.#context.streamWatch?.delete(this);
     if (this.#outputTokens === 0) this.#leg?.abandon();
     this.#leg = undefined;
@@ -420,9 +403,6 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 }
 
-/** Names the queue class of a request (router.md, section 6.4): the header `x-dynamo-meta-policy-class` without its prefix. */
-const POLICY_CLASS = 'policy-class';
-
 /** Words of the answer, not only what an engine tells beside them. Workers of text models say them in bodies. */
 function saysSomething({ token_ids: ids, text, body }: EngineOutput): boolean {
   return (ids !== undefined && ids.length > 0) || (text ?? '') !== '' || body !== undefined;
@@ -435,13 +415,4 @@ function withRank<Request extends { readonly routing: { readonly dp_rank?: numbe
   return dpRank === undefined || request.routing.dp_rank === dpRank
     ? request
     : { ...request, routing: { ...request.routing, dp_rank: dpRank } };
-}
-
-/** What travels beside the request: trace context, the client's request id, its metadata. */
-function headersOf({ trace, metadata }: GenerationRequest): Record<string, string> {
-  const headers: Record<string, string> = { ...metadata };
-  if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
-  if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
-  if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;
-  return headers;
 }
