@@ -15,6 +15,7 @@ import {
   type WorkerMetrics,
 } from '../../shared/telemetry/index.ts';
 import {
+  type AdapterCache,
   type CardSettings,
   EndpointHealth,
   type ModelFacts,
@@ -23,6 +24,7 @@ import {
   type Worker,
   type WorkerAddress,
 } from '../../shared/worker/index.ts';
+import { adapterCache as openAdapterCache } from './adapter-cache.ts';
 import { cardSettings } from './card-settings.ts';
 import { openDiscovery } from './discovery.ts';
 import { eventPlane } from './event-plane.ts';
@@ -66,6 +68,7 @@ interface Surroundings {
   readonly routerState: RouterState | undefined;
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
+  readonly adapterCache: AdapterCache | undefined;
 }
 
 interface OpenedEngine {
@@ -90,6 +93,7 @@ export async function startWorkerProcess(
 ): Promise<WorkerProcess> {
   const address = parseEndpoint(settings.endpoint);
   if (settings.headless) return startSecondaryNode(settings, address, logger, given);
+  const adapterCache = openAdapterCache(settings, logger.for('worker'));
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
   const health = new EndpointHealth(systemClock, [address.endpoint], {
@@ -113,7 +117,8 @@ export async function startWorkerProcess(
   const routerState = shared?.state;
   const telemetry = await openTelemetry(settings, logger);
   const { tracer } = telemetry;
-  const surroundings = { settings, logger, discovery, metrics, tracer, health, address, routerState, ...planes };
+  const shown = { metrics, tracer, health, address };
+  const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);

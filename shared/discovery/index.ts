@@ -23,6 +23,6 @@ export type {
   RuntimeConfig,
   WorkerType,
 } from './records.ts';
-export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk } from './table/sdk.ts';
+export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
 export type { Bucket, Discovery, DiscoveryEvent, DiscoveryQuery, Watch, WatchListener } from './types.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

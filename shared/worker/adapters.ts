@@ -2,6 +2,7 @@ import type { ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { Engine } from '../engines/index.ts';
 import { workerError } from '../errors/index.ts';
 import { xxh3Hash } from '../tokens/index.ts';
+import type { AdapterCache } from './adapter-cache.ts';
 import { slugOf } from './model-card.ts';
 import type { WorkerAddress } from './options.ts';
 import type { Registration } from './registration.ts';
@@ -13,6 +14,14 @@ export interface AdaptersOptions {
   readonly card: ModelCard;
   readonly address: WorkerAddress;
   readonly instanceId: string;
+  /** Where adapters out of buckets are kept. @default those are refused */
+  readonly cache?: AdapterCache | undefined;
+}
+
+interface Loaded {
+  readonly record: ModelRecord;
+  /** Where the engine has found it. */
+  readonly location: string;
 }
 
 /** What an adapter route answers (runtime-and-workers.md, section 5.4). */
@@ -33,7 +42,7 @@ const ID_MAX = 0x7fff_ffffn;
  */
 export class Adapters {
   readonly #options: AdaptersOptions;
-  readonly #records = new Map<string, ModelRecord>();
+  readonly #loaded = new Map<string, Loaded>();
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(options: AdaptersOptions) {
@@ -43,14 +52,20 @@ export class Adapters {
   /** Loads `name` from `uri`. Loading it again does nothing. */
   load(name: string, uri: string, signal: AbortSignal): Promise<AdapterAnswer> {
     return this.#next(async () => {
-      const { engine, registration, card } = this.#options;
-      if (this.#records.has(name)) return answer(name, 'is loaded already');
+      const { engine, registration, card, cache } = this.#options;
+      if (this.#loaded.has(name)) return answer(name, 'is loaded already');
       if (name === card.display_name) throw refuse(`\`${name}\` is the base model's own name`, 'lora_name');
-      if (this.#records.size >= ADAPTERS_MAX) throw refuse(`${ADAPTERS_MAX} adapters are loaded already`, 'lora_name');
+      if (this.#loaded.size >= ADAPTERS_MAX) throw refuse(`${ADAPTERS_MAX} adapters are loaded already`, 'lora_name');
       if (engine.loadLora === undefined) throw workerError('NotImplemented', 'this engine has no adapters');
-      await engine.loadLora(name, locationOf(uri), signal);
+      const location = await this.#locate(uri, signal);
+      try {
+        await engine.loadLora(name, location, signal);
+      } catch (thrown) {
+        cache?.release(location);
+        throw thrown;
+      }
       const record = this.#recordOf(name, uri);
-      this.#records.set(name, record);
+      this.#loaded.set(name, { record, location });
       await registration.add(record);
       return answer(name, 'is loaded');
     });
@@ -58,18 +73,19 @@ export class Adapters {
 
   unload(name: string, signal: AbortSignal): Promise<AdapterAnswer> {
     return this.#next(async () => {
-      const { engine, registration } = this.#options;
-      const record = this.#records.get(name);
-      if (record === undefined) throw workerError('NotFound', `no adapter \`${name}\` is loaded`);
-      await registration.drop(record);
+      const { engine, registration, cache } = this.#options;
+      const loaded = this.#loaded.get(name);
+      if (loaded === undefined) throw workerError('NotFound', `no adapter \`${name}\` is loaded`);
+      await registration.drop(loaded.record);
       await engine.unloadLora?.(name, signal);
-      this.#records.delete(name);
+      this.#loaded.delete(name);
+      cache?.release(loaded.location);
       return answer(name, 'is unloaded');
     });
   }
 
   list(): { readonly status: 'success'; readonly loras: Readonly<Record<string, number>>; readonly count: number } {
-    const names = [...this.#records.keys()];
+    const names = [...this.#loaded.keys()];
     return {
       status: 'success',
       loras: Object.fromEntries(names.map((name) => [name, idOf(name)])),
@@ -81,6 +97,16 @@ export class Adapters {
     const result = this.#running.then(work);
     this.#running = result.catch(() => undefined); // told to the one who asked
     return result;
+  }
+
+  /** What the engine is told: a folder on its machine, or a repository that it fetches itself. */
+  async #locate(uri: string, signal: AbortSignal): Promise<string> {
+    const { cache } = this.#options;
+    const [, scheme, rest = ''] = /^([a-z0-9]+):\/\/(.*)$/.exec(uri) ?? [];
+    if (scheme === 'file' && rest.startsWith('/')) return decodeURIComponent(rest);
+    if (scheme === 'hf' && rest !== '') return rest;
+    if (scheme === 's3' && cache !== undefined) return cache.hold(uri, signal);
+    throw refuse(`\`${uri}\` is none of file:///folder, s3://bucket/prefix and hf://owner/name`, 'source.uri');
   }
 
   #recordOf(name: string, uri: string): ModelRecord {
@@ -101,14 +127,6 @@ function idOf(name: string): number {
 
 function answer(name: string, what: string): AdapterAnswer {
   return { status: 'success', message: `adapter ${name} ${what}`, lora_name: name, lora_id: idOf(name) };
-}
-
-/** What the engine is told: a folder on its machine, or a repository that it fetches itself. */
-function locationOf(uri: string): string {
-  const [, scheme, rest = ''] = /^([a-z0-9]+):\/\/(.*)$/.exec(uri) ?? [];
-  if (scheme === 'file' && rest.startsWith('/')) return decodeURIComponent(rest);
-  if (scheme === 'hf' && rest !== '') return rest;
-  throw refuse(`\`${uri}\` is neither file:///folder nor hf://owner/name`, 'source.uri');
 }
 
 function refuse(message: string, param: string) {

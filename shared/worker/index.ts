@@ -4,6 +4,7 @@
  * cache changes and load, watches its health, and drains without losing a request.
  */
 
+export { AdapterCache, type AdapterCacheOptions } from './adapter-cache.ts';
 export type { WorkerControl } from './control.ts';
 export { EndpointHealth, type EndpointHealthOptions } from './endpoint-health.ts';
 export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';

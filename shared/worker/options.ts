@@ -5,6 +5,7 @@ import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { RouterState } from '../router/state/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
+import type { AdapterCache } from './adapter-cache.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
 
@@ -97,4 +98,6 @@ export interface WorkerOptions {
   readonly settings?: Partial<WorkerSettings>;
   /** Counters that routers share, where the worker says what it carries. Stays open. Default: none. */
   readonly routerState?: RouterState | undefined;
+  /** Where adapters out of buckets are kept. Default: none are loaded from there. */
+  readonly adapterCache?: AdapterCache | undefined;
 }

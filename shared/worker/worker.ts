@@ -312,10 +312,11 @@ class ServingWorker implements Worker {
   }
 
   #openControl(registration: Registration): WorkerControl {
-    const { engine, address } = this.#options;
+    const { engine, address, adapterCache: cache } = this.#options;
     const { card, instanceId } = this;
+    const adapters = { engine, registration, card, address, instanceId, cache };
     return new WorkerControl({
-      adapters: this.#hasAdapters ? new Adapters({ engine, registration, card, address, instanceId }) : undefined,
+      adapters: this.#hasAdapters ? new Adapters(adapters) : undefined,
       clearKvBlocks: engine.clearKvBlocks?.bind(engine),
       sleep: engine.sleep === undefined ? undefined : (level, signal) => this.#sleep(level, signal),
       wake: engine.wake === undefined ? undefined : (tags, signal) => this.#wake(tags, signal),

@@ -1,5 +1,8 @@
-import { beforeAll, describe, expect, it } from 'vitest';
-import { postJson, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { type S3Server, startS3Server } from '../support/s3-server.ts';
 
 const ADAPTER = { lora_name: 'tuned', source: { uri: 'file:///adapters/tuned' } };
 const CHAT = { model: 'tuned', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 };
@@ -36,5 +39,44 @@ describe('an adapter whose workers are replaced', () => {
     expect((await postJson(`${fresh.url}/v1/loras`, ADAPTER)).status).toBe(200);
     await fleet.untilWorkers(frontend, 1, 'tuned');
     expect(await (await ask()).json()).toMatchObject({ model: 'tuned', choices: [{ finish_reason: 'length' }] });
+  });
+});
+
+describe('an adapter in a bucket', () => {
+  const fleet = useFleet({ DYN_LORA_ENABLED: 'true' });
+  let bucket: S3Server;
+
+  beforeAll(async () => {
+    bucket = await startS3Server();
+    bucket.objects.set('models/tuned/adapter_config.json', Buffer.from('{}'));
+    bucket.objects.set('models/tuned/adapter_model.safetensors', Buffer.from('weights'));
+  });
+  afterAll(() => bucket.stop());
+
+  it('is fetched into the folder of adapters and served', async () => {
+    const folder = join(fleet.temporary, 'adapters');
+    const keys = { AWS_ACCESS_KEY_ID: 'key', AWS_SECRET_ACCESS_KEY: 'secret' };
+    const place = { DYN_LORA_PATH: folder, AWS_ENDPOINT: bucket.url, AWS_ALLOW_HTTP: 'true' };
+    const [frontend, worker] = [await fleet.frontend(), await fleet.worker([], { ...keys, ...place })];
+    const load = (uri: string) => postJson(`${worker.url}/v1/loras`, { lora_name: 'tuned', source: { uri } });
+    const missing = await load('s3://models/none');
+    expect([missing.status, await missing.json()]).toEqual([
+      404,
+      { status: 'error', message: 'no adapter_config.json under s3://models/none' },
+    ]);
+    expect((await load('s3://models/tuned')).status).toBe(200);
+    const [entry = ''] = readdirSync(folder);
+    expect(readdirSync(join(folder, entry)).sort()).toEqual(['adapter_config.json', 'adapter_model.safetensors']);
+    await fleet.untilWorkers(frontend, 1, 'tuned');
+    const answer = await postJson(`${frontend.url}/v1/chat/completions`, CHAT);
+    expect(await answer.json()).toMatchObject({ model: 'tuned', choices: [{ finish_reason: 'length' }] });
+  });
+
+  it('is not asked for over plain HTTP unless that is permitted', async () => {
+    const env = { DYN_LORA_ENABLED: 'true', AWS_ENDPOINT: bucket.url };
+    expect(await runStator(['worker', '--engine=mocker'], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that'),
+    });
   });
 });

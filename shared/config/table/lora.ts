@@ -16,7 +16,7 @@ export const loraRows = {
     defaultText: 'home/.cache/dynamo_loras',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Cache of adapters.',
   }),
   loraHotswapEnabled: bool({
@@ -91,7 +91,7 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'S3 endpoint of adapters.',
   }),
   awsAllowHttp: bool({
@@ -99,7 +99,7 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: false,
+    built: true,
     about: 'Permits plain HTTP to that endpoint.',
   }),
 };

@@ -5,11 +5,15 @@ export type DynamoDbSdk = typeof import('@aws-sdk/client-dynamodb');
 const NOTICE_SWITCH = 'AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED';
 
 /**
- * Loads the SDK, which is too large to load where no table is used. Every import of it goes through here: it prints a notice
- * about old Node versions with its first client, which tells operators nothing, as the SDK is pinned and bundled. Whoever
- * wants to read it sets the switch to `false`.
+ * To be called before any part of the SDK is loaded: it prints a notice about old Node versions with its first client, which
+ * tells operators nothing, as the SDK is pinned and bundled. Whoever wants to read it sets the switch to `false`.
  */
-export function loadSdk(): Promise<DynamoDbSdk> {
+export function quietSdkNotice(): void {
   process.env[NOTICE_SWITCH] ||= 'true';
+}
+
+/** Loads the SDK, which is too large to load where no table is used. Every import of it goes through here. */
+export function loadSdk(): Promise<DynamoDbSdk> {
+  quietSdkNotice();
   return import('@aws-sdk/client-dynamodb');
 }

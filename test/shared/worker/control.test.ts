@@ -104,7 +104,11 @@ describe('adapters of a worker', () => {
   it.each([
     ['load_lora', { lora_name: 'ad' }, 'source.uri is missing'],
     ['load_lora', { lora_name: '', source: { uri: 'file:///a' } }, 'lora_name must be a text of 1 to 256 characters'],
-    ['load_lora', { lora_name: 'ad', source: { uri: 's3://bucket/x' } }, 'neither file:///folder nor hf://owner/name'],
+    [
+      'load_lora',
+      { lora_name: 'ad', source: { uri: 's3://bucket/x' } },
+      'none of file:///folder, s3://bucket/prefix and hf://owner/name',
+    ],
     ['load_lora', { lora_name: 'm', source: { uri: 'file:///a' } }, 'base model'],
     ['sleep', { level: 9 }, 'level must be 1, 2 or 3'],
     ['wake_up', { tags: 'x' }, 'tags must be a list of texts'],

@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** A server with the two calls of S3 that readers need, buckets in the path. */
+export interface S3Server {
+  readonly url: string;
+  /** Contents by `bucket/key`. */
+  readonly objects: Map<string, Buffer>;
+  /** `GET /bucket/key` or `GET /bucket?list` of every request, in order. */
+  readonly asked: string[];
+  /** Runs once the head of an object is sent, in place of sending the rest. @default undefined = everything is sent */
+  stuckAt: ((response: ServerResponse, content: Buffer) => void) | undefined;
+  /** Answers every request with this status. @default undefined = as is right */
+  refusal: number | undefined;
+  stop(): Promise<void>;
+}
+
+const PAGE_MAX = 1000;
+
+/** Starts one on loopback. It asks for no credentials. */
+export async function startS3Server(): Promise<S3Server> {
+  const http = createServer((request, response) => serve(server, request, response));
+  http.listen(0, '127.0.0.1');
+  await once(http, 'listening');
+  const server: S3Server = {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    objects: new Map(),
+    asked: [],
+    stuckAt: undefined,
+    refusal: undefined,
+    async stop() {
+      http.closeAllConnections();
+      http.close();
+      await once(http, 'close');
+    },
+  };
+  return server;
+}
+
+function serve(server: S3Server, request: IncomingMessage, response: ServerResponse): void {
+  const { pathname, searchParams } = new URL(request.url ?? '/', server.url);
+  const path = decodeURIComponent(pathname.slice(1));
+  const isList = searchParams.get('list-type') === '2';
+  server.asked.push(`${request.method} ${pathname}${isList ? '?list' : ''}`);
+  if (server.refusal !== undefined) refuse(response, server.refusal, 'AccessDenied');
+  else if (isList) list(server, path.replace(/\/$/, ''), searchParams.get('prefix') ?? '', response);
+  else send(server, path, request.headers['if-match'], response);
+}
+
+function list({ objects }: S3Server, bucket: string, prefix: string, response: ServerResponse): void {
+  const paths = [...objects.keys()].filter((path) => path.startsWith(`${bucket}/`)).sort();
+  if (paths.length === 0) {
+    refuse(response, 404, 'NoSuchBucket');
+    return;
+  }
+  const found = paths.filter((path) => path.startsWith(`${bucket}/${prefix}`));
+  const rows = found.slice(0, PAGE_MAX).map((path) => {
+    const content = objects.get(path) ?? Buffer.alloc(0);
+    const key = path.slice(bucket.length + 1).replaceAll('&', '&amp;');
+    return `<Contents><Key>${key}</Key><Size>${content.length}</Size><ETag>${etagOf(content)}</ETag></Contents>`;
+  });
+  const isTruncated = `<IsTruncated>${found.length > PAGE_MAX}</IsTruncated>`;
+  response.writeHead(200, { 'content-type': 'application/xml' });
+  response.end(`<?xml version="1.0"?><ListBucketResult>${isTruncated}${rows.join('')}</ListBucketResult>`);
+}
+
+function send(server: S3Server, path: string, ifMatch: string | undefined, response: ServerResponse): void {
+  const content = server.objects.get(path);
+  if (content === undefined) {
+    refuse(response, 404, 'NoSuchKey');
+    return;
+  }
+  if (ifMatch !== undefined && ifMatch !== etagOf(content)) {
+    refuse(response, 412, 'PreconditionFailed');
+    return;
+  }
+  response.writeHead(200, { 'content-length': content.length, etag: etagOf(content) });
+  if (server.stuckAt === undefined) response.end(content);
+  else server.stuckAt(response, content);
+}
+
+function refuse(response: ServerResponse, status: number, code: string): void {
+  response.writeHead(status, { 'content-type': 'application/xml' });
+  response.end(`<?xml version="1.0"?><Error><Code>${code}</Code><Message>${code}</Message></Error>`);
+}
+
+function etagOf(content: Buffer): string {
+  return `"${createHash('md5').update(content).digest('hex')}"`;
+}
