@@ -59,7 +59,8 @@ export function bundleFunction(options: BundleOptions = {}): FunctionBundle {
     minifyWhitespace: true,
     minifySyntax: true,
     legalComments: 'none',
-    external: NATIVE_PACKAGES,
+    // msgpackr does without its native helper, which no bundle could hold.
+    external: [...NATIVE_PACKAGES, 'msgpackr-extract'],
     metafile: true,
     logLevel: 'warning',
     // CommonJS packages inside an ES module bundle still call require() for node's own modules.

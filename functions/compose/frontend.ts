@@ -15,7 +15,7 @@ import {
   workerSetsOf,
 } from '../../shared/pipeline/index.ts';
 import type { RequestPlane } from '../../shared/planes/request/index.ts';
-import { InitialWorkers } from '../../shared/router/index.ts';
+import { InitialWorkers } from '../../shared/router/indexless/index.ts';
 import {
   createFrontendMetrics,
   type FrontendMetrics,

@@ -10,13 +10,8 @@ import {
   WorkerFeeds,
   WorkerLoads,
 } from '../../shared/router/feed/index.ts';
-import {
-  createKvRouter,
-  InitialWorkers,
-  type KvRouter,
-  kvRouterConfigOf,
-  type WorkerPool,
-} from '../../shared/router/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../shared/router/index.ts';
+import { InitialWorkers } from '../../shared/router/indexless/index.ts';
 import {
   type EndpointName,
   type EndpointWorker,

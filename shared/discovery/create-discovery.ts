@@ -1,6 +1,6 @@
 import { DiscoveryError } from './discovery-error.ts';
 import type { DynamoDbDiscoveryOptions } from './dynamodb/dynamodb-discovery.ts';
-import { FileDiscovery, type FileDiscoveryOptions } from './file/file-discovery.ts';
+import type { FileDiscoveryOptions } from './file/file-discovery.ts';
 import { MemoryDiscovery, type MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
 import type { Discovery } from './types.ts';
 
@@ -11,13 +11,16 @@ export type DiscoveryOptions =
   | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions);
 
 /**
- * Opens a discovery back end. The DynamoDB one is loaded only when it is asked for.
+ * Opens a discovery back end; only its own code is loaded.
  *
  * @example const discovery = await createDiscovery({ backend: 'file', rootPath: '/tmp/stator' });
  */
 export async function createDiscovery(options: DiscoveryOptions): Promise<Discovery> {
   if (options.backend === 'mem') return new MemoryDiscovery(options);
-  if (options.backend === 'file') return new FileDiscovery(options);
+  if (options.backend === 'file') {
+    const { FileDiscovery } = await import('./file/file-discovery.ts');
+    return new FileDiscovery(options);
+  }
   const { DynamoDbDiscovery } = await import('./dynamodb/dynamodb-discovery.ts');
   return DynamoDbDiscovery.open(options);
 }

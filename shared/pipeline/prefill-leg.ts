@@ -188,7 +188,10 @@ export class PrefillLeg implements CallSink, WatchedStream {
   }
 
   stalled(): void {
-    if (!this.#isOver) return this.timedOut();
+    if (!this.#isOver) {
+      this.timedOut();
+      return;
+    }
     this.fetched(); // by nobody: its blocks cannot be had
     this.#release(); // should the worker come back
     this.#failWith(workerError('ResponseTimeout'));

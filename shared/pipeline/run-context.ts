@@ -1,6 +1,7 @@
 import type { Clock } from '../clock/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
-import type { Inhibition, Router } from '../router/index.ts';
+import type { Router } from '../router/index.ts';
+import type { Inhibition } from '../router/indexless/index.ts';
 import type { EncodeStage } from './encode-stage.ts';
 import type { Hold } from './hold.ts';
 import type { RoutableModel, Worker } from './model-directory.ts';

@@ -6,8 +6,6 @@
 export { type CostModelChoice, costModelOf } from './cost-model.ts';
 export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
 export { InFlight } from './in-flight.ts';
-export { InitialWorkers } from './initial-workers.ts';
-export { Inhibition } from './inhibition.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,

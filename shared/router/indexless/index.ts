@@ -15,6 +15,8 @@ export {
   readConditionalDisaggregation,
   requirePrefillWorker,
 } from '../disaggregation.ts';
+export { Inhibition } from '../inhibition.ts';
+export { InitialWorkers } from '../initial-workers.ts';
 export { createRouter, type RouterOptions } from '../router.ts';
 export {
   type KvTransferPolicy,

@@ -7,8 +7,7 @@ import type { Worker } from '../../../shared/pipeline/index.ts';
 import { preprocess } from '../../../shared/pipeline/preprocess.ts';
 import { RequestRun } from '../../../shared/pipeline/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { Inhibition } from '../../../shared/router/index.ts';
-import { createRouter } from '../../../shared/router/indexless/index.ts';
+import { createRouter, Inhibition } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
   idleMeter,

@@ -13,8 +13,8 @@ import {
   type GenerationRequest,
   RELEASE_PREFILL,
 } from '../../../shared/protocol/generation/index.ts';
-import { Inhibition, type SimpleRouterMode } from '../../../shared/router/index.ts';
-import { BYPASS_ANNOTATION, createRouter } from '../../../shared/router/indexless/index.ts';
+import type { SimpleRouterMode } from '../../../shared/router/index.ts';
+import { BYPASS_ANNOTATION, createRouter, Inhibition } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
   idleMeter,

@@ -7,8 +7,7 @@ import { StalledWorkers } from '../../../shared/pipeline/stalled-workers.ts';
 import { StreamWatch } from '../../../shared/pipeline/stream-watch.ts';
 import { WorkerChoice } from '../../../shared/pipeline/worker-choice.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../shared/protocol/generation/index.ts';
-import { Inhibition } from '../../../shared/router/index.ts';
-import { createRouter } from '../../../shared/router/indexless/index.ts';
+import { createRouter, Inhibition } from '../../../shared/router/indexless/index.ts';
 import {
   HandPlane,
   idleMeter,
