@@ -9,9 +9,13 @@ export interface ZmqBroker {
   stop(): Promise<void>;
 }
 
+const QUEUED_MAX = 100_000;
+
 /** Starts a broker on loopback. @param at where it stood before; @default free ports */
 export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Promise<ZmqBroker> {
-  const [front, back] = [new XSubscriber({ linger: 0 }), new XPublisher({ linger: 0 })];
+  // By default ZeroMQ keeps 1,000 messages and drops the rest.
+  const front = new XSubscriber({ linger: 0, receiveHighWaterMark: QUEUED_MAX });
+  const back = new XPublisher({ linger: 0, sendHighWaterMark: QUEUED_MAX });
   await front.bind(at?.xsub ?? 'tcp://127.0.0.1:*');
   await back.bind(at?.xpub ?? 'tcp://127.0.0.1:*');
   const [xsub, xpub] = [front.lastEndpoint!, back.lastEndpoint!];
