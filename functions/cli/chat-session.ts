@@ -1,5 +1,5 @@
 import { reasonOf } from '../../shared/errors/index.ts';
-import type { Frontend } from '../compose/frontend.ts';
+import type { Frontend } from '../compose/frontend/frontend.ts';
 import { chatInTerminal } from './chat.ts';
 import { chatThrough } from './chat-turns.ts';
 

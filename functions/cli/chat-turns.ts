@@ -1,4 +1,4 @@
-import type { Frontend } from '../compose/frontend.ts';
+import type { Frontend } from '../compose/frontend/frontend.ts';
 
 export interface ChatMessage {
   readonly role: 'user' | 'assistant';

@@ -1,7 +1,7 @@
-import { composeFrontend } from '../compose/frontend.ts';
+import { composeFrontend } from '../compose/frontend/frontend.ts';
+import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger, openQuietLogger } from '../compose/logger.ts';
-import { rolesOf } from '../compose/roles.ts';
-import { serveFrontend } from '../compose/serve-frontend.ts';
+import { rolesOf } from '../compose/routing/roles.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
 import { chatWith } from './chat-session.ts';
 import type { CommandContext } from './commands.ts';

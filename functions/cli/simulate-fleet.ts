@@ -2,8 +2,8 @@ import { ConfigError, type ResolvedConfig, type Settings } from '../../shared/co
 import { readTimingProfile } from '../../shared/engines/mocker/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { SimulationOptions } from '../../shared/simulate/index.ts';
-import { applyEngineArgs, readEngineArgs } from '../compose/engine-args.ts';
-import { engineModel } from '../compose/engine-model.ts';
+import { applyEngineArgs, readEngineArgs } from '../compose/worker/engine-args.ts';
+import { engineModel } from '../compose/worker/engine-model.ts';
 
 type Config = ResolvedConfig<'simulate'>;
 type SimulatedWorkers = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine'>;

@@ -7,7 +7,7 @@ import {
   type PolicyConfig,
 } from '../../shared/router/index.ts';
 import type { SimulationOptions, Workload } from '../../shared/simulate/index.ts';
-import { openRouterFiles } from '../compose/router-files.ts';
+import { openRouterFiles } from '../compose/routing/router-files.ts';
 
 /**
  * What to simulate, from the settings of one run.

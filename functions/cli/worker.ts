@@ -1,9 +1,9 @@
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { applyEngineArgs, readEngineArgs } from '../compose/engine-args.ts';
 import { openLogger } from '../compose/logger.ts';
-import { serveUntilStopped } from '../compose/serve-until-stopped.ts';
-import { startWorkerProcess } from '../compose/worker.ts';
+import { applyEngineArgs, readEngineArgs } from '../compose/worker/engine-args.ts';
+import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
+import { startWorkerProcess } from '../compose/worker/worker.ts';
 import type { CommandContext } from './commands.ts';
 import { reportToParent } from './worker-report.ts';
 

@@ -4,7 +4,7 @@
  */
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { composeFrontend } from '../compose/frontend.ts';
+import { composeFrontend } from '../compose/frontend/frontend.ts';
 import { openLogger } from '../compose/logger.ts';
 import { createLambdaHandler } from './lambda-handler.ts';
 import type { LambdaRuntime } from './lambda-stream.ts';

@@ -2,7 +2,7 @@ import { seededRandom, systemClock, systemRandom } from '../../shared/clock/inde
 import { kvRouterConfigOf } from '../../shared/router/index.ts';
 import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../shared/router/standalone/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { openRouterFiles } from '../compose/router-files.ts';
+import { openRouterFiles } from '../compose/routing/router-files.ts';
 import { zmqListeners } from './kv-listener.ts';
 import { openReplicas } from './replicas.ts';
 import type { RunningService, ServiceSettings } from './service-settings.ts';

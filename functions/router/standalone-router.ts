@@ -21,10 +21,10 @@ import {
   STANDALONE_COMPONENT,
 } from '../../shared/router/standalone/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../shared/telemetry/index.ts';
-import { openDiscovery } from '../compose/discovery.ts';
-import { eventPlane } from '../compose/event-plane.ts';
-import { callingPlane, servingPlane } from '../compose/planes.ts';
-import { openRouterFiles, type RouterFiles } from '../compose/router-files.ts';
+import { openDiscovery } from '../compose/planes/discovery.ts';
+import { eventPlane } from '../compose/planes/event-plane.ts';
+import { callingPlane, servingPlane } from '../compose/planes/planes.ts';
+import { openRouterFiles, type RouterFiles } from '../compose/routing/router-files.ts';
 import type { ServiceSettings } from './service-settings.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */

@@ -4,9 +4,9 @@
  */
 import { systemClock } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
-import { composeFrontend, type Frontend } from '../compose/frontend.ts';
+import { composeFrontend, type Frontend } from '../compose/frontend/frontend.ts';
+import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger } from '../compose/logger.ts';
-import { serveFrontend } from '../compose/serve-frontend.ts';
 
 export { ServeError } from '../../shared/errors/index.ts';
 

@@ -4,8 +4,8 @@
  */
 import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../compose/logger.ts';
-import { serveUntilStopped } from '../compose/serve-until-stopped.ts';
-import { startWorkerProcess } from '../compose/worker.ts';
+import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
+import { startWorkerProcess } from '../compose/worker/worker.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type { HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/handler/index.ts';

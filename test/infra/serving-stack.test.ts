@@ -3,7 +3,7 @@ import { App, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Capture, Match, Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { rolesOf } from '../../functions/compose/roles.ts';
+import { rolesOf } from '../../functions/compose/routing/roles.ts';
 import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { HttpFunction, type HttpFunctionProps } from '../../infra/constructs/http-function.ts';
 import { Network } from '../../infra/constructs/network.ts';

@@ -1,9 +1,9 @@
 /** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
 
 import { openLogger } from '../../../functions/compose/logger.ts';
-import { mockEngineFor } from '../../../functions/compose/mock-engine.ts';
 import { stopSignal } from '../../../functions/compose/stop-signal.ts';
-import { startWorkerProcess } from '../../../functions/compose/worker.ts';
+import { mockEngineFor } from '../../../functions/compose/worker/mock-engine.ts';
+import { startWorkerProcess } from '../../../functions/compose/worker/worker.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 
 const { settings } = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });

@@ -1,0 +1,395 @@
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import type { Discovery } from '../../../shared/discovery/index.ts';
+import { reasonOf } from '../../../shared/errors/index.ts';
+import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
+import {
+  type BusyThresholdValues,
+  CacheClearer,
+  createPipeline,
+  LiveModelDirectory,
+  ModelStore,
+  RequestCanceller,
+  type RoutableModel,
+  RoutingExplainer,
+  workerSetsOf,
+} from '../../../shared/pipeline/index.ts';
+import type { RequestPlane } from '../../../shared/planes/request/index.ts';
+import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
+import {
+  createFrontendMetrics,
+  type FrontendMetrics,
+  type Logger,
+  type ProcessLogger,
+} from '../../../shared/telemetry/index.ts';
+import { type DiscoveryHost, openDiscovery } from '../planes/discovery.ts';
+import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
+import { openRouterMetrics, openRouting } from '../routing/routing.ts';
+import { openTelemetry } from '../telemetry.ts';
+import { observeDisaggregation, openBypass } from './disaggregation.ts';
+import { openHold } from './hold.ts';
+import { bucketsOf } from './metric-buckets.ts';
+import { ModelGauges } from './model-gauges.ts';
+import { cardFilter, modelOpener } from './open-model.ts';
+import { logPreprocessing } from './preprocessing-log.ts';
+import { openPromptEncoder } from './prompt-encoder.ts';
+import { openRequestRecords } from './request-records.ts';
+import { openResponseStore } from './responses.ts';
+import { stallObserver } from './stalls.ts';
+
+/** Settings that every frontend reads, whatever hosts it. */
+export type FrontendSettings = Pick<
+  Settings<'frontend'>,
+  keyof Settings<'frontend'> & keyof Settings<'function'> & keyof Settings<'local'>
+>;
+
+/** Settings that only some hosts read: folders and threads need a machine, tables need a cloud. */
+export type HostSettings = Partial<
+  Pick<
+    Settings<'frontend'>,
+    | 'encodeThreads'
+    | 'preprocessWorkers'
+    | 'fileKv'
+    | 'modelPath'
+    | 'debugPerf'
+    | 'httpSvcConfigMetricsPollIntervalSecs'
+    | 'discoveryTable'
+    | 'dynamodbEndpoint'
+    | 'awsRegion'
+    | 'responsesTable'
+    | 'responseStoreMaxMb'
+    | 'kvCacheBlockSize'
+    | 'routerOverlapRefreshAfterSecs'
+    | 'serveIndexer'
+    | 'routerUrl'
+    | 'routerChooseTimeoutMs'
+    | 'routerConnectTimeoutMs'
+    | 'fleetItemIntervalMs'
+    | 'reservationTtlMs'
+    | 'routerGrpcPort'
+    | 'loadReportIntervalMs'
+    | 'tcpRpcHost'
+    | 'tcpRpcPort'
+    | 'stateTable'
+    | 'natsStreamReplicas'
+    | 'zmqBrokerUrl'
+    | 'zmqBrokerEnabled'
+    | 'snapshotIntervalSecs'
+    | 'aicBackend'
+    | 'aicSystem'
+    | 'aicModelPath'
+    | 'aicTpSize'
+    | 'aicMoeTpSize'
+    | 'aicMoeEpSize'
+    | 'aicAttentionDpSize'
+    | 'routerMinInitialWorkers'
+  >
+>;
+
+export interface FrontendOptions {
+  readonly logger: ProcessLogger;
+  /** How the host wants its connections to workers. */
+  readonly plane?: CallingPlaneOptions;
+  /** What the host may do to the discovery table. */
+  readonly discovery?: DiscoveryHost;
+  /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
+  readonly followsEvents?: boolean;
+  /** Whether clients are answered; else only health, metrics and operators. @default true */
+  readonly servesClients?: boolean;
+  /** Names of the settings that the operator set; some that are set keep other settings from being chosen. @default none */
+  readonly given?: Iterable<string>;
+}
+
+/** A frontend ready to answer; the host decides where its requests come from. */
+export interface Frontend {
+  readonly app: ReturnType<typeof createHttpApp>;
+  readonly lifecycle: ServiceLifecycle;
+  readonly models: LiveModelDirectory;
+  readonly metrics: FrontendMetrics;
+  /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
+  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
+  /** Sends traces and logs that wait for their collector, in bounded time. */
+  flush(): Promise<void>;
+  /** Closes connections and discovery; answers under way are cut. */
+  close(): Promise<void>;
+}
+
+/** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
+export async function composeFrontend(
+  settings: FrontendSettings & HostSettings,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
+): Promise<Frontend> {
+  const telemetry = await openTelemetry(settings, logger);
+  const metrics = createFrontendMetrics({
+    prefix: settings.metricsPrefix,
+    buckets: bucketsOf(settings),
+    logger: logger.for('metrics'),
+  });
+  const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
+  const lifecycle = new ServiceLifecycle();
+  const closing = new AbortController();
+  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
+  try {
+    const workersMin = settings.routerMinInitialWorkers ?? 0;
+    const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
+    const parts = { discovery, plane, metrics, logger, followsEvents, given };
+    const models = await followModels(settings, parts, (workers) => initial.seen(workers));
+    const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
+    const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
+    void beReadyWith(initial, lifecycle, logger.for('router'));
+    const app = createHttpApp({
+      pipeline: models.pipeline,
+      metrics,
+      logger: logger.for('http'),
+      clock: systemClock,
+      random: systemRandom,
+      settings: { ...httpSettings(settings), servesClients },
+      responseStore,
+      records,
+      tracer: telemetry.tracer,
+      discovery,
+      caches: models.caches,
+      canceller: models.canceller,
+      explainer: models.explainer,
+      lifecycle,
+    });
+    return {
+      app,
+      lifecycle,
+      models: models.directory,
+      metrics,
+      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
+      flush: () => telemetry.flush(),
+      close: async () => {
+        closing.abort();
+        models.directory.close();
+        models.gauges.close();
+        models.pipeline.close();
+        responseStore?.close();
+        await records?.close();
+        await models.routing.close();
+        await models.shared?.close();
+        await models.holding?.close();
+        await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
+        await telemetry.close();
+      },
+    };
+  } catch (error) {
+    closing.abort();
+    await Promise.all([plane.close(), discovery.close(), telemetry.close()]);
+    throw error;
+  }
+}
+
+/** The service is ready with its first workers, at once where none are asked for. */
+async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle, log: Logger): Promise<void> {
+  const { pending, workersMin } = initial;
+  if (pending !== undefined) {
+    lifecycle.waiting(() => initial.pending);
+    log.info('waiting for workers', { workers: workersMin });
+    if ((await initial.awaited) === 'late')
+      log.warn('serving with fewer workers than asked for', { workers: workersMin });
+  }
+  lifecycle.discovered();
+}
+
+interface Parts {
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+  readonly followsEvents: boolean;
+  readonly given: Iterable<string>;
+}
+
+/** Follows discovery, loads what it names, and makes the pipeline around it. */
+async function followModels(
+  settings: FrontendSettings & HostSettings,
+  parts: Parts,
+  onWorkers: (workers: number) => void,
+) {
+  const { discovery, plane, metrics, logger, followsEvents, given } = parts;
+  const log = logger.for('models');
+  const store = new ModelStore({
+    open: modelOpener(settings, log),
+    clock: systemClock,
+    onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
+  });
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
+  const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
+  const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
+  const shared = isSharing ? await openSharedState(settings, parts) : undefined;
+  const routerMetrics = openRouterMetrics(settings, parts);
+  let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
+  const routing = await openRouting(settings, {
+    routerMetrics,
+    limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
+    shared,
+    discovery,
+    plane,
+    openEventPlane,
+    metrics,
+    logger,
+    given,
+  });
+  const { router, explanations: source } = routing;
+  const disaggregation = observeDisaggregation(metrics.registry, routerMetrics, log);
+  const { httpSvcConfigMetricsPollIntervalSecs: pollSecs } = settings;
+  const gauges = new ModelGauges({
+    clock: systemClock,
+    intervalMs: pollSecs === undefined ? undefined : pollSecs * 1000,
+    list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
+    show: (facts) => metrics.setModel(facts),
+  });
+  const directory: LiveModelDirectory = new LiveModelDirectory({
+    discovery,
+    namespace: settings.namespace,
+    namespacePrefix: settings.namespacePrefix,
+    kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
+    decodesAlone: settings.decodeFallback,
+    rememberedMax: holding === undefined ? 0 : REMEMBERED_MODELS_MAX,
+    onChange: () => {
+      const models = directory.list();
+      store.prefetch(models);
+      const primary = primaryModels(directory);
+      gauges.changed();
+      const workerSets = primary.flatMap(workerSetsOf);
+      routing.follow(workerSets);
+      onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
+      disaggregation.follow(primary);
+      holding?.hold.look();
+    },
+    serves: cardFilter(settings.parserVersion, log),
+    onWorkerAdded: (workerId) => router.forget(workerId),
+    onDiscoveryFailing: (error) =>
+      log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
+    onDiscoveryRecovered: () => log.info('discovery can be read again'),
+  });
+  await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
+  metrics.readModelsFrom(() =>
+    primaryModels(directory).map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
+  );
+  const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
+  metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
+  const encoder = openPromptEncoder(settings, log);
+  pipeline = createPipeline({
+    models: directory,
+    store,
+    encoder,
+    router,
+    plane,
+    clock: systemClock,
+    observer: {
+      ...metrics,
+      ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
+      ...stallObserver(metrics.registry, log),
+      ...disaggregation.observer,
+      reused: (pool, tokens) => routing.reused(pool, tokens),
+    },
+    migrationLimit: settings.migrationLimit,
+    migrationTokensMax: settings.migrationMaxSeqLen,
+    streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+    stallMs: settings.streamStallSecs * 1000,
+    enforcesPrefill: settings.enforceDisagg,
+    bypassesPrefill: openBypass(settings, source),
+    hold: holding?.hold,
+    thresholds: thresholdsOf(settings),
+    excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
+    busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
+  });
+  const control = { discovery, plane, clock: systemClock, random: systemRandom };
+  const caches = new CacheClearer({
+    ...control,
+    models: () => primaryModels(directory),
+  });
+  const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
+  const { routerConditionalDisagg: isConditional } = settings;
+  const explainer =
+    source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+}
+
+async function eventPlaneOpener(
+  settings: FrontendSettings & HostSettings,
+  logger: ProcessLogger,
+  discovery: Discovery,
+) {
+  const { eventPlane } = await import('../planes/event-plane.ts');
+  return () => eventPlane(settings, logger.for('events'), discovery);
+}
+
+/** Its code is loaded where there is a table. */
+async function openSharedState(settings: FrontendSettings & HostSettings, { logger, metrics }: Parts) {
+  if (settings.stateTable === undefined) return undefined;
+  const { openRouterState } = await import('../routing/router-state.ts');
+  return openRouterState(settings, { logger, registry: metrics.registry });
+}
+
+/** Each model once, under its own name. */
+function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
+  return directory.list().filter(({ name, primaryName }) => name === primaryName);
+}
+
+const DISCOVERY_TIMEOUT_MS = 15_000;
+/** Models without workers whose requests would still be held. */
+const REMEMBERED_MODELS_MAX = 1024;
+
+function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
+  const { runtime_config: runtime } = card;
+  return {
+    model: name,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumSeqs: runtime.max_num_seqs,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    contextLength,
+    kvCacheBlockSize: card.kv_cache_block_size,
+    migrationLimit: settings.migrationLimit,
+  };
+}
+
+/** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
+function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
+  if (settings.admissionControl === 'none') return {};
+  return {
+    decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
+    prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
+    prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
+  };
+}
+
+function httpSettings(settings: FrontendSettings): HttpSettings {
+  return {
+    paths: {
+      chat: settings.httpSvcChatPath,
+      completions: settings.httpSvcCmpPath,
+      embeddings: settings.httpSvcEmbPath,
+      responses: settings.httpSvcResponsesPath,
+      models: settings.httpSvcModelsPath,
+      messages: settings.httpSvcAnthropicPath,
+      health: settings.httpSvcHealthPath,
+      live: settings.httpSvcLivePath,
+      metrics: settings.httpSvcMetricsPath,
+    },
+    bodyLimitBytes: settings.httpBodyLimitMb * 1024 * 1024,
+    overloadStatus: settings.httpOverloadStatusCode,
+    peekMs: settings.httpPreCommitErrorPeekMs,
+    keepAliveMs: settings.httpSseKeepAliveIntervalMs,
+    contextWindow: settings.contextWindow,
+    maxOutputTokens: settings.maxOutputTokens,
+    reasoningField: settings.reasoningFieldName,
+    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
+    hasAdminRoutes: !settings.disableFrontendAdminApi,
+    corsOrigins: settings.corsOrigin ?? [],
+    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
+    dispatch: {
+      toolCalls: settings.enableStreamingToolDispatch,
+      reasoning: settings.enableStreamingReasoningDispatch,
+    },
+    decode: {
+      ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
+      isNvextDisabled: settings.disableFrontendNvext,
+      forcesUsage: settings.enableForceIncludeUsage,
+      metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
+    },
+  };
+}

@@ -1,0 +1,66 @@
+import { openChatTemplate, openModelFolder } from '../../../shared/artifacts/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import type { ModelCard } from '../../../shared/discovery/index.ts';
+import { findReasoningFormat } from '../../../shared/parsers/reasoning/index.ts';
+import { hasParserOfVersion } from '../../../shared/parsers/tool-calls/index.ts';
+import type { OpenModel } from '../../../shared/pipeline/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { loadModelFolder, ModelFolderError } from '../../../shared/tokens/index.ts';
+
+type OpenModelSettings = Pick<Settings<'frontend'> & Settings<'function'>, 'tokenizer' | 'tokenizerFallback'> &
+  Partial<Pick<Settings<'frontend'>, 'modelPath'>>;
+
+/** Opens the models that cards name. `log` is told where something else than what was asked for has to do. */
+export function modelOpener(settings: OpenModelSettings, log: Logger): OpenModel {
+  return async (card) => {
+    const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
+    const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
+    const loaded = await loadModelFolder(folder, {
+      modelName: card.display_name,
+      chatTemplate,
+      ...tokenizerOf(card, settings, log),
+    });
+    warnOfReasoningFallback(card, log);
+    return loaded;
+  };
+}
+
+/** What the card says of the tokenizer wins. `fastokens` is our own encoder, the fastest there is here (parsers.md, section 5.5). */
+function tokenizerOf(
+  { display_name: model, runtime_config: runtime }: ModelCard,
+  settings: OpenModelSettings,
+  log: Logger,
+) {
+  if ((runtime.tokenizer_backend ?? settings.tokenizer) !== 'fastokens') return {};
+  log.warn('fastokens is not part of this product: the built-in encoder takes its place', { model });
+  return {
+    onUncovered(path: string): void {
+      if (!settings.tokenizerFallback) {
+        throw new ModelFolderError(
+          `${path}: not covered by the fast encoder; allow the reference tokenizer with --tokenizer-fallback, or choose it with --tokenizer default`,
+        );
+      }
+      log.warn('the fast encoder does not cover this tokenizer: using the reference one', { model, path });
+    },
+  };
+}
+
+/** Workers of other versions may publish names that are unknown here. */
+function warnOfReasoningFallback({ display_name: model, runtime_config: runtime }: ModelCard, log: Logger): void {
+  if (!runtime.reasoning_parser) return;
+  const found = findReasoningFormat(runtime.reasoning_parser);
+  if (found.kind === 'fallback') log.warn(found.warning, { model });
+}
+
+/** Whether models with that card are served (`DYN_PARSER_VERSION`); one that is not is told once a name. */
+export function cardFilter(version: Settings<'frontend'>['parserVersion'], log: Logger): (card: ModelCard) => boolean {
+  const refused = new Set<string>();
+  return ({ display_name: model, runtime_config: { tool_call_parser: parser } }) => {
+    if (parser === undefined || hasParserOfVersion(parser, version)) return true;
+    if (!refused.has(model)) {
+      refused.add(model);
+      log.warn('model is not served: its tool-call parser has no such version', { model, parser, version });
+    }
+    return false;
+  };
+}

@@ -1,0 +1,68 @@
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import { reasonOf } from '../../../shared/errors/index.ts';
+import {
+  createFileSink,
+  createStreamSink,
+  type Logger,
+  type MetricRegistry,
+  QueuedRecorder,
+  type RecordSink,
+  type RequestRecorder,
+} from '../../../shared/telemetry/index.ts';
+
+type RecordSettings = Pick<
+  Settings<'frontend'>,
+  'requestTrace' | 'requestTraceSinks' | 'requestTraceFilePath' | 'requestTraceFileFormat' | 'requestTraceCapacity'
+>;
+
+const ON: ReadonlySet<string> = new Set(['1', 'true', 'yes', 'on']);
+const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
+
+/**
+ * What takes note of every request; undefined when nobody asked for it.
+ * @throws Error with one line that names a sink that is not built
+ */
+export function openRequestRecords(
+  settings: RecordSettings,
+  registry: MetricRegistry,
+  logger: Logger,
+): RequestRecorder | undefined {
+  const names = sinkNames(settings);
+  if (names.length === 0) return undefined;
+  const dropped = registry.counter(
+    'stator_request_records_dropped_total',
+    'Request records that were not written, because too many waited or a sink failed.',
+    ['reason'],
+  );
+  let isFailing = false;
+  return new QueuedRecorder({
+    sinks: names.map((name) => openSink(name, settings)),
+    clock: systemClock,
+    capacity: settings.requestTraceCapacity,
+    onDropped: (count, reason) => dropped.with(reason).add(count),
+    onFailure: (sink, error) => {
+      if (!isFailing) logger.warn('request records cannot be written', { sink, reason: reasonOf(error) });
+      isFailing = true; // once is enough: the counter tells how many
+    },
+  });
+}
+
+/** `DYN_REQUEST_TRACE` is a switch, or the list of sinks itself. */
+function sinkNames({ requestTrace, requestTraceSinks }: RecordSettings): readonly string[] {
+  const said = requestTrace?.trim().toLowerCase() ?? '';
+  if (OFF.has(said)) return [];
+  if (ON.has(said)) return requestTraceSinks;
+  return [...new Set(said.split(',').map((name) => name.trim()))].filter((name) => name !== '');
+}
+
+function openSink(name: string, { requestTraceFilePath: path, requestTraceFileFormat }: RecordSettings): RecordSink {
+  switch (name) {
+    case 'file':
+      return createFileSink({ path, format: requestTraceFileFormat, clock: systemClock });
+    case 'stderr':
+      return createStreamSink('stderr', process.stderr);
+    default:
+      throw new Error(`DYN_REQUEST_TRACE: the sink '${name}' is not built; use file or stderr`);
+  }
+}

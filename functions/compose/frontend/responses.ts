@@ -1,0 +1,42 @@
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import { DynamoDbResponseStore, MemoryResponseStore, type ResponseStore } from '../../../shared/responses/index.ts';
+import type { Logger, MetricRegistry } from '../../../shared/telemetry/index.ts';
+
+/** What every frontend reads, and what only those in a cloud (a table) or with memory to spare read. */
+type ResponseStoreSettings = Pick<Settings<'frontend'>, 'responseStore' | 'responseStoreTtlSecs'> &
+  Partial<Pick<Settings<'frontend'>, 'responseStoreMaxMb' | 'responsesTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
+
+const BYTES_PER_MB = 1024 * 1024;
+
+/**
+ * Opens the response store that the settings name: the table if there is one, else memory. Undefined when nothing is to be
+ * stored, or, in a function without a table, when nothing could be found again: its environments share no memory.
+ */
+export async function openResponseStore(
+  settings: ResponseStoreSettings,
+  registry: MetricRegistry,
+  logger: Logger,
+): Promise<ResponseStore | undefined> {
+  if (settings.responseStore === 'off') return undefined;
+  const ttlMs = settings.responseStoreTtlSecs * 1000;
+  const { responsesTable: tableName, responseStoreMaxMb: memoryMbMax } = settings;
+  if (tableName !== undefined) {
+    const { dynamodbEndpoint: endpoint, awsRegion: region } = settings;
+    return DynamoDbResponseStore.open({ tableName, endpoint, region, clock: systemClock, random: systemRandom, ttlMs });
+  }
+  if (memoryMbMax === undefined) return undefined;
+  const evicted = registry.counter(
+    'stator_responses_evicted_total',
+    'Stored responses that left memory before their time, for want of room.',
+  );
+  return new MemoryResponseStore({
+    clock: systemClock,
+    ttlMs,
+    bytesMax: memoryMbMax * BYTES_PER_MB,
+    onEvict: (id) => {
+      evicted.with().add();
+      logger.debug('response left the full store before its time', { response_id: id });
+    },
+  });
+}

@@ -1,0 +1,63 @@
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../../../shared/frontends/tls/index.ts';
+import type { ProcessLogger } from '../../../shared/telemetry/index.ts';
+import { startHttpServer } from '../../http/server.ts';
+import type { Frontend } from './frontend.ts';
+
+type ServerSettings = Pick<
+  Settings<'frontend'>,
+  'httpHost' | 'httpPort' | 'httpGracefulShutdownTimeoutSecs' | 'tlsCertPath' | 'tlsKeyPath' | 'tlsClientCaCertPath'
+>;
+
+export interface FrontendServer {
+  /** As clients on this machine reach it. */
+  readonly url: string;
+  /** Refuses new requests, lets running answers end within the grace period, closes everything. */
+  drain(): Promise<void>;
+}
+
+/** Serves a frontend on its port. A frontend that cannot listen is closed, and the error names the flag to change. */
+export async function serveFrontend(
+  frontend: Frontend,
+  settings: ServerSettings,
+  logger: ProcessLogger,
+): Promise<FrontendServer> {
+  const log = logger.for('http');
+  const watch = frontend.metrics.watchEventLoop();
+  try {
+    const paths = tlsPathsOf(settings);
+    const tls = paths === undefined ? undefined : await readTlsFiles(paths);
+    const server = await startHttpServer(frontend.app, {
+      host: settings.httpHost,
+      port: settings.httpPort,
+      lifecycle: frontend.lifecycle,
+      logger: log,
+      tls,
+    });
+    const certificate =
+      paths === undefined || tls === undefined
+        ? undefined
+        : watchTlsFiles(paths, tls, { clock: systemClock, logger: log, onChange: server.useCertificate });
+    return {
+      url: server.url.replace('//0.0.0.0:', '//127.0.0.1:'),
+      drain: async () => {
+        const { cut } = await server.close(settings.httpGracefulShutdownTimeoutSecs * 1000);
+        if (cut > 0) log.warn('answers were cut by the shutdown', { cut });
+        watch.stop();
+        certificate?.stop();
+        await frontend.close();
+      },
+    };
+  } catch (error) {
+    watch.stop();
+    await frontend.close();
+    throw error;
+  }
+}
+
+/** The configuration's own checks have seen to it that both files are given, or neither. */
+function tlsPathsOf(settings: ServerSettings): TlsPaths | undefined {
+  const { tlsCertPath: cert, tlsKeyPath: key, tlsClientCaCertPath: clientCa } = settings;
+  return cert === undefined || key === undefined ? undefined : { cert, key, clientCa };
+}

@@ -1,0 +1,44 @@
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Settings } from '../../../shared/config/index.ts';
+import { createDiscovery, type Discovery, parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+
+/** What every process reads, and what only those on a machine (a folder) or in a cloud (a table) read. */
+type DiscoverySettings = Pick<Settings<'worker'>, 'discoveryBackend' | 'leaseTtlSecs'> &
+  Partial<Pick<Settings<'worker'>, 'fileKv' | 'discoveryTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
+
+export interface DiscoveryHost {
+  /** Whether it deletes from the table what dead processes left there; a host with no right to write does not. @default true */
+  readonly sweeps?: boolean;
+}
+
+/** Opens the discovery back end that the settings name. */
+export async function openDiscovery(
+  settings: DiscoverySettings,
+  logger: Logger,
+  { sweeps = true }: DiscoveryHost = {},
+): Promise<Discovery> {
+  const base = {
+    ttlMs: settings.leaseTtlSecs * 1000,
+    onProblem: (problem: Error) => logger.warn('discovery problem', { problem: problem.message }),
+  };
+  const backend = parseDiscoveryBackend(settings.discoveryBackend);
+  switch (backend) {
+    case 'mem':
+      return createDiscovery({ backend, ...base });
+    case 'file':
+      return createDiscovery({ backend, ...base, rootPath: settings.fileKv ?? join(tmpdir(), 'dynamo_store_kv') });
+    case 'dynamodb':
+      if (settings.discoveryTable === undefined)
+        throw new Error('discovery backend dynamodb needs STATOR_DISCOVERY_TABLE');
+      return createDiscovery({
+        backend,
+        ...base,
+        tableName: settings.discoveryTable,
+        ...(sweeps ? {} : { sweepAfterMs: Number.POSITIVE_INFINITY }),
+        ...(settings.dynamodbEndpoint === undefined ? {} : { endpoint: settings.dynamodbEndpoint }),
+        ...(settings.awsRegion === undefined ? {} : { region: settings.awsRegion }),
+      });
+  }
+}

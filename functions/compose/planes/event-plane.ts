@@ -1,0 +1,60 @@
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import { type Discovery, discoveredBrokers } from '../../../shared/discovery/index.ts';
+import {
+  createNatsEventPlane,
+  createZmqEventPlane,
+  type EventPlane,
+  fixedBrokers,
+  type ZmqBrokerSource,
+} from '../../../shared/planes/event/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { type NatsSettings, openNats } from './nats.ts';
+
+/** Settings of the event plane: what both its ends read, and what only processes on a machine do. */
+type EventSettings = Pick<Settings<'worker'> & Settings<'function'>, 'eventPlane' | 'eventPlaneCodec'> &
+  Partial<
+    Pick<
+      Settings<'worker'>,
+      | 'eventPlaneHost'
+      | 'zmqBrokerUrl'
+      | 'zmqBrokerEnabled'
+      | 'natsStreamReplicas'
+      | 'natsStreamMaxAgeSecs'
+      | 'natsStreamMaxMb'
+    >
+  > &
+  NatsSettings;
+
+/** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
+export function eventPlane(settings: EventSettings, logger: Logger, discovery: Discovery): EventPlane {
+  const common = {
+    clock: systemClock,
+    onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
+    ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
+  };
+  if (settings.eventPlane === 'nats') {
+    const { natsStreamReplicas: replicas = 1, natsStreamMaxAgeSecs = 3600, natsStreamMaxMb = 4096 } = settings;
+    const log = { replicas, ageMsMax: natsStreamMaxAgeSecs * 1000, bytesMax: natsStreamMaxMb * 2 ** 20 };
+    return createNatsEventPlane({ ...common, client: openNats(settings, 'events', logger), log });
+  }
+  const brokers = brokersOf(settings, logger, discovery);
+  return createZmqEventPlane({
+    ...common,
+    ...(brokers === undefined ? {} : { brokers }),
+    ...(settings.eventPlaneHost === undefined ? {} : { host: settings.eventPlaneHost }),
+  });
+}
+
+/** Addresses that are set win over those in discovery. */
+function brokersOf(
+  { zmqBrokerUrl, zmqBrokerEnabled }: EventSettings,
+  logger: Logger,
+  discovery: Discovery,
+): ZmqBrokerSource | undefined {
+  if (zmqBrokerUrl !== undefined) return fixedBrokers(zmqBrokerUrl);
+  if (zmqBrokerEnabled !== true) return undefined;
+  return discoveredBrokers(discovery, (namespace) =>
+    logger.warn('no ZMQ broker in discovery yet: events reach nobody until there is one', { namespace }),
+  );
+}

@@ -1,0 +1,18 @@
+import { createNatsRequestPlane, type NatsRequestPlaneOptions } from '../../../shared/planes/nats-requests/index.ts';
+import type { RequestPlane } from '../../../shared/planes/request/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { type NatsSettings, openNats } from './nats.ts';
+
+/**
+ * The request plane over NATS. `logger` is told of outages.
+ * @param attemptsMax attempts to reach NATS before requests fail; undefined = no limit
+ */
+export function natsPlane(
+  settings: NatsSettings,
+  options: Omit<NatsRequestPlaneOptions, 'client'>,
+  logger: Logger | undefined,
+  attemptsMax?: number,
+): RequestPlane {
+  const limit = attemptsMax === undefined ? {} : { attemptsMax };
+  return createNatsRequestPlane({ ...options, client: openNats(settings, 'requests', logger, limit) });
+}

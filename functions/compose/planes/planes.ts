@@ -1,0 +1,107 @@
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import {
+  createTcpRequestPlane,
+  type RequestPlane,
+  type RequestPlaneObserver,
+  type TcpRequestPlaneOptions,
+} from '../../../shared/planes/request/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import type { NatsSettings } from './nats.ts';
+import { followPlaneTls, type PlaneTlsSettings, readPlaneTls } from './plane-tls.ts';
+
+/** Settings of the request plane that both its ends read. */
+type CallerSettings = Pick<
+  Settings<'frontend'> & Settings<'function'>,
+  | 'requestPlane'
+  | 'natsRequestTimeoutSecs'
+  | 'requestPlaneCodec'
+  | 'tcpConnectTimeoutSecs'
+  | 'tcpRequestTimeoutSecs'
+  | 'tcpChannelBuffer'
+  | 'tcpMaxMessageSize'
+  | 'planeToken'
+> &
+  PlaneTlsSettings &
+  NatsSettings;
+
+type ServerSettings = Pick<
+  Settings<'worker'>,
+  'requestPlane' | 'requestPlaneCodec' | 'tcpRpcHost' | 'tcpRpcPort' | 'tcpMaxMessageSize' | 'planeToken'
+> &
+  PlaneTlsSettings &
+  NatsSettings;
+
+type CommonSettings = Pick<ServerSettings, 'requestPlaneCodec' | 'tcpMaxMessageSize' | 'planeToken'>;
+
+/** How a host wants its connections to workers. */
+export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
+  /** Attempts to reach NATS before requests fail. @default no limit */
+  readonly natsAttemptsMax?: number;
+}
+
+/** The request plane of a process that only calls. `logger` is told of outages of NATS. */
+export async function callingPlane(
+  settings: CallerSettings,
+  observer: RequestPlaneObserver,
+  { natsAttemptsMax, ...more }: CallingPlaneOptions = {},
+  logger?: Logger,
+): Promise<RequestPlane> {
+  const options = {
+    ...commonOptions(settings, observer),
+    connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
+    streamsPerConnectionMax: settings.tcpChannelBuffer,
+  };
+  if (settings.requestPlane === 'nats') {
+    const { natsPlane } = await import('./nats-plane.ts');
+    const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
+    return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
+  }
+  return tcpPlane(settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
+}
+
+/**
+ * Streams that a worker takes on one connection: the largest `DYN_TCP_CHANNEL_BUFFER`, so that what a caller sets is what
+ * holds, and a caller that ignores every limit still meets one.
+ */
+const STREAMS_TAKEN_MAX = 65_536;
+
+/** The request plane of a process that serves. `logger` is told of outages of NATS. */
+export async function servingPlane(
+  settings: ServerSettings,
+  observer: RequestPlaneObserver,
+  logger?: Logger,
+): Promise<RequestPlane> {
+  const options = { ...commonOptions(settings, observer), streamsPerConnectionMax: STREAMS_TAKEN_MAX };
+  if (settings.requestPlane === 'nats') {
+    const { natsPlane } = await import('./nats-plane.ts');
+    return natsPlane(settings, options, logger);
+  }
+  return tcpPlane(settings, {
+    ...options,
+    port: settings.tcpRpcPort,
+    ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
+  });
+}
+
+/** What both ends say to either plane. */
+function commonOptions(
+  { requestPlaneCodec, tcpMaxMessageSize, planeToken }: CommonSettings,
+  observer: RequestPlaneObserver,
+) {
+  return {
+    clock: systemClock,
+    observer,
+    codec: requestPlaneCodec,
+    frameBytesMax: tcpMaxMessageSize,
+    ...(planeToken === undefined ? {} : { token: planeToken }),
+  };
+}
+
+/** @throws Error with one line when the settings name certificates that cannot be used */
+function tcpPlane(settings: PlaneTlsSettings, options: TcpRequestPlaneOptions): RequestPlane {
+  const tls = readPlaneTls(settings);
+  return tls === undefined
+    ? createTcpRequestPlane(options)
+    : followPlaneTls(createTcpRequestPlane({ ...options, tls }), settings, tls);
+}

@@ -1,0 +1,22 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { AdapterCache } from '../../../shared/worker/index.ts';
+
+type AdapterSettings = Pick<
+  Settings<'worker'>,
+  'loraEnabled' | 'loraPath' | 'awsEndpoint' | 'awsAllowHttp' | 'awsRegion'
+>;
+
+/** Where a worker keeps adapters out of buckets; undefined = it loads none. Throws for plain HTTP that nobody permitted. */
+export function adapterCache(settings: AdapterSettings, logger: Logger): AdapterCache | undefined {
+  const { loraEnabled, loraPath, awsEndpoint: endpoint, awsAllowHttp, awsRegion: region } = settings;
+  if (!loraEnabled) return undefined;
+  if (endpoint?.startsWith('http:') && !awsAllowHttp) {
+    throw new Error('AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that');
+  }
+  const folder = loraPath ?? join(homedir(), '.cache', 'dynamo_loras');
+  return new AdapterCache({ folder, buckets: { endpoint, region }, clock: systemClock, random: systemRandom, logger });
+}

@@ -1,0 +1,32 @@
+import type { Settings } from '../../../shared/config/index.ts';
+import type { SchedulerOptions } from '../../../shared/engines/mocker/index.ts';
+
+type EngineModelSettings = Pick<
+  Settings<'worker'>,
+  | 'blockSize'
+  | 'maxNumSeqs'
+  | 'maxNumBatchedTokens'
+  | 'enablePrefixCaching'
+  | 'enableChunkedPrefill'
+  | 'preemptionMode'
+  | 'watermark'
+  | 'engineType'
+  | 'speedupRatio'
+  | 'decodeSpeedupRatio'
+>;
+
+/** The engine model of mock and simulated workers, but for the size of its cache. */
+export function engineModel(settings: EngineModelSettings): Omit<SchedulerOptions, 'numGpuBlocks'> {
+  return {
+    blockSizeTokens: settings.blockSize,
+    maxNumSeqs: settings.maxNumSeqs,
+    maxNumBatchedTokens: settings.maxNumBatchedTokens,
+    enablePrefixCaching: settings.enablePrefixCaching,
+    enableChunkedPrefill: settings.enableChunkedPrefill,
+    preemptionMode: settings.preemptionMode,
+    watermark: settings.watermark,
+    engineType: settings.engineType,
+    speedupRatio: settings.speedupRatio,
+    decodeSpeedupRatio: settings.decodeSpeedupRatio,
+  };
+}

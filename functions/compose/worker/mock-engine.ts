@@ -1,0 +1,170 @@
+import { readFile } from 'node:fs/promises';
+import { builtinText } from '../../../shared/artifacts/index.ts';
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import type { Engine } from '../../../shared/engines/index.ts';
+import {
+  createMockEngine,
+  type KvStreamOptions,
+  kvBytesPerToken,
+  type MockEngineOptions,
+  readTimingProfile,
+  type Thinking,
+  type TimingModel,
+  tcpHandoffs,
+} from '../../../shared/engines/mocker/index.ts';
+import { reasonOf } from '../../../shared/errors/index.ts';
+import { listenAddress } from '../../../shared/planes/request/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
+import { loadModelFolder, type ModelInfo, readModelInfo } from '../../../shared/tokens/index.ts';
+import { engineModel } from './engine-model.ts';
+
+type MockSettings = Pick<
+  Settings<'worker'>,
+  | 'mockOutput'
+  | 'numGpuBlocksOverride'
+  | 'blockSize'
+  | 'maxModelLen'
+  | 'maxNumSeqs'
+  | 'maxNumBatchedTokens'
+  | 'enablePrefixCaching'
+  | 'enableChunkedPrefill'
+  | 'preemptionMode'
+  | 'watermark'
+  | 'engineType'
+  | 'plannerProfileData'
+  | 'reasoning'
+  | 'speedupRatio'
+  | 'decodeSpeedupRatio'
+  | 'dataParallelSize'
+  | 'startupTimeSecs'
+  | 'seed'
+  | 'disaggregationMode'
+  | 'bootstrapPorts'
+  | 'kvBytesPerToken'
+  | 'kvCacheDtype'
+  | 'kvTransferBandwidth'
+  | 'kvTransferTimingMode'
+  | 'kvEventsConfig'
+  | 'handoffSessionTimeoutMs'
+  | 'zmqKvEventsPorts'
+  | 'zmqReplayPorts'
+  | 'tcpRpcHost'
+>;
+
+export interface MockEngineContext {
+  /** Its place among the engines of the process. @default 0 */
+  readonly at?: number;
+  /** Told of tables of times that cannot be read. @default they are an error */
+  readonly logger?: Logger;
+}
+
+/** A mock engine for the model in `folder`, and what its card says of that model. */
+export async function mockEngineFor(
+  folder: string,
+  settings: MockSettings,
+  { at = 0, logger }: MockEngineContext = {},
+): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
+  const info = await readModelInfo(folder);
+  const options: MockEngineOptions = {
+    numGpuBlocks: settings.numGpuBlocksOverride,
+    maxModelLen: settings.maxModelLen ?? info.contextLength,
+    ...engineModel(settings),
+    timing: await timingOf(settings, logger),
+    thinking: thinkingOf(settings),
+    kvStream: kvStreamOf(settings, at),
+    dataParallelSize: settings.dataParallelSize,
+    startupTimeMs: (settings.startupTimeSecs ?? 0) * 1000,
+    seed: settings.seed,
+    ...(await transferOptions(info, settings, at)),
+    ...(settings.mockOutput === 'random'
+      ? { randomIds: plainIds(info) }
+      : { readableTokenIds: await readableIds(folder) }),
+  };
+  const handoffs = tcpHandoffs(listenAddress(settings.tcpRpcHost ?? 'auto'));
+  return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
+}
+
+/** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */
+async function transferOptions(info: ModelInfo, settings: MockSettings, at: number): Promise<MockEngineOptions> {
+  const { disaggregationMode: role, bootstrapPorts, kvEventsConfig } = settings;
+  const config = info.files['config.json'];
+  const derived = async (): Promise<number> =>
+    config === undefined ? 0 : kvBytesPerToken(JSON.parse(await readFile(config.path, 'utf8')), settings.kvCacheDtype);
+  return {
+    isPrefill: role === 'prefill',
+    publishesKvEvents: role !== 'decode' || kvEventsConfig?.enable_kv_cache_events === true,
+    bootstrapPort: role === 'prefill' ? bootstrapPorts?.[at] : undefined,
+    kvBytesPerToken: settings.kvBytesPerToken ?? (role === 'agg' ? 0 : await derived()),
+    kvTransferBandwidthGbps: settings.kvTransferBandwidth,
+    kvTransferTiming: settings.kvTransferTimingMode,
+    handoffTimeoutMs: settings.handoffSessionTimeoutMs,
+  };
+}
+
+/** Tables that cannot be read leave the polynomials (runtime-and-workers.md, section 9.1). */
+async function timingOf(
+  { plannerProfileData: path }: MockSettings,
+  logger: Logger | undefined,
+): Promise<TimingModel | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    return await readTimingProfile(path);
+  } catch (thrown) {
+    if (logger === undefined) throw thrown;
+    logger.error('no measured times: the built-in ones are used', { reason: reasonOf(thrown) });
+    return undefined;
+  }
+}
+
+/** @throws Error with one line for values that cannot be */
+function thinkingOf({ reasoning }: MockSettings): Thinking | undefined {
+  if (reasoning === undefined) return undefined;
+  const number = (key: string, isFit: (value: number) => boolean, allowed: string): number => {
+    const value = reasoning[key];
+    if (typeof value === 'number' && isFit(value)) return value;
+    throw new Error(`--reasoning: ${key} must be ${allowed}, got ${JSON.stringify(value) ?? 'nothing'}`);
+  };
+  const isId = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
+  const startId = number('start_thinking_token_id', isId, 'a token id');
+  return {
+    startId,
+    endId: number('end_thinking_token_id', (value) => isId(value) && value !== startId, 'another token id'),
+    ratio: number('thinking_ratio', (value) => value >= 0 && value <= 1, 'a number from 0 to 1'),
+  };
+}
+
+/** @throws Error with one line when the worker at `at` has no port of its own */
+function kvStreamOf(settings: MockSettings, at: number): KvStreamOptions | undefined {
+  const { zmqKvEventsPorts, zmqReplayPorts, tcpRpcHost } = settings;
+  if (zmqKvEventsPorts === undefined) return undefined;
+  const portIn = (flag: string, ports: readonly number[]): number => {
+    const port = ports[at];
+    if (port === undefined) throw new Error(`${flag}: one port is needed for each worker, got ${ports.length}`);
+    return port;
+  };
+  return {
+    host: listenAddress(tcpRpcHost ?? 'auto').bind,
+    port: portIn('--zmq-kv-events-ports', zmqKvEventsPorts),
+    replayPort: zmqReplayPorts && portIn('--zmq-replay-ports', zmqReplayPorts),
+  };
+}
+
+const PARAGRAPH_BREAK = '\n\n';
+
+async function readableIds(folder: string) {
+  const { tokenizer } = await loadModelFolder(folder);
+  const passages = builtinText()
+    .trim()
+    .split(PARAGRAPH_BREAK)
+    .map((passage) => tokenizer.encode(passage));
+  return { passages, separator: tokenizer.encode(PARAGRAPH_BREAK) };
+}
+
+/** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */
+function plainIds({ eosTokenIds, vocabSize = 32_000 }: ModelInfo) {
+  const firstEnd = Math.min(vocabSize, ...eosTokenIds);
+  if (firstEnd > vocabSize / 2) return { first: 0, count: firstEnd };
+  const first = Math.max(0, ...eosTokenIds) + 1;
+  return { first, count: vocabSize - first };
+}

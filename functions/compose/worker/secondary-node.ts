@@ -1,0 +1,46 @@
+import { systemClock } from '../../../shared/clock/index.ts';
+import type { Settings } from '../../../shared/config/index.ts';
+import { startSecondaryVllm } from '../../../shared/engines/vllm/index.ts';
+import { reasonOf } from '../../../shared/errors/index.ts';
+import { createWorkerMetrics, type ProcessLogger } from '../../../shared/telemetry/index.ts';
+import { EndpointHealth, type WorkerAddress } from '../../../shared/worker/index.ts';
+import { type ServerEngineContext, vllmLaunchSettings } from './server-engine.ts';
+import { openStatusServer } from './status-server.ts';
+
+/** What its status server shows in place of endpoints. */
+const ENGINE = 'engine';
+
+/**
+ * A secondary node of an engine that spans machines (`--headless`): the engine runs, and this process is known to nobody. Ends
+ * with its engine.
+ *
+ * @throws Error with one line for settings that no secondary node can have
+ */
+export async function startSecondaryNode(
+  settings: Settings<'worker'>,
+  address: WorkerAddress,
+  logger: ProcessLogger,
+  given: ServerEngineContext['given'],
+) {
+  if (settings.engine !== 'vllm')
+    throw new Error(`--headless needs --engine vllm: ${settings.engine} has no such nodes`);
+  if (settings.engineUrl !== undefined) throw new Error('--headless starts an engine: leave --engine-url out');
+  const health = new EndpointHealth(systemClock, [ENGINE]);
+  const metrics = createWorkerMetrics({ ...address, model: '' });
+  const status = await openStatusServer(settings, logger, { health, metrics });
+  const log = logger.for('engine');
+  const launch = await vllmLaunchSettings(settings, { logger: log, given, onDroppedKvEvents: () => {} });
+  const node = await startSecondaryVllm(launch, { clock: systemClock, logger: log });
+  health.set(ENGINE, 'ready');
+  const engineExit = node.exit.then((reason) => {
+    health.set(ENGINE, 'notready');
+    log.error('the engine has ended', { reason: reasonOf(reason) });
+    return reason;
+  });
+  const drain = async (): Promise<void> => {
+    health.set(ENGINE, 'notready');
+    await node.stop();
+    await status?.close();
+  };
+  return { workers: [], engineExit, drain };
+}

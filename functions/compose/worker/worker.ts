@@ -1,0 +1,276 @@
+import { builtinModelPath, describeChatTemplate } from '../../../shared/artifacts/index.ts';
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { SettingName, Settings } from '../../../shared/config/index.ts';
+import type { Discovery, WorkerType } from '../../../shared/discovery/index.ts';
+import type { Engine, EngineInfo } from '../../../shared/engines/index.ts';
+import { relabelEngineMetrics } from '../../../shared/engines/index.ts';
+import { createOpenAiEngine } from '../../../shared/engines/openai/index.ts';
+import type { EventPlane } from '../../../shared/planes/event/index.ts';
+import type { RequestPlane } from '../../../shared/planes/request/index.ts';
+import type { RouterState } from '../../../shared/router/state/index.ts';
+import {
+  createWorkerMetrics,
+  type ProcessLogger,
+  type Tracer,
+  type WorkerMetrics,
+} from '../../../shared/telemetry/index.ts';
+import {
+  type AdapterCache,
+  type CardSettings,
+  EndpointHealth,
+  type ModelFacts,
+  type ServedNames,
+  startWorker,
+  type Worker,
+  type WorkerAddress,
+} from '../../../shared/worker/index.ts';
+import { openDiscovery } from '../planes/discovery.ts';
+import { eventPlane } from '../planes/event-plane.ts';
+import { servingPlane } from '../planes/planes.ts';
+import { openStateTable } from '../routing/router-state.ts';
+import { openTelemetry } from '../telemetry.ts';
+import { adapterCache as openAdapterCache } from './adapter-cache.ts';
+import { cardSettings } from './card-settings.ts';
+import { withMediaGuard } from './media-guard.ts';
+import { mockEngineFor } from './mock-engine.ts';
+import { startSecondaryNode } from './secondary-node.ts';
+import {
+  modelFactsOf,
+  type ServerEngineContext,
+  servedNameOf,
+  serverEngineFor,
+  withMultimodal,
+} from './server-engine.ts';
+import { staggerDelayMs } from './stagger-delay.ts';
+import { openStatusServer } from './status-server.ts';
+import { topologyCard } from './topology.ts';
+
+export type WorkerProcessSettings = Settings<'worker'>;
+
+/** The workers of one process: one, or several mock ones. */
+export interface WorkerProcess {
+  readonly workers: readonly Worker[];
+  /** Resolves when an engine has ended by itself: there is nothing left but to drain and to exit with a failure. */
+  readonly engineExit: Promise<Error>;
+  /** Leaves discovery, lets streams end, stops the engines and closes everything. */
+  drain(): Promise<void>;
+}
+
+/** Everything the workers of a process share. */
+interface Surroundings {
+  readonly settings: WorkerProcessSettings;
+  readonly logger: ProcessLogger;
+  readonly discovery: Discovery;
+  readonly requestPlane: RequestPlane;
+  readonly eventPlane: EventPlane;
+  readonly metrics: WorkerMetrics;
+  readonly tracer: Tracer | undefined;
+  readonly routerState: RouterState | undefined;
+  readonly health: EndpointHealth;
+  readonly address: WorkerAddress;
+  readonly adapterCache: AdapterCache | undefined;
+}
+
+interface OpenedEngine {
+  readonly engine: Engine;
+  readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
+}
+
+/** A model that is not the settings' to choose: one made from code. */
+export interface DefinedModel {
+  open(): Promise<OpenedEngine>;
+  readonly names: ServedNames;
+  readonly card: CardSettings;
+}
+
+/** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
+export async function startWorkerProcess(
+  settings: WorkerProcessSettings,
+  logger: ProcessLogger,
+  signal: AbortSignal,
+  defined?: DefinedModel,
+  given: ReadonlySet<SettingName> = new Set(),
+): Promise<WorkerProcess> {
+  const address = parseEndpoint(settings.endpoint);
+  if (settings.headless) return startSecondaryNode(settings, address, logger, given);
+  const adapterCache = openAdapterCache(settings, logger.for('worker'));
+  const names = defined?.names ?? { displayName: displayName(settings) };
+  const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
+  const health = new EndpointHealth(systemClock, [address.endpoint], {
+    starting: settings.systemStartingHealthStatus,
+    counting: settings.systemUseEndpointHealthStatus,
+  });
+  const workers: Worker[] = [];
+  const engines: Engine[] = [];
+  const status = await openStatusServer(settings, logger, {
+    health,
+    metrics: withEngineMetrics(metrics, engines, address),
+    control: () => workers[0]?.control,
+    model: () => workers[0] && { address, card: workers[0].card },
+  });
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const planes = {
+    requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
+    eventPlane: eventPlane(settings, logger.for('events'), discovery),
+  };
+  const shared = await openStateTable(settings, { logger, registry: metrics.registry });
+  const routerState = shared?.state;
+  const telemetry = await openTelemetry(settings, logger);
+  const { tracer } = telemetry;
+  const shown = { metrics, tracer, health, address };
+  const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
+  const close = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.drain()));
+    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
+    routerState?.close();
+    await telemetry.close();
+  };
+  try {
+    const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
+    const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
+    const context = { logger: logger.for('engine'), given, onDroppedKvEvents };
+    let opened = 0;
+    const model = defined ?? {
+      open: () => openEngine(settings, context, opened++),
+      names,
+      card: {
+        ...cardSettings(settings, logger.for('worker')),
+        ...(await topologyCard(settings, systemClock, signal)),
+        ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
+        workerType: workerTypeOf(settings),
+      },
+    };
+    const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
+    for (let at = 0; at < count; at++) {
+      if (at > 0 && staggerMs > 0) await systemClock.sleep(staggerMs, signal);
+      workers.push(await startOne(surroundings, model, engines, signal));
+    }
+    const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
+    return { workers, engineExit, drain: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function startOne(
+  surroundings: Surroundings,
+  { open, names, card }: DefinedModel,
+  engines: Engine[],
+  signal: AbortSignal,
+): Promise<Worker> {
+  const { settings, logger, ...parts } = surroundings;
+  const { engine, model } = await open();
+  engines.push(engine);
+  return startWorker(
+    {
+      ...parts,
+      engine,
+      model,
+      card,
+      names,
+      clock: systemClock,
+      random: systemRandom,
+      logger: logger.for('worker'),
+      settings: {
+        graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
+        drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
+        prefillDrainMs: (settings.prefillDrainTimeoutSecs ?? 0) * 1000,
+        requestLimit: settings.engineRequestLimit,
+        requestQueueLimit: settings.dynamoRequestQueueLimit,
+        healthIntervalMs: settings.engineHealthCheckIntervalSecs * 1000,
+        healthTimeoutMs: settings.engineHealthCheckTimeoutSecs * 1000,
+        engineStopMs: settings.engineHealthShutdownTimeoutSecs * 1000,
+        loadReportIntervalMs: settings.loadReportIntervalMs,
+        servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
+        sleepLevel: settings.sleepModeLevel,
+        enableLocalIndexer: settings.enableLocalIndexer,
+        canary: canaryOf(settings),
+      },
+    },
+    signal,
+  );
+}
+
+function canaryOf(settings: WorkerProcessSettings) {
+  if (!settings.healthCheckEnabled) return undefined;
+  const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
+  if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
+    throw new Error('DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object');
+  }
+  const record = payload as Readonly<Record<string, unknown>> | undefined;
+  return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
+}
+
+/** @throws Error with one line for a role that the engine cannot take */
+function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSettings): WorkerType {
+  if (mode === 'agg') return 'aggregated';
+  const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
+  const fits =
+    engine === 'vllm' || (engine === 'sglang' && mode !== 'encode') || (engine === 'mocker' && !isBesideEncoders);
+  if (!fits) throw new Error(`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`);
+  return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
+}
+
+async function openEngine(
+  settings: WorkerProcessSettings,
+  context: ServerEngineContext,
+  at: number,
+): Promise<OpenedEngine> {
+  if (settings.engine === 'vllm' || settings.engine === 'sglang') {
+    const engine = await serverEngineFor(settings, context);
+    const guarded = withMediaGuard(engine, settings);
+    return { engine: withMultimodal(guarded, settings, context), model: (info) => modelFactsOf(settings, info) };
+  }
+  if (settings.engine === 'openai') {
+    const { engineUrl, engineApiKey, model } = settings;
+    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
+    const engine = createOpenAiEngine(
+      { url: engineUrl, apiKey: engineApiKey, modelName: model },
+      { clock: systemClock },
+    );
+    return { engine: withMediaGuard(engine, settings), model: {} };
+  }
+  const folder = settings.modelPath ?? builtinModelPath();
+  const { engine, info } = await mockEngineFor(folder, settings, { at, logger: context.logger });
+  const template = settings.customJinjaTemplate;
+  const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
+  return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
+}
+
+/** The name clients use; undefined where the engine's own name is best. */
+function displayName(settings: WorkerProcessSettings): string | undefined {
+  const { modelName, servedModelName, modelPath, engine } = settings;
+  if (engine === 'vllm' || engine === 'sglang') return servedNameOf(settings);
+  const given = servedModelName ?? modelName;
+  if (given !== undefined || engine === 'openai') return given;
+  return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
+}
+
+const BUILTIN_MODEL_NAME = 'stator-mini';
+
+/** `dyn://namespace.component.endpoint`, the scheme optional. */
+function parseEndpoint(text: string): WorkerAddress {
+  const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
+  if (!namespace || !component || !endpoint || rest.length > 0) {
+    throw new Error(`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`);
+  }
+  return { namespace, component, endpoint };
+}
+
+/** The process's own metrics, and those of its engine under their own names with our labels (section 10.2). */
+function withEngineMetrics(
+  metrics: WorkerMetrics,
+  engines: readonly Engine[],
+  { namespace, component, endpoint }: WorkerAddress,
+): Pick<WorkerMetrics, 'contentType' | 'render'> {
+  const labels = { dynamo_namespace: namespace, dynamo_component: component, dynamo_endpoint: endpoint };
+  return {
+    contentType: metrics.contentType,
+    render: async () => {
+      const own = await metrics.render();
+      const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
+      return [own.trimEnd(), ...theirs].filter((text) => text !== '').join('\n');
+    },
+  };
+}

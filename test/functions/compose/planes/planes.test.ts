@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest';
+import { eventPlane } from '../../../../functions/compose/planes/event-plane.ts';
+import { callingPlane, servingPlane } from '../../../../functions/compose/planes/planes.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/index.ts';
+import { silentObserver } from '../../../../shared/planes/request/index.ts';
+import type { Logger } from '../../../../shared/telemetry/index.ts';
+import { HeldCalls, RecordingSink } from '../../../contract/planes/recording-sink.ts';
+import { hasNatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
+
+/** Keeps level and message of every line. */
+class LogRecorder implements Logger {
+  readonly lines: string[] = [];
+
+  debug(): void {}
+
+  info(message: string): void {
+    this.lines.push(`info ${message}`);
+  }
+
+  warn(message: string): void {
+    this.lines.push(`warn ${message}`);
+  }
+
+  error(message: string): void {
+    this.lines.push(`error ${message}`);
+  }
+
+  with(): Logger {
+    return this;
+  }
+}
+
+it('a worker takes as many streams on a connection as a caller was set to put there', async () => {
+  const streams = 1500;
+  const env = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_TCP_CHANNEL_BUFFER: String(streams) };
+  const serving = await servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
+  const calling = await callingPlane(resolveConfig('frontend', [], env).settings, silentObserver, { poolSizeMax: 1 });
+  const held = new HeldCalls();
+  const server = await serving.serve({ instanceId: '2a' });
+  const transport = server.handle('2a/dynamo/backend/generate', held.handler);
+  const sinks = Array.from({ length: streams }, (_, at) => {
+    const sink = new RecordingSink();
+    calling.call(transport, { id: String(at), headers: {}, body: {} }, sink);
+    return sink;
+  });
+  await waitUntil(() => held.calls.length === streams, { what: 'every call at the worker' });
+  expect(server.activeStreams).toBe(streams);
+  for (const call of held.calls) call.end();
+  for (const sink of sinks) expect((await sink.closed()).kind).toBe('end');
+  await Promise.all([calling.close(), serving.close()]);
+});
+
+describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () => {
+  it('a frontend calls a worker and hears its events', async () => {
+    const nats = await startNatsServer({ configuration: 'authorization { user: "u", password: "p" }' });
+    const env = {
+      NATS_SERVER: nats.url,
+      NATS_AUTH_USERNAME: 'u',
+      NATS_AUTH_PASSWORD: 'p',
+      DYN_REQUEST_PLANE: 'nats',
+      DYN_EVENT_PLANE: 'nats',
+      STATOR_NATS_STREAM_MAX_MB: '16',
+    };
+    const workerSettings = resolveConfig('worker', ['--engine=mocker'], env).settings;
+    const frontendSettings = resolveConfig('frontend', [], env).settings;
+    const logger = new LogRecorder();
+    const serving = await servingPlane(workerSettings, silentObserver, logger);
+    const calling = await callingPlane(frontendSettings, silentObserver, {}, logger);
+    const server = await serving.serve({ instanceId: '2a' });
+    const transport = server.handle('2a/dynamo/backend/generate', (call) => call.end());
+    const sink = new RecordingSink();
+    calling.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
+    expect((await sink.closed()).kind).toBe('end');
+    expect(transport).toEqual({ nats_tcp: 'dynamo_backend.generate-2a' });
+
+    const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
+    const sender = eventPlane(workerSettings, logger, discovery);
+    const receiver = eventPlane(frontendSettings, logger, discovery);
+    expect([sender.name, receiver.name]).toEqual(['nats', 'nats']);
+    const scope = { kind: 'component', namespace: 'dynamo', component: 'backend' } as const;
+    const log = await receiver.log?.(scope, 'kv-events', AbortSignal.timeout(5000));
+    const publisher = await sender.publisher(scope, 'kv-events');
+    publisher.publish('stored');
+    await waitUntil(async () => (await log?.state(AbortSignal.timeout(5000)))?.lastSequence === 1);
+    expect(logger.lines).toEqual([]);
+    await Promise.all([calling, serving, sender, receiver].map((plane) => plane.close()));
+    await nats.stop();
+  });
+
+  it('one line says that NATS is away, and one that it is back', async () => {
+    const nats = await startNatsServer({ isStarted: false });
+    const logger = new LogRecorder();
+    const plane = eventPlane(
+      resolveConfig('frontend', [], { NATS_SERVER: nats.url, DYN_EVENT_PLANE: 'nats' }).settings,
+      logger,
+      new MemoryDiscovery({ hub: new MemoryHub() }),
+    );
+    const heard: unknown[] = [];
+    const scope = { kind: 'namespace', namespace: 'dynamo' } as const;
+    const publisher = await plane.publisher(scope, 'kv_metrics');
+    const subscription = await plane.subscribe(scope, 'kv_metrics', { event: ({ payload }) => heard.push(payload) });
+    subscription.connect(publisher.publisherId, publisher.transport);
+    publisher.publish('kept');
+    await waitUntil(() => logger.lines.length > 0);
+    await nats.restart();
+    await waitUntil(() => heard.length === 1 && logger.lines.length === 2);
+    expect(logger.lines).toEqual(['warn NATS is away', 'info NATS is back']);
+    await plane.close();
+    await nats.stop();
+  });
+});

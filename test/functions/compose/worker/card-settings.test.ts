@@ -1,0 +1,79 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cardSettings } from '../../../../functions/compose/worker/card-settings.ts';
+import { describeChatTemplate, openChatTemplate } from '../../../../shared/artifacts/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/index.ts';
+
+const UNSET = {
+  endpointTypes: ['chat', 'completions'],
+  stableRoutingId: undefined,
+  toolCallParser: undefined,
+  reasoningParser: undefined,
+  defaultThinkingMode: undefined,
+  excludeToolsWhenToolChoiceNone: true,
+} as const;
+
+describe('what an operator says on the card of a worker', () => {
+  it('is what the operator named, and nothing else', () => {
+    expect(cardSettings(UNSET, silentLogger)).toEqual({ endpointTypes: ['chat', 'completions'] });
+    const named = {
+      endpointTypes: ['chat'],
+      stableRoutingId: 'worker-0',
+      toolCallParser: 'hermes',
+      reasoningParser: 'qwen3',
+      defaultThinkingMode: 'disabled',
+      excludeToolsWhenToolChoiceNone: false,
+    } as const;
+    expect(cardSettings(named, silentLogger)).toEqual({
+      tool_call_parser: 'hermes',
+      reasoning_parser: 'qwen3',
+      default_thinking_mode: 'disabled',
+      exclude_tools_when_tool_choice_none: false,
+      endpointTypes: ['chat'],
+      stable_routing_id: 'worker-0',
+    });
+  });
+
+  it('names the flag of a parser whose format is not published', () => {
+    expect(() => cardSettings({ ...UNSET, toolCallParser: 'muse' }, silentLogger)).toThrow(
+      /^--dyn-tool-call-parser: Parser 'muse' is known by name only/,
+    );
+    expect(() => cardSettings({ ...UNSET, reasoningParser: 'muse' }, silentLogger)).toThrow(
+      /^--dyn-reasoning-parser: reasoning parser 'muse' is recognised/,
+    );
+  });
+});
+
+describe("a chat template in place of the model's", () => {
+  let folder: string;
+  let path: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'stator-template-'));
+    path = join(folder, 'mine.jinja');
+    await writeFile(path, '{{ messages }}');
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  it('is found where the worker has it, else in the folder of this process', async () => {
+    const files = await describeChatTemplate(path);
+    await expect(openChatTemplate({ modelName: 'm', files })).resolves.toBe('{{ messages }}');
+    const [role, file] = Object.entries(files)[0]!; // the file just described
+    const elsewhere = { [role]: { ...file, path: '/nowhere/mine.jinja' } };
+    await expect(openChatTemplate({ modelName: 'm', files: elsewhere, modelPath: folder })).resolves.toBe(
+      '{{ messages }}',
+    );
+  });
+
+  it('is refused when it is absent or another', async () => {
+    await expect(describeChatTemplate(join(folder, 'none'))).rejects.toThrow(/no such file; give a Jinja file/);
+    const [role, file] = Object.entries(await describeChatTemplate(path))[0]!; // the file just described
+    const files = { [role]: { ...file, checksum: 'sha256:0' } };
+    await expect(openChatTemplate({ modelName: 'm', files })).rejects.toThrow(/model m: its chat template .* differs/);
+  });
+
+  it('is nothing when the card names none', async () => {
+    await expect(openChatTemplate({ modelName: 'm', files: {} })).resolves.toBeUndefined();
+  });
+});
