@@ -77,7 +77,7 @@ export interface Engine {
    * stops within one engine step, what it held is freed, and the sink is left alone.
    */
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void;
-  /** Rejects when the engine cannot serve now. */
+  /** Rejects when the engine cannot serve now, with `EngineShutdown` when it never will again. */
   health(signal: AbortSignal): Promise<void>;
   /** One entry per rank. */
   load(): readonly EngineLoad[];

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../clock/index.ts';
 import type { Engine } from '../engines/index.ts';
+import { ServeError } from '../errors/index.ts';
 import { withDeadline } from './deadline.ts';
 
 /** Failures in a row after which an engine counts as down (runtime-and-workers.md, sections 1.6 and 6.1). */
@@ -12,7 +13,7 @@ export interface EngineMonitorOptions {
   readonly intervalMs: number;
   /** Longest time that a check may take. */
   readonly timeoutMs: number;
-  /** Three checks in a row have failed, or nobody has answered one. */
+  /** Three checks in a row have failed, or one has shown that the engine is gone. */
   onDown(reason: unknown): void;
   /** A check has passed again. */
   onUp(): void;
@@ -28,9 +29,12 @@ export class EngineMonitor {
 
   constructor(options: EngineMonitorOptions) {
     this.#options = options;
-    this.#timer = options.clock.every(options.intervalMs, () => {
-      if (!this.#isChecking) void this.#check();
-    });
+    this.#timer = options.clock.every(options.intervalMs, () => this.checkNow());
+  }
+
+  /** Checks without waiting for the next turn, as something has shaken the trust in the engine. */
+  checkNow(): void {
+    if (!this.#isChecking && !this.#stopping.signal.aborted) void this.#check();
   }
 
   stop(): void {
@@ -47,9 +51,9 @@ export class EngineMonitor {
       await withDeadline(clock, timeoutMs, "the engine's health check", work, this.#stopping.signal);
       this.#passed();
     } catch (reason) {
-      // Nobody listens any more, or has for as long as is allowed: asking again would only take time.
-      const isSilent = isRefused(reason) || clock.nowMs() - startedMs >= timeoutMs;
-      this.#failed(reason, isSilent);
+      // Nobody listens any more, or has for as long as is allowed, or says that it is dead: asking again would only take time.
+      const isGone = isRefused(reason) || isDead(reason) || clock.nowMs() - startedMs >= timeoutMs;
+      this.#failed(reason, isGone);
     } finally {
       this.#isChecking = false;
     }
@@ -61,14 +65,18 @@ export class EngineMonitor {
     if (wasDown && !this.#stopping.signal.aborted) this.#options.onUp();
   }
 
-  #failed(reason: unknown, isSilent: boolean): void {
+  #failed(reason: unknown, isGone: boolean): void {
     if (this.#stopping.signal.aborted) return;
     const wasDown = this.#failures >= FAILURES_MAX;
-    this.#failures = isSilent ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
+    this.#failures = isGone ? Math.max(FAILURES_MAX, this.#failures + 1) : this.#failures + 1;
     if (this.#failures >= FAILURES_MAX && !wasDown) this.#options.onDown(reason);
   }
 }
 
 function isRefused(reason: unknown): boolean {
   return reason instanceof Error && (reason as NodeJS.ErrnoException).code === 'ECONNREFUSED';
+}
+
+function isDead(reason: unknown): boolean {
+  return reason instanceof ServeError && reason.worker === 'EngineShutdown';
 }

@@ -1,5 +1,5 @@
 import type { Engine, EngineSink } from '../engines/index.ts';
-import { logLevelOf, type ServeError, toServeError, toWire, workerError } from '../errors/index.ts';
+import { isInhibiting, logLevelOf, type ServeError, toServeError, toWire, workerError } from '../errors/index.ts';
 import type { IncomingCall } from '../planes/request/index.ts';
 import {
   decodeEngineRequest,
@@ -28,6 +28,8 @@ export interface ServedCallDeps {
   admit(call: ServedCall): void;
   /** The engine has answered something. */
   readonly onActivity?: (() => void) | undefined;
+  /** The call has failed as one does whose engine is gone. */
+  readonly onDoubt?: (() => void) | undefined;
   /** The call is over, however it ended. */
   onOver(call: ServedCall): void;
 }
@@ -131,6 +133,7 @@ export class ServedCall implements EngineSink {
 
   fail(error: ServeError): void {
     this.#fail(error, 'generate');
+    if (isInhibiting(error)) this.#deps.onDoubt?.();
   }
 
   isBlocked(): boolean {

@@ -1,6 +1,6 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
-import { reasonOf, workerError } from '../errors/index.ts';
+import { detailOf, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
 import { RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
@@ -173,7 +173,7 @@ class ServingWorker implements Worker {
     const { healthIntervalMs: intervalMs, healthTimeoutMs: timeoutMs } = this.#settings;
     const onDown = (reason: unknown): void => {
       this.#loseEngine(reason);
-      if (engine.isOwn === true) this.#giveUpEngine(new Error(`the engine is down: ${reasonOf(reason)}`));
+      if (engine.isOwn === true) this.#giveUpEngine(new Error(`the engine is down: ${detailOf(reason)}`));
     };
     const onUp = (): void => this.#regainEngine();
     this.#monitor = new EngineMonitor({ engine, clock, intervalMs, timeoutMs, onDown, onUp });
@@ -231,6 +231,7 @@ class ServingWorker implements Worker {
       logger,
       tracer,
       onActivity: this.#onActivity,
+      onDoubt: this.#onDoubt,
       onOver,
       admit,
     });
@@ -240,6 +241,7 @@ class ServingWorker implements Worker {
   };
 
   readonly #onActivity = (): void => this.#canary?.noteActivity();
+  readonly #onDoubt = (): void => this.#monitor?.checkNow();
 
   /** Undefined for models that no small request can prove alive. */
   #openCanary({ idleMs, timeoutMs, payload }: CanarySettings): EngineCanary | undefined {
@@ -380,7 +382,7 @@ class ServingWorker implements Worker {
   #loseEngine(reason: unknown): void {
     if (this.#isDraining) return;
     this.#isEngineUp = false;
-    this.#options.logger.error('engine is down', { instance_id: this.instanceId, reason: reasonOf(reason) });
+    this.#options.logger.error('engine is down', { instance_id: this.instanceId, reason: detailOf(reason) });
     this.#showHealth();
     this.#calls.breakOff(workerError('EngineShutdown', 'the engine does not answer its health checks'));
     void this.#registration?.withdraw(); // logs its own failures

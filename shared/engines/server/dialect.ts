@@ -54,6 +54,8 @@ export interface LaunchPlan {
 /** What differs from one engine server to another. Requests and answers in one place, questions in another. */
 export interface EngineDialect {
   readonly kind: 'vllm' | 'sglang';
+  /** Answer of the health check that means dead for good; undefined = there is none. */
+  readonly deadStatus?: number;
   /** Metrics that `readLoad` looks at. */
   readonly loadMetrics: ReadonlySet<string>;
   /** Asks a server that is up what it is and can do. Rejects with what to change. */

@@ -146,7 +146,8 @@ export class ServerEngine implements Engine {
 
   async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
     const { status } = await this.#host.askUntil({ path: '/health' }, timeoutMs, signal);
-    if (status >= 300) throw workerError('Unavailable', `the engine's health check answered ${status}`);
+    const kind = status === this.#dialect.deadStatus ? 'EngineShutdown' : 'Unavailable';
+    if (status >= 300) throw workerError(kind, `the engine's health check answered ${status}`);
   }
 
   load(): readonly EngineLoad[] {

@@ -46,6 +46,7 @@ const WEIGHTS_TIMEOUT_MS = 300_000;
 /** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions` (runtime-and-workers.md, section 6.2). */
 export class VllmDialect implements EngineDialect {
   readonly kind = 'vllm';
+  readonly deadStatus = 503;
   readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE, OLDER_USAGE]);
   readonly #options: VllmDialectOptions;
   #modelName = '';

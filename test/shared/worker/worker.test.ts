@@ -274,6 +274,35 @@ describe('a worker whose engine stops answering', () => {
     expect(bed.health.status).toBe('ready');
   });
 
+  it('leaves discovery at the first check after its engine has said that it is dead', async () => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    await bed.start();
+    engine.healthError = workerError('EngineShutdown', 'the core is dead');
+    await bed.clock.advance(1999);
+    expect(await bed.records()).toEqual(ALL_RECORDS);
+    await bed.clock.advance(1);
+    expect(await bed.records()).toEqual([]);
+    expect(bed.lines.find((line) => line.message === 'engine is down')?.fields.reason).toContain('the core is dead');
+  });
+
+  it.each([
+    ['EngineShutdown', 0],
+    ['Disconnected', 0],
+    ['InvalidArgument', ALL_RECORDS.length],
+  ] as const)('looks at its engine at once when a request fails with %s', async (kind, recordsLeft) => {
+    const engine = new ScriptedEngine();
+    const bed = workerBed(engine);
+    const worker = await bed.start();
+    bed.call(worker, [1]);
+    await bed.clock.advance(1);
+    engine.healthError = workerError('EngineShutdown', 'the core is dead');
+    expect(engine.requests).toHaveLength(1);
+    engine.requests[0]?.sink.fail(workerError(kind, 'it failed'));
+    await bed.clock.advance(100);
+    expect(await bed.records()).toHaveLength(recordsLeft);
+  });
+
   it('writes its records again until discovery takes them', async () => {
     const engine = new ScriptedEngine();
     const bed = workerBed(engine);

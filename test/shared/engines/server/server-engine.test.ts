@@ -186,6 +186,7 @@ describe('an engine behind its own server', () => {
     const { error, ids } = await ask(engine);
     expect(ids).toEqual([[1]]);
     expect(error).toMatchObject({ worker: 'EngineShutdown' });
+    await expect(engine.health(never)).rejects.toMatchObject({ worker: 'EngineShutdown' });
   });
 
   it('closes the connection on an abort, at once and in silence', async () => {
