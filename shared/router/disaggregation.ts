@@ -1,7 +1,7 @@
 import type { Random } from '../clock/index.ts';
 import { assertNever, ServeError } from '../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints, StopConditions } from '../protocol/generation/index.ts';
-import { KvRouterConfigError } from './kv-config.ts';
+import { KvRouterConfigError } from './config/kv-config.ts';
 
 /** The prefill leg makes one token and stops (router.md, section 9, step 1). */
 export function prefillStop(stop: StopConditions): StopConditions {

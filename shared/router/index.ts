@@ -3,9 +3,7 @@
  * Which worker takes a request. One `choose()` seam: `createRouter` (in `indexless`) for the modes that know nothing of caches,
  * `createKvRouter` for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
-export { type CostModelChoice, costModelOf } from './cost-model.ts';
-export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
-export { InFlight } from './in-flight.ts';
+export { type CostModelChoice, costModelOf } from './config/cost-model.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -14,20 +12,22 @@ export {
   loadAware,
   prefillPoolConfig,
   type QueuePolicy,
-} from './kv-config.ts';
-export { readKvRouterConfig } from './kv-config-object.ts';
+} from './config/kv-config.ts';
+export { readKvRouterConfig } from './config/kv-config-object.ts';
+export { type KvRouterSettings, kvRouterConfigOf } from './config/kv-settings.ts';
+export { RendezvousShare } from './cost/replica-share.ts';
+export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
 export { createKvRouter } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-types.ts';
-export { type KvRouterSettings, kvRouterConfigOf } from './kv-settings.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
-export { type Pick, pickerFor } from './modes.ts';
+export { InFlight } from './modes/in-flight.ts';
+export { type Pick, pickerFor } from './modes/modes.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { RankTable } from './rank-table.ts';
-export { RendezvousShare } from './replica-share.ts';
-export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './router-observer.ts';
 export { type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
-export { createScheduler, type SchedulerOptions } from './scheduler.ts';
+export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './scheduler/router-observer.ts';
+export { createScheduler, type SchedulerOptions } from './scheduler/scheduler.ts';
 export type {
   Booking,
   CandidateExplanation,
@@ -43,7 +43,7 @@ export type {
   SchedulingOutcome,
   SchedulingRequest,
   SchedulingTicket,
-} from './scheduler-types.ts';
+} from './scheduler/scheduler-types.ts';
 export type { SessionAffinityOptions } from './session-affinity.ts';
 export type {
   HashedPrompt,

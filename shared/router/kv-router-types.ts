@@ -1,11 +1,11 @@
 import type { Clock, Random } from '../clock/index.ts';
+import type { KvRouterConfig } from './config/kv-config.ts';
 import type { ReplicaShare } from './cost/stator-cost.ts';
-import type { KvRouterConfig } from './kv-config.ts';
 import type { PrefillDurationModel } from './load/prefill-duration.ts';
 import type { PolicyConfig } from './queue/policy-config.ts';
 import type { RankTable } from './rank-table.ts';
-import type { KvRouterObserver } from './router-observer.ts';
-import type { Decision, Explanation, PrefixIndex, Scheduler, SchedulingRequest } from './scheduler-types.ts';
+import type { KvRouterObserver } from './scheduler/router-observer.ts';
+import type { Decision, Explanation, PrefixIndex, Scheduler, SchedulingRequest } from './scheduler/scheduler-types.ts';
 import type { SessionAffinityOptions } from './session-affinity.ts';
 import type { TrackingHash } from './tracking/index.ts';
 import type { RoutableWorker, RouteRequest, Router, WorkerPool } from './types.ts';

@@ -1,13 +1,13 @@
 import type { Timer } from '../clock/index.ts';
-import { Inhibition } from './inhibition.ts';
-import type { KvRouterConfig } from './kv-config.ts';
-import { kvRouterConfig, prefillPoolConfig } from './kv-config.ts';
+import type { KvRouterConfig } from './config/kv-config.ts';
+import { kvRouterConfig, prefillPoolConfig } from './config/kv-config.ts';
+import { Inhibition } from './eligibility/inhibition.ts';
 import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
 import { profileFor } from './queue/policy-config.ts';
 import { RankTable } from './rank-table.ts';
-import { createScheduler } from './scheduler.ts';
-import type { Decision, Explanation, SchedulableWorker, SchedulingRequest } from './scheduler-types.ts';
-import { hashPrompt, schedulingRequest } from './scheduling-request.ts';
+import { createScheduler } from './scheduler/scheduler.ts';
+import type { Decision, Explanation, SchedulableWorker, SchedulingRequest } from './scheduler/scheduler-types.ts';
+import { hashPrompt, schedulingRequest } from './scheduler/scheduling-request.ts';
 import { SessionAffinity } from './session-affinity.ts';
 import type { PoolRole, Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
 

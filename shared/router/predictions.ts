@@ -1,7 +1,7 @@
 import type { BlockHashes } from '../tokens/index.ts';
 import type { Overlaps } from './overlaps.ts';
 import type { RankTable } from './rank-table.ts';
-import type { PrefixIndex } from './scheduler-types.ts';
+import type { PrefixIndex } from './scheduler/scheduler-types.ts';
 
 /** What ranks hold as far as the router's own decisions tell; `ApproximateIndex` is one. */
 export interface Predictions {

@@ -1,4 +1,4 @@
-import type { RequestWeights } from '../request-weights.ts';
+import type { RequestWeights } from '../config/request-weights.ts';
 import type { Candidates } from './candidates.ts';
 import { type CandidateRow, type CostInputs, hitsBeyond, type PromptFacts, type TierWeights } from './cost-inputs.ts';
 

@@ -1,8 +1,8 @@
+import type { KvRouterConfig } from '../config/kv-config.ts';
 import type { Candidates } from '../cost/candidates.ts';
 import { type CandidateRow, type CostInputs, hitsBeyond } from '../cost/cost-inputs.ts';
 import type { DynamoWeights } from '../cost/dynamo-cost.ts';
-import type { KvRouterConfig } from '../kv-config.ts';
-import type { DecisionReason } from '../scheduler-types.ts';
+import type { DecisionReason } from '../scheduler/scheduler-types.ts';
 
 /** What a decision was made on, as numbers; `explain` makes it readable. */
 export interface DecisionRecord {

@@ -1,4 +1,4 @@
-import type { CandidateExplanation, Explanation } from '../scheduler-types.ts';
+import type { CandidateExplanation, Explanation } from '../scheduler/scheduler-types.ts';
 
 /** An explanation as operators read it: on HTTP, on the request plane and, but for its encoding, by gRPC. */
 export interface ExplanationRecord {

@@ -1,7 +1,7 @@
 import { dynamoTerms } from '../cost/dynamo-cost.ts';
 import { type ReplicaShare, statorTerms, uncachedWeight } from '../cost/stator-cost.ts';
 import type { RankTable } from '../rank-table.ts';
-import type { CandidateExplanation, Explanation } from '../scheduler-types.ts';
+import type { CandidateExplanation, Explanation } from '../scheduler/scheduler-types.ts';
 import { type DecisionRecord, type RecordedCandidate, readRow } from './decision-log.ts';
 
 /** A record as plain values: candidates cheapest first, each with the parts of its cost. */

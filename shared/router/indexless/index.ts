@@ -15,9 +15,7 @@ export {
   readConditionalDisaggregation,
   requirePrefillWorker,
 } from '../disaggregation.ts';
-export { Inhibition } from '../inhibition.ts';
-export { InitialWorkers } from '../initial-workers.ts';
-export { createRouter, type RouterOptions } from '../router.ts';
+export { Inhibition } from '../eligibility/inhibition.ts';
 export {
   type KvTransferPolicy,
   kvTransferPolicy,
@@ -26,4 +24,6 @@ export {
   topologyFault,
   topologyTaint,
   withTransferPolicy,
-} from '../topology.ts';
+} from '../eligibility/topology.ts';
+export { InitialWorkers } from '../initial-workers.ts';
+export { createRouter, type RouterOptions } from '../modes/router.ts';

@@ -1,4 +1,4 @@
-import type { RankWeight } from '../scheduler-types.ts';
+import type { RankWeight } from '../scheduler/scheduler-types.ts';
 import { BlockUses } from './block-uses.ts';
 import { growNumbers } from './grow.ts';
 import { anchoredRemainder, spilledRemainder } from './prefill-duration.ts';

@@ -1,5 +1,5 @@
 import type { RouterPoolMetrics } from '../../telemetry/index.ts';
-import type { SchedulerObserver } from '../router-observer.ts';
+import type { SchedulerObserver } from '../scheduler/router-observer.ts';
 
 /** Counts what the scheduler of one pool decides. */
 export function schedulerMetrics(metrics: RouterPoolMetrics): SchedulerObserver {

@@ -1,4 +1,4 @@
-import { KvRouterConfigError } from '../kv-config.ts';
+import { KvRouterConfigError } from '../config/kv-config.ts';
 import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { GPU_SYSTEMS, type GpuSystem } from './gpu-systems.ts';
 import type { ModelShape } from './model-shape.ts';

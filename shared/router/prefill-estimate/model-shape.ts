@@ -1,4 +1,4 @@
-import { KvRouterConfigError } from '../kv-config.ts';
+import { KvRouterConfigError } from '../config/kv-config.ts';
 
 /** What the estimate needs to know of a model. Weights are counted for one layer, and in numbers, not bytes. */
 export interface ModelShape {

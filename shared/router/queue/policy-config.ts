@@ -1,4 +1,4 @@
-import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../kv-config.ts';
+import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../config/kv-config.ts';
 
 /** One class of waiting requests (router.md, section 6.4). Undefined = no such bound. */
 export interface PolicyClass {

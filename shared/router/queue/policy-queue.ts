@@ -1,6 +1,6 @@
-import type { PendingTotals } from '../router-observer.ts';
 import type { RoutingFailure } from '../routing-error.ts';
-import type { SchedulingRequest } from '../scheduler-types.ts';
+import type { PendingTotals } from '../scheduler/router-observer.ts';
+import type { SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import type { PolicyClass, PolicyProfile } from './policy-config.ts';
 import type { Waiting } from './waiting.ts';
 import { precedes, WaitingHeap } from './waiting-heap.ts';

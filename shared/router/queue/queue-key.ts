@@ -1,5 +1,5 @@
 import { assertNever } from '../../errors/index.ts';
-import type { QueuePolicy } from '../kv-config.ts';
+import type { QueuePolicy } from '../config/kv-config.ts';
 
 /**
  * Urgency of a waiting request, larger first (router.md, section 6.3).

@@ -1,8 +1,8 @@
-import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
 import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost/stator-cost.ts';
-import type { SchedulerObserver } from '../router-observer.ts';
 import type { RoutingFailure } from '../routing-error.ts';
-import type { SchedulingOutcome, SchedulingRequest } from '../scheduler-types.ts';
+import type { Chooser, ChooserOptions, WeighedRequest } from '../scheduler/chooser.ts';
+import type { SchedulerObserver } from '../scheduler/router-observer.ts';
+import type { SchedulingOutcome, SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
 import { queueKey } from './queue-key.ts';

@@ -1,6 +1,6 @@
-import type { WeighedRequest } from '../chooser.ts';
 import type { Overlaps } from '../overlaps.ts';
-import type { SchedulingOutcome } from '../scheduler-types.ts';
+import type { WeighedRequest } from '../scheduler/chooser.ts';
+import type { SchedulingOutcome } from '../scheduler/scheduler-types.ts';
 
 /** A request that waits for a worker. */
 export interface Waiting {

@@ -1,4 +1,4 @@
-import { hashPrompt } from '../scheduling-request.ts';
+import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import type { RemoteIndex } from './remote-index.ts';
 

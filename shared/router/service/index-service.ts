@@ -3,7 +3,7 @@ import type { IncomingCall, PlaneServer } from '../../planes/request/index.ts';
 import { chainHashes } from '../../tokens/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
-import type { PrefixIndex } from '../scheduler-types.ts';
+import type { PrefixIndex } from '../scheduler/scheduler-types.ts';
 import {
   decodeIndexQuery,
   decodeRecord,

@@ -1,4 +1,4 @@
-import { hashPrompt } from '../scheduling-request.ts';
+import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { RouteRequest, WorkerPool } from '../types.ts';
 import type { ChooseQuery } from './types.ts';
 

@@ -3,7 +3,7 @@ import type { CallSink, RequestPlane, Transport } from '../../planes/request/ind
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
-import type { PrefixIndex } from '../scheduler-types.ts';
+import type { PrefixIndex } from '../scheduler/scheduler-types.ts';
 import {
   decodeRecorded,
   decodeScores,

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
+import { Inhibition } from '../eligibility/inhibition.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
-import { Inhibition } from '../inhibition.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import { queryOf } from './query.ts';
 import type { ResidentChannel } from './resident-channel.ts';

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
-import { eligibleWorkers, pinnedWorkerId } from '../eligible.ts';
-import { InFlight } from '../in-flight.ts';
-import { Inhibition } from '../inhibition.ts';
-import { hashPrompt } from '../scheduling-request.ts';
+import { eligibleWorkers, pinnedWorkerId } from '../eligibility/eligible.ts';
+import { Inhibition } from '../eligibility/inhibition.ts';
+import { InFlight } from '../modes/in-flight.ts';
+import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { FleetView } from '../state/index.ts';
 import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../stateless/index.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';

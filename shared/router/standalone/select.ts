@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/generation/index.ts';
 import { RoutingError, type RoutingFailure } from '../routing-error.ts';
-import type { Explanation, SchedulingRequest } from '../scheduler-types.ts';
+import type { Explanation, SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
 import { decimalId, type WorkerOverlap } from './overlap-tokens.ts';
 import { type Prompt, promptOf } from './prompt.ts';

@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { IndexMemory } from '../block-index/index.ts';
-import type { KvRouterConfig } from '../kv-config.ts';
+import type { KvRouterConfig } from '../config/kv-config.ts';
 import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { type PolicyConfig, profileFor } from '../queue/policy-config.ts';
 import type { SessionAffinityOptions } from '../session-affinity.ts';

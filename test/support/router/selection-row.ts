@@ -1,15 +1,15 @@
+import { readKvRouterConfig } from '../../../shared/router/config/kv-config-object.ts';
+import { weightsFor } from '../../../shared/router/config/request-weights.ts';
 import { Candidates } from '../../../shared/router/cost/candidates.ts';
 import type { CostInputs } from '../../../shared/router/cost/cost-inputs.ts';
 import { type DynamoWeights, fillDynamoCosts } from '../../../shared/router/cost/dynamo-cost.ts';
-import { fillEligible, taintFactor } from '../../../shared/router/eligibility.ts';
-import { readKvRouterConfig } from '../../../shared/router/kv-config-object.ts';
+import { fillEligible, taintFactor } from '../../../shared/router/eligibility/eligibility.ts';
 import { Overlaps } from '../../../shared/router/overlaps.ts';
 import { RankTable } from '../../../shared/router/rank-table.ts';
-import { weightsFor } from '../../../shared/router/request-weights.ts';
 import { describeFailure, isOverload } from '../../../shared/router/routing-error.ts';
-import type { SchedulingRequest } from '../../../shared/router/scheduler-types.ts';
-import { fillWeights } from '../../../shared/router/selection.ts';
-import { WorkerSet } from '../../../shared/router/worker-set.ts';
+import type { SchedulingRequest } from '../../../shared/router/scheduler/scheduler-types.ts';
+import { fillWeights } from '../../../shared/router/scheduler/selection.ts';
+import { WorkerSet } from '../../../shared/router/scheduler/worker-set.ts';
 import { difference } from './row.ts';
 
 type Rank = readonly [worker: number, rank: number];

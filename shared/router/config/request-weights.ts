@@ -1,5 +1,5 @@
-import { ServeError } from '../errors/index.ts';
-import type { RouterConfigOverride } from '../protocol/generation/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 
 /** The part of the configuration that one request may set otherwise (router.md, section 1.3). */

@@ -4,7 +4,7 @@ import {
   type TopologyFields,
   topologyFault,
   withTransferPolicy,
-} from '../../../shared/router/indexless/index.ts';
+} from '../../../../shared/router/indexless/index.ts';
 
 const ZONE = { topology_domains: { zone: 'a', rack: 'r1' }, kv_transfer_domain: 'zone' } as const;
 const TAINT = 'dynamo.topology/zone=a';

@@ -1,7 +1,7 @@
-import type { ServeError } from '../errors/index.ts';
-import type { RouterConfigOverride, RoutingConstraints } from '../protocol/generation/index.ts';
-import type { BlockHashes } from '../tokens/index.ts';
-import type { Overlaps } from './overlaps.ts';
+import type { ServeError } from '../../errors/index.ts';
+import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/generation/index.ts';
+import type { BlockHashes } from '../../tokens/index.ts';
+import type { Overlaps } from '../overlaps.ts';
 
 /**
  * What the scheduler asks the block index of its pool; `BlockIndex` is one. Ranks are numbers of the pool's `RankTable`.

@@ -1,6 +1,6 @@
-import type { QueueLimit } from './routing-error.ts';
+import type { QueueLimit } from '../routing-error.ts';
+import type { WorkerPool } from '../types.ts';
 import type { Decision, SchedulingRequest } from './scheduler-types.ts';
-import type { WorkerPool } from './types.ts';
 
 /** What operators are told of routing decisions (router.md, section 11). Every call is in the request's path: be quick. */
 export interface SchedulerObserver {

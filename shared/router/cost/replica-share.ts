@@ -1,6 +1,6 @@
-import type { ReplicaShare } from './cost/stator-cost.ts';
-import type { RankTable } from './rank-table.ts';
-import { chooseByRendezvous, requestKeyOf, type StatelessWorker } from './stateless/index.ts';
+import type { RankTable } from '../rank-table.ts';
+import { chooseByRendezvous, requestKeyOf, type StatelessWorker } from '../stateless/index.ts';
+import type { ReplicaShare } from './stator-cost.ts';
 
 /**
  * Deals the ranks of a pool among the routers that live, without a word between them: each rank goes to one of the routers

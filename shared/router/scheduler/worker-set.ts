@@ -1,4 +1,4 @@
-import type { RankTable } from './rank-table.ts';
+import type { RankTable } from '../rank-table.ts';
 import type { SchedulableWorker } from './scheduler-types.ts';
 
 /** A worker of a pool with the numbers of its ranks. */

@@ -1,7 +1,7 @@
-import type { Candidates } from './cost/candidates.ts';
-import type { RoutingFailure } from './routing-error.ts';
-import type { SchedulingRequest } from './scheduler-types.ts';
-import type { PooledWorker, WorkerSet } from './worker-set.ts';
+import type { Candidates } from '../cost/candidates.ts';
+import type { RoutingFailure } from '../routing-error.ts';
+import type { SchedulingRequest } from '../scheduler/scheduler-types.ts';
+import type { PooledWorker, WorkerSet } from '../scheduler/worker-set.ts';
 
 /**
  * Fills `candidates.ranks` with the ranks that may take the request: the hard filters, before load or overlap are looked at

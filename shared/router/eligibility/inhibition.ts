@@ -1,4 +1,4 @@
-import type { Clock } from '../clock/index.ts';
+import type { Clock } from '../../clock/index.ts';
 
 /** Workers that failed lately and are passed over until their time is up (runtime-and-workers.md, section 7.4). */
 export class Inhibition {

@@ -1,19 +1,19 @@
-import type { Clock, Random } from '../clock/index.ts';
-import { toServeError } from '../errors/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { toServeError } from '../../errors/index.ts';
+import type { KvRouterConfig } from '../config/kv-config.ts';
+import { PrefillPace } from '../cost/prefill-pace.ts';
+import type { ReplicaShare } from '../cost/stator-cost.ts';
+import { ActiveLoad } from '../load/active-load.ts';
+import type { PrefillDurationModel } from '../load/prefill-duration.ts';
+import { Overlaps } from '../overlaps.ts';
+import { type PolicyProfile, singleClass } from '../queue/policy-config.ts';
+import { RequestQueue } from '../queue/request-queue.ts';
+import type { Waiting } from '../queue/waiting.ts';
+import type { RankTable } from '../rank-table.ts';
+import { RoutingError, type RoutingFailure } from '../routing-error.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
-import { PrefillPace } from './cost/prefill-pace.ts';
-import type { ReplicaShare } from './cost/stator-cost.ts';
 import { Decider } from './decider.ts';
-import type { KvRouterConfig } from './kv-config.ts';
-import { ActiveLoad } from './load/active-load.ts';
-import type { PrefillDurationModel } from './load/prefill-duration.ts';
-import { Overlaps } from './overlaps.ts';
-import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
-import { RequestQueue } from './queue/request-queue.ts';
-import type { Waiting } from './queue/waiting.ts';
-import type { RankTable } from './rank-table.ts';
 import type { SchedulerObserver } from './router-observer.ts';
-import { RoutingError, type RoutingFailure } from './routing-error.ts';
 import type {
   Booking,
   Explanation,

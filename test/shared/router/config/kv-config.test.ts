@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { resolveConfig } from '../../../shared/config/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 import {
   costModelOf,
   defaultKvRouterConfig,
@@ -9,7 +9,7 @@ import {
   loadAware,
   prefillPoolConfig,
   readKvRouterConfig,
-} from '../../../shared/router/index.ts';
+} from '../../../../shared/router/index.ts';
 
 describe('the configuration', () => {
   it.each<[Partial<KvRouterConfig>, string]>([

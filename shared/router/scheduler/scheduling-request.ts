@@ -1,9 +1,9 @@
-import type { RoutingHints } from '../protocol/generation/index.ts';
-import { type BlockHashes, hashBlocks } from '../tokens/index.ts';
-import { adapterHolders } from './lora-filter.ts';
+import type { RoutingHints } from '../../protocol/generation/index.ts';
+import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
+import { adapterHolders } from '../eligibility/lora-filter.ts';
+import type { SessionAffinity } from '../session-affinity.ts';
+import type { RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
 import type { SchedulingRequest } from './scheduler-types.ts';
-import type { SessionAffinity } from './session-affinity.ts';
-import type { RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
 
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 

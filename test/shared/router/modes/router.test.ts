@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
-import type { RoutingHints } from '../../../shared/protocol/generation/index.ts';
-import type { RoutableWorker, RouteRequest, SimpleRouterMode } from '../../../shared/router/index.ts';
-import { createRouter } from '../../../shared/router/indexless/index.ts';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import type { RoutingHints } from '../../../../shared/protocol/generation/index.ts';
+import type { RoutableWorker, RouteRequest, SimpleRouterMode } from '../../../../shared/router/index.ts';
+import { createRouter } from '../../../../shared/router/indexless/index.ts';
 
 const never = new AbortController().signal;
 

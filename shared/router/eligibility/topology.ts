@@ -1,6 +1,6 @@
-import type { RoutingConstraints, RoutingHints } from '../protocol/generation/index.ts';
+import type { RoutingConstraints, RoutingHints } from '../../protocol/generation/index.ts';
+import type { RoutableWorker } from '../types.ts';
 import { pinnedWorkerId } from './eligible.ts';
-import type { RoutableWorker } from './types.ts';
 
 /** Between which workers the blocks of a prompt should travel: a prefill worker's demand on the decode worker. */
 export interface KvTransferPolicy {

@@ -1,9 +1,9 @@
-import type { Clock, Random } from '../clock/index.ts';
-import { eligibleWorkers, isUnconstrained, pinnedWorkerId } from './eligible.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { eligibleWorkers, isUnconstrained, pinnedWorkerId } from '../eligibility/eligible.ts';
+import { Inhibition } from '../eligibility/inhibition.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode } from '../types.ts';
 import { InFlight } from './in-flight.ts';
-import { Inhibition } from './inhibition.ts';
 import { at, type Pick, pickerFor } from './modes.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router, SimpleRouterMode } from './types.ts';
 
 export interface RouterOptions {
   readonly mode: SimpleRouterMode;

@@ -1,8 +1,8 @@
-import { ServeError, workerError } from '../errors/index.ts';
-import type { RoutingHints } from '../protocol/generation/index.ts';
+import { ServeError, workerError } from '../../errors/index.ts';
+import type { RoutingHints } from '../../protocol/generation/index.ts';
+import { RoutingError } from '../routing-error.ts';
+import type { RoutableWorker, RouteRequest } from '../types.ts';
 import type { Inhibition } from './inhibition.ts';
-import { RoutingError } from './routing-error.ts';
-import type { RoutableWorker, RouteRequest } from './types.ts';
 
 /** The worker that the request is pinned to, if it is: the decode side's pin wins in aggregated serving. */
 export function pinnedWorkerId(routing: RoutingHints): string | undefined {

@@ -1,4 +1,4 @@
-import type { RoutableWorker } from './types.ts';
+import type { RoutableWorker } from '../types.ts';
 
 /**
  * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker says it

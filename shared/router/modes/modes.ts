@@ -1,7 +1,7 @@
-import type { Random } from '../clock/index.ts';
-import { ServeError } from '../errors/index.ts';
+import type { Random } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { RoutableWorker, SimpleRouterMode } from '../types.ts';
 import type { InFlight } from './in-flight.ts';
-import type { RoutableWorker, SimpleRouterMode } from './types.ts';
 
 /** Picks one of at least one eligible worker. */
 export type Pick = <Worker extends RoutableWorker>(workers: readonly Worker[]) => Worker;

@@ -1,5 +1,5 @@
-import type { Random } from '../clock/index.ts';
-import type { Candidates } from './cost/candidates.ts';
+import type { Random } from '../../clock/index.ts';
+import type { Candidates } from '../cost/candidates.ts';
 
 /** Which candidate, and whether others were as good. */
 export interface Selected {
