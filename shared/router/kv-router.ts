@@ -72,8 +72,8 @@ class PooledKvRouter implements KvRouter {
           reject(error);
         },
       });
-      if (ticket.position === undefined) return;
-      request.onQueued?.(ticket.position);
+      if (!ticket.isWaiting) return;
+      if (request.onQueued !== undefined) request.onQueued(ticket.position ?? 0);
       const giveUp = (): void => {
         ticket.cancel();
         this.#arm(pool);

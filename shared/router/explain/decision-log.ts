@@ -43,10 +43,16 @@ const COLUMNS = 10;
 /** Candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512. */
 const CANDIDATES_MAX = 131_072;
 
-/** The last decisions by request id, bounded in number and in candidates. */
+/**
+ * The last decisions, bounded in number and in candidates. Every request writes one and hardly any is asked for: a ring that
+ * is searched.
+ */
 export class DecisionLog {
-  readonly #records = new Map<string, DecisionRecord>(); // oldest first
+  readonly #records: (DecisionRecord | undefined)[] = [];
   readonly #decisionsMax: number;
+  /** Decisions ever added, and the first of them that is kept; each stands at its number modulo the length of the ring. */
+  #added = 0;
+  #first = 0;
   #candidates = 0;
 
   /** @param decisionsMax 0 = keeps nothing */
@@ -60,29 +66,35 @@ export class DecisionLog {
 
   add(choice: RecordedChoice, candidates: Candidates): void {
     const freed = this.#makeRoom(candidates.count);
-    this.#forget(choice.requestId);
     this.#candidates += candidates.count;
-    this.#records.set(choice.requestId, recordOf(choice, candidates, freed));
+    this.#records[this.#added++ % this.#decisionsMax] = recordOf(choice, candidates, freed);
   }
 
+  /** The last one of that request. */
   find(requestId: string): DecisionRecord | undefined {
-    return this.#records.get(requestId);
+    for (let number = this.#added - 1; number >= this.#first; number--) {
+      const record = this.#at(number);
+      if (record.requestId === requestId) return record;
+    }
+    return undefined;
   }
 
   /** Drops the oldest records until one of `count` candidates fits; returns the columns of the last one, to be used again. */
   #makeRoom(count: number): Float64Array | undefined {
     let freed: Float64Array | undefined;
-    for (const [id, record] of this.#records) {
-      if (this.#records.size < this.#decisionsMax && this.#candidates + count <= CANDIDATES_MAX) break;
-      freed = record.columns;
-      this.#forget(id);
+    while (this.#first < this.#added) {
+      const isFull = this.#added - this.#first === this.#decisionsMax;
+      if (!isFull && this.#candidates + count <= CANDIDATES_MAX) break;
+      const oldest = this.#at(this.#first);
+      this.#records[this.#first++ % this.#decisionsMax] = undefined;
+      this.#candidates -= oldest.count;
+      freed = oldest.columns;
     }
     return freed;
   }
 
-  #forget(requestId: string): void {
-    this.#candidates -= this.#records.get(requestId)?.count ?? 0;
-    this.#records.delete(requestId);
+  #at(number: number): DecisionRecord {
+    return this.#records[number % this.#decisionsMax] as DecisionRecord;
   }
 }
 

@@ -147,7 +147,9 @@ export interface SchedulingOutcome {
 
 /** A request that was submitted. */
 export interface SchedulingTicket {
-  /** Requests ahead of it; undefined once it was decided, rejected or cancelled. */
+  /** False once it was decided, rejected or cancelled. */
+  readonly isWaiting: boolean;
+  /** Requests ahead of it, counted when asked; undefined once it waits no more. */
   readonly position: number | undefined;
   /** Leaves the queue without an outcome. A decided request is left alone. Idempotent. */
   cancel(): void;

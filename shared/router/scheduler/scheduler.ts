@@ -60,7 +60,7 @@ const EXPIRY_CHECK_MS = 30_000;
 const RECHECK_MS = 60_000;
 /** Load that shrinks with time can open the queue at any instant. */
 const DECAY_RECHECK_MS = 100;
-const DONE: SchedulingTicket = { position: undefined, cancel: () => {} };
+const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
 
 class PoolScheduler implements Scheduler {
   readonly recheckMs: number;
@@ -133,7 +133,7 @@ class PoolScheduler implements Scheduler {
     const waiting = this.#queue.enter(weighed, outcome, startMs);
     if ('kind' in waiting) return this.#reject(outcome, waiting);
     this.#drain(); // it may be more urgent than the one that waits for room
-    return this.#ticket(waiting);
+    return new QueueTicket(this.#queue, waiting, () => this.#drain());
   }
 
   prefillDone(requestId: string): void {
@@ -272,18 +272,6 @@ class PoolScheduler implements Scheduler {
     return DONE;
   }
 
-  #ticket(waiting: Waiting): SchedulingTicket {
-    const queue = this.#queue;
-    return {
-      get position() {
-        return queue.positionOf(waiting);
-      },
-      cancel: () => {
-        if (queue.leave(waiting)) this.#drain(); // those behind it may be able to go where it could not
-      },
-    };
-  }
-
   /** Sends what can go. Whoever is told may call back in; that only asks for one more round. */
   #drain(): void {
     if (this.#queue.requests === 0) return;
@@ -321,5 +309,30 @@ class PoolScheduler implements Scheduler {
   #expire(nowMs: number): void {
     this.#checkedExpiryMs = nowMs;
     for (const id of this.#load.expire(nowMs)) this.#options.index?.freed?.(id);
+  }
+}
+
+class QueueTicket implements SchedulingTicket {
+  readonly #queue: RequestQueue;
+  readonly #waiting: Waiting;
+  readonly #onLeft: () => void;
+
+  /** @param onLeft those behind it may be able to go where it could not */
+  constructor(queue: RequestQueue, waiting: Waiting, onLeft: () => void) {
+    this.#queue = queue;
+    this.#waiting = waiting;
+    this.#onLeft = onLeft;
+  }
+
+  get isWaiting(): boolean {
+    return this.#waiting.heapAt !== -1;
+  }
+
+  get position(): number | undefined {
+    return this.#queue.positionOf(this.#waiting);
+  }
+
+  cancel(): void {
+    if (this.#queue.leave(this.#waiting)) this.#onLeft();
   }
 }

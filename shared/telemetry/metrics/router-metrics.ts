@@ -177,6 +177,7 @@ function poolMetrics(
   const nonMax = families.nonMaxSelections.with(...byType);
   const lost = families.overlapLost.with(...byType);
   const queue = (policyClass: string): string[] => [model, workerType, policyClass];
+  const pending = new Map<string, ReturnType<typeof pendingSeries>>(); // bounded by the classes
   let lastClass: string | undefined; // nearly always the same, and once a request
   let received: Counter | undefined;
   return {
@@ -190,9 +191,14 @@ function poolMetrics(
       families.admissionRejected.with(...queue(policyClass), reason).add();
     },
     pending(policyClass, count, promptTokens, cachedTokens) {
-      families.pendingRequests.with(...queue(policyClass)).set(count);
-      families.pendingIslTokens.with(...queue(policyClass)).set(promptTokens);
-      families.pendingCachedTokens.with(...queue(policyClass)).set(cachedTokens);
+      let series = pending.get(policyClass);
+      if (series === undefined) {
+        series = pendingSeries(families, queue(policyClass));
+        pending.set(policyClass, series);
+      }
+      series.requests.set(count);
+      series.promptTokens.set(promptTokens);
+      series.cachedTokens.set(cachedTokens);
     },
     decided(figures) {
       const { promptTokens, cachedTokens, blocksLost } = figures;
@@ -211,5 +217,13 @@ function poolMetrics(
     indexBlocks: (blocks) => families.indexBlocks.with(model).set(blocks),
     indexBytes: (bytes) => families.indexBytes.with(model).set(bytes),
     indexEvicted: (blocks) => families.evictedBlocks.with(model).add(blocks),
+  };
+}
+
+function pendingSeries(families: RouterFamilies, labels: readonly string[]) {
+  return {
+    requests: families.pendingRequests.with(...labels),
+    promptTokens: families.pendingIslTokens.with(...labels),
+    cachedTokens: families.pendingCachedTokens.with(...labels),
   };
 }
