@@ -1,7 +1,10 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postJson, readChat, type SpawnedProcess, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { makeLoraAdapter } from '../support/lora-adapter.ts';
+import { type S3Server, startS3Server } from '../support/s3-server.ts';
 import { vllm, vllmCommand } from '../support/tools/vllm.ts';
 
 const folder = process.env.STATOR_TEST_VLLM || (await vllm.findInstalled());
@@ -19,9 +22,11 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
   const fleet = useFleet();
   let frontend: StatorProcess;
   let worker: SpawnedProcess;
+  let bucket: S3Server;
   let status = '';
 
   beforeAll(async () => {
+    bucket = await startS3Server();
     frontend = await fleet.frontend(['--router-mode=kv']);
     worker = fleet.spawn(
       [
@@ -45,6 +50,12 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
         DYN_EVENT_PLANE_HOST: '127.0.0.1',
         DYN_SYSTEM_HOST: '127.0.0.1',
         DYN_SYSTEM_PORT: '0',
+        DYN_LORA_ENABLED: 'true',
+        DYN_LORA_PATH: join(fleet.temporary, 'adapters'),
+        AWS_ENDPOINT: bucket.url,
+        AWS_ALLOW_HTTP: 'true',
+        AWS_ACCESS_KEY_ID: 'key',
+        AWS_SECRET_ACCESS_KEY: 'secret',
         HF_HUB_OFFLINE: '1',
         VLLM_NO_USAGE_STATS: '1',
         VLLM_CPU_KVCACHE_SPACE: '1',
@@ -57,7 +68,10 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
     await fleet.untilWorkers(frontend, 1, 'live');
   }, START_MS_MAX + 30_000);
 
-  afterAll(() => worker?.signal('SIGTERM'));
+  afterAll(async () => {
+    worker?.signal('SIGTERM');
+    await bucket?.stop();
+  });
 
   const untilInFlight = (count: number): Promise<true> =>
     waitUntil(async () => (await metric(status, 'dynamo_component_inflight_requests')) === count, { pollMs: 2 });
@@ -100,6 +114,19 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
     await waitUntil(async () => (await metric(status, 'dynamo_component_cancellation_total')) === 1);
     expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length' });
     await waitUntil(async () => (await metric(status, 'vllm:num_requests_running')) === 0);
+  });
+
+  it('loads an adapter out of a bucket, which answers otherwise than its base model, and unloads it', async () => {
+    const shape = JSON.parse(readFileSync(join(folder ?? '', 'model', 'config.json'), 'utf8'));
+    for (const [name, content] of makeLoraAdapter(shape)) bucket.objects.set(`models/tuned/${name}`, content);
+    const source = { uri: 's3://models/tuned' };
+    expect((await postJson(`${status}/v1/loras`, { lora_name: 'tuned', source })).status).toBe(200);
+    await fleet.untilWorkers(frontend, 1, 'tuned');
+    const tuned = await readChat(frontend.url, { ...CHAT, model: 'tuned' });
+    expect(tuned).toMatchObject({ finishReason: 'length', isDone: true });
+    expect(tuned.text).not.toBe((await readChat(frontend.url, CHAT)).text);
+    expect((await fetch(`${status}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
+    await fleet.untilWorkers(frontend, 0, 'tuned');
   });
 
   it('empties its cache when told to, and the router knows', async () => {
