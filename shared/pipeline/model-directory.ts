@@ -315,6 +315,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       dataParallelSize: runtime.data_parallel_size ?? 1,
       deviceType: endpoint.device_type,
       taints: runtime.taints ?? [],
+      stableId: runtime.stable_routing_id,
       rendezvous: rendezvousOf(runtime, endpoint),
       kvTransfer: kvTransferPolicy(runtime),
       routesToEncoder: runtime.route_to_encoder,
