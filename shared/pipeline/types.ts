@@ -3,7 +3,7 @@ import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/generation/index.ts';
 import type { WorkerPool } from '../router/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
-import type { BusyThresholds } from './busy-thresholds.ts';
+import type { BusyThresholds } from './models/busy-thresholds.ts';
 
 /** One name that clients can ask for. Aliases are entries of their own with the same `primaryName`. */
 export interface ServedModel {

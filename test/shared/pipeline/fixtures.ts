@@ -2,8 +2,8 @@ import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
-import { type Preprocessed, preprocess } from '../../../shared/pipeline/preprocess.ts';
-import type { PromptTools } from '../../../shared/pipeline/prompt-tokens.ts';
+import { type Preprocessed, preprocess } from '../../../shared/pipeline/prompt/preprocess.ts';
+import type { PromptTools } from '../../../shared/pipeline/prompt/prompt-tokens.ts';
 import type {
   Call,
   CallSink,

@@ -1,0 +1,308 @@
+import { type ServeError, workerError } from '../../errors/index.ts';
+import type {
+  CompletionUsage,
+  EngineOutput,
+  FinishReason,
+  GenerationRequest,
+  GenerationSink,
+  TokenLogprob,
+  Usage,
+} from '../../protocol/generation/index.ts';
+import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
+import type { LoadedModel } from '../../tokens/index.ts';
+import type { Preprocessed } from '../prompt/preprocess.ts';
+import { type ChoiceRules, ChoiceText } from './choice-text.ts';
+import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
+import { type SplitPlan, TextSplit } from './text-split.ts';
+
+/** The detokenizer of a worker that sends text. */
+const NO_DETOKENIZER = { push: () => '', flush: () => '' };
+/** Prompt ids that prime the detokenizer (parsers.md, section 5.2). */
+const PROMPT_TAIL = 6;
+
+/**
+ * The answer to one request: worker output in, text and events out, across as many workers as it takes. Knows nothing of
+ * workers. `isComplete` turns true when every choice has ended and nothing more is wanted from the worker.
+ */
+export class Answer {
+  readonly #request: GenerationRequest;
+  readonly #sink: GenerationSink;
+  readonly #meter: RequestMeter;
+  readonly #prompt: Preprocessed;
+  readonly #loaded: LoadedModel | undefined;
+  readonly #rules: ChoiceRules;
+  readonly #logprobs: LogprobStyle | undefined;
+  readonly #showsIds: boolean;
+  readonly #choices: ChoiceText[] = [];
+  readonly #plan: SplitPlan | undefined;
+  /** By choice; empty when all text is content. */
+  readonly #splits: TextSplit[] = [];
+  readonly #skipsSpecialTokens: boolean;
+  #reasoningTokens = 0;
+  readonly #choiceCount: number;
+  #finished = 0;
+  #hasLocalEnd = false;
+  #workerUsage: CompletionUsage | undefined;
+
+  constructor(
+    request: GenerationRequest,
+    prompt: Preprocessed,
+    loaded: LoadedModel | undefined,
+    sink: GenerationSink,
+    meter: RequestMeter,
+    plan?: SplitPlan,
+  ) {
+    this.#request = request;
+    this.#prompt = prompt;
+    this.#loaded = loaded;
+    this.#sink = sink;
+    this.#meter = meter;
+    this.#choiceCount = request.sampling.n ?? 1;
+    this.#plan = plan;
+    this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
+    this.#rules = rulesOf(request, prompt, plan);
+    this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
+    this.#showsIds = request.extraFields.includes('completion_token_ids');
+  }
+
+  /** Every choice has ended. */
+  get isComplete(): boolean {
+    return this.#finished >= this.#choiceCount;
+  }
+
+  /** Every choice has ended, and one of them before the worker said so: nothing more is wanted from it. */
+  get endsBeforeWorker(): boolean {
+    return this.#hasLocalEnd && this.isComplete;
+  }
+
+  /** For the figures of workers. */
+  servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
+    this.#meter.servedBy(prefill, decode);
+  }
+
+  /** The hot path: plain tokens of one engine output. */
+  tokens(choiceIndex: number, ids: ArrayLike<number>, start: number, count: number): void {
+    const choice = this.#choice(choiceIndex);
+    if (choice.isFinished) return;
+    if (choice.endedByToken) {
+      this.#hasLocalEnd = true; // the engine runs on behind an end token: end without it
+      this.#finish(choiceIndex, choice, '', 'stop', []);
+      return;
+    }
+    const pushed = choice.push(ids, start, count);
+    this.#meter.outputTokens(choice.counted);
+    const text = this.#plan === undefined ? pushed : this.#split(choiceIndex, pushed, choice.counted);
+    if (choice.matchedStop !== undefined) {
+      this.#hasLocalEnd = true;
+      this.#finish(choiceIndex, choice, text, 'stop', this.#showsIds ? slice(ids, start, choice.counted) : []);
+    } else if (this.#showsIds) {
+      this.#sink.event({ kind: 'delta', choice: choiceIndex, text, tokenIds: slice(ids, start, count) });
+    } else {
+      this.#sink.text(choiceIndex, text, choice.counted);
+    }
+  }
+
+  /** Everything that is not plain tokens. Returns a failure that the worker reports inside its output. */
+  output(output: EngineOutput): ServeError | undefined {
+    const reason = output.finish_reason;
+    if (typeof reason === 'object' && reason !== null) return workerError('Internal', reason.error);
+    if (output.completion_usage != null) this.#noteUsage(output.completion_usage);
+    if (output.engine_data != null) this.#sink.event({ kind: 'engine-data', data: output.engine_data });
+    if (output.body !== undefined) this.#bodyChunk(output);
+    else this.#delta(output);
+    return undefined;
+  }
+
+  /** Ends the choice for want of budget: used when a migrated request has no token left to make. */
+  finishAtLength(): void {
+    for (let index = 0; index < this.#choiceCount; index++) {
+      const choice = this.#choice(index);
+      if (!choice.isFinished) this.#finish(index, choice, this.#split(index, choice.flush(), 0), 'length', []);
+    }
+  }
+
+  /** The worker's stream is complete. */
+  end(): void {
+    for (const [index, choice] of this.#choices.entries()) {
+      if (!choice.isFinished && choice.endedByToken) this.#finish(index, choice, '', 'stop', []);
+    }
+    this.#sink.end(this.usage(), this.#finished > 0);
+  }
+
+  /** Tokens as the client is shown them (http-api.md, section 14.4; ruling 32). */
+  usage(): Usage {
+    const worker = this.#workerUsage;
+    const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
+    const isCountedHere = this.#loaded !== undefined;
+    const promptTokens = this.#prompt.promptTokens > 0 ? this.#prompt.promptTokens : (worker?.prompt_tokens ?? 0);
+    const cached = worker?.prompt_tokens_details?.cached_tokens;
+    return {
+      promptTokens,
+      completionTokens: isCountedHere ? counted : (worker?.completion_tokens ?? counted),
+      ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
+      ...(this.#plan?.reasoning === undefined ? {} : { reasoningTokens: this.#reasoningTokens }),
+    };
+  }
+
+  #noteUsage(usage: CompletionUsage): void {
+    const before = this.#workerUsage;
+    this.#workerUsage =
+      before?.prompt_tokens_details == null ? usage : { ...usage, prompt_tokens_details: before.prompt_tokens_details };
+    const cached = usage.prompt_tokens_details?.cached_tokens;
+    if (before === undefined && cached !== undefined) this.#meter.cachedTokens(cached);
+  }
+
+  /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
+  #bodyChunk(output: EngineOutput): void {
+    const tokens = this.#request.stream ? 1 : (output.completion_usage?.completion_tokens ?? 1);
+    if (output.index != null) this.#meter.outputTokens(tokens);
+    if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
+    this.#sink.event({ kind: 'body', body: output.body });
+  }
+
+  #delta(output: EngineOutput): void {
+    const index = output.index ?? 0;
+    const choice = this.#choice(index);
+    if (choice.isFinished) return;
+    const ids = output.token_ids ?? [];
+    const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
+    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : choice.pushText(output.text, ids.length);
+    if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
+    const text = this.#split(index, pushed, choice.counted);
+    const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
+    const shownLogprobs = logprobs?.slice(0, choice.counted);
+    if (choice.matchedStop !== undefined) {
+      this.#hasLocalEnd = true;
+      this.#finish(index, choice, text, 'stop', shownIds, shownLogprobs);
+    } else if (output.finish_reason != null) this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
+    else if (shownLogprobs !== undefined || this.#showsIds) {
+      this.#sink.event({
+        kind: 'delta',
+        choice: index,
+        text,
+        tokenIds: shownIds,
+        ...(shownLogprobs && { logprobs: shownLogprobs }),
+      });
+    } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
+  }
+
+  #engineFinish(
+    index: number,
+    choice: ChoiceText,
+    text: string,
+    output: EngineOutput,
+    ids: readonly number[],
+    logprobs: readonly TokenLogprob[] | undefined,
+  ): void {
+    const reason = choice.endedByToken ? 'stop' : clientReason(output.finish_reason);
+    const rest = this.#split(index, choice.flush(), 0);
+    this.#finish(index, choice, text + rest, reason, ids, logprobs, output.stop_reason ?? undefined);
+  }
+
+  #finish(
+    index: number,
+    choice: ChoiceText,
+    text: string,
+    reason: FinishReason,
+    tokenIds: readonly number[],
+    logprobs?: readonly TokenLogprob[],
+    engineStopReason?: string | number,
+  ): void {
+    choice.isFinished = true;
+    this.#finished++;
+    const last = this.#endSplit(index, text, reason);
+    const stopReason = choice.stopReason ?? engineStopReason;
+    this.#sink.event({
+      kind: 'finish',
+      choice: index,
+      text: last.text,
+      tokenIds,
+      reason: last.reason,
+      ...(logprobs === undefined || logprobs.length === 0 ? {} : { logprobs }),
+      ...(stopReason === undefined ? {} : { stopReason }),
+    });
+  }
+
+  /** The content of `text`; reasoning and tool calls in it have gone to the sink. */
+  #split(index: number, text: string, tokenCount: number): string {
+    const split = this.#splits[index];
+    if (split === undefined) return text;
+    const content = split.push(text);
+    // Whole outputs are counted, so one that closes the reasoning counts as reasoning (http-api.md, section 14.4).
+    if (split.isReasoning) this.#reasoningTokens += tokenCount;
+    return content;
+  }
+
+  /** `text` is content already, apart from what the flush of the detokenizer released. */
+  #endSplit(
+    index: number,
+    text: string,
+    reason: FinishReason,
+  ): { readonly text: string; readonly reason: FinishReason | null } {
+    const split = this.#splits[index];
+    if (split === undefined) return { text, reason };
+    const end = split.end(reason);
+    return { text: text + end.text, reason: end.reason };
+  }
+
+  #choice(index: number): ChoiceText {
+    const known = this.#choices[index];
+    if (known !== undefined) return known;
+    if (index >= this.#choiceCount) {
+      throw workerError('BackendProtocol', `output for choice ${index} of a request for ${this.#choiceCount}`);
+    }
+    // Choices open in order: those before this one exist even if the worker has not spoken of them yet.
+    for (let open = this.#choices.length; open <= index; open++) {
+      this.#choices.push(this.#openChoice());
+      if (this.#plan !== undefined) this.#splits.push(new TextSplit(open, this.#plan, this.#sink));
+    }
+    return this.#choices[index] as ChoiceText;
+  }
+
+  #openChoice(): ChoiceText {
+    const { input } = this.#prompt.request;
+    const tail = input.kind === 'tokens' ? input.tokenIds.subarray(-PROMPT_TAIL) : [];
+    const skipSpecialTokens = this.#skipsSpecialTokens;
+    return new ChoiceText(
+      this.#rules,
+      this.#loaded?.tokenizer.createDetokenizer(tail, { skipSpecialTokens }) ?? NO_DETOKENIZER,
+    );
+  }
+}
+
+function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {
+  const { stop } = prompt.request;
+  const hidden = new Set(stop.stop_token_ids_hidden);
+  const visible = new Set(stop.stop_token_ids_visible);
+  for (const id of plan?.visibleEndIds ?? []) if (hidden.delete(id)) visible.add(id);
+  return {
+    minTokens: stop.min_tokens ?? 0,
+    stopStrings: stop.stop ?? [],
+    showsStopString: request.sampling.include_stop_str_in_output ?? false,
+    hiddenIds: hidden,
+    stopIds: new Set(stop.stop_token_ids),
+    visibleIds: visible,
+  };
+}
+
+function logprobStyle(
+  request: GenerationRequest,
+  loaded: LoadedModel | undefined,
+  skipSpecialTokens: boolean,
+): LogprobStyle | undefined {
+  if (loaded === undefined || request.output.logprobs === undefined) return undefined;
+  return {
+    tokenizer: loaded.tokenizer,
+    asIds: request.output.return_tokens_as_token_ids ?? false,
+    skipSpecialTokens,
+    alternatives: request.output.logprobs === 0 ? 0 : undefined,
+  };
+}
+
+function clientReason(reason: EngineOutput['finish_reason']): FinishReason {
+  return reason === 'length' || reason === 'content_filter' ? reason : 'stop';
+}
+
+function slice(ids: ArrayLike<number>, start: number, count: number): number[] {
+  return Array.from({ length: count }, (_, at) => ids[start + at] as number);
+}

@@ -1,0 +1,110 @@
+import type { Detokenizer } from '../../tokens/index.ts';
+import { StopStrings } from './stop-strings.ts';
+
+/** What ends the text of one choice, and what of it is shown. Built once a request, shared by its choices. */
+export interface ChoiceRules {
+  readonly minTokens: number;
+  readonly stopStrings: readonly string[];
+  readonly showsStopString: boolean;
+  /** Model's own end tokens: they end the text unseen and are no `stop_reason`. */
+  readonly hiddenIds: ReadonlySet<number>;
+  /** End tokens that the client named: unseen, and the `stop_reason`. */
+  readonly stopIds: ReadonlySet<number>;
+  /** End tokens whose text is shown. */
+  readonly visibleIds: ReadonlySet<number>;
+}
+
+/**
+ * Text of one choice, token by token (http-api.md, section 14.2).
+ *
+ * | State | token | engine's finish |
+ * |---|---|---|
+ * | open | counted, its text appended; an end token -> ended by token, a stop string -> ended by string | finished |
+ * | ended by token | ignored | finished: `stop` |
+ * | ended by string | ignored | ignored: finished already |
+ */
+export class ChoiceText {
+  readonly #rules: ChoiceRules;
+  readonly #detokenizer: Detokenizer;
+  readonly #stops: StopStrings | undefined;
+  readonly #watchesIds: boolean;
+  #generated = 0;
+  #endToken: number | undefined;
+  #counted = 0;
+  isFinished = false;
+
+  constructor(rules: ChoiceRules, detokenizer: Detokenizer) {
+    this.#rules = rules;
+    this.#detokenizer = detokenizer;
+    this.#stops =
+      rules.stopStrings.length === 0 ? undefined : new StopStrings(rules.stopStrings, rules.showsStopString);
+    this.#watchesIds = rules.hiddenIds.size + rules.stopIds.size + rules.visibleIds.size > 0;
+  }
+
+  /** Tokens counted so far. */
+  get generated(): number {
+    return this.#generated;
+  }
+
+  /** Tokens that the last `push` counted: those after the end are not. */
+  get counted(): number {
+    return this.#counted;
+  }
+
+  /** An end token was seen; the engine will say so too. */
+  get endedByToken(): boolean {
+    return this.#endToken !== undefined;
+  }
+
+  /** The stop string that was matched, once one was. */
+  get matchedStop(): string | undefined {
+    return this.#stops?.matched;
+  }
+
+  /** What ended the text, in the terms of `stop_reason`: a string or token id of the client's, nothing for the model's own. */
+  get stopReason(): string | number | undefined {
+    if (this.#stops?.matched !== undefined) return this.#stops.matched;
+    return this.#endToken !== undefined && !this.#rules.hiddenIds.has(this.#endToken) ? this.#endToken : undefined;
+  }
+
+  /** Takes `ids[start .. start + count)` and returns the text that may be shown now. */
+  push(ids: ArrayLike<number>, start: number, count: number): string {
+    const before = this.#generated;
+    let text = '';
+    for (let at = start; at < start + count; at++) {
+      if (this.#endToken !== undefined || this.matchedStop !== undefined) break;
+      text += this.#pushOne(ids[at] as number); // `at` is inside the caller's range
+    }
+    this.#counted = this.#generated - before;
+    return text;
+  }
+
+  /** Takes text that the engine detokenized itself. */
+  pushText(text: string, tokenCount: number): string {
+    this.#generated += tokenCount;
+    this.#counted = tokenCount;
+    return this.#stops === undefined ? text : this.#stops.push(text);
+  }
+
+  /** Everything still held back, once no more tokens come. */
+  flush(): string {
+    const tail = this.#detokenizer.flush();
+    if (this.#stops === undefined) return tail;
+    return this.#stops.push(tail) + this.#stops.flush();
+  }
+
+  #pushOne(id: number): string {
+    this.#generated++;
+    if (this.#generated < this.#rules.minTokens) return this.#detokenizer.push(id);
+    if (this.#watchesIds && this.#ends(id)) {
+      this.#endToken = id;
+      if (!this.#rules.visibleIds.has(id)) return '';
+    }
+    const text = this.#detokenizer.push(id);
+    return this.#stops === undefined ? text : this.#stops.push(text);
+  }
+
+  #ends(id: number): boolean {
+    return this.#rules.hiddenIds.has(id) || this.#rules.stopIds.has(id) || this.#rules.visibleIds.has(id);
+  }
+}

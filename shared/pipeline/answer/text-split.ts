@@ -1,0 +1,186 @@
+import type { Random } from '../../clock/index.ts';
+import type { ModelCard } from '../../discovery/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import {
+  createReasoningParser,
+  findReasoningFormat,
+  needsSpecialTokens,
+  planReasoning,
+  type ReasoningParser,
+  type ReasoningPlan,
+  type ReasoningSink,
+} from '../../parsers/reasoning/index.ts';
+import {
+  createToolCallParser,
+  describeToolCallParser,
+  type ToolCallOptions,
+  type ToolCallParser,
+  type ToolCallSink,
+} from '../../parsers/tool-calls/index.ts';
+import type { FinishReason, GenerationRequest, GenerationSink } from '../../protocol/generation/index.ts';
+import type { Tokenizer } from '../../tokens/index.ts';
+
+/** How the text of one request becomes reasoning, content and tool calls; the same for all its choices. */
+export interface SplitPlan {
+  readonly reasoning: ReasoningPlan | undefined;
+  /** The model's tool-call parser and what the request says about tools; undefined when there are no calls to look for. */
+  readonly tools: { readonly parser: string | undefined; readonly options: ToolCallOptions } | undefined;
+  /** Markers are special tokens: the text must be decoded with them, unless the client said otherwise. */
+  readonly keepsSpecialTokens: boolean;
+  /** Ids of end tokens that belong to a tool call's markup and must be seen by its parser. */
+  readonly visibleEndIds: readonly number[];
+}
+
+interface PlanInput {
+  readonly request: GenerationRequest;
+  readonly card: ModelCard;
+  readonly tokenizer: Tokenizer | undefined;
+  readonly formattedPrompt: string | undefined;
+  readonly random: Random;
+}
+
+/**
+ * The plan of a chat (parsers.md, sections 0, 2 and 3.1); undefined when its text is all content.
+ * @throws ServeError `service_unavailable` when the model was registered with a parser that cannot serve
+ */
+export function planSplit(input: PlanInput): SplitPlan | undefined {
+  const { prompt } = input.request;
+  if (prompt.kind !== 'chat') return undefined;
+  const toolChoice = prompt.toolChoice ?? 'auto';
+  const reasoning = reasoningPlan(input, toolChoice === 'required' || typeof toolChoice === 'object');
+  const tools = toolPlan(input);
+  if (reasoning === undefined && tools === undefined) return undefined;
+  const description = tools?.parser === undefined ? undefined : describeToolCallParser(tools.parser);
+  const built = description?.kind === 'built' ? description : undefined;
+  const { tokenizer } = input;
+  const isSpecial = (text: string): boolean => {
+    const id = tokenizer?.tokenToId(text);
+    return id !== undefined && tokenizer?.isSpecial(id) === true;
+  };
+  return {
+    reasoning,
+    tools,
+    keepsSpecialTokens:
+      built?.keepsSpecialTokens === true ||
+      (reasoning !== undefined && needsSpecialTokens(reasoning.format, isSpecial)),
+    visibleEndIds: (built?.endTokens ?? []).flatMap((text) => tokenizer?.tokenToId(text) ?? []),
+  };
+}
+
+function reasoningPlan({ request, card, formattedPrompt }: PlanInput, forcesTool: boolean): ReasoningPlan | undefined {
+  const name = card.runtime_config.reasoning_parser;
+  const { prompt } = request;
+  if (name === undefined || name === '' || prompt.kind !== 'chat' || request.reasoning?.separate === false)
+    return undefined;
+  const found = findReasoningFormat(name);
+  if (found.kind === 'refused') throw unservable(found.reason);
+  return planReasoning(found.format, {
+    templateArgs: prompt.templateArgs,
+    lastRole: prompt.messages.at(-1)?.role,
+    forcesTool,
+    promptText: formattedPrompt ?? '',
+  });
+}
+
+function toolPlan({ request, card, random }: PlanInput): SplitPlan['tools'] {
+  const { prompt } = request;
+  if (prompt.kind !== 'chat' || prompt.tools === undefined || prompt.tools.length === 0) return undefined;
+  const { tools, toolChoice, parallelToolCalls } = prompt;
+  const parser = card.runtime_config.tool_call_parser || undefined;
+  if (toolChoice === 'none' || (parser === undefined && (toolChoice ?? 'auto') === 'auto')) return undefined;
+  const description = parser === undefined ? undefined : describeToolCallParser(parser);
+  if (description?.kind === 'refused') throw unservable(description.message);
+  const options: ToolCallOptions = {
+    tools,
+    random,
+    ...(toolChoice === undefined ? {} : { toolChoice }),
+    ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }),
+  };
+  return { parser, options };
+}
+
+function unservable(reason: string): ServeError {
+  return new ServeError('service_unavailable', 'Service temporarily unavailable', { cause: reason });
+}
+
+/**
+ * The text of one choice on its way through the parsers: reasoning first, tool calls in what is left (parsers.md, section
+ * 3.6). Events go to the sink in the order of the text; content comes back to the caller, who knows what else belongs to
+ * the same frame.
+ */
+export class TextSplit implements ToolCallSink {
+  readonly #choice: number;
+  readonly #sink: GenerationSink;
+  readonly #reasoning: ReasoningParser | undefined;
+  readonly #tools: ToolCallParser | undefined;
+  #content = '';
+  #isReasoning = false;
+
+  constructor(choice: number, plan: SplitPlan, sink: GenerationSink) {
+    this.#choice = choice;
+    this.#sink = sink;
+    this.#reasoning = plan.reasoning === undefined ? undefined : createReasoningParser(plan.reasoning);
+    this.#tools = plan.tools === undefined ? undefined : createToolCallParser(plan.tools.parser, plan.tools.options);
+  }
+
+  /** Whether the last `push` brought reasoning. */
+  get isReasoning(): boolean {
+    return this.#isReasoning;
+  }
+
+  /** Takes the next piece of text; returns the content that may be shown now. */
+  push(text: string): string {
+    this.#isReasoning = false;
+    if (this.#reasoning === undefined) this.#toTools(text);
+    else this.#reasoning.push(text, this.#fromReasoning);
+    return this.#takeContent();
+  }
+
+  /** The text is complete: the content that was held back, and the reason that the client reads. */
+  end(reason: FinishReason | null): { readonly text: string; readonly reason: FinishReason | null } {
+    this.#reasoning?.end(this.#fromReasoning);
+    const shown = this.#tools === undefined ? reason : this.#tools.end(reason, this);
+    return { text: this.#takeContent(), reason: shown };
+  }
+
+  content(text: string): void {
+    this.#content += text;
+  }
+
+  callStart(index: number, id: string, name: string): void {
+    this.#flushContent();
+    this.#sink.event({ kind: 'tool-call', choice: this.#choice, index, id, name });
+  }
+
+  callArguments(index: number, fragment: string): void {
+    this.#flushContent();
+    this.#sink.event({ kind: 'tool-arguments', choice: this.#choice, index, text: fragment });
+  }
+
+  /** What reasoning leaves over may hold tool calls. */
+  readonly #fromReasoning: ReasoningSink = {
+    reasoning: (text) => {
+      this.#isReasoning = true;
+      this.#flushContent();
+      this.#sink.event({ kind: 'reasoning', choice: this.#choice, text });
+    },
+    content: (text) => this.#toTools(text),
+  };
+
+  #toTools(text: string): void {
+    if (this.#tools === undefined) this.#content += text;
+    else this.#tools.push(text, this);
+  }
+
+  /** Content that stands before an event leaves before it. */
+  #flushContent(): void {
+    if (this.#content === '') return;
+    this.#sink.text(this.#choice, this.#takeContent(), 0);
+  }
+
+  #takeContent(): string {
+    const content = this.#content;
+    this.#content = '';
+    return content;
+  }
+}

@@ -1,0 +1,75 @@
+import type { Clock } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { GenerationRequest } from '../../protocol/generation/index.ts';
+import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
+import { decodeOverride } from '../../router/indexless/index.ts';
+import type { PromptEncoder } from '../../tokens/index.ts';
+import { prefillRouting } from '../disaggregation/prefill-stage.ts';
+import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
+import { modelNotFound } from '../models/model-errors.ts';
+import type { ModelStore } from '../models/model-store.ts';
+import { withDefaultThinking } from '../prompt/default-thinking.ts';
+import { preprocess } from '../prompt/preprocess.ts';
+import { withoutUnusableTools } from '../prompt/unusable-tools.ts';
+
+/** What knows why requests go where they go: this process's router, or the resident one that it asks. */
+export interface ExplanationSource {
+  /** Undefined for a request that is not among the last ones. */
+  explained(requestId: string): Promise<ExplanationRecord | undefined>;
+  /** What would be decided now; books nothing. */
+  explain(request: RouteRequest, workers: readonly Worker[]): Promise<ExplanationRecord>;
+}
+
+export interface RoutingExplainerOptions {
+  readonly models: LiveModelDirectory;
+  readonly store: ModelStore;
+  readonly encoder: PromptEncoder;
+  readonly clock: Clock;
+  readonly source: ExplanationSource;
+  /** Decode workers may compute prompts themselves, so what they have cached counts there. @default false */
+  readonly isConditional?: boolean;
+}
+
+const UNOBSERVED = { template() {}, tokenize() {}, tokenizerCache() {} };
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** Says why a request went to its worker, and where a prompt would go now. */
+export class RoutingExplainer {
+  readonly #options: RoutingExplainerOptions;
+
+  constructor(options: RoutingExplainerOptions) {
+    this.#options = options;
+  }
+
+  explained(requestId: string): Promise<ExplanationRecord | undefined> {
+    return this.#options.source.explained(requestId);
+  }
+
+  /**
+   * Where `asked` would go, and where its prompt would be computed. Rejects with a ServeError as `Pipeline.generate` fails before it routes, and with
+   * `not_implemented` for models whose prompts only their workers can read.
+   */
+  async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
+    const { models, store, encoder, clock, source, isConditional = false } = this.#options;
+    const model = models.find(asked.model);
+    if (model === undefined) throw modelNotFound('model');
+    if (model.card.model_input !== 'Tokens') {
+      throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
+    }
+    const request = withoutUnusableTools(withDefaultThinking(asked, model.card), model.card, true);
+    const tools = { encoder, clock, observer: UNOBSERVED };
+    const { request: ready } = await preprocess(request, model, await store.get(model), tools);
+    const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
+    const { id, routing, routerConfigOverride: override } = ready;
+    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, excluded: NOBODY };
+    const { prefill } = model;
+    if (prefill === undefined) return source.explain(asIs, model.workers);
+    const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };
+    const toDecode = { ...asIs, override: decodeOverride(override, isConditional) };
+    const [computed, answered] = await Promise.all([
+      source.explain(toPrefill, prefill.workers),
+      source.explain(toDecode, model.workers),
+    ]);
+    return { ...answered, prefill: computed };
+  }
+}

@@ -1,0 +1,142 @@
+import type { Clock } from '../../clock/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { Call, CallSink, RequestPlane } from '../../planes/request/index.ts';
+import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { PipelineObserver } from '../types.ts';
+
+/** Longest time that media may take to be encoded elsewhere: after it they are encoded where the prompt is computed. */
+const ENCODE_MS = 30_000;
+
+export type EncoderResult = NonNullable<EngineRequest['encoderResult']>;
+
+export interface EncodeStageOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly observer: PipelineObserver;
+  /** Workers that get no new request. */
+  readonly stalledWorkers: ReadonlySet<string>;
+  /** The model as it is now; undefined when another one has its name. */
+  modelNow(model: RoutableModel): RoutableModel | undefined;
+}
+
+/**
+ * Has the media of a request encoded by an encode worker before its prompt is computed (runtime-and-workers.md, section 5.6).
+ *
+ *     request ──> encode worker ──(encoder_result)──> prefill or aggregated worker: the request, with the result
+ *
+ * All media of a request go to one worker, encode workers take turns, and what they cannot do the next worker does itself: it
+ * gets the media all the same.
+ */
+export class EncodeStage {
+  readonly #options: EncodeStageOptions;
+  #turn = 0;
+
+  constructor(options: EncodeStageOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The encode worker's result; undefined where nobody wants one, no encode worker is there, or it failed.
+   * Rejects with a ServeError that the client is to blame for, and with the signal's reason when it aborts.
+   */
+  async run(
+    request: EngineRequest,
+    model: RoutableModel,
+    headers: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<EncoderResult | undefined> {
+    const { observer, stalledWorkers, modelNow } = this.#options;
+    const now = modelNow(model);
+    if (now === undefined || !wantsEncoder(now)) return undefined;
+    const open = (now.encoders ?? []).filter(({ id }) => !stalledWorkers.has(id));
+    const worker = open[this.#turn++ % open.length];
+    if (worker === undefined) {
+      observer.encodedInline?.(model.primaryName);
+      return undefined;
+    }
+    try {
+      return await this.#ask(worker, request, headers, signal);
+    } catch (thrown) {
+      const error = toServeError(thrown);
+      if (signal.aborted || error.status < 500) throw thrown; // nobody else could do better
+      observer.encodedInline?.(model.primaryName, error);
+      return undefined;
+    }
+  }
+
+  #ask(
+    worker: Worker,
+    request: EngineRequest,
+    headers: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<EncoderResult> {
+    const { plane, clock } = this.#options;
+    return new Promise((resolve, reject) => {
+      let call: Call | undefined;
+      const giveUp = (reason: unknown): void => {
+        settle();
+        call?.kill();
+        reject(reason);
+      };
+      const onAbort = (): void => giveUp(signal.reason);
+      const timer = clock.after(ENCODE_MS, () =>
+        giveUp(workerError('ResponseTimeout', 'media were not encoded in time')),
+      );
+      const settle = (): void => {
+        timer.cancel();
+        signal.removeEventListener('abort', onAbort);
+      };
+      if (signal.aborted) return onAbort();
+      signal.addEventListener('abort', onAbort, { once: true });
+      const sink = new EncodeSink(
+        (result) => {
+          settle();
+          resolve(result);
+        },
+        (error) => {
+          settle();
+          reject(error);
+        },
+      );
+      const { body, tokenIds } = encodeEngineRequest(request);
+      call = plane.call(worker.transport, { id: request.id, headers, body, ...(tokenIds && { tokenIds }) }, sink);
+    });
+  }
+}
+
+/** Whether those who would compute the prompt hand media to encode workers (`--route-to-encoder`). */
+function wantsEncoder({ prefill, workers }: RoutableModel): boolean {
+  return (prefill?.workers ?? workers).some(({ routesToEncoder }) => routesToEncoder === true);
+}
+
+/** Waits for the one output that counts: `encoder_result` beside a finish reason, without tokens. */
+class EncodeSink implements CallSink {
+  readonly #done: (result: EncoderResult) => void;
+  readonly #failed: (error: ServeError) => void;
+  #last: EngineOutput | undefined;
+
+  constructor(done: (result: EncoderResult) => void, failed: (error: ServeError) => void) {
+    this.#done = done;
+    this.#failed = failed;
+  }
+
+  accepted(): void {}
+  tokens(): void {}
+
+  output(output: EngineOutput): void {
+    this.#last = output;
+  }
+
+  end(): void {
+    const { encoder_result: result, finish_reason: reason } = this.#last ?? {};
+    if (typeof reason === 'object' && reason !== null) this.#failed(workerError('Internal', reason.error));
+    else if (typeof result === 'object' && result !== null && !Array.isArray(result))
+      this.#done(result as EncoderResult);
+    else this.#failed(workerError('BackendProtocol', 'the encode worker gave no encoder_result'));
+  }
+
+  fail(error: ServeError): void {
+    this.#failed(error);
+  }
+}

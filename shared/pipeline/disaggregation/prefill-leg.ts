@@ -1,0 +1,245 @@
+import type { Clock } from '../../clock/index.ts';
+import { isInhibiting, type ServeError, workerError } from '../../errors/index.ts';
+import type { Call, CallSink, RequestPlane } from '../../planes/request/index.ts';
+import {
+  type CompletionUsage,
+  type EngineOutput,
+  type EngineRequest,
+  encodeEngineRequest,
+  RELEASE_PREFILL,
+} from '../../protocol/generation/index.ts';
+import type { Reservation, Router } from '../../router/index.ts';
+import type { Span } from '../../telemetry/index.ts';
+import type { StreamWatch, WatchedStream } from '../health/stream-watch.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import type { PrefillPool } from './prefill-pool.ts';
+
+/** What a prefill worker made of a prompt. */
+export interface PrefillReport {
+  /** Everything it said, the parameters of the handoff left out. */
+  readonly outputs: readonly EngineOutput[];
+  /** How the blocks can be had; undefined = it does not say. */
+  readonly disaggregatedParams: unknown;
+  readonly usage: CompletionUsage | undefined;
+  /** The answer ends with its first token: nothing is left to decode (router.md, section 9, step 4). */
+  readonly isWhole: boolean;
+}
+
+export interface PrefillLegOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly router: Router;
+  readonly streamWatch: StreamWatch | undefined;
+  readonly model: RoutableModel;
+  readonly pool: PrefillPool['pool'];
+  readonly reservation: Reservation<Worker>;
+  /** As sent: one token, the rank named. */
+  readonly request: EngineRequest;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Of this leg, where spans are made; ends with it. */
+  readonly span?: Span | undefined;
+}
+
+/**
+ * The first leg of a disaggregated request: one call to one prefill worker.
+ *
+ * | State | worker ends | worker fails | worker is silent | abandon | fetched |
+ * |---|---|---|---|---|---|
+ * | running | done | failed | failed | abandoned, worker told to stop | - |
+ * | abandoned | over; its blocks released if it has kept any | over | over | - | - |
+ * | done, kept | - | - | failed, its blocks released | its blocks released | over |
+ * | done | - | - | - | its blocks released | - |
+ * | failed | - | - | - | - | - |
+ */
+export class PrefillLeg implements CallSink, WatchedStream {
+  /** Resolves with the report; rejects with a ServeError. Never settles once the leg is abandoned. */
+  readonly done: Promise<PrefillReport>;
+  /** Resolves with the reason when there is nothing to go on from: the worker failed, or fell silent before `fetched`. */
+  readonly lost: Promise<ServeError>;
+  hasMoved = false;
+  readonly hasBegun = false; // one token at the end is all that there is
+  readonly isPaused = false;
+  /** `Clock.nowMs` when the worker was done. */
+  endedAtMs: number | undefined;
+  failure: ServeError | undefined;
+  readonly #options: PrefillLegOptions;
+  readonly #outputs: EngineOutput[] = []; // of one token
+  #params: unknown;
+  #usage: CompletionUsage | undefined;
+  #call: Call | undefined;
+  #isOver = false;
+  #isAbandoned = false;
+  #resolve: (report: PrefillReport) => void = () => {};
+  #reject: (error: ServeError) => void = () => {};
+  #lose: (error: ServeError) => void = () => {};
+
+  constructor(options: PrefillLegOptions) {
+    this.#options = options;
+    this.done = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.lost = new Promise((resolve) => {
+      this.#lose = resolve;
+    });
+    this.done.catch(() => undefined); // whoever waits for it is told; a leg in the background has nobody who waits
+  }
+
+  get span(): Span | undefined {
+    return this.#options.span;
+  }
+
+  get worker(): Worker {
+    return this.#options.reservation.worker;
+  }
+
+  get pool(): PrefillPool['pool'] {
+    return this.#options.pool;
+  }
+
+  get promptTokens(): number {
+    const { input } = this.#options.request;
+    return input.kind === 'tokens' ? input.tokenIds.length : 0;
+  }
+
+  start(): void {
+    const { plane, streamWatch, model, request, headers } = this.#options;
+    const { body, tokenIds } = encodeEngineRequest(request);
+    streamWatch?.add(this, this.worker, model);
+    this.#call = plane.call(
+      this.worker.transport,
+      { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
+      this,
+    );
+  }
+
+  get isDone(): boolean {
+    return this.#isOver;
+  }
+
+  /** Its worker is done, and has to live until a decode worker has fetched the blocks. */
+  keep(): void {
+    const { streamWatch, model } = this.#options;
+    streamWatch?.add(this, this.worker, model);
+  }
+
+  /** Its worker may do now as it likes. Idempotent. */
+  fetched(): void {
+    this.#options.streamWatch?.delete(this);
+  }
+
+  /** Nobody goes on from what the worker computes (ruling 39): it is told to free that. Idempotent. */
+  abandon(): void {
+    if (this.#isAbandoned) return;
+    this.#isAbandoned = true;
+    this.#options.reservation.release(); // its id may be booked again at once
+    this.span?.end('abandoned'); // unless it has ended
+    if (this.#isOver) this.fetched(); // or by nobody
+    if (!this.#isOver) this.#call?.stop();
+    else if (this.failure === undefined) this.#release();
+  }
+
+  accepted(): void {
+    this.hasMoved = true;
+  }
+
+  tokens(index: number, ids: ArrayLike<number>, start: number, count: number): void {
+    const token_ids = Array.from({ length: count }, (_, at) => ids[start + at] as number); // inside the caller's range
+    this.output({ token_ids, index });
+  }
+
+  output(output: EngineOutput): void {
+    this.hasMoved = true;
+    const { disaggregated_params: params, ...said } = output;
+    if (params != null) this.#params = params;
+    if (output.completion_usage != null) this.#usage = output.completion_usage;
+    this.#outputs.push(said);
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#close();
+    this.endedAtMs = this.#options.clock.nowMs();
+    if (this.#isAbandoned) {
+      this.#release();
+      return;
+    }
+    const failure = this.#failureSaid();
+    if (failure !== undefined) {
+      this.#failWith(failure);
+      return;
+    }
+    const reason = this.#outputs.findLast(({ finish_reason }) => finish_reason != null)?.finish_reason;
+    const isWhole = reason === 'eos' || reason === 'stop' || reason === 'content_filter';
+    this.span?.end();
+    this.#resolve({ outputs: this.#outputs, disaggregatedParams: this.#params, usage: this.#usage, isWhole });
+  }
+
+  fail(error: ServeError): void {
+    if (this.#isOver) return;
+    this.#close();
+    if (isInhibiting(error)) this.#options.router.inhibit(this.worker.id);
+    this.#failWith(error);
+  }
+
+  timedOut(): void {
+    this.#call?.kill();
+    this.fail(workerError('ResponseTimeout'));
+  }
+
+  stalled(): void {
+    if (!this.#isOver) {
+      this.timedOut();
+      return;
+    }
+    this.fetched(); // by nobody: its blocks cannot be had
+    this.#release(); // should the worker come back
+    this.#failWith(workerError('ResponseTimeout'));
+  }
+
+  /** What a worker said that ended without a failure, and is none the less one (runtime-and-workers.md, section 8.2). */
+  #failureSaid(): ServeError | undefined {
+    const last = this.#outputs.at(-1);
+    if (last === undefined) return workerError('StreamIncomplete', 'the prefill worker said nothing');
+    for (const { finish_reason: reason } of this.#outputs) {
+      if (typeof reason === 'object' && reason !== null) return workerError('Internal', reason.error);
+      if (reason === 'cancelled') return workerError('StreamIncomplete', 'the prefill worker dropped the request');
+    }
+    return undefined;
+  }
+
+  #failWith(error: ServeError): void {
+    this.failure = error;
+    this.span?.end(error.code);
+    this.#reject(error);
+    this.#lose(error);
+  }
+
+  #close(): void {
+    this.#isOver = true;
+    const { streamWatch, reservation } = this.#options;
+    streamWatch?.delete(this);
+    reservation.prefillDone();
+    reservation.release();
+  }
+
+  /** A request with the handoff of another one: frees what it holds. Nothing else ends before the worker's own time-out. */
+  #release(): void {
+    const { plane, request } = this.#options;
+    if (this.#params === undefined && request.bootstrapInfo === undefined) return;
+    const { body, tokenIds } = encodeEngineRequest({
+      ...request,
+      input: { kind: 'tokens', tokenIds: new Uint32Array(1) }, // the prompt need not travel again
+      annotations: [RELEASE_PREFILL],
+      ...(this.#params === undefined ? {} : { prefillResult: { disaggregated_params: this.#params } }),
+    });
+    const sink: CallSink = { accepted() {}, tokens() {}, output() {}, end() {}, fail() {} }; // it helps or it does not
+    plane.call(
+      this.worker.transport,
+      { id: `release-${request.id}`, headers: {}, deadlineMs: RELEASE_MS, body, ...(tokenIds && { tokenIds }) },
+      sink,
+    );
+  }
+}
+
+const RELEASE_MS = 5000;

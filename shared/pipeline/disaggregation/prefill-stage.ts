@@ -1,0 +1,298 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { RequestPlane } from '../../planes/request/index.ts';
+import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
+import type { Reservation, RouteRequest, Router } from '../../router/index.ts';
+import {
+  BYPASS_ANNOTATION,
+  bootstrapRoom,
+  decodeOverride,
+  outOfReach,
+  prefillStop,
+  requirePrefillWorker,
+  withTransferPolicy,
+} from '../../router/indexless/index.ts';
+import { inSpan, type Span } from '../../telemetry/index.ts';
+import type { StreamWatch } from '../health/stream-watch.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import { traceHeaders } from '../run/call-headers.ts';
+import { dispatchSpan } from '../run/dispatch-span.ts';
+import type { PipelineObserver } from '../types.ts';
+import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
+import type { PrefillPool } from './prefill-pool.ts';
+
+/** Whether a decode worker should compute the prompt itself (conditional disaggregation). */
+export type Bypass = (
+  prefill: { readonly request: RouteRequest; readonly workers: readonly Worker[] },
+  decode: { readonly request: RouteRequest; readonly workers: readonly Worker[] },
+) => Promise<boolean>;
+
+export interface PrefillStageOptions {
+  readonly router: Router;
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly observer: PipelineObserver;
+  readonly streamWatch: StreamWatch | undefined;
+  /** Workers that get no new request. */
+  readonly stalledWorkers: ReadonlySet<string>;
+  /** A failed prefill fails its request (`--enforce-disagg`). */
+  readonly isEnforced: boolean;
+  /** Undefined where every prompt goes to a prefill worker. */
+  readonly bypasses: Bypass | undefined;
+  /** The model as it is now; undefined when another one has its name. */
+  modelNow(model: RoutableModel): RoutableModel | undefined;
+  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
+}
+
+/** One request that is to be prefilled. */
+export interface PrefillAsk {
+  readonly request: EngineRequest;
+  readonly model: RoutableModel;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly policyClass: string | undefined;
+  /** Of the request, where spans are made. */
+  readonly span?: Span | undefined;
+  readonly signal: AbortSignal;
+  /** Prefill workers that failed the request; those that fail it now are added. */
+  readonly failed: Set<string>;
+  /** Whether it may be tried at another prefill worker after `error`; counts as a move when it may. */
+  mayRetry(error: ServeError): boolean;
+}
+
+/** | `here` | the decode worker computes the prompt | `away` | it fetches the blocks | `whole` | there is nothing to decode | */
+export type Prefilled =
+  | { readonly kind: 'here'; readonly request: EngineRequest }
+  | {
+      readonly kind: 'away';
+      readonly request: EngineRequest;
+      readonly leg: PrefillLeg;
+      readonly report?: PrefillReport;
+    }
+  | { readonly kind: 'whole'; readonly leg: PrefillLeg; readonly outputs: readonly EngineOutput[] };
+
+/**
+ * Has prompts computed by prefill workers (router.md, section 9; runtime-and-workers.md, section 8; ruling 39).
+ *
+ *     request ──> prefill worker: one token ──(disaggregated_params)──> decode worker: the answer
+ *
+ *     the same with a rendezvous:  prefill worker ─┐  both at once, with one room;
+ *                      request ──> decode worker ──┘  the engines meet there
+ */
+export class PrefillStage {
+  readonly #options: PrefillStageOptions;
+
+  constructor(options: PrefillStageOptions) {
+    this.#options = options;
+  }
+
+  get isEnforced(): boolean {
+    return this.#options.isEnforced;
+  }
+
+  /** Rejects with a ServeError when the request cannot go on at all, and with the signal's reason when it aborts. */
+  async run(ask: PrefillAsk): Promise<Prefilled> {
+    const { observer, isEnforced, modelNow } = this.#options;
+    const { request, model } = ask;
+    const prefill = modelNow(model)?.prefill;
+    if (prefill === undefined) {
+      if (model.card.needs.length === 0) return { kind: 'here', request }; // an adapter: its decode workers have it alone
+      if (isEnforced) throw workerError('Unavailable', 'no prefill worker is left');
+      observer.decodedAlone?.(model.primaryName);
+      return { kind: 'here', request };
+    }
+    if (!isDivisible(request)) return { kind: 'here', request };
+    this.#refuseWhereNobodyDecodes(model);
+    if (await this.#isBypassed(ask, prefill)) return { kind: 'here', request: bypassed(request) };
+    for (;;) {
+      try {
+        return await this.#once(ask, prefill);
+      } catch (thrown) {
+        const error = toServeError(thrown);
+        if (ask.signal.aborted || error.status < 500) throw error; // nobody else could do better
+        if (this.#hasUntried(ask, prefill) && ask.mayRetry(error)) continue;
+        if (isEnforced) throw error;
+        observer.decodedAlone?.(model.primaryName, error);
+        return { kind: 'here', request };
+      }
+    }
+  }
+
+  async #once(ask: PrefillAsk, { pool, workers }: PrefillPool): Promise<Prefilled> {
+    const { router, clock, observer, plane, streamWatch } = this.#options;
+    const { request, model, headers, signal } = ask;
+    const startMs = clock.nowMs();
+    const reservation = await inSpan(ask.span, 'prefill_routing', () =>
+      router.choose(this.#route(ask, { pool, workers }), workers, signal),
+    );
+    observer.stage('route', clock.nowMs() - startMs);
+    const bootstrapInfo = this.#meetingOf(reservation);
+    const span = dispatchSpan(ask.span, 'prefill', reservation);
+    const leg = new PrefillLeg({
+      plane,
+      clock,
+      router,
+      streamWatch,
+      model,
+      pool,
+      reservation,
+      request: { ...firstLeg(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
+      headers: { ...headers, ...traceHeaders(span) },
+      span,
+    });
+    leg.start();
+    const decode = this.#secondLeg(request, reservation);
+    if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg };
+    try {
+      const report = await unlessAborted(leg, signal);
+      if (report.isWhole) return { kind: 'whole', leg, outputs: report.outputs };
+      return handoffOf(request, decode, leg, report);
+    } catch (thrown) {
+      ask.failed.add(leg.worker.id);
+      throw thrown;
+    }
+  }
+
+  #route(ask: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
+    const { router, busyOf } = this.#options;
+    const { request, model, policyClass } = ask;
+    if (router.mode === 'direct') requirePrefillWorker(request.routing);
+    return {
+      id: request.id,
+      pool,
+      routing: prefillRouting(request.routing, workers),
+      override: request.routerConfigOverride,
+      tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
+      excluded: this.#excluded(ask, workers),
+      busy: busyOf(model, workers),
+      policyClass,
+    };
+  }
+
+  /** Those that failed, that are silent, or whose blocks no decode worker may fetch. */
+  #excluded({ request, model, failed }: PrefillAsk, workers: readonly Worker[]): ReadonlySet<string> {
+    const { stalledWorkers, modelNow } = this.#options;
+    const { workers: decodes } = modelNow(model) ?? model;
+    const remote = outOfReach(workers, request.routing, decodes);
+    if (stalledWorkers.size === 0 && remote.length === 0) return failed;
+    return new Set([...failed, ...stalledWorkers, ...remote]);
+  }
+
+  /** A prompt is not computed for a request that no decode worker would take then. */
+  #refuseWhereNobodyDecodes(model: RoutableModel): void {
+    const { workers } = this.#options.modelNow(model) ?? model;
+    const busy = this.#options.busyOf(model, workers);
+    if (busy === undefined || busy.size === 0 || workers.some(({ id }) => !busy.has(id))) return;
+    throw new ServeError('server_overloaded', 'Service temporarily overloaded');
+  }
+
+  async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {
+    const { bypasses, modelNow } = this.#options;
+    const now = modelNow(ask.model);
+    if (bypasses === undefined || now === undefined) return false;
+    const toPrefill = this.#route(ask, prefill);
+    const toDecode = { ...toPrefill, pool: now.pool, routing: ask.request.routing, excluded: NOBODY, busy: undefined };
+    return bypasses({ request: toPrefill, workers: prefill.workers }, { request: toDecode, workers: now.workers });
+  }
+
+  #hasUntried(ask: PrefillAsk, { workers }: PrefillPool): boolean {
+    const excluded = this.#excluded(ask, workers);
+    return workers.some(({ id }) => !excluded.has(id));
+  }
+
+  /** Where the two engines of a request meet, if the prefill worker has such a place. */
+  #meetingOf({ worker, dpRank: rank }: Reservation<Worker>): BootstrapInfo | undefined {
+    const { rendezvous, dataParallelSize: size } = worker;
+    if (rendezvous === undefined) return undefined;
+    const room = bootstrapRoom(this.#options.random, rank === undefined ? undefined : { rank, size });
+    return { bootstrap_host: rendezvous.host, bootstrap_port: rendezvous.port, bootstrap_room: room };
+  }
+
+  /** The whole request, for a decode worker that gets the blocks of its prompt. */
+  #secondLeg(request: EngineRequest, { worker, dpRank }: Reservation<Worker>): EngineRequest {
+    const rank = dpRank === undefined ? {} : { prefill_dp_rank: dpRank };
+    const { routing } = request;
+    const near = worker.kvTransfer && {
+      routing_constraints: withTransferPolicy(routing.routing_constraints, worker.kvTransfer),
+    };
+    return {
+      ...request,
+      routing: { ...routing, prefill_worker_id: worker.id, ...rank, ...near },
+      routerConfigOverride: decodeOverride(request.routerConfigOverride, this.#options.bypasses !== undefined),
+    };
+  }
+}
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+/** Only prompts of tokens can be computed apart; log probabilities of a prompt exist only where it was computed. */
+function isDivisible({ input, output, embedding }: EngineRequest): boolean {
+  return input.kind === 'tokens' && output.prompt_logprobs === undefined && embedding === undefined;
+}
+
+function bypassed(request: EngineRequest): EngineRequest {
+  return { ...request, annotations: [...request.annotations, BYPASS_ANNOTATION] };
+}
+
+/** One token of one choice. A token that must come may not be an end. */
+function firstLeg(request: EngineRequest, { dpRank }: Reservation<Worker>): EngineRequest {
+  const { n: _, best_of: __, ...sampling } = request.sampling;
+  const mustGoOn = (request.stop.min_tokens ?? 0) > 0;
+  const { dp_rank: ___, ...routing } = request.routing;
+  return {
+    ...request,
+    sampling,
+    stop: { ...prefillStop(request.stop), ...(mustGoOn ? { min_tokens: 1 } : {}) },
+    routing: dpRank === undefined ? routing : { ...routing, dp_rank: dpRank },
+  };
+}
+
+/** Hints for the prefill pool: those that name decode workers are not for it. */
+export function prefillRouting(routing: RoutingHints, workers: readonly Worker[]): RoutingHints {
+  const { backend_instance_id: _, decode_worker_id: __, dp_rank: ___, allowed_worker_ids: allowed, ...rest } = routing;
+  const { prefill_worker_id: pinned, prefill_dp_rank: rank } = routing;
+  const isMeant = allowed !== undefined && workers.some(({ id }) => allowed.includes(id));
+  return {
+    ...rest,
+    ...(isMeant ? { allowed_worker_ids: allowed } : {}),
+    ...(pinned === undefined ? {} : { backend_instance_id: pinned }),
+    ...(rank === undefined ? {} : { dp_rank: rank }),
+  };
+}
+
+/** Fails where the worker does not say how its blocks can be had; one that says that there are none was too short for any. */
+function handoffOf(request: EngineRequest, decode: EngineRequest, leg: PrefillLeg, report: PrefillReport): Prefilled {
+  const params = report.disaggregatedParams;
+  if (typeof params !== 'object' || params === null) {
+    throw workerError('BackendProtocol', 'the prefill worker gave no disaggregated_params');
+  }
+  const bootstrapInfo = meetingIn(params);
+  if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg, report };
+  if (Object.keys(params).length === 0) return { kind: 'here', request };
+  const details = report.usage?.prompt_tokens_details;
+  const prefillResult = {
+    disaggregated_params: params,
+    ...(details == null ? {} : { prompt_tokens_details: details }),
+  };
+  return { kind: 'away', request: { ...decode, prefillResult }, leg, report };
+}
+
+function meetingIn(params: object): BootstrapInfo | undefined {
+  const { bootstrap_host, bootstrap_port, bootstrap_room } = params as Readonly<Record<string, unknown>>;
+  if (typeof bootstrap_host !== 'string' || typeof bootstrap_port !== 'number') return undefined;
+  if (typeof bootstrap_room !== 'string' && typeof bootstrap_room !== 'number') return undefined;
+  return { bootstrap_host, bootstrap_port, bootstrap_room: `${bootstrap_room}` };
+}
+
+/** The report of `leg`, which is abandoned when the signal aborts first. */
+function unlessAborted(leg: PrefillLeg, signal: AbortSignal): Promise<PrefillReport> {
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => {
+      leg.abandon();
+      reject(signal.reason);
+    };
+    if (signal.aborted) return giveUp();
+    signal.addEventListener('abort', giveUp, { once: true });
+    leg.done.then(resolve, reject).finally(() => signal.removeEventListener('abort', giveUp));
+  });
+}

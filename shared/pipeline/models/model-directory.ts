@@ -1,0 +1,368 @@
+import { createHash } from 'node:crypto';
+import type {
+  Discovery,
+  DiscoveryEvent,
+  EndpointRecord,
+  ModelCard,
+  ModelRecord,
+  Watch,
+  WatchListener,
+} from '../../discovery/index.ts';
+import type { Transport } from '../../planes/request/index.ts';
+import type { PoolRole, RoutableWorker, WorkerPool } from '../../router/index.ts';
+import { type KvTransferPolicy, kvTransferPolicy } from '../../router/indexless/index.ts';
+import { computesFor, isPrefill, type PrefillPool, prefillPoolOf } from '../disaggregation/prefill-pool.ts';
+import type { ModelDirectory, ServedModel } from '../types.ts';
+import { isServing, readinessOf } from './readiness.ts';
+
+/** A live endpoint instance that serves a model. */
+export interface Worker extends RoutableWorker {
+  readonly transport: Transport;
+  readonly endpoint: string;
+  /** Component whose topics carry the worker's events and load. */
+  readonly scope: { readonly namespace: string; readonly component: string };
+  /** Whether it publishes what its cache holds. */
+  readonly publishesKvEvents: boolean;
+  /** Whether it answers a router that has missed such events. */
+  readonly hasLocalIndexer: boolean;
+  /** Where decode workers meet the engine of a prefill worker, if it has such a place. */
+  readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
+  /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
+  readonly kvTransfer?: KvTransferPolicy | undefined;
+  /** Whether it takes media that an encode worker has encoded. @default false */
+  readonly routesToEncoder?: boolean | undefined;
+}
+
+/** A model as the pipeline needs it: what clients see, and who serves it. */
+export interface RoutableModel extends ServedModel {
+  /** Checksum of the card's identity; workers with another one are another worker set. */
+  readonly mdcSum: string;
+  /** The worker set as the router names it. */
+  readonly pool: WorkerPool;
+  /** Workers that take requests now, in key order; empty while the model is not ready. */
+  readonly workers: readonly Worker[];
+  /** Decode workers whose prefill workers have all left: they end what was begun, and take nothing new. @default none */
+  readonly standing?: readonly Worker[];
+  /** Who computes their prompts; undefined = they do. */
+  readonly prefill?: PrefillPool | undefined;
+  /** Who encodes media for them. @default nobody */
+  readonly encoders?: readonly Worker[];
+}
+
+export interface ModelDirectoryOptions {
+  readonly discovery: Discovery;
+  /** Serve only models of this namespace. */
+  readonly namespace?: string | undefined;
+  /** Serve only models of namespaces that start so; wins over `namespace`. */
+  readonly namespacePrefix?: string | undefined;
+  /** Block size of every model's KV cache, whatever the cards say. */
+  readonly kvCacheBlockSizeTokens?: number | undefined;
+  /** Decode workers serve without prefill workers (`--decode-fallback`). @default false */
+  readonly decodesAlone?: boolean | undefined;
+  /** Names that are remembered after their last worker has left, the latest ones. @default 0 */
+  readonly rememberedMax?: number;
+  /** Whether models with that card are served. @default all are */
+  readonly serves?: (card: ModelCard) => boolean;
+  /** Told after every change of the set of models or workers. */
+  readonly onChange?: () => void;
+  readonly onWorkerAdded?: (workerId: string) => void;
+  readonly onDiscoveryFailing?: (error: Error) => void;
+  readonly onDiscoveryRecovered?: () => void;
+}
+
+/** The models in discovery, joined with the endpoint instances that serve them, and kept current. */
+export class LiveModelDirectory implements ModelDirectory {
+  readonly #options: ModelDirectoryOptions;
+  readonly #cards = new Map<string, ModelRecord>();
+  readonly #endpoints = new Map<string, EndpointRecord>();
+  #models = new Map<string, RoutableModel>();
+  #listed: readonly RoutableModel[] = [];
+  /** Names that nobody serves any more, with what was known of them. */
+  readonly #remembered = new Map<string, RoutableModel>();
+  #watches: Watch[] = [];
+  #isDirty = false;
+  readonly #waiters = new Set<() => void>(); // one for each `until` under way
+
+  constructor(options: ModelDirectoryOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
+  async start(signal?: AbortSignal): Promise<void> {
+    const { discovery } = this.#options;
+    this.#watches = await Promise.all([
+      discovery.watch(
+        { bucket: 'v1/instances', prefix: '' },
+        this.#listener((event) => this.#applyEndpoint(event)),
+        signal,
+      ),
+      discovery.watch(
+        { bucket: 'v1/mdc', prefix: '' },
+        this.#listener((event) => this.#applyCard(event)),
+        signal,
+      ),
+    ]);
+    this.#rebuild();
+  }
+
+  close(): void {
+    for (const watch of this.#watches) watch.close();
+    this.#watches = [];
+  }
+
+  list(): readonly RoutableModel[] {
+    return this.#listed;
+  }
+
+  find(name: string): RoutableModel | undefined {
+    return this.#models.get(name);
+  }
+
+  /** The model of that name, also after its last worker has left: a worker may be started for it. */
+  known(name: string): RoutableModel | undefined {
+    return this.#models.get(name) ?? this.#remembered.get(name);
+  }
+
+  /** Every name that `known` would find. */
+  listKnown(): readonly RoutableModel[] {
+    return this.#remembered.size === 0 ? this.#listed : [...this.#listed, ...this.#remembered.values()];
+  }
+
+  /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
+  until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        this.#waiters.delete(look);
+        signal.removeEventListener('abort', giveUp);
+        settle();
+      };
+      const look = (): void => {
+        if (holds(this.#listed)) end(resolve);
+      };
+      const giveUp = (): void => end(() => reject(signal.reason));
+      if (signal.aborted) return giveUp();
+      signal.addEventListener('abort', giveUp, { once: true });
+      this.#waiters.add(look);
+      look();
+    });
+  }
+
+  /** Whether the workers of a namespace are followed. */
+  isInScope(namespace: string): boolean {
+    const { namespace: exact, namespacePrefix } = this.#options;
+    if (namespacePrefix !== undefined) return namespace.startsWith(namespacePrefix);
+    return exact === undefined || namespace === exact;
+  }
+
+  #listener(apply: (event: DiscoveryEvent) => void): WatchListener {
+    const { onDiscoveryFailing, onDiscoveryRecovered } = this.#options;
+    return {
+      event: (event) => {
+        apply(event);
+        this.#scheduleRebuild();
+      },
+      failing: (error) => onDiscoveryFailing?.(error),
+      recovered: () => onDiscoveryRecovered?.(),
+    };
+  }
+
+  #applyEndpoint(event: DiscoveryEvent): void {
+    if (event.kind === 'removed') {
+      this.#endpoints.delete(event.key);
+    } else if (event.record.type === 'Endpoint' && this.isInScope(event.record.namespace)) {
+      this.#endpoints.set(event.key, event.record);
+      this.#options.onWorkerAdded?.(event.record.instance_id);
+    }
+  }
+
+  #applyCard(event: DiscoveryEvent): void {
+    this.#cards.delete(event.key);
+    if (event.kind === 'removed' || event.record.type !== 'Model') return;
+    const { namespace, card } = event.record;
+    if (this.isInScope(namespace) && this.#options.serves?.(card) !== false) this.#cards.set(event.key, event.record);
+  }
+
+  /** Many changes of one turn cost one rebuild. */
+  #scheduleRebuild(): void {
+    if (this.#isDirty) return;
+    this.#isDirty = true;
+    queueMicrotask(() => {
+      if (this.#isDirty) this.#rebuild();
+    });
+  }
+
+  #rebuild(): void {
+    this.#isDirty = false;
+    const byName = new Map<string, JoinedCard[]>();
+    for (const [key, record] of [...this.#cards].sort(byKey)) {
+      const card: JoinedCard = { record, endpoint: this.#endpoints.get(endpointKeyOf(key, record)) };
+      const cards = byName.get(record.card.display_name);
+      if (cards === undefined) byName.set(record.card.display_name, [card]);
+      else cards.push(card);
+    }
+    const models = new Map<string, RoutableModel>();
+    for (const [name, cards] of byName) {
+      const model = modelOf(name, cards, this.#options);
+      models.set(name, model);
+      for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
+    }
+    this.#remember(this.#models, models);
+    this.#models = models;
+    this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    this.#options.onChange?.();
+    for (const look of this.#waiters) look();
+  }
+
+  #remember(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
+    const { rememberedMax = 0 } = this.#options;
+    for (const name of now.keys()) this.#remembered.delete(name);
+    if (rememberedMax === 0) return;
+    for (const [name, model] of before) if (!now.has(name)) this.#remembered.set(name, { ...model, ...ABANDONED });
+    for (const [oldest] of this.#remembered) {
+      if (this.#remembered.size <= rememberedMax) break;
+      this.#remembered.delete(oldest);
+    }
+  }
+}
+
+const NO_WORKERS: readonly Worker[] = [];
+
+/** What is true of every model that nobody serves. */
+const ABANDONED = {
+  workers: [],
+  standing: [],
+  readiness: { isReady: false, reason: 'no worker', namespaces: {} },
+} as const;
+
+/** A card with the endpoint instance that serves it, while that lives. */
+interface JoinedCard {
+  readonly record: ModelRecord;
+  readonly endpoint: EndpointRecord | undefined;
+}
+
+/** Key of the instance that a card belongs to: the card's own, without the adapter at its end. */
+function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {
+  return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
+}
+
+function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirectoryOptions): RoutableModel {
+  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = options;
+  const live = cards.filter(({ endpoint }) => endpoint !== undefined);
+  const readiness = readinessOf(
+    live.map(({ record }) => record),
+    decodesAlone,
+  );
+  const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
+  const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
+  // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
+  const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
+  if (chosen === undefined) throw new Error(`model ${name} has no card`);
+  const { card } = chosen.record;
+  const mdcSum = cardChecksum(card);
+  const role = roleOf(card);
+  const isAlike = ({ record }: JoinedCard): boolean =>
+    roleOf(record.card) === role && cardChecksum(record.card) === mdcSum;
+  const workers = ready.filter(isAlike).flatMap(workerOf);
+  const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
+  const pool: WorkerPool = {
+    key: mdcSum,
+    model: name,
+    role,
+    blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
+  };
+  const helpers = live.filter(
+    ({ record }) => isPrefill(record) && isReady(record.namespace) && computesFor(record.card, card),
+  );
+  const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
+  const encoders = live
+    .filter(({ record: { card: own, namespace } }) => own.worker_type === 'encode' && isReady(namespace))
+    .flatMap(workerOf);
+  const isStanding = role === 'decode' && workers.length === 0;
+  const standing = isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS;
+  return {
+    name,
+    primaryName: name,
+    card,
+    contextLength,
+    readiness,
+    mdcSum,
+    pool,
+    workers,
+    standing,
+    prefill,
+    encoders,
+  };
+}
+
+function roleOf({ worker_type: type }: ModelCard): PoolRole {
+  return type === 'prefill' || type === 'decode' ? type : 'aggregated';
+}
+
+function workerOf({ record, endpoint }: JoinedCard): Worker[] {
+  if (endpoint === undefined) return [];
+  const { runtime_config: runtime } = record.card;
+  return [
+    {
+      id: record.instance_id,
+      transport: endpoint.transport,
+      endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
+      scope: { namespace: record.namespace, component: record.component },
+      publishesKvEvents: runtime.kv_event_publishing_enabled !== false,
+      hasLocalIndexer: runtime.enable_local_indexer !== false,
+      totalKvBlocks: runtime.total_kv_blocks,
+      maxNumBatchedTokens: runtime.max_num_batched_tokens,
+      dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
+      dataParallelSize: runtime.data_parallel_size ?? 1,
+      deviceType: endpoint.device_type,
+      taints: runtime.taints ?? [],
+      stableId: runtime.stable_routing_id,
+      rendezvous: rendezvousOf(runtime, endpoint),
+      kvTransfer: kvTransferPolicy(runtime),
+      routesToEncoder: runtime.route_to_encoder,
+    },
+  ];
+}
+
+/** Engines that do not know their machine's address are met where the worker itself is. */
+function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
+  if (at?.bootstrap_port === undefined) return undefined;
+  const host = at.bootstrap_host ?? ('tcp' in transport ? hostOf(transport.tcp) : undefined);
+  return host === undefined ? undefined : { host, port: at.bootstrap_port };
+}
+
+/** Of `host:port/path`, an IPv6 address without its brackets. */
+function hostOf(address: string): string {
+  const hostPort = address.split('/', 1)[0] as string; // a split has at least one part
+  return hostPort.slice(0, hostPort.lastIndexOf(':')).replace(/^\[(.*)\]$/, '$1');
+}
+
+/** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */
+function cardChecksum(card: ModelCard): string {
+  const known = CHECKSUMS.get(card);
+  if (known !== undefined) return known;
+  const files = Object.entries(card.files)
+    .map(([role, file]) => `${role}=${file.checksum}`)
+    .sort();
+  const identity = [
+    card.display_name,
+    card.model_input,
+    card.kv_cache_block_size,
+    card.lora?.name,
+    files,
+    parsersOf(card),
+  ];
+  const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
+  CHECKSUMS.set(card, sum);
+  return sum;
+}
+
+const CHECKSUMS = new WeakMap<ModelCard, string>();
+
+function parsersOf({ runtime_config: runtime }: ModelCard): readonly (string | undefined)[] {
+  const { tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend } = runtime;
+  return [tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend];
+}
+
+function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return a < b ? -1 : 1;
+}

@@ -1,0 +1,86 @@
+import type { Clock } from '../../clock/index.ts';
+import type { ModelCard } from '../../discovery/index.ts';
+import { reasonOf, ServeError } from '../../errors/index.ts';
+import type { LoadedModel } from '../../tokens/index.ts';
+import type { RoutableModel } from './model-directory.ts';
+
+/** Opens the model folder that a card names. Rejects with a message that says what is wrong and what to do. */
+export type OpenModel = (card: ModelCard) => Promise<LoadedModel>;
+
+export interface ModelStoreOptions {
+  readonly open: OpenModel;
+  readonly clock: Clock;
+  /** Told once per failed attempt. */
+  readonly onFailure: (model: string, reason: string) => void;
+  /** Models kept loaded; the one used longest ago leaves first. @default 16 */
+  readonly modelsMax?: number;
+  /** A failed load is not tried again sooner. @default 5000 */
+  readonly retryAfterMs?: number;
+}
+
+type Slot =
+  | { readonly kind: 'loading'; readonly promise: Promise<LoadedModel> }
+  | { readonly kind: 'loaded'; readonly model: LoadedModel }
+  | { readonly kind: 'failed'; readonly error: ServeError; readonly retryAtMs: number };
+
+/** Tokenizers and templates of the models in discovery, loaded once per card checksum. */
+export class ModelStore {
+  readonly #options: Required<ModelStoreOptions>;
+  readonly #slots = new Map<string, Slot>();
+
+  constructor({ modelsMax = 16, retryAfterMs = 5000, ...options }: ModelStoreOptions) {
+    this.#options = { ...options, modelsMax, retryAfterMs };
+  }
+
+  /** The loaded model, at once when it is there. Throws or rejects with `service_unavailable` when it cannot be opened. */
+  get(model: RoutableModel): LoadedModel | Promise<LoadedModel> {
+    const slot = this.#slots.get(model.mdcSum);
+    if (slot?.kind === 'loaded') {
+      this.#put(model.mdcSum, slot); // used last
+      return slot.model;
+    }
+    if (slot?.kind === 'loading') return slot.promise;
+    if (slot?.kind === 'failed' && slot.retryAtMs > this.#options.clock.nowMs()) throw slot.error;
+    return this.#load(model);
+  }
+
+  /** Starts loading what is not loaded yet, so that the first request does not wait for it. Pushes nothing out. */
+  prefetch(models: readonly RoutableModel[]): void {
+    for (const model of models) {
+      if (this.#slots.size >= this.#options.modelsMax) return;
+      if (model.card.model_input !== 'Tokens' || this.#slots.has(model.mdcSum)) continue;
+      this.#load(model).catch(() => undefined); // reported by onFailure; the next request reads the slot
+    }
+  }
+
+  #load(model: RoutableModel): Promise<LoadedModel> {
+    const { open, clock, onFailure, retryAfterMs } = this.#options;
+    const promise = open(model.card).then(
+      (loaded) => {
+        this.#put(model.mdcSum, { kind: 'loaded', model: loaded });
+        return loaded;
+      },
+      (cause: unknown) => {
+        const error = new ServeError(
+          'service_unavailable',
+          `Model \`${model.name}\` cannot be loaded by the frontend`,
+          { cause },
+        );
+        this.#put(model.mdcSum, { kind: 'failed', error, retryAtMs: clock.nowMs() + retryAfterMs });
+        onFailure(model.name, reasonOf(cause));
+        throw error;
+      },
+    );
+    this.#put(model.mdcSum, { kind: 'loading', promise });
+    return promise;
+  }
+
+  #put(mdcSum: string, slot: Slot): void {
+    this.#slots.delete(mdcSum);
+    this.#slots.set(mdcSum, slot);
+    for (const [oldest] of this.#slots) {
+      if (this.#slots.size <= this.#options.modelsMax) return;
+      this.#slots.delete(oldest);
+    }
+  }
+}

@@ -1,0 +1,156 @@
+import { ServeError } from '../../errors/index.ts';
+import type {
+  EngineInput,
+  EngineRequest,
+  GenerationRequest,
+  SamplingOptions,
+  StopConditions,
+} from '../../protocol/generation/index.ts';
+import { clientAnnotations } from '../../router/indexless/index.ts';
+import type { LoadedModel } from '../../tokens/index.ts';
+import type { RoutableModel } from '../models/model-directory.ts';
+import { promptField, tokensLeft } from './context-length.ts';
+import { mediaParts } from './media-parts.ts';
+import { type PromptTokens, type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
+
+/** A request ready to be sent, and what was learned on the way. */
+export interface Preprocessed {
+  readonly request: EngineRequest;
+  /** 0 where only the worker knows (prompt embeddings, text models). */
+  readonly promptTokens: number;
+  /** The rendered prompt, where there was one to render. */
+  readonly formattedPrompt: string | undefined;
+}
+
+/**
+ * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions (http-api.md,
+ * section 13). At once unless the prompt is long. `loaded` is undefined exactly for models that take text or tensors.
+ * @throws ServeError `invalid_value`, `context_length_exceeded`; rejects with these and as `PromptEncoder.encode` does
+ */
+export function preprocess(
+  request: GenerationRequest,
+  model: RoutableModel,
+  loaded: LoadedModel | undefined,
+  tools: PromptTools,
+  signal?: AbortSignal,
+): Preprocessed | Promise<Preprocessed> {
+  if (loaded === undefined) return passThrough(request, model);
+  const limits = { model: model.primaryName, contextLength: model.contextLength, signal };
+  const tokens = tokenizePrompt(request, loaded, tools, limits);
+  return tokens instanceof Promise
+    ? tokens.then((ready) => complete(request, model, loaded, ready))
+    : complete(request, model, loaded, tokens);
+}
+
+function complete(
+  request: GenerationRequest,
+  model: RoutableModel,
+  loaded: LoadedModel,
+  { tokenIds, isWhole, formattedPrompt, promptEmbeds }: PromptTokens,
+): Preprocessed {
+  checkVocabulary(request, tokenIds, loaded);
+  const left = tokensLeft(request, { tokens: tokenIds.length, isWhole }, model.contextLength);
+  const input: EngineInput = { kind: 'tokens', tokenIds, ...(promptEmbeds === undefined ? {} : { promptEmbeds }) };
+  const eosTokenIds = loaded.info.eosTokenIds;
+  const multiModalData = mediaParts(request.prompt);
+  // An embedding has no continuation that could stop.
+  const stop = request.embedding === undefined ? stopConditions(request.stop, left, eosTokenIds) : request.stop;
+  return {
+    request: {
+      ...engineRequest(request, model, input, stop, eosTokenIds),
+      ...(multiModalData === undefined ? {} : { multiModalData }),
+    },
+    promptTokens: tokenIds.length,
+    formattedPrompt,
+  };
+}
+
+/** Length of the prompt, for those who only want to know. Rejects with a ServeError, e.g. `invalid_value`. */
+export async function promptTokens(
+  request: GenerationRequest,
+  loaded: LoadedModel,
+  tools: PromptTools,
+): Promise<number> {
+  const { tokenIds } = await tokenizePrompt(request, loaded, tools, { model: request.model, contextLength: 0 });
+  return tokenIds.length;
+}
+
+function passThrough(request: GenerationRequest, model: RoutableModel): Preprocessed {
+  const { prompt } = request;
+  const input: EngineInput =
+    prompt.kind === 'tensor'
+      ? { kind: 'tensor', body: prompt.body }
+      : {
+          kind: 'text',
+          // Every dialect over chat hands on a chat body, which is what such workers understand.
+          endpoint: prompt.kind === 'chat' ? 'chat_completions' : request.endpoint,
+          body: { ...request.body, model: model.card.source_path ?? model.primaryName },
+        };
+  return {
+    request: engineRequest(request, model, input, request.stop, []),
+    promptTokens: 0,
+    formattedPrompt: undefined,
+  };
+}
+
+function engineRequest(
+  request: GenerationRequest,
+  model: RoutableModel,
+  input: EngineInput,
+  stop: StopConditions,
+  eosTokenIds: readonly number[],
+): EngineRequest {
+  const lora = model.card.lora?.name;
+  return {
+    id: request.id,
+    model: model.primaryName,
+    input,
+    stop,
+    sampling: withoutSingleN(request.sampling),
+    output: request.output,
+    eosTokenIds,
+    routing: lora === undefined ? request.routing : { ...request.routing, lora_name: lora },
+    annotations: clientAnnotations(request.annotations),
+    mdcSum: model.mdcSum,
+    ...(request.routerConfigOverride === undefined ? {} : { routerConfigOverride: request.routerConfigOverride }),
+    ...(request.embedding === undefined ? {} : { embedding: request.embedding }),
+    ...(request.extraArgs === undefined ? {} : { extraArgs: request.extraArgs }),
+    ...(request.mmProcessorKwargs === undefined ? {} : { mmProcessorKwargs: request.mmProcessorKwargs }),
+    ...(request.router === undefined ? {} : { router: request.router }),
+    ...(request.agentContext === undefined ? {} : { agentContext: request.agentContext }),
+    ...(request.requestTimestampMs === undefined ? {} : { requestTimestampMs: request.requestTimestampMs }),
+  };
+}
+
+function withoutSingleN(sampling: SamplingOptions): SamplingOptions {
+  if (sampling.n !== 1) return sampling;
+  const { n: _one, ...rest } = sampling;
+  return rest;
+}
+
+function checkVocabulary(request: GenerationRequest, tokenIds: Uint32Array, loaded: LoadedModel): void {
+  if (request.prompt.kind !== 'tokens') return; // our own encoder only makes known ids
+  const size = Math.max(loaded.tokenizer.vocabSize, loaded.info.vocabSize ?? 0);
+  const outside = tokenIds.find((id) => id >= size);
+  if (outside === undefined) return;
+  throw new ServeError(
+    'invalid_value',
+    `Invalid request: token id ${outside} is outside the vocabulary of ${size} entries`,
+    { param: promptField(request) },
+  );
+}
+
+/** The model's own end tokens end the output unseen, unless the client asked to ignore them. */
+function stopConditions(
+  stop: StopConditions,
+  maxTokens: number | undefined,
+  eosTokenIds: readonly number[],
+): StopConditions {
+  const filled: StopConditions = maxTokens === undefined ? stop : { ...stop, max_tokens: maxTokens };
+  if (stop.ignore_eos === true) {
+    const { stop: _strings, stop_token_ids: _ids, stop_token_ids_hidden: _hidden, ...rest } = filled;
+    return rest;
+  }
+  if (eosTokenIds.length === 0) return filled;
+  return { ...filled, stop_token_ids_hidden: [...new Set([...(stop.stop_token_ids_hidden ?? []), ...eosTokenIds])] };
+}

@@ -1,0 +1,122 @@
+import type { Clock } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
+import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
+import { refuseHopeless } from './context-length.ts';
+
+/** What operators are told of prompts. */
+export interface PromptObserver {
+  template(ms: number): void;
+  tokenize(ms: number): void;
+  /** A prompt was looked up in the cache of tokens. */
+  tokenizerCache(model: string, cachedTokens: number, uncachedTokens: number): void;
+}
+
+/** What turns prompts into tokens. */
+export interface PromptTools {
+  readonly encoder: PromptEncoder;
+  readonly clock: Clock;
+  readonly observer: PromptObserver;
+}
+
+export interface PromptLimits {
+  /** Name for metrics. */
+  readonly model: string;
+  /** Tokens; a prompt that reaches it is not counted to its end. 0 = unknown. */
+  readonly contextLength: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface PromptTokens {
+  readonly tokenIds: Uint32Array;
+  /** False when the prompt has more tokens than these, which are as many as the context at least. */
+  readonly isWhole: boolean;
+  readonly formattedPrompt: string | undefined;
+  readonly promptEmbeds: string | undefined;
+}
+
+const NO_TOKENS = new Uint32Array(0);
+
+/**
+ * The prompt in tokens: at once, or later when it is long (http-api.md, section 13.1).
+ * @throws ServeError `invalid_value`, `context_length_exceeded`, `not_implemented`; rejects as `PromptEncoder.encode` does
+ */
+export function tokenizePrompt(
+  request: GenerationRequest,
+  loaded: LoadedModel,
+  tools: PromptTools,
+  limits: PromptLimits,
+): PromptTokens | Promise<PromptTokens> {
+  const { prompt } = request;
+  switch (prompt.kind) {
+    case 'tokens':
+      return whole({ tokenIds: Uint32Array.from(prompt.tokenIds) });
+    case 'embeds':
+      return whole({ promptEmbeds: prompt.data });
+    case 'raw':
+      return encode(request, prompt.text, loaded, tools, limits);
+    case 'chat':
+      return encode(request, render(request, loaded, tools), loaded, tools, limits);
+    case 'body':
+    case 'tensor':
+      throw new ServeError('not_implemented', `model \`${request.model}\` takes text prompts only`);
+  }
+}
+
+function whole({
+  tokenIds = NO_TOKENS,
+  promptEmbeds,
+}: {
+  readonly tokenIds?: Uint32Array;
+  readonly promptEmbeds?: string;
+}): PromptTokens {
+  return { tokenIds, isWhole: true, formattedPrompt: undefined, promptEmbeds };
+}
+
+/**
+ * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's
+ * (parsers.md, section 0). Embedding models are trained on texts with them: some read the vector off the last one.
+ */
+function encode(
+  request: GenerationRequest,
+  text: string,
+  { tokenizer }: LoadedModel,
+  { encoder, clock, observer }: PromptTools,
+  { model, contextLength, signal }: PromptLimits,
+): PromptTokens | Promise<PromptTokens> {
+  const startMs = clock.nowMs();
+  const clean = text.includes('\0') ? text.replaceAll('\0', '') : text;
+  refuseHopeless(request, clean, tokenizer, contextLength);
+  const finish = ({ ids, isWhole, cachedTokens }: EncodedPrompt): PromptTokens => {
+    observer.tokenize(clock.nowMs() - startMs);
+    if (cachedTokens !== undefined) observer.tokenizerCache(model, cachedTokens, ids.length - cachedTokens);
+    return { tokenIds: ids, isWhole, formattedPrompt: text, promptEmbeds: undefined };
+  };
+  const encoded = encoder.encode(tokenizer, clean, {
+    addSpecialTokens: request.embedding !== undefined,
+    enoughTokens: contextLength === 0 ? Number.POSITIVE_INFINITY : contextLength,
+    signal,
+  });
+  return encoded instanceof Promise ? encoded.then(finish) : finish(encoded);
+}
+
+function render(request: GenerationRequest, loaded: LoadedModel, { clock, observer }: PromptTools): string {
+  const { prompt } = request;
+  if (prompt.kind !== 'chat') throw new TypeError('only chats are rendered');
+  if (loaded.chatTemplate === undefined) {
+    throw new ServeError('invalid_value', `model \`${request.model}\` has no chat template: use /v1/completions`, {
+      param: 'messages',
+    });
+  }
+  const startMs = clock.nowMs();
+  const text = loaded.chatTemplate.render({
+    messages: prompt.messages as readonly (ChatMessage & Record<string, unknown>)[],
+    tools: prompt.tools as readonly Record<string, unknown>[] | undefined,
+    addGenerationPrompt: prompt.addGenerationPrompt,
+    continueFinalMessage: prompt.continueFinalMessage,
+    args: prompt.templateArgs,
+    nowMs: clock.wallMs(),
+  });
+  observer.template(clock.nowMs() - startMs);
+  return text;
+}

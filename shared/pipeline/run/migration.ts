@@ -1,0 +1,46 @@
+import type { EngineRequest } from '../../protocol/generation/index.ts';
+
+/** Token ids of the output so far, kept so that another worker can go on from them. */
+export class Produced {
+  #ids = new Uint32Array(64);
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#count + count > this.#ids.length) this.#grow(this.#count + count);
+    for (let at = 0; at < count; at++) this.#ids[this.#count++] = ids[start + at] as number; // inside the caller's range
+  }
+
+  /** `prompt` followed by the output so far. */
+  after(prompt: Uint32Array): Uint32Array {
+    const all = new Uint32Array(prompt.length + this.#count);
+    all.set(prompt);
+    all.set(this.#ids.subarray(0, this.#count), prompt.length);
+    return all;
+  }
+
+  #grow(atLeast: number): void {
+    const larger = new Uint32Array(Math.max(atLeast, this.#ids.length * 2));
+    larger.set(this.#ids);
+    this.#ids = larger;
+  }
+}
+
+/** The request that goes on after `produced`, with reduced budgets; undefined when no token is left to make. */
+export function continuationOf(request: EngineRequest, produced: Produced | undefined): EngineRequest | undefined {
+  if (produced === undefined || produced.count === 0 || request.input.kind !== 'tokens') return request;
+  const { max_tokens: maxTokens, min_tokens: minTokens } = request.stop;
+  if (maxTokens !== undefined && maxTokens <= produced.count) return undefined;
+  return {
+    ...request,
+    input: { ...request.input, tokenIds: produced.after(request.input.tokenIds) },
+    stop: {
+      ...request.stop,
+      ...(maxTokens === undefined ? {} : { max_tokens: maxTokens - produced.count }),
+      ...(minTokens === undefined ? {} : { min_tokens: Math.max(0, minTokens - produced.count) }),
+    },
+  };
+}

@@ -1,0 +1,418 @@
+import { isInhibiting, type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { Call, CallSink } from '../../planes/request/index.ts';
+import {
+  type CompletionUsage,
+  type EngineOutput,
+  type EngineRequest,
+  encodeEngineRequest,
+  type GenerationRequest,
+  type GenerationSink,
+} from '../../protocol/generation/index.ts';
+import type { Reservation, WorkerPool } from '../../router/index.ts';
+import type { Answer } from '../answer/answer.ts';
+import type { EncoderResult } from '../disaggregation/encode-stage.ts';
+import type { PrefillLeg } from '../disaggregation/prefill-leg.ts';
+import type { Prefilled } from '../disaggregation/prefill-stage.ts';
+import type { WatchedStream } from '../health/stream-watch.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+import { mediaParts } from '../prompt/media-parts.ts';
+import type { Preprocessed } from '../prompt/preprocess.ts';
+import { headersOf, POLICY_CLASS, traceHeaders } from './call-headers.ts';
+import { AttemptSpans } from './dispatch-span.ts';
+import { Moves } from './moves.ts';
+import type { RunContext } from './run-context.ts';
+import { WorkerChoice } from './worker-choice.ts';
+
+/**
+ * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
+ * and changes the same few fields.
+ *
+ * With prefill workers, choosing begins with a prefill (`PrefillStage`), whose leg belongs to the attempt: it is abandoned
+ * when the attempt ends before its decode worker has said anything.
+ *
+ * | State | worker chosen | first output | failure that may move | other failure | end | client gone |
+ * |---|---|---|---|---|---|---|
+ * | choosing | sent | - | - | failed | - | closed |
+ * | sent | - | streaming | choosing | failed | ended | killed |
+ * | streaming | - | - | choosing, with the tokens so far | failed | ended | killed |
+ */
+export class RequestRun implements CallSink, WatchedStream {
+  readonly #context: RunContext;
+  readonly #request: GenerationRequest;
+  readonly #model: RoutableModel;
+  readonly #prompt: Preprocessed;
+  readonly #answer: Answer;
+  readonly #sink: GenerationSink;
+  readonly #signal: AbortSignal;
+  readonly #choice: WorkerChoice;
+  readonly #moves: Moves;
+  readonly #spans: AttemptSpans;
+  readonly #failedPrefills = new Set<string>();
+  /** No more prefill workers for this request. */
+  #isAlone = false;
+  /** Of the present attempt. */
+  #leg: PrefillLeg | undefined;
+  #encoded: Promise<EncoderResult | undefined> | undefined;
+  #reservation: Reservation<Worker> | undefined;
+  #call: Call | undefined;
+  #hasOutput = false;
+  /** From the present worker. */
+  #outputTokens = 0;
+  /** The present worker has said something of the answer, in tokens or in its own words. */
+  #hasBegun = false;
+  #hasToldCached = false;
+  #isPaused = false;
+  #isClosed = false;
+  hasMoved = false;
+
+  constructor(
+    context: RunContext,
+    request: GenerationRequest,
+    model: RoutableModel,
+    prompt: Preprocessed,
+    answer: Answer,
+    sink: GenerationSink,
+    signal: AbortSignal,
+  ) {
+    this.#context = context;
+    this.#request = request;
+    this.#model = model;
+    this.#prompt = prompt;
+    this.#answer = answer;
+    this.#sink = sink;
+    this.#signal = signal;
+    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, request.trace.span, signal);
+    this.#spans = new AttemptSpans(request.trace.span);
+    this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
+  }
+
+  start(): void {
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#send(undefined).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  get promptTokens(): number {
+    return this.#prompt.promptTokens;
+  }
+
+  accepted(): void {
+    this.hasMoved = true;
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (this.#isClosed) return;
+    this.#hasBegun = true;
+    this.#noteOutput(count);
+    this.#moves.keep(ids, start, count);
+    try {
+      this.#answer.tokens(choice, ids, start, count);
+    } catch (thrown) {
+      this.#abandon(toServeError(thrown));
+      return;
+    }
+    if (this.#answer.endsBeforeWorker) this.#endHere();
+    else this.#heedReader();
+  }
+
+  output(output: EngineOutput): void {
+    if (this.#isClosed) return;
+    if (saysSomething(output)) this.#hasBegun = true;
+    this.#noteOutput(output.token_ids?.length ?? 0);
+    const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
+    if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
+    if (output.token_ids !== undefined) this.#moves.keep(output.token_ids, 0, output.token_ids.length);
+    try {
+      const failure = this.#answer.output(output);
+      if (failure !== undefined) throw failure;
+    } catch (thrown) {
+      this.#abandon(toServeError(thrown));
+      return;
+    }
+    if (this.#answer.endsBeforeWorker) this.#endHere();
+    else this.#heedReader();
+  }
+
+  end(): void {
+    if (this.#isClosed) return;
+    this.#close();
+    this.#answer.end();
+  }
+
+  fail(error: ServeError): void {
+    if (this.#answer.isComplete) this.end(); // everything was said; how the worker left does not matter
+    if (this.#isClosed) return;
+    const worker = this.#reservation?.worker;
+    const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
+    this.#spans.end(error.worker ?? error.code);
+    this.#leaveWorker();
+    if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
+    if (worker !== undefined && error.worker === 'WorkerOverloaded') this.#context.fullWorkers.add(worker.id);
+    if (!this.#mayGoOn(error, lost !== undefined)) {
+      this.#failWith(error);
+      return;
+    }
+    if (lost !== undefined) this.#failedPrefills.add(lost.worker.id);
+    if (worker !== undefined && lost === undefined) this.#choice.failedAt(worker.id);
+    if (worker !== undefined && lost !== undefined) this.#choice.handoffLostAt(worker.id);
+    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  timedOut(): void {
+    this.#call?.kill();
+    this.fail(workerError('ResponseTimeout'));
+  }
+
+  /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
+  stalled(): void {
+    if (this.#moves.isOpen && this.#choice.hasOtherThan(this.#reservation?.worker.id)) this.timedOut();
+  }
+
+  /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
+  async #send(cause: ServeError | undefined): Promise<void> {
+    const request = this.#moves.continuation();
+    if (request === undefined) {
+      this.#close();
+      this.#answer.finishAtLength();
+      this.#answer.end();
+      return;
+    }
+    const { plane } = this.#context;
+    this.#outputTokens = 0;
+    this.#hasBegun = false;
+    let reservation: Reservation<Worker>;
+    let whole: EngineRequest;
+    try {
+      const prefilled = await this.#prefill(await this.#encode(request));
+      if (prefilled.kind === 'whole') return this.#endWith(prefilled);
+      whole = prefilled.request;
+      reservation = await this.#choice.choose(whole, this.#leg?.worker.scope.namespace);
+    } catch (thrown) {
+      return this.#failWith(cause ?? toServeError(thrown));
+    }
+    if (this.#isClosed) return reservation.release();
+    if (this.#leg?.failure !== undefined) {
+      reservation.release();
+      return this.#loseLeg(this.#leg.failure);
+    }
+    this.#reservation = reservation;
+    this.#tellWorker(this.#leg?.worker ?? reservation.worker, reservation.worker, reservation.dpRank);
+    const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
+    const span = this.#spans.begin(reservation, this.#leg);
+    const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
+    this.hasMoved = false;
+    this.#context.streamWatch?.add(this, reservation.worker, this.#model);
+    this.#call = plane.call(
+      reservation.worker.transport,
+      { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
+      this,
+    );
+    if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
+  }
+
+  /** Has media encoded by an encode worker, where that is wanted: once, a result outlives the worker that was to use it. */
+  async #encode(request: EngineRequest): Promise<EngineRequest> {
+    const { encode } = this.#context;
+    if (encode === undefined || mediaParts(this.#request.prompt) === undefined) return request;
+    this.#encoded ??= encode.run(request, this.#model, headersOf(this.#request), this.#signal);
+    const encoderResult = await this.#encoded;
+    return encoderResult === undefined ? request : { ...request, encoderResult };
+  }
+
+  /** Has the prompt computed by a prefill worker, where there are any. */
+  async #prefill(request: EngineRequest): Promise<Prefilled> {
+    const { prefill } = this.#context;
+    if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isAlone) return { kind: 'here', request };
+    const prefilled = await prefill.run({
+      request,
+      model: this.#model,
+      headers: headersOf(this.#request),
+      policyClass: this.#request.metadata[POLICY_CLASS],
+      span: this.#request.trace.span,
+      signal: this.#signal,
+      failed: this.#failedPrefills,
+      mayRetry: (error) => this.#mayMove(error, false),
+    });
+    if (prefilled.kind !== 'away') return prefilled;
+    const { leg, report } = prefilled;
+    if (this.#isClosed) leg.abandon();
+    this.#leg = leg;
+    if (report !== undefined) this.#notePrefilled(leg, report.usage);
+    else
+      leg.done.then(
+        ({ usage }) => this.#notePrefilled(leg, usage),
+        () => undefined, // `lost` tells
+      );
+    void leg.lost.then((error) => this.#leg === leg && this.#call !== undefined && this.#loseLeg(error));
+    return prefilled;
+  }
+
+  /**
+   * The blocks of the prompt wait to be fetched. The client is told what the prefill worker had cached: the decode worker has
+   * computed nothing of the prompt.
+   */
+  #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
+    if (this.#isClosed || this.#leg !== leg) return;
+    if (this.#outputTokens === 0) leg.keep();
+    if (usage === undefined) return;
+    const cached = usage.prompt_tokens_details?.cached_tokens;
+    if (cached !== undefined) this.#noteCached(cached, leg.pool);
+    this.#answer.output({ completion_usage: usage });
+  }
+
+  /** The first token ended the answer. */
+  #endWith({ outputs, leg }: Extract<Prefilled, { kind: 'whole' }>): void {
+    this.#tellWorker(leg.worker, leg.worker, undefined);
+    for (const output of outputs) this.output(output);
+    this.end();
+  }
+
+  /** The prefill failed while the decode worker waits for it: without a token nothing is lost but time. */
+  #loseLeg(error: ServeError): void {
+    const leg = this.#leg;
+    if (this.#isClosed || leg === undefined || this.#outputTokens > 0) return;
+    const call = this.#call;
+    this.#spans.end(error.worker ?? error.code);
+    this.#leaveWorker();
+    call?.kill();
+    this.#failedPrefills.add(leg.worker.id);
+    if (!this.#mayGoOn(error, true)) {
+      this.#failWith(error);
+      return;
+    }
+    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+  }
+
+  /** The decode worker says that it cannot go on, and has not begun: the blocks of the prompt may be gone. */
+  #isHandoffLost({ worker: kind }: ServeError): boolean {
+    if (this.#leg === undefined || this.#outputTokens > 0) return false;
+    return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
+  }
+
+  #tellWorker(prefill: Worker, decode: Worker, dpRank: number | undefined): void {
+    if (this.#isClosed) return;
+    this.#answer.servedBy(
+      { workerId: prefill.id, ...(prefill === decode && { dpRank }), workerType: this.#leg ? 'prefill' : 'decode' },
+      { workerId: decode.id, dpRank, workerType: 'decode' },
+    );
+    if (!this.#request.extraFields.includes('worker_id')) return;
+    const ids = { prefillWorkerId: prefill.id, decodeWorkerId: decode.id };
+    this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
+  }
+
+  #noteOutput(tokens: number): void {
+    this.hasMoved = true;
+    this.#outputTokens += tokens;
+    if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
+    const isFirst = this.#outputTokens === tokens && tokens > 0;
+    if (isFirst) this.#leg?.fetched();
+    const endedAtMs = isFirst ? this.#leg?.endedAtMs : undefined;
+    if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
+    if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
+    this.#hasOutput = true;
+  }
+
+  /** Engines repeat their usage; the first one counts. */
+  #noteCached(tokens: number, pool: WorkerPool): void {
+    if (this.#hasToldCached) return;
+    this.#hasToldCached = true;
+    this.#context.observer.reused?.(pool, tokens);
+  }
+
+  /** Whether to try again. A request that may not move loses its prefill without a token: nothing was moved (ruling 39). */
+  #mayGoOn(error: ServeError, isPrefillLost: boolean): boolean {
+    if (this.#mayMove(error, isPrefillLost)) return true;
+    const { prefill, observer } = this.#context;
+    if (!isPrefillLost || this.#isAlone || this.#signal.aborted || prefill?.isEnforced === true) return false;
+    this.#isAlone = true;
+    observer.decodedAlone?.(this.#model.primaryName, error);
+    return true;
+  }
+
+  /** Counts the move when it may be made. */
+  #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
+    return !this.#signal.aborted && this.#moves.take(error, isPrefillLost, this.#hasOutput);
+  }
+
+  /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */
+  #heedReader(): void {
+    if (this.#isPaused || !this.#sink.isBlocked()) return;
+    this.#isPaused = true;
+    this.#call?.pause();
+    this.#sink.onUnblocked(() => {
+      this.#isPaused = false;
+      this.#call?.resume();
+    });
+  }
+
+  /** The answer is complete although the worker is not: a stop string, or an engine that ran past its end. */
+  #endHere(): void {
+    const call = this.#call;
+    this.#close();
+    call?.resume();
+    call?.stop();
+    this.#answer.end();
+  }
+
+  /** The worker broke the contract or reported an error that no other worker can mend. */
+  #abandon(error: ServeError): void {
+    this.#call?.kill();
+    if (this.#isHandoffLost(error)) {
+      this.fail(error);
+      return;
+    }
+    this.#failWith(error);
+  }
+
+  #failWith(error: ServeError): void {
+    if (this.#isClosed) return;
+    this.#spans.end(error.code);
+    this.#close();
+    if (!this.#signal.aborted) this.#sink.fail(error);
+  }
+
+  readonly #onAbort = (): void => {
+    if (this.#isClosed) return;
+    const call = this.#call;
+    this.#close();
+    call?.kill();
+  };
+
+  #leaveWorker(): void {
+    this.#spans.end(this.#signal.aborted ? 'cancelled' : undefined);
+    this.#context.streamWatch?.delete(this);
+    if (this.#outputTokens === 0) this.#leg?.abandon();
+    this.#leg = undefined;
+    this.#reservation?.release();
+    this.#reservation = undefined;
+    this.#call = undefined;
+  }
+
+  #close(): void {
+    this.#isClosed = true;
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#leaveWorker();
+    this.#context.hold?.over(this.#sink);
+  }
+}
+
+/** Words of the answer, not only what an engine tells beside them. Workers of text models say them in bodies. */
+function saysSomething({ token_ids: ids, text, body }: EngineOutput): boolean {
+  return (ids !== undefined && ids.length > 0) || (text ?? '') !== '' || body !== undefined;
+}
+
+function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
+  request: Request,
+  dpRank: number | undefined,
+): Request {
+  return dpRank === undefined || request.routing.dp_rank === dpRank
+    ? request
+    : { ...request, routing: { ...request.routing, dp_rank: dpRank } };
+}

@@ -1,0 +1,375 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../../shared/clock/index.ts';
+import {
+  type EndpointRecord,
+  MemoryDiscovery,
+  MemoryHub,
+  type ModelCard,
+  type ModelRecord,
+} from '../../../../shared/discovery/index.ts';
+import {
+  LiveModelDirectory,
+  type ModelDirectoryOptions,
+  nextPrefillState,
+  workerSetsOf,
+} from '../../../../shared/pipeline/index.ts';
+
+const clock = new VirtualClock();
+let workers: MemoryDiscovery;
+let discovery: MemoryDiscovery;
+let directory: LiveModelDirectory;
+
+beforeEach(() => {
+  const hub = new MemoryHub(clock);
+  workers = new MemoryDiscovery({ hub, clock });
+  discovery = new MemoryDiscovery({ hub, clock });
+});
+
+afterEach(async () => {
+  directory.close();
+  await Promise.all([workers.close(), discovery.close()]);
+});
+
+async function follow(options: Partial<ModelDirectoryOptions> = {}): Promise<LiveModelDirectory> {
+  directory = new LiveModelDirectory({ discovery, ...options });
+  await directory.start();
+  return directory;
+}
+
+/** Changes of one turn are taken in together at its end. */
+async function settled(change: Promise<void>): Promise<void> {
+  await change;
+  await Promise.resolve();
+}
+
+function endpoint(id: string, namespace = 'ns', component = 'backend'): EndpointRecord {
+  const address = { namespace, component, endpoint: 'generate', instance_id: id };
+  return { type: 'Endpoint', ...address, transport: { memory: `${id}/generate` } };
+}
+
+function card(id: string, more: Partial<ModelCard> = {}, namespace = 'ns', component = 'backend'): ModelRecord {
+  return {
+    type: 'Model',
+    namespace,
+    component,
+    endpoint: 'generate',
+    instance_id: id,
+    ...(more.lora === undefined ? {} : { model_suffix: more.lora.name }),
+    card: {
+      display_name: 'letters',
+      slug: 'letters',
+      files: { 'tokenizer.json': { path: '/m/tokenizer.json', checksum: 'sha256:00', size: 1 } },
+      kv_cache_block_size: 16,
+      model_type: ['Chat'],
+      model_input: 'Tokens',
+      worker_type: 'aggregated',
+      needs: [],
+      aliases: [],
+      runtime_config: { context_length: 100 },
+      ...more,
+    },
+  };
+}
+
+async function register(id: string, more: Partial<ModelCard> = {}, namespace = 'ns', component = 'backend') {
+  await workers.put(endpoint(id, namespace, component));
+  await workers.put(card(id, more, namespace, component));
+  await Promise.resolve();
+}
+
+const workerIds = (name = 'letters'): readonly string[] | undefined =>
+  directory.find(name)?.workers.map(({ id }) => id);
+const names = (): readonly string[] => directory.list().map(({ name }) => name);
+
+describe('a model', () => {
+  it('is served by the endpoint instances of its cards, whichever comes first', async () => {
+    await workers.put(endpoint('a'));
+    await workers.put(card('b'));
+    await follow();
+    expect(directory.find('letters')).toMatchObject({ workers: [], readiness: { isReady: false }, contextLength: 100 });
+    await settled(workers.put(endpoint('b')));
+    expect(directory.find('letters')?.readiness.isReady).toBe(true);
+    await settled(workers.put(card('a')));
+    expect(directory.find('letters')?.workers).toMatchObject([
+      {
+        id: 'a',
+        transport: { memory: 'a/generate' },
+        endpoint: 'ns.backend.generate',
+        dataParallelSize: 1,
+        taints: [],
+      },
+      { id: 'b' },
+    ]);
+  });
+
+  it('tells of its workers what routing needs', async () => {
+    await follow();
+    const ranks = { data_parallel_start_rank: 2, data_parallel_size: 4 };
+    const runtime_config = { ...ranks, taints: ['gpu=h200'], stable_routing_id: 'worker-3' };
+    await workers.put({ ...endpoint('a'), device_type: 'cuda' });
+    await settled(workers.put(card('a', { runtime_config, architectural_max_context_length: 7 })));
+    expect(directory.find('letters')).toMatchObject({
+      contextLength: 7,
+      workers: [
+        {
+          dataParallelStartRank: 2,
+          dataParallelSize: 4,
+          deviceType: 'cuda',
+          taints: ['gpu=h200'],
+          stableId: 'worker-3',
+        },
+      ],
+    });
+  });
+
+  it('is not ready without its last worker, and unknown without its last card', async () => {
+    await register('a');
+    await follow();
+    await settled(workers.remove(endpoint('a')));
+    expect(directory.find('letters')).toMatchObject({ workers: [], readiness: { isReady: false } });
+    expect(names()).toEqual(['letters']);
+    await settled(workers.remove(card('a')));
+    expect(directory.find('letters')).toBeUndefined();
+    expect(names()).toEqual([]);
+  });
+
+  it('is gone with the process that served it', async () => {
+    await register('a');
+    await follow();
+    await settled(workers.close());
+    expect(names()).toEqual([]);
+  });
+
+  it('waits for the workers that its own need', async () => {
+    await follow();
+    await register('e', { worker_type: 'prefill', needs: [['decode']] }, 'ns', 'prefill');
+    expect(directory.find('letters')).toMatchObject({ workers: [], readiness: { isReady: false } });
+    await register('d', { worker_type: 'decode', needs: [['prefill']] });
+    expect(workerIds()).toEqual(['d']); // those that take requests
+    await settled(workers.remove(endpoint('e', 'ns', 'prefill')));
+    expect(workerIds()).toEqual([]);
+  });
+
+  it('is found in namespaces and components whose names are no plain words', async () => {
+    await follow();
+    await register('a', {}, 'a.b/c d', 'back.end');
+    expect(workerIds()).toEqual(['a']);
+  });
+});
+
+describe('names', () => {
+  it('are those of the cards and their aliases, sorted, each found by itself', async () => {
+    await register('a', { aliases: ['characters', 'abc'] });
+    await follow();
+    expect(names()).toEqual(['abc', 'characters', 'letters']);
+    expect(directory.find('abc')).toMatchObject({ name: 'abc', primaryName: 'letters', workers: [{ id: 'a' }] });
+  });
+
+  it('of models win over aliases of others', async () => {
+    await register('a', { aliases: ['digits'] });
+    await register('b', { display_name: 'digits' });
+    await follow();
+    expect(workerIds('digits')).toEqual(['b']);
+    await settled(workers.remove(card('b', { display_name: 'digits' })));
+    expect(directory.find('digits')).toMatchObject({ primaryName: 'letters', workers: [{ id: 'a' }] });
+  });
+
+  it('of adapters are served by the instance of their base model', async () => {
+    const lora = { display_name: 'letters-french', lora: { name: 'french' } };
+    await register('a');
+    await register('b');
+    await workers.put(card('b', lora));
+    await follow();
+    expect(names()).toEqual(['letters', 'letters-french']);
+    expect([workerIds(), workerIds('letters-french')]).toEqual([['a', 'b'], ['b']]);
+    expect(directory.find('letters-french')?.mdcSum).not.toBe(directory.find('letters')?.mdcSum);
+    await settled(workers.remove(endpoint('b')));
+    expect([workerIds(), workerIds('letters-french')]).toEqual([['a'], []]);
+  });
+});
+
+describe('cards that differ', () => {
+  const other = { files: { 'tokenizer.json': { path: '/m/tokenizer.json', checksum: 'sha256:11', size: 1 } } };
+
+  it('are two sets of workers, of which the first in key order serves', async () => {
+    await register('b', other);
+    await follow();
+    const sum = directory.find('letters')?.mdcSum;
+    expect(workerIds()).toEqual(['b']);
+    await register('a');
+    await register('c');
+    expect(workerIds()).toEqual(['a', 'c']);
+    expect(directory.find('letters')?.mdcSum).not.toBe(sum);
+    await settled(workers.remove(endpoint('a')));
+    expect(workerIds()).toEqual(['b']);
+  });
+
+  it('in nothing that decides how prompts are made are one set', async () => {
+    await register('a', { runtime_config: { total_kv_blocks: 1 }, user_data: { anything: true } });
+    await register('b', { source_path: '/elsewhere' });
+    await follow();
+    expect(workerIds()).toEqual(['a', 'b']);
+  });
+});
+
+describe('prefill and decode workers', () => {
+  const prefill = { worker_type: 'prefill', model_type: ['Prefill'], needs: [['decode']] } as const;
+  const decode = {
+    worker_type: 'decode',
+    needs: [['prefill']],
+    runtime_config: { tool_call_parser: 'hermes' },
+  } as const;
+  const prefillIds = () => directory.find('letters')?.prefill?.workers.map(({ id }) => id);
+
+  it('stand in pools of their own, whichever comes first', async () => {
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(directory.find('letters')).toMatchObject({ readiness: { isReady: false }, workers: [] });
+    await register('d', decode);
+    expect(workerIds()).toEqual(['d']);
+    expect(prefillIds()).toEqual(['e1']);
+    const model = directory.find('letters');
+    expect(model?.pool.role).toBe('decode');
+    expect(model?.prefill?.pool).toMatchObject({ role: 'prefill', blockSizeTokens: 16 });
+    expect(model?.prefill?.pool.key).not.toBe(model?.pool.key);
+    expect(model && workerSetsOf(model).map(({ pool, workers: set }) => [pool.role, set[0]?.id])).toEqual([
+      ['decode', 'd'],
+      ['prefill', 'e1'],
+    ]);
+  });
+
+  it('belong together only in one namespace and for one prompt format', async () => {
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await register('e2', prefill, 'other', 'prefill');
+    await register('e3', { ...prefill, kv_cache_block_size: 32 }, 'ns', 'prefill');
+    const files = { 'tokenizer.json': { path: '/m/tokenizer.json', checksum: 'sha256:11', size: 1 } };
+    await register('e4', { ...prefill, files }, 'ns', 'prefill');
+    await follow();
+    expect(prefillIds()).toEqual(['e1']);
+  });
+
+  it('leave decode workers behind that can end what was begun', async () => {
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(directory.find('letters')).toMatchObject({ workers: [{ id: 'd' }], standing: [] });
+    await settled(workers.remove(endpoint('e1', 'ns', 'prefill')));
+    expect(directory.find('letters')).toMatchObject({
+      readiness: { isReady: false },
+      workers: [],
+      standing: [{ id: 'd' }],
+    });
+  });
+
+  it('leave decode workers to serve alone where they may', async () => {
+    await register('d', decode);
+    await follow({ decodesAlone: true });
+    expect(workerIds()).toEqual(['d']);
+    expect(directory.find('letters')?.prefill).toBeUndefined();
+  });
+
+  it('say where their engines meet: by their own word, or at the address of the worker', async () => {
+    const at = (bootstrap_host?: string) => ({
+      ...prefill,
+      runtime_config: { disaggregated_endpoint: { bootstrap_port: 8998, ...(bootstrap_host && { bootstrap_host }) } },
+    });
+    await register('d', decode);
+    await register('e5', at('10.0.0.9'), 'ns', 'prefill');
+    await workers.put({
+      ...endpoint('e6', 'ns', 'prefill'),
+      transport: { tcp: '[fd00::1]:9000/e6/ns/prefill/generate' },
+    });
+    await workers.put(card('e6', at(), 'ns', 'prefill'));
+    await follow();
+    expect(directory.find('letters')?.prefill?.workers.map(({ rendezvous }) => rendezvous)).toEqual([
+      { host: '10.0.0.9', port: 8998 },
+      { host: 'fd00::1', port: 8998 },
+    ]);
+  });
+
+  it('are not mixed with aggregated ones: the first in order decide', async () => {
+    await register('a');
+    await register('d', decode);
+    await register('e1', prefill, 'ns', 'prefill');
+    await follow();
+    expect(workerIds()).toEqual(['a']);
+    expect(prefillIds()).toBeUndefined();
+  });
+
+  it.each([
+    ['pending', false, 'pending'],
+    ['pending', true, 'active'],
+    ['active', true, 'active'],
+    ['active', false, 'unavailable'],
+    ['unavailable', false, 'unavailable'],
+    ['unavailable', true, 'active'],
+  ] as const)('make what was %s, with some there: %s, %s', (before, hasWorkers, after) => {
+    expect(nextPrefillState(before, hasWorkers)).toBe(after);
+  });
+});
+
+describe('the scope', () => {
+  const namespaces = { a: 'prod', b: 'prod2', c: 'test' };
+
+  it.each<[string, Partial<ModelDirectoryOptions>, readonly string[]]>([
+    ['is everything by default', {}, ['a', 'b', 'c']],
+    ['is one namespace', { namespace: 'prod' }, ['a']],
+    ['is the namespaces of a prefix', { namespacePrefix: 'prod' }, ['a', 'b']],
+    ['is that of the prefix when both are given', { namespace: 'test', namespacePrefix: 'prod2' }, ['b']],
+  ])('%s', async (_name, options, expected) => {
+    for (const [id, namespace] of Object.entries(namespaces)) await register(id, {}, namespace);
+    const added: string[] = [];
+    await follow({ ...options, onWorkerAdded: (id) => added.push(id) });
+    expect([workerIds(), added]).toEqual([expected, expected]);
+  });
+});
+
+it('leaves out models whose cards are not to be served', async () => {
+  await register('a');
+  await register('b', { display_name: 'other' });
+  await follow({ serves: (own) => own.display_name !== 'letters' });
+  expect(directory.list().map(({ name }) => name)).toEqual(['other']);
+});
+
+describe('changes', () => {
+  it('of one turn are told once, those of another again', async () => {
+    let told = 0;
+    await follow({ onChange: () => told++ });
+    expect(told).toBe(1);
+    await Promise.all([workers.put(endpoint('a')), workers.put(card('a')), workers.put(card('b'))]);
+    await Promise.resolve();
+    expect(told).toBe(2);
+    await settled(workers.put(endpoint('b')));
+    expect(told).toBe(3);
+    directory.close();
+    await settled(workers.put(card('c')));
+    expect(told).toBe(3);
+  });
+
+  it('can be waited for', async () => {
+    await follow();
+    const hasTwo = directory.until((models) => models[0]?.workers.length === 2, new AbortController().signal);
+    const order: string[] = [];
+    const told = hasTwo.then(() => order.push('two workers'));
+    await register('a');
+    await clock.advance(0);
+    order.push('one registered');
+    await register('b');
+    await told;
+    expect(order).toEqual(['one registered', 'two workers']);
+    await directory.until((models) => models.length === 1, new AbortController().signal); // holds already
+  });
+
+  it('are waited for no longer than the signal says', async () => {
+    await follow();
+    const patience = new AbortController();
+    let looks = 0;
+    const waiting = directory.until(() => ++looks < 0, patience.signal);
+    patience.abort(new Error('no patience'));
+    await expect(waiting).rejects.toThrow('no patience');
+    await expect(directory.until(() => true, patience.signal)).rejects.toThrow('no patience');
+    await register('a');
+    expect(looks).toBe(1);
+  });
+});

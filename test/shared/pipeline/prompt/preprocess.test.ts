@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest';
+import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
+import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import type { LoadedModel, Tokenizer } from '../../../../shared/tokens/index.ts';
+import { letterModel, letterTokenizer, model, preprocessNow, promptTools, request } from '../fixtures.ts';
+
+const raw = (text: string, more: Partial<GenerationRequest> = {}) =>
+  request({ prompt: { kind: 'raw', text }, ...more });
+
+/** Letters, encoded in stretches of 1,000. */
+function cutModel(more: Partial<Tokenizer> = {}): LoadedModel {
+  const cut = (text: string) =>
+    Array.from({ length: Math.ceil(text.length / 1000) }, (_, at) => Math.min((at + 1) * 1000, text.length));
+  const recipe = { kind: 'general', path: '/model/tokenizer.json' } as const;
+  return { ...letterModel, tokenizer: { ...letterTokenizer, cut, recipe, ...more } };
+}
+
+describe('what a worker gets of a request', () => {
+  it('includes latency targets and the options of a multimodal processor', () => {
+    const more = { router: { ttft_target: 100, itl_target: 10 }, mmProcessorKwargs: { fps: 2 } };
+    expect(preprocessNow(raw('abc', more), model(), letterModel).request).toMatchObject(more);
+    const sent = preprocessNow(raw('abc'), model(), letterModel).request;
+    expect(Object.keys(sent)).not.toContain('router');
+    expect(Object.keys(sent)).not.toContain('mmProcessorKwargs');
+  });
+});
+
+describe('a prompt that does not fit', () => {
+  const refusal = (length: string, param = 'prompt') => ({
+    code: 'context_length_exceeded',
+    message: `This model's maximum context length is 100 tokens, but the prompt has ${length} tokens. Shorten the prompt.`,
+    param,
+  });
+
+  it('is refused with its length', () => {
+    expect(() => preprocessNow(raw('a'.repeat(100)), model(), letterModel)).toThrow(
+      expect.objectContaining(refusal('100')),
+    );
+    expect(preprocessNow(raw('a'.repeat(99)), model(), letterModel).request.stop.max_tokens).toBe(1);
+  });
+
+  it('is not even encoded when it is too long whatever its tokens are', () => {
+    const encode = () => {
+      throw new Error('encoded');
+    };
+    const loaded = cutModel({ encode, fewestTokens: (units) => Math.ceil(units / 2) });
+    const ask = (text: string) => () => preprocessNow(raw(text), model(), loaded);
+    expect(ask('a'.repeat(199))).toThrow(expect.objectContaining(refusal('at least 100')));
+    expect(ask('a'.repeat(198))).toThrow('encoded');
+    expect(() => preprocessNow(raw('a'.repeat(1000)), model({ contextLength: 0 }), loaded)).toThrow('encoded');
+  });
+
+  it('is encoded no further than the context reaches', async () => {
+    let encoded = 0;
+    const encode = (text: string) => {
+      encoded += text.length;
+      return letterTokenizer.encode(text);
+    };
+    const asked = preprocess(raw('a'.repeat(100_000)), model(), cutModel({ encode }), promptTools());
+    expect(asked).toBeInstanceOf(Promise);
+    await expect(asked).rejects.toMatchObject(refusal('at least 1000'));
+    expect(encoded).toBe(1000);
+  });
+});
+
+describe('a long prompt', () => {
+  it('is ready later, and the same', async () => {
+    const text = 'abcde'.repeat(8000);
+    const served = model({ contextLength: 100_000 });
+    const asked = preprocess(raw(text), served, cutModel(), promptTools());
+    expect(asked).toBeInstanceOf(Promise);
+    expect(await asked).toEqual(preprocessNow(raw(text), served, letterModel));
+  });
+
+  it('is given up with its client', async () => {
+    const client = new AbortController();
+    client.abort(new Error('gone'));
+    const served = model({ contextLength: 0 });
+    const asked = preprocess(raw('a'.repeat(40_000)), served, cutModel(), promptTools(), client.signal);
+    await expect(asked).rejects.toThrow('gone');
+  });
+});

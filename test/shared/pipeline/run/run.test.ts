@@ -1,0 +1,528 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { workerError } from '../../../../shared/errors/index.ts';
+import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
+import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
+import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
+import { WorkerChoice } from '../../../../shared/pipeline/run/worker-choice.ts';
+import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import { createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import {
+  HandPlane,
+  idleMeter,
+  letterModel,
+  model,
+  preprocessNow,
+  RecordingSink,
+  request,
+  type SeenCall,
+} from '../fixtures.ts';
+
+interface Setup {
+  readonly limit?: number;
+  readonly tokensMax?: number;
+  readonly workers?: number;
+  readonly silenceMs?: number;
+  readonly stallMs?: number;
+  /** Worker `a` from the start. */
+  readonly isStalled?: boolean;
+}
+
+function start(
+  asked: Partial<GenerationRequest> = {},
+  { limit = 3, tokensMax, workers = 3, silenceMs, stallMs, isStalled }: Setup = {},
+) {
+  const clock = new VirtualClock();
+  const plane = new HandPlane();
+  const sink = new RecordingSink();
+  const client = new AbortController();
+  const moves: string[] = [];
+  const router = createRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const served = model({ workers: model().workers.slice(0, workers) });
+  const asking = request(asked);
+  const prompt = preprocessNow(asking, served, letterModel);
+  const observer = {
+    stage: () => {},
+    template: () => {},
+    tokenize: () => {},
+    tokenizerCache: () => {},
+    migrated: (_model: string, type: string) => void moves.push(type),
+    migrationTooLong: () => void moves.push('too long'),
+  };
+  const probe = stallMs === undefined ? () => undefined : () => clock.sleep(3000).then(() => false);
+  const stalledWorkers = new StalledWorkers({
+    clock,
+    probe,
+    pauseMs: 1000,
+    isListed: () => true,
+    onRecovered: () => {},
+    observer: {},
+  });
+  const stalled = new Set(isStalled ? ['a'] : []);
+  const watched = { clock, probe, stalledWorkers };
+  const context = {
+    router,
+    plane,
+    clock,
+    observer,
+    streamWatch:
+      (silenceMs ?? stallMs) === undefined
+        ? undefined
+        : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
+    stalledWorkers: stalled,
+    fullWorkers: new Inhibition(clock, 1000),
+    migrationLimit: limit,
+    migrationTokensMax: tokensMax,
+    hold: undefined,
+    busyOf: () => undefined,
+    workersOf: () => served.workers,
+  };
+  const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
+  const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
+  run.start();
+  return { context, plane, run, stalled, stalledWorkers, sink, client, moves, clock, router, served };
+}
+
+/** `text` as tokens of choice 0, in one engine output. */
+function say({ sink }: SeenCall, text: string, choice = 0): void {
+  const ids = letterModel.tokenizer.encode(text);
+  sink.tokens(choice, ids, 0, ids.length);
+}
+
+function finish({ sink }: SeenCall, reason: 'stop' | 'length' = 'length'): void {
+  sink.output({ finish_reason: reason });
+  sink.end();
+}
+
+const lost = () => workerError('Disconnected', 'socket closed');
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+describe('a request at its worker', () => {
+  it('sends the prompt as raw ids with filled stop conditions', async () => {
+    const { plane } = start({ stop: { max_tokens: 500 }, sampling: { temperature: 0.5, n: 1 } });
+    const { request: sent } = await plane.seen(1);
+    const engine = decodeEngineRequest(sent.id, sent.body as Record<string, unknown>, sent.tokenIds);
+    expect(engine.input).toEqual({ kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3) });
+    expect(engine.stop).toEqual({ max_tokens: 97, stop_token_ids_hidden: [0] });
+    expect(engine.sampling).toEqual({ temperature: 0.5 });
+  });
+
+  it('passes trace context, request id and metadata beside the request', async () => {
+    const { plane } = start({
+      trace: { traceparent: '00-x', tracestate: 'a=b', requestId: 'mine' },
+      metadata: { 'x-dynamo-meta-team': 'red' },
+    });
+    expect((await plane.seen(1)).request.headers).toEqual({
+      traceparent: '00-x',
+      tracestate: 'a=b',
+      'x-request-id': 'mine',
+      'x-dynamo-meta-team': 'red',
+    });
+  });
+
+  it('shows one piece of text for each engine output and counts every token', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    say(call, 'he');
+    say(call, 'llo');
+    finish(call);
+    expect(sink.pieces).toEqual(['he', 'llo']);
+    expect(sink.finish).toMatchObject({ reason: 'length', text: '' });
+    expect(sink.ended).toEqual({ usage: { promptTokens: 3, completionTokens: 5 }, finished: true });
+  });
+
+  it('counts the end token, hides it, and keeps what the worker says of its cache', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    call.sink.tokens(0, [8, 9, 0], 0, 3);
+    call.sink.output({
+      finish_reason: 'eos',
+      completion_usage: { prompt_tokens: 9, completion_tokens: 99, prompt_tokens_details: { cached_tokens: 7 } },
+    });
+    call.sink.end();
+    expect(sink.shown).toBe('hi');
+    expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 3, cachedTokens: 3 });
+  });
+
+  it('infers the finish when the worker ends after an end token without a reason', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    call.sink.tokens(0, [8, 0], 0, 2);
+    call.sink.end();
+    expect(sink.finish).toMatchObject({ reason: 'stop' });
+  });
+
+  it('says so when the worker ends without any reason', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    say(call, 'hi');
+    call.sink.end();
+    expect(sink.ended).toMatchObject({ finished: false });
+  });
+
+  it('stops the worker at a stop string and ignores the rest', async () => {
+    const { plane, sink } = start({ stop: { stop: ['end'] } });
+    const call = await plane.seen(1);
+    say(call, 'soe');
+    say(call, 'ndless');
+    expect(sink.shown).toBe('so');
+    expect(sink.finish).toMatchObject({ reason: 'stop', stopReason: 'end' });
+    expect(call.log).toContain('stop');
+    say(call, 'more');
+    call.sink.end();
+    expect(sink.ended?.usage.completionTokens).toBe(5);
+  });
+
+  it('ends by itself when an engine runs on behind the end token', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    call.sink.tokens(0, [8, 0], 0, 2);
+    say(call, 'x');
+    expect(sink.ended).toBeDefined();
+    expect(call.log).toContain('stop');
+  });
+
+  it('waits for every choice', async () => {
+    const { plane, sink } = start({ sampling: { n: 2 } });
+    const call = await plane.seen(1);
+    say(call, 'a', 1);
+    call.sink.output({ index: 1, finish_reason: 'length' });
+    say(call, 'b', 0);
+    call.sink.output({ index: 0, finish_reason: 'stop' });
+    expect(sink.ended).toBeUndefined();
+    call.sink.end();
+    expect(sink.events.map((event) => event.kind === 'finish' && [event.choice, event.reason])).toEqual([
+      [1, 'length'],
+      [0, 'stop'],
+    ]);
+  });
+
+  it('refuses output for a choice that was not asked for', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    say(call, 'a', 5);
+    expect(sink.failure).toMatchObject({ code: 'bad_worker_response' });
+    expect(call.log).toContain('kill');
+  });
+
+  it('turns an error finish into a failure', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    call.sink.output({ finish_reason: { error: 'CUDA out of memory at 0x1' } });
+    expect(sink.failure).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
+  });
+
+  it('names log probabilities, and appends the sampled token when the worker left it out', async () => {
+    const { plane, sink } = start({ output: { logprobs: 1 } });
+    const call = await plane.seen(1);
+    call.sink.output({ token_ids: [8], log_probs: [-0.5], top_logprobs: [[{ rank: 0, token_id: 9, logprob: -0.1 }]] });
+    const own = { tokenId: 8, token: 'h', bytes: [104], logprob: -0.5 };
+    expect(sink.events).toEqual([
+      {
+        kind: 'delta',
+        choice: 0,
+        text: 'h',
+        tokenIds: [],
+        logprobs: [{ ...own, top: [{ tokenId: 9, token: 'i', bytes: [105], logprob: -0.1 }, own] }],
+      },
+    ]);
+  });
+
+  it('shows token ids and the worker to a client that asked for them', async () => {
+    const { plane, sink } = start({ extraFields: ['completion_token_ids', 'worker_id'] });
+    const call = await plane.seen(1);
+    say(call, 'hi');
+    finish(call);
+    expect(sink.events).toMatchObject([
+      { kind: 'worker', decodeWorkerId: 'a', prefillWorkerId: 'a' },
+      { kind: 'delta', tokenIds: [8, 9] },
+      { kind: 'finish', tokenIds: [] },
+    ]);
+  });
+});
+
+describe('a client that leaves', () => {
+  it('kills the call and hears nothing more', async () => {
+    const { plane, sink, client } = start();
+    const call = await plane.seen(1);
+    say(call, 'a');
+    client.abort();
+    say(call, 'b');
+    call.sink.fail(lost());
+    expect([call.log, sink.shown, sink.failure, sink.ended]).toEqual([['kill'], 'a', undefined, undefined]);
+  });
+
+  it('never reaches a worker when it left before one was chosen', async () => {
+    const { plane, sink, client } = start();
+    client.abort();
+    await settled();
+    expect([plane.calls.length, sink.failure]).toEqual([0, undefined]);
+  });
+
+  it('gets no more than the window while it reads slowly, and everything in the end', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    sink.blocked = true;
+    say(call, 'a');
+    say(call, 'b');
+    expect(call.log).toEqual(['pause']);
+    sink.unblock();
+    expect(call.log).toEqual(['pause', 'resume']);
+    finish(call);
+    expect(sink.shown).toBe('ab');
+  });
+});
+
+describe('a worker that fails', () => {
+  it('before the first token: the request goes to another one, unnoticed', async () => {
+    const { plane, sink, moves } = start();
+    (await plane.seen(1)).sink.fail(workerError('CannotConnect'));
+    const second = await plane.seen(2);
+    expect(second.transport).not.toEqual({ memory: 'a' });
+    say(second, 'hi');
+    finish(second);
+    expect([sink.shown, moves]).toEqual(['hi', ['new_request']]);
+  });
+
+  it('mid-stream: another one goes on after the tokens so far', async () => {
+    const { plane, sink, moves } = start({ stop: { max_tokens: 10, min_tokens: 6 } });
+    const first = await plane.seen(1);
+    say(first, 'hell');
+    first.sink.fail(lost());
+    const second = await plane.seen(2);
+    expect([...(second.request.tokenIds ?? [])]).toEqual([1, 2, 3, 8, 5, 12, 12]);
+    expect(second.request.body).toMatchObject({ stop_conditions: { max_tokens: 6, min_tokens: 2 } });
+    say(second, 'o');
+    finish(second);
+    expect([sink.shown, moves]).toEqual(['hello', ['ongoing_request']]);
+    expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 5 });
+  });
+
+  it('with the budget spent: the answer ends at its length', async () => {
+    const { plane, sink } = start({ stop: { max_tokens: 2 } });
+    const first = await plane.seen(1);
+    say(first, 'hi');
+    first.sink.fail(lost());
+    await settled();
+    expect(plane.calls).toHaveLength(1);
+    expect(sink.finish).toMatchObject({ reason: 'length' });
+    expect(sink.ended).toBeDefined();
+  });
+
+  it('after everything was said: the answer is complete', async () => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    say(call, 'hi');
+    call.sink.output({ finish_reason: 'stop' });
+    call.sink.fail(lost());
+    expect(sink.ended).toMatchObject({ finished: true });
+  });
+
+  it('every time: the client gets the failure once the limit is reached', async () => {
+    const { plane, sink, moves } = start({}, { limit: 1 });
+    (await plane.seen(1)).sink.fail(lost());
+    (await plane.seen(2)).sink.fail(lost());
+    expect([sink.failure?.code, moves.length]).toEqual(['worker_lost', 1]);
+  });
+
+  it('and no other is left: the client gets the first failure, not the search for a second worker', async () => {
+    const { plane, sink } = start({}, { workers: 1 });
+    (await plane.seen(1)).sink.fail(lost());
+    await settled();
+    expect(sink.failure?.code).toBe('worker_lost');
+  });
+
+  it('is passed over by the next request', async () => {
+    const { plane, router } = start();
+    (await plane.seen(1)).sink.fail(lost());
+    await plane.seen(2);
+    const chosen = await Promise.all(
+      [1, 2, 3].map(
+        async () =>
+          (
+            await router.choose(
+              { id: 'x', routing: {}, override: undefined, tokenIds: undefined, excluded: new Set() },
+              model().workers,
+              new AbortController().signal,
+            )
+          ).worker.id,
+      ),
+    );
+    expect(chosen).not.toContain('a');
+  });
+
+  it('for a reason that no other worker can mend: the client is told', async () => {
+    const { plane, sink } = start();
+    (await plane.seen(1)).sink.fail(workerError('InvalidArgument', 'top_k must be positive'));
+    expect(sink.failure).toMatchObject({ code: 'invalid_value', message: 'top_k must be positive' });
+    expect(plane.calls).toHaveLength(1);
+  });
+
+  it('is the only one for guided, pinned and several choices', async () => {
+    for (const fixed of [
+      { sampling: { n: 2 } },
+      { sampling: { guided_decoding: { regex: 'a' } } },
+      { routing: { backend_instance_id: 'a' } },
+    ]) {
+      const { plane, sink } = start(fixed);
+      (await plane.seen(1)).sink.fail(lost());
+      expect(sink.failure?.code).toBe('worker_lost');
+    }
+  });
+
+  it('is the last one once prompt and output exceed the limit', async () => {
+    const { plane, sink, moves } = start({}, { tokensMax: 4 });
+    const first = await plane.seen(1);
+    say(first, 'hi');
+    first.sink.fail(lost());
+    expect([sink.failure?.code, moves]).toEqual(['worker_lost', ['too long']]);
+  });
+
+  it('by silence: its call is killed and another one goes on', async () => {
+    const { plane, sink, clock } = start({}, { silenceMs: 1000 });
+    const first = await plane.seen(1);
+    say(first, 'a');
+    await clock.advance(900);
+    say(first, 'b');
+    await clock.advance(900);
+    expect(first.log).toEqual([]);
+    await clock.advance(500);
+    expect(first.log).toEqual(['kill']);
+    const second = await plane.seen(2);
+    say(second, 'c');
+    finish(second);
+    expect(sink.shown).toBe('abc');
+    expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('a request whose worker is stalled', () => {
+  it('moves on, away from every stalled worker, and goes on with what it has', async () => {
+    const { plane, run, sink, stalled } = start();
+    const first = await plane.seen(1);
+    say(first, 'a');
+    stalled.add('a').add('b');
+    run.stalled();
+    expect(first.log).toEqual(['kill']);
+    const second = await plane.seen(2);
+    expect(second.transport).toEqual({ memory: 'c' });
+    say(second, 'b');
+    finish(second);
+    expect(sink.shown).toBe('ab');
+  });
+
+  it.each([
+    { name: 'nobody else could take it', asked: {}, setup: { workers: 1 } },
+    { name: 'it is too long to move', asked: {}, setup: { tokensMax: 1 } },
+    { name: 'it has no move left', asked: {}, setup: { limit: 0 } },
+    { name: 'it is one of several choices', asked: { sampling: { n: 2 } }, setup: {} },
+  ])('stays, and may still end well, where $name', async ({ asked, setup }) => {
+    const { plane, run, sink, stalled } = start(asked, setup);
+    const first = await plane.seen(1);
+    stalled.add('a');
+    run.stalled();
+    expect(first.log).toEqual([]);
+    say(first, 'abc');
+    expect(sink.shown).toBe('abc');
+    expect(sink.failure).toBeUndefined();
+  });
+
+  it('is not sent to one, and fails with 503 where there is no other', async () => {
+    const { plane, sink, stalled } = start({}, { workers: 1, isStalled: true });
+    await settled();
+    expect(stalled.size).toBe(1);
+    expect(plane.calls).toEqual([]);
+    expect(sink.failure).toMatchObject({ code: 'service_unavailable', status: 503 });
+  });
+});
+
+describe('a worker that takes the body untouched', () => {
+  it('has its chunks passed on, and is left to end by itself after its usage', async () => {
+    const { plane, sink } = start({ body: { model: 'letters' } });
+    const call = await plane.seen(1);
+    call.sink.output({ body: { choices: [{ index: 0, delta: { content: 'hi' } }] }, index: 0 });
+    call.sink.output({ body: { choices: [{ index: 0, finish_reason: 'stop' }] }, index: 0, finish_reason: 'stop' });
+    call.sink.output({
+      body: { choices: [], usage: {} },
+      completion_usage: { prompt_tokens: 3, completion_tokens: 1 },
+    });
+    expect(sink.ended).toBeUndefined();
+    call.sink.end();
+    expect(sink.events.map(({ kind }) => kind)).toEqual(['body', 'body', 'body']);
+    expect([sink.ended?.finished, call.log]).toEqual([true, []]);
+  });
+});
+
+describe('a worker that is full', () => {
+  const full = () => workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
+
+  it.each([
+    ['of tokens', {}],
+    ['of several choices', { sampling: { n: 2 } }],
+    ['that is guided', { sampling: { guided_decoding: { regex: 'a' } } }],
+  ])('loses a request %s to another worker, and gets no new one until it has reported', async (_, asked) => {
+    const { plane, sink, context, served, clock } = start(asked);
+    const first = await plane.seen(1);
+    first.sink.fail(full());
+    const second = await plane.seen(2);
+    expect(second.transport).not.toEqual(first.transport);
+    expect(sink.failure).toBeUndefined();
+    const choice = new WorkerChoice(context, served, undefined, {}, undefined, new AbortController().signal);
+    const chosen = async (): Promise<Set<string>> => {
+      const ids = new Set<string>();
+      for (let at = 0; at < 6; at++) ids.add((await choice.choose(preprocessedRequest(), undefined)).worker.id);
+      return ids;
+    };
+    const names = served.workers.map(({ id }) => id);
+    const rest = names.filter((id) => id !== (first.transport as { readonly memory: string }).memory);
+    expect([...(await chosen())].sort()).toEqual(rest);
+    await clock.advance(1001);
+    expect([...(await chosen())].sort()).toEqual(names);
+  });
+
+  it('fails it as overloaded when every other one is full too, or when it is pinned', async () => {
+    const { plane, sink } = start();
+    for (let at = 1; at <= 3; at++) (await plane.seen(at)).sink.fail(full());
+    await settled();
+    expect(sink.failure).toMatchObject({ code: 'server_overloaded', status: 503 });
+    const pinned = start({ routing: { backend_instance_id: 'a' } });
+    (await pinned.plane.seen(1)).sink.fail(full());
+    await settled();
+    expect(pinned.sink.failure).toMatchObject({ code: 'server_overloaded' });
+    expect(pinned.plane.calls).toHaveLength(1);
+  });
+
+  it('keeps what cannot move once it has answered', async () => {
+    const { plane, sink } = start({ sampling: { n: 2 } });
+    const call = await plane.seen(1);
+    say(call, 'a');
+    call.sink.fail(lost());
+    await settled();
+    expect([sink.failure?.code, plane.calls.length]).toEqual(['worker_lost', 1]);
+  });
+});
+
+describe('a stream of a worker that makes text itself', () => {
+  it('counts as begun with its first words, so that its silence puts the worker in doubt', async () => {
+    const { plane, run, stalledWorkers, context, served, clock } = start({}, { stallMs: 10_000 });
+    const call = await plane.seen(1);
+    call.sink.accepted();
+    expect(run.hasBegun).toBe(false);
+    call.sink.output({ completion_usage: { prompt_tokens: 3, completion_tokens: 0 } });
+    expect(run.hasBegun).toBe(false);
+    call.sink.output({ body: { choices: [{ delta: { content: 'he' } }] } });
+    expect(run.hasBegun).toBe(true);
+    const mover = { hasMoved: true, isPaused: false, hasBegun: true, promptTokens: 1, timedOut() {}, stalled() {} };
+    context.streamWatch?.add(mover, served.workers[0]!, served); // another stream of the same worker goes on
+    for (let second = 0; second < 13; second++) {
+      mover.hasMoved = true;
+      await clock.advance(1000);
+    }
+    expect([...stalledWorkers.ids]).toEqual(['a']);
+  });
+});
+
+function preprocessedRequest() {
+  return preprocessNow(request(), model(), letterModel).request;
+}
