@@ -131,10 +131,17 @@ class DiscoveredPipeline implements Pipeline {
       const now = models.find(primaryName);
       return now?.mdcSum === mdcSum ? now : undefined; // tokens mean something else to workers with another card
     };
-    const shared = { router: options.router, plane, clock, observer, streamWatch, stalledWorkers: this.#stalled.ids };
+    const shared = {
+      router: options.router,
+      plane,
+      clock,
+      observer,
+      streamWatch,
+      stalledWorkers: this.#stalled.ids,
+      fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
+    };
     this.#context = {
       ...shared,
-      fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       encode: new EncodeStage({ ...shared, modelNow }),
       prefill: new PrefillStage({
         ...shared,

@@ -9,6 +9,7 @@ import {
   RELEASE_PREFILL,
 } from '../../protocol/generation/index.ts';
 import type { Reservation, Router } from '../../router/index.ts';
+import type { Inhibition } from '../../router/indexless/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { StreamWatch, WatchedStream } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
@@ -30,6 +31,7 @@ export interface PrefillLegOptions {
   readonly clock: Clock;
   readonly router: Router;
   readonly streamWatch: StreamWatch | undefined;
+  readonly fullWorkers: Pick<Inhibition, 'add'>;
   readonly model: RoutableModel;
   readonly pool: PrefillPool['pool'];
   readonly reservation: Reservation<Worker>;
@@ -91,6 +93,11 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   get worker(): Worker {
     return this.#options.reservation.worker;
+  }
+
+  /** Data-parallel rank that computes the prompt; undefined = the worker's own choice. */
+  get dpRank(): number | undefined {
+    return this.#options.reservation.dpRank;
   }
 
   get pool(): PrefillPool['pool'] {
@@ -179,6 +186,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     if (this.#isOver) return;
     this.#close();
     if (isInhibiting(error)) this.#options.router.inhibit(this.worker.id);
+    if (error.worker === 'WorkerOverloaded') this.#options.fullWorkers.add(this.worker.id);
     this.#failWith(error);
   }
 

@@ -7,12 +7,14 @@ import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
+  type Inhibition,
   outOfReach,
   prefillStop,
   requirePrefillWorker,
   withTransferPolicy,
 } from '../../router/indexless/index.ts';
 import { inSpan, type Span } from '../../telemetry/index.ts';
+import { passingOverFull } from '../health/full-workers.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import { traceHeaders } from '../run/call-headers.ts';
@@ -36,6 +38,8 @@ export interface PrefillStageOptions {
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
   readonly stalledWorkers: ReadonlySet<string>;
+  /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
+  readonly fullWorkers: Inhibition;
   /** A failed prefill fails its request (`--enforce-disagg`). */
   readonly isEnforced: boolean;
   /** Undefined where every prompt goes to a prefill worker. */
@@ -119,7 +123,7 @@ export class PrefillStage {
   }
 
   async #once(ask: PrefillAsk, { pool, workers }: PrefillPool): Promise<Prefilled> {
-    const { router, clock, observer, plane, streamWatch } = this.#options;
+    const { router, clock, observer, plane, streamWatch, fullWorkers } = this.#options;
     const { request, model, headers, signal } = ask;
     const startMs = clock.nowMs();
     const reservation = await inSpan(ask.span, 'prefill_routing', () =>
@@ -133,6 +137,7 @@ export class PrefillStage {
       clock,
       router,
       streamWatch,
+      fullWorkers,
       model,
       pool,
       reservation,
@@ -169,13 +174,14 @@ export class PrefillStage {
     };
   }
 
-  /** Those that failed, that are silent, or whose blocks no decode worker may fetch. */
+  /** Those that failed, that are silent, whose blocks no decode worker may fetch, or that are full while another is left. */
   #excluded({ request, model, failed }: PrefillAsk, workers: readonly Worker[]): ReadonlySet<string> {
-    const { stalledWorkers, modelNow } = this.#options;
+    const { stalledWorkers, fullWorkers, modelNow } = this.#options;
     const { workers: decodes } = modelNow(model) ?? model;
     const remote = outOfReach(workers, request.routing, decodes);
-    if (stalledWorkers.size === 0 && remote.length === 0) return failed;
-    return new Set([...failed, ...stalledWorkers, ...remote]);
+    const isPlain = stalledWorkers.size === 0 && remote.length === 0;
+    const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...remote]);
+    return passingOverFull(excluded, workers, fullWorkers);
   }
 
   /** A prompt is not computed for a request that no decode worker would take then. */

@@ -203,7 +203,7 @@ export class RequestRun implements CallSink, WatchedStream {
       return this.#loseLeg(this.#leg.failure);
     }
     this.#reservation = reservation;
-    this.#tellWorker(this.#leg?.worker ?? reservation.worker, reservation.worker, reservation.dpRank);
+    this.#tellWorkers(this.#leg, reservation);
     const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
     const span = this.#spans.begin(reservation, this.#leg);
     const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
@@ -269,7 +269,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** The first token ended the answer. */
   #endWith({ outputs, leg }: Extract<Prefilled, { kind: 'whole' }>): void {
-    this.#tellWorker(leg.worker, leg.worker, undefined);
+    this.#tellWorkers(leg, leg);
     for (const output of outputs) this.output(output);
     this.end();
   }
@@ -296,14 +296,13 @@ export class RequestRun implements CallSink, WatchedStream {
     return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
   }
 
-  #tellWorker(prefill: Worker, decode: Worker, dpRank: number | undefined): void {
+  #tellWorkers(leg: PrefillLeg | undefined, { worker, dpRank }: Pick<Reservation<Worker>, 'worker' | 'dpRank'>): void {
     if (this.#isClosed) return;
-    this.#answer.servedBy(
-      { workerId: prefill.id, ...(prefill === decode && { dpRank }), workerType: this.#leg ? 'prefill' : 'decode' },
-      { workerId: decode.id, dpRank, workerType: 'decode' },
-    );
+    const decode = { workerId: worker.id, dpRank, workerType: 'decode' } as const;
+    const prefill = leg && ({ workerId: leg.worker.id, dpRank: leg.dpRank, workerType: 'prefill' } as const);
+    this.#answer.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
-    const ids = { prefillWorkerId: prefill.id, decodeWorkerId: decode.id };
+    const ids = { prefillWorkerId: (prefill ?? decode).workerId, decodeWorkerId: worker.id };
     this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
   }
 

@@ -2,6 +2,7 @@ import { toServeError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Reservation, RouteRequest } from '../../router/index.ts';
 import { inSpan, type Span } from '../../telemetry/index.ts';
+import { passingOverFull } from '../health/full-workers.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import { placesOf } from '../models/places.ts';
 import type { Takers } from './hold.ts';
@@ -100,13 +101,11 @@ export class WorkerChoice {
   #excludedOf(workers: readonly Worker[], namespace: string | undefined): ReadonlySet<string> {
     const { stalledWorkers, fullWorkers } = this.#context;
     const strangers = namespace === undefined ? [] : workers.filter(({ scope }) => scope.namespace !== namespace);
-    if (stalledWorkers.size === 0 && strangers.length === 0 && fullWorkers.isEmpty) return this.#failed;
-    const excluded = new Set([...this.#failed, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
-    if (fullWorkers.isEmpty) return excluded;
-    const withPlaces = workers.filter(({ id }) => !excluded.has(id) && !fullWorkers.has(id));
-    // When all are full one of them says so, or has a place again.
-    if (withPlaces.length > 0) for (const { id } of workers) if (fullWorkers.has(id)) excluded.add(id);
-    return excluded;
+    const isPlain = stalledWorkers.size === 0 && strangers.length === 0;
+    const excluded = isPlain
+      ? this.#failed
+      : new Set([...this.#failed, ...stalledWorkers, ...strangers.map(({ id }) => id)]);
+    return passingOverFull(excluded, workers, fullWorkers);
   }
 
   #isUntried(workerId: string): boolean {

@@ -15,6 +15,7 @@ import {
 } from '../../../../shared/protocol/generation/index.ts';
 import type { SimpleRouterMode } from '../../../../shared/router/index.ts';
 import { BYPASS_ANNOTATION, createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import {
   HandPlane,
   idleMeter,
@@ -50,7 +51,13 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   const plane = new HandPlane();
   const sink = new RecordingSink();
   const client = new AbortController();
-  const seen = { moves: [] as string[], alone: 0, transferMs: [] as number[], reused: [] as [string, number][] };
+  const seen = {
+    moves: [] as string[],
+    alone: 0,
+    transferMs: [] as number[],
+    reused: [] as [string, number][],
+    served: [] as (readonly WorkerLabels[])[],
+  };
   const router = createRouter({ mode: setup.mode ?? 'round-robin', clock, random: seededRandom(1) });
   const pool = { key: 'sum', role: 'decode', blockSizeTokens: 16 } as const;
   const card = { ...model().card, needs: [['prefill']] } as ModelCard;
@@ -80,7 +87,16 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   });
   const watched = { clock, probe, stalledWorkers: stalled, silenceMsMax, stallMs };
   const streamWatch = silenceMsMax + stallMs > 0 ? new StreamWatch(watched) : undefined;
-  const shared = { router, plane, clock, observer, streamWatch, stalledWorkers: stalled.ids, busyOf: () => setup.busy };
+  const shared = {
+    router,
+    plane,
+    clock,
+    observer,
+    streamWatch,
+    stalledWorkers: stalled.ids,
+    fullWorkers: new Inhibition(clock, 1000),
+    busyOf: () => setup.busy,
+  };
   const prefill = new PrefillStage({
     ...shared,
     random: seededRandom(2),
@@ -90,7 +106,6 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   });
   const context = {
     ...shared,
-    fullWorkers: new Inhibition(clock, 1000),
     prefill,
     migrationLimit: limit,
     migrationTokensMax: undefined,
@@ -99,9 +114,11 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   };
   const asking = request(asked);
   const prompt = preprocessNow(asking, served, letterModel);
-  const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
-  new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
-  return { plane, sink, client, seen, clock, router };
+  const meter = { ...idleMeter, servedBy: (...workers: readonly WorkerLabels[]) => void seen.served.push(workers) };
+  const answer = new Answer(asking, prompt, letterModel, sink, meter);
+  const again = (): void => new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
+  again();
+  return { plane, sink, client, seen, clock, router, again };
 }
 
 function to({ transport }: SeenCall): string {
@@ -168,7 +185,7 @@ describe('a request with prefill workers', () => {
     finish(second, 'hello');
     expect(sink.shown).toBe('hello');
     expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 5, cachedTokens: 2 });
-    expect(seen).toEqual({ moves: [], alone: 0, transferMs: [40], reused: [['prefill', 2]] });
+    expect(seen).toMatchObject({ moves: [], alone: 0, transferMs: [40], reused: [['prefill', 2]] });
     expect(plane.calls).toHaveLength(2);
   });
 
@@ -177,6 +194,20 @@ describe('a request with prefill workers', () => {
     hand(await plane.seen(1));
     await plane.seen(2);
     expect(sink.events).toEqual([{ kind: 'worker', prefillWorkerId: 'p1', decodeWorkerId: 'd1' }]);
+  });
+
+  it('is counted at the rank of each', async () => {
+    const ranked = (id: string): Worker => ({ ...worker(id), dataParallelSize: 8 });
+    const routing = { prefill_dp_rank: 3, dp_rank: 5 };
+    const { plane, seen } = start({ routing }, { prefills: [ranked('p1')], decodes: [ranked('d1')] });
+    hand(await plane.seen(1));
+    await plane.seen(2);
+    expect(seen.served).toEqual([
+      [
+        { workerId: 'p1', dpRank: 3, workerType: 'prefill' },
+        { workerId: 'd1', dpRank: 5, workerType: 'decode' },
+      ],
+    ]);
   });
 
   it('ends with the first token when the model does', async () => {
@@ -331,6 +362,29 @@ describe('a prefill that fails', () => {
     sink.end();
     expect(to(await plane.seen(2))).toBe('d1');
     expect(seen.alone).toBe(1);
+  });
+
+  it('has its worker passed over until that has reported, where it is full and another one is left', async () => {
+    const { plane, clock, again } = start({}, { limit: 1 });
+    const prefillOf = async (at: number): Promise<string> => to(await plane.seen(at));
+    (await plane.seen(1)).sink.fail(workerError('WorkerOverloaded'));
+    expect(await prefillOf(2)).toBe('p2');
+    for (const at of [3, 4, 5]) {
+      again();
+      expect(await prefillOf(at)).toBe('p2');
+    }
+    await clock.advance(1001);
+    again();
+    again();
+    expect(new Set([await prefillOf(6), await prefillOf(7)])).toEqual(new Set(['p1', 'p2']));
+  });
+
+  it('is asked for all the same where every prefill worker is full: one of them says so, or has a place again', async () => {
+    const { plane, again } = start({}, { prefills: [worker('p1')], limit: 0 });
+    (await plane.seen(1)).sink.fail(workerError('WorkerOverloaded'));
+    expect(to(await plane.seen(2))).toBe('d1');
+    again();
+    expect(to(await plane.seen(3))).toBe('p1');
   });
 
   it('fails the request where prefill workers are enforced, overload as overload', async () => {
