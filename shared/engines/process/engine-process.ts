@@ -85,19 +85,21 @@ export class EngineProcess {
   async stop(graceMs: number): Promise<void> {
     if (!this.#hasEnded) {
       this.#child.kill('SIGTERM');
-      await this.#endedWithin(graceMs);
+      await this.endedWithin(graceMs);
     }
     this.#killGroup();
-    await this.#endedWithin(KILL_WAIT_MS);
+    await this.endedWithin(KILL_WAIT_MS);
   }
 
-  async #endedWithin(limitMs: number): Promise<void> {
+  /** How it ended; undefined when it has not within `limitMs`. */
+  async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
     let timer: { cancel(): void } | undefined;
-    const limit = new Promise<void>((resolve) => {
-      timer = this.#options.clock.after(limitMs, resolve);
+    const limit = new Promise<undefined>((resolve) => {
+      timer = this.#options.clock.after(limitMs, () => resolve(undefined));
     });
-    await Promise.race([this.ended, limit]);
+    const end = await Promise.race([this.ended, limit]);
     timer?.cancel();
+    return end;
   }
 
   #readOutput(): void {

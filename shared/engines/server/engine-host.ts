@@ -79,6 +79,11 @@ export class EngineHost implements EngineServer {
     return ask(this.upstream, message, { clock, timeoutMs, signal: both });
   }
 
+  /** How a process of our own ended; undefined when it has not within `limitMs`, and for a server that is attached. */
+  async endedWithin(limitMs: number): Promise<ProcessEnd | undefined> {
+    return this.#process?.endedWithin(limitMs);
+  }
+
   onExit(listener: (reason: Error) => void): void {
     this.#onExit = listener;
     this.#tellExit();

@@ -47,6 +47,8 @@ const TEXT_PATHS: Readonly<Record<string, string>> = {
   embeddings: '/v1/embeddings',
 };
 const PROBE_TIMEOUT_MS = 5000;
+/** Longest time from a process's last breath until its parent knows. */
+const END_SEEN_MS = 500;
 /** Whoever asks for the health has a deadline of their own. */
 const HEALTH_TIMEOUT_MS_MAX = 600_000;
 const ABORT_TIMEOUT_MS = 2000;
@@ -140,8 +142,14 @@ export class ServerEngine implements Engine {
     exchange.send(plan.message);
   }
 
-  health(signal: AbortSignal): Promise<void> {
-    return this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
+  async health(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#probe(HEALTH_TIMEOUT_MS_MAX, signal);
+    } catch (reason) {
+      // A process that dies refuses connections before it is known how it ended.
+      const end = isRefused(reason) ? await this.#host.endedWithin(END_SEEN_MS) : undefined;
+      throw end === undefined ? reason : workerError('EngineShutdown', end.reason);
+    }
   }
 
   async #probe(timeoutMs: number, signal: AbortSignal): Promise<void> {
