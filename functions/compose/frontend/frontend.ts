@@ -216,7 +216,9 @@ async function followModels(
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
-  const holding = openHold(settings, { registry: metrics.registry, logger: log, discovery, openEventPlane });
+  const { registry } = metrics;
+  const namespaceOf = (model: string) => directory.known(model)?.namespace;
+  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, parts);
@@ -233,7 +235,7 @@ async function followModels(
     given,
   });
   const { router, explanations: source } = routing;
-  const disaggregation = observeDisaggregation(metrics.registry, routerMetrics, log);
+  const disaggregation = observeDisaggregation(registry, routerMetrics, log);
   const { httpSvcConfigMetricsPollIntervalSecs: pollSecs } = settings;
   const gauges = new ModelGauges({
     clock: systemClock,
@@ -282,7 +284,7 @@ async function followModels(
     observer: {
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
-      ...stallObserver(metrics.registry, log),
+      ...stallObserver(registry, log),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
     },

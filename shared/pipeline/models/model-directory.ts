@@ -37,6 +37,8 @@ export interface Worker extends RoutableWorker {
 export interface RoutableModel extends ServedModel {
   /** Checksum of the card's identity; workers with another one are another worker set. */
   readonly mdcSum: string;
+  /** Of the card; workers of the model may be in others too. Kept after the last worker has left. */
+  readonly namespace: string;
   /** The worker set as the router names it. */
   readonly pool: WorkerPool;
   /** Workers that take requests now, in key order; empty while the model is not ready. */
@@ -286,6 +288,7 @@ function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirec
     contextLength,
     readiness,
     mdcSum,
+    namespace: chosen.record.namespace,
     pool,
     workers,
     standing,

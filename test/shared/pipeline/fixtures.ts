@@ -82,6 +82,7 @@ export function model(more: Partial<RoutableModel> = {}): RoutableModel {
     contextLength: 100,
     readiness: { isReady: true, reason: undefined, namespaces: {} },
     mdcSum: 'sum',
+    namespace: 'dynamo',
     pool: { key: 'sum', role: 'aggregated', blockSizeTokens: 16 },
     workers: [worker('a'), worker('b'), worker('c')],
     ...more,

@@ -14,6 +14,8 @@ import { MetricRegistry, silentLogger } from '../../../../shared/telemetry/index
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
 
 const SCOPE = { kind: 'namespace', namespace: 'prod' } as const;
+/** Where the workers of the models were. */
+const NAMESPACES: Readonly<Record<string, string>> = { a: 'prod', b: 'prod', c: 'other' };
 
 const PROOF = 'heard by itself';
 
@@ -45,23 +47,29 @@ async function listen(plane: EventPlane, discovery: Discovery): Promise<EventEnv
   return heard;
 }
 
-/** Holds two requests of one model and one of another, with a planner listening, and closes everything. */
-async function holdAndListen(frontend: EventPlane, planner: EventPlane) {
+/** Holds two requests of one model and one of each other, with a planner listening, and closes everything. */
+async function holdAndListen(
+  frontend: EventPlane,
+  planner: EventPlane,
+  flags = ['--namespace-prefix=pr'],
+  models = ['a', 'a', 'c', 'unknown', 'b'],
+) {
   const hub = new MemoryHub(systemClock);
   const openDiscovery = (seed: number) => new MemoryDiscovery({ hub, clock: systemClock, random: seededRandom(seed) });
   const [ours, theirs] = [openDiscovery(1), openDiscovery(2)];
-  const { settings } = resolveConfig('frontend', ['--hold-timeout=30', '--namespace=prod'], {});
+  const { settings } = resolveConfig('frontend', ['--hold-timeout=30', ...flags], {});
   const heard = await listen(planner, theirs);
   const opened = openHold(settings, {
     registry: new MetricRegistry(),
     logger: silentLogger,
     discovery: ours,
     openEventPlane: () => frontend,
+    namespaceOf: (model) => NAMESPACES[model],
   });
   if (opened === undefined) throw new Error('nothing is held');
   const client = new AbortController();
   const beganMs = Date.now();
-  const held = ['a', 'a', 'b'].map((model) => opened.hold.until(model, () => undefined, {}, client.signal));
+  const held = models.map((model) => opened.hold.until(model, () => undefined, {}, client.signal));
   for (const request of held) request.catch(() => {}); // they end with their client
   try {
     await waitUntil(() => heard.length === 2, { what: 'two events' });
@@ -74,12 +82,13 @@ async function holdAndListen(frontend: EventPlane, planner: EventPlane) {
 }
 
 function expectWishes({ beganMs, events }: Awaited<ReturnType<typeof holdAndListen>>): void {
+  const [first, second] = events;
   const common = { type: 'request.held', v: 1, namespace: 'prod', held_count: 1 };
   expect(events).toMatchObject([
     { ...common, model: 'a', seq: 0 },
-    { ...common, model: 'b', seq: 1 },
+    { ...common, model: 'b' },
   ]);
-  const [first, second] = events;
+  expect(Number(second?.seq)).toBeGreaterThan(Number(first?.seq));
   expect(first?.source).toMatch(/^[0-9a-f]+$/);
   expect([second?.source, second?.epoch]).toEqual([first?.source, first?.epoch]);
   expect(Number(first?.oldest_at)).toBeGreaterThanOrEqual(beganMs - 1);
@@ -89,6 +98,12 @@ describe('the wish for a worker', () => {
   it('reaches a planner that follows the namespace, once for the first held request of each model', async () => {
     const plane = createMemoryEventPlane({ clock: systemClock, random: seededRandom(3) });
     expectWishes(await holdAndListen(plane, plane));
+  });
+
+  it('asks in the namespace of the frontend for a model that it has not seen', async () => {
+    const plane = createMemoryEventPlane({ clock: systemClock, random: seededRandom(3) });
+    const { events } = await holdAndListen(plane, plane, ['--namespace=prod'], ['unknown', 'a']);
+    expect(events).toMatchObject([{ namespace: 'prod', model: 'unknown' }, { model: 'a' }]);
   });
 
   describe.runIf(hasNatsServer())('with a nats-server', () => {

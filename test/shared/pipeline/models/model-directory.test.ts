@@ -133,6 +133,14 @@ describe('a model', () => {
     expect(names()).toEqual([]);
   });
 
+  it('is remembered after its last card where that is asked for, with its namespace', async () => {
+    await register('a', {}, 'blue');
+    await follow({ rememberedMax: 1 });
+    await settled(workers.close());
+    expect(directory.find('letters')).toBeUndefined();
+    expect(directory.known('letters')).toMatchObject({ workers: [], namespace: 'blue', readiness: { isReady: false } });
+  });
+
   it('is gone with the process that served it', async () => {
     await register('a');
     await follow();
