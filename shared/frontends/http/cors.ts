@@ -1,5 +1,5 @@
-import type { HttpExchange } from './exchange.ts';
-import type { FrameSink } from './frame-sink.ts';
+import type { HttpExchange } from './hosts/exchange.ts';
+import type { FrameSink } from './hosts/frame-sink.ts';
 
 type Headers = Readonly<Record<string, string>>;
 

@@ -5,12 +5,12 @@
  */
 export { createHttpApp, type HttpEnv } from './app.ts';
 export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
-export { alreadyAnswered, type HttpBindings, type HttpExchange } from './exchange.ts';
-export { type Flushable, flushAtEndOfTurn } from './flush-turn.ts';
-export type { FrameSink } from './frame-sink.ts';
+export { alreadyAnswered, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
+export { type Flushable, flushAtEndOfTurn } from './hosts/flush-turn.ts';
+export type { FrameSink } from './hosts/frame-sink.ts';
+export { NodeExchange } from './hosts/node-exchange.ts';
+export { NodeFrameSink } from './hosts/node-sink.ts';
+export { WebExchange } from './hosts/web-exchange.ts';
+export { WebFrameSink } from './hosts/web-sink.ts';
 export { ServiceLifecycle, type ServiceStage } from './lifecycle.ts';
-export { NodeExchange } from './node-exchange.ts';
-export { NodeFrameSink } from './node-sink.ts';
 export { defaultHttpPaths, defaultHttpSettings, type HttpPaths, type HttpSettings } from './settings.ts';
-export { WebExchange } from './web-exchange.ts';
-export { WebFrameSink } from './web-sink.ts';

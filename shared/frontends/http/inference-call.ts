@@ -16,9 +16,9 @@ import {
   type TraceContext,
   type Tracer,
 } from '../../telemetry/index.ts';
-import { answerError, statusOf } from './answer.ts';
+import { answerError, statusOf } from './answers/answer.ts';
 import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+import type { HttpExchange } from './hosts/exchange.ts';
 
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';

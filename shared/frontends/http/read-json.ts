@@ -1,6 +1,6 @@
 import { ServeError } from '../../errors/index.ts';
 import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/openai/index.ts';
-import type { HttpExchange } from './exchange.ts';
+import type { HttpExchange } from './hosts/exchange.ts';
 
 const MEBIBYTE = 1024 * 1024;
 

@@ -1,5 +1,5 @@
-import { isAscii } from '../ascii.ts';
-import type { SseStream } from '../sse-stream.ts';
+import { isAscii } from '../answers/ascii.ts';
+import type { SseStream } from '../answers/sse-stream.ts';
 
 /** One server-sent event of a Messages stream; `json` is the text of its data. */
 export function eventFrame(type: string, json: string): string {

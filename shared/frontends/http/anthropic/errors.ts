@@ -1,7 +1,7 @@
 import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
-import { answerFailure, statusOf } from '../answer.ts';
-import type { HttpExchange } from '../exchange.ts';
+import { answerFailure, statusOf } from '../answers/answer.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import type { InferenceCall } from '../inference-call.ts';
 
 /** What Anthropic's clients know as overload; no setting moves it (rulings.md, 2). */

@@ -1,11 +1,11 @@
 import { anthropicErrorBody, assertNever, type ServeError, workerError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import { COMMENT_FRAME } from '../answers/sse-stream.ts';
+import { StreamAnswer } from '../answers/stream-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { annotationFrame, preprocessorFrame } from '../openai/annotation-frame.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
-import { COMMENT_FRAME } from '../sse-stream.ts';
-import { StreamAnswer } from '../stream-answer.ts';
 import { BlockFrames, eventFrame } from './block-frames.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
 import {

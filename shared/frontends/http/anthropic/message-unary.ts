@@ -1,9 +1,9 @@
 import { assertNever, type ServeError, workerError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
-import { answerJson } from '../answer.ts';
+import { answerJson } from '../answers/answer.ts';
+import { UnaryAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
-import { UnaryAnswer } from '../whole-answer.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
 import {
   END_OF_TURN,

@@ -7,9 +7,9 @@ import {
   parseCountTokensBody,
   parseMessagesBody,
 } from '../../../protocol/anthropic/index.ts';
-import { answerJson } from '../answer.ts';
+import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import { InferenceCall } from '../inference-call.ts';
 import { decodeContext, openForModel, requireService } from '../openai/gates.ts';
 import { RunningUsage } from '../openai/running-usage.ts';

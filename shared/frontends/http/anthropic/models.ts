@@ -1,6 +1,6 @@
 import type { ServedModel } from '../../../pipeline/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 /** The client speaks Anthropic's dialect and may (http-api.md, section 9.4). */
 export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {

@@ -1,4 +1,4 @@
-import { isAscii } from '../ascii.ts';
+import { isAscii } from '../answers/ascii.ts';
 
 /**
  * The chunks of one chat stream as text. What does not change from chunk to chunk is built once a request; a content

@@ -1,8 +1,8 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import type { UsageReporting } from '../../../protocol/openai/index.ts';
+import { StreamAnswer } from '../answers/stream-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { StreamAnswer } from '../stream-answer.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
 import { ChatFrames } from './chat-frames.ts';
 import { DispatchEvents } from './dispatch-events.ts';

@@ -1,8 +1,8 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
-import { answerText } from '../answer.ts';
+import { answerText } from '../answers/answer.ts';
+import { UnaryAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { UnaryAnswer } from '../whole-answer.ts';
 import { BodyFold } from './body-fold.ts';
 import { chatLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';

@@ -1,4 +1,4 @@
-import { isAscii } from '../ascii.ts';
+import { isAscii } from '../answers/ascii.ts';
 
 /** The chunks of one prompt of a completions stream as text; constants are built once (style-anchors.md, section 4). */
 export class CompletionsFrames {

@@ -1,7 +1,7 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import { StreamAnswer } from '../answers/stream-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { StreamAnswer } from '../stream-answer.ts';
 import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
 import { BatchUsage } from './batch-usage.ts';
 import { CompletionsFrames } from './completions-frames.ts';

@@ -1,8 +1,8 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { answerText } from '../answer.ts';
+import { answerText } from '../answers/answer.ts';
+import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../whole-answer.ts';
 import { BatchUsage } from './batch-usage.ts';
 import { BodyFold } from './body-fold.ts';
 import type { CompletionsParts } from './completions-parts.ts';

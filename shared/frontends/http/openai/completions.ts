@@ -2,7 +2,7 @@ import { toServeError } from '../../../errors/index.ts';
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import type { CompletionsParts } from './completions-parts.ts';

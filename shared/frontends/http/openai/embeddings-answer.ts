@@ -6,9 +6,9 @@ import {
   type Usage,
 } from '../../../protocol/generation/index.ts';
 import type { DecodedEmbeddings } from '../../../protocol/openai/index.ts';
-import { answerText } from '../answer.ts';
+import { answerText } from '../answers/answer.ts';
+import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../whole-answer.ts';
 import { BatchUsage } from './batch-usage.ts';
 
 /** Gathers the vectors of a batch into one list object (http-api.md, section 5). The first failure ends all of it. */

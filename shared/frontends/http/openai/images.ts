@@ -1,7 +1,7 @@
 import { toServeError } from '../../../errors/index.ts';
 import { decodeImages, parseImagesBody } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';

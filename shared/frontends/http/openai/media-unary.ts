@@ -1,7 +1,7 @@
 import type { GenerationEvent } from '../../../protocol/generation/index.ts';
-import { answerJson } from '../answer.ts';
+import { answerJson } from '../answers/answer.ts';
+import { UnaryAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { UnaryAnswer } from '../whole-answer.ts';
 import { isBody } from './media-bodies.ts';
 
 /** Gathers what a media worker sends and answers with one object (http-api.md, section 8). */

@@ -1,6 +1,6 @@
 import type { ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { echoRequestId } from '../answer.ts';
+import { echoRequestId } from '../answers/answer.ts';
 import type { Abandonable, InferenceCall } from '../inference-call.ts';
 import { dataOf, isBody } from './media-bodies.ts';
 

@@ -1,6 +1,6 @@
 import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import { StreamAnswer } from '../answers/stream-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { StreamAnswer } from '../stream-answer.ts';
 import { isBody, videoBody } from './media-bodies.ts';
 import type { WireNames } from './wire-names.ts';
 

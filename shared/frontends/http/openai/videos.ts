@@ -2,7 +2,7 @@ import { toServeError } from '../../../errors/index.ts';
 import type { GenerationSink } from '../../../protocol/generation/index.ts';
 import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import { type Abandonable, InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';

@@ -1,8 +1,8 @@
-import { BUSY_THRESHOLD_PATH } from '../busy-threshold.ts';
-import { CANCEL_PATH } from '../cancel.ts';
-import { CLEAR_KV_BLOCKS_PATH } from '../clear-kv-blocks.ts';
-import { EXPLAIN_PATH } from '../explain-routing.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
+import { BUSY_THRESHOLD_PATH } from '../routes/busy-threshold.ts';
+import { CANCEL_PATH } from '../routes/cancel.ts';
+import { CLEAR_KV_BLOCKS_PATH } from '../routes/clear-kv-blocks.ts';
+import { EXPLAIN_PATH } from '../routes/explain-routing.ts';
 import type { HttpSettings } from '../settings.ts';
 
 /** The envelopes that failures come in. */

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ServeError } from '../../../errors/index.ts';
-import { answerError, answerText, echoRequestId } from '../answer.ts';
+import { answerError, answerText, echoRequestId } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 export const DOCS_PATH = '/docs';
 

@@ -1,6 +1,6 @@
-import { answerText } from '../answer.ts';
+import { answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../exchange.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import type { HttpSettings } from '../settings.ts';
 
 export const OPENAPI_PATH = '/openapi.json';

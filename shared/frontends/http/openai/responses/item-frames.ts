@@ -1,6 +1,6 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { isAscii } from '../../ascii.ts';
+import { isAscii } from '../../answers/ascii.ts';
 import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './item-body.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';
 

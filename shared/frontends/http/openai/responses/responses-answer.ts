@@ -9,7 +9,7 @@ import type {
 } from '../../../../protocol/generation/index.ts';
 import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
-import { statusOf } from '../../answer.ts';
+import { statusOf } from '../../answers/answer.ts';
 import type { Abandonable, InferenceCall } from '../../inference-call.ts';
 import { annotationFrame, preprocessorFrame } from '../annotation-frame.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';

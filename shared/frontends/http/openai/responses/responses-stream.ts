@@ -1,6 +1,6 @@
 import type { ServeError } from '../../../../errors/index.ts';
+import { SseStream } from '../../answers/sse-stream.ts';
 import type { InferenceCall } from '../../inference-call.ts';
-import { SseStream } from '../../sse-stream.ts';
 import { ItemFrames } from './item-frames.ts';
 import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
 

@@ -1,5 +1,5 @@
 import type { ServeError } from '../../../../errors/index.ts';
-import { answerError, answerText } from '../../answer.ts';
+import { answerError, answerText } from '../../answers/answer.ts';
 import type { InferenceCall } from '../../inference-call.ts';
 import type { ItemObserver } from './output-items.ts';
 import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';

@@ -1,5 +1,5 @@
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../exchange.ts';
+import type { HttpExchange } from '../../hosts/exchange.ts';
 import { RunningResponses } from './running-responses.ts';
 import { serveInputTokens, serveResponses } from './serve-responses.ts';
 import { serveInputItems, serveResponseCancel, serveStoredResponse } from './serve-stored.ts';

@@ -10,9 +10,9 @@ import {
   responseIdOf,
 } from '../../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../../telemetry/index.ts';
-import { answerError, answerJson } from '../../answer.ts';
+import { answerError, answerJson } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../exchange.ts';
+import type { HttpExchange } from '../../hosts/exchange.ts';
 import { InferenceCall } from '../../inference-call.ts';
 import { readJson } from '../../read-json.ts';
 import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';

@@ -1,9 +1,9 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
-import { answerError, answerJson } from '../../answer.ts';
-import { cancelRequest } from '../../cancel.ts';
+import { answerError, answerJson } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../exchange.ts';
+import type { HttpExchange } from '../../hosts/exchange.ts';
+import { cancelRequest } from '../../routes/cancel.ts';
 import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
 import type { RunningResponses } from './running-responses.ts';
 

@@ -1,5 +1,5 @@
-import { openAiErrorBody, type ServeError } from '../../errors/index.ts';
-import type { HttpExchange } from './exchange.ts';
+import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 const MS_PER_SECOND = 1000;
 const OVERLOAD_RETRY_MS = 1000;

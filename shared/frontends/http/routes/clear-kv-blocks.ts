@@ -1,6 +1,6 @@
-import { answerJson } from './answer.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+import { answerJson } from '../answers/answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
 

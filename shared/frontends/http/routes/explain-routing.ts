@@ -1,18 +1,18 @@
-import { ServeError, toServeError } from '../../errors/index.ts';
-import type { GenerationRequest } from '../../protocol/generation/index.ts';
+import { ServeError, toServeError } from '../../../errors/index.ts';
+import type { GenerationRequest } from '../../../protocol/generation/index.ts';
 import {
   decodeChat,
   decodeCompletions,
   type JsonBody,
   parseChatBody,
   parseCompletionsBody,
-} from '../../protocol/openai/index.ts';
-import { answerError, answerJson } from './answer.ts';
-import { decodePath } from './decode-path.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
-import { decodeContext } from './openai/gates.ts';
-import { readJson } from './read-json.ts';
+} from '../../../protocol/openai/index.ts';
+import { answerError, answerJson } from '../answers/answer.ts';
+import { decodePath } from '../decode-path.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodeContext } from '../openai/gates.ts';
+import { readJson } from '../read-json.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or a request id. */
 export const EXPLAIN_PATH = '/router/explain';

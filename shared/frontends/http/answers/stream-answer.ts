@@ -1,5 +1,5 @@
-import type { ServeError } from '../../errors/index.ts';
-import type { Abandonable, InferenceCall } from './inference-call.ts';
+import type { ServeError } from '../../../errors/index.ts';
+import type { Abandonable, InferenceCall } from '../inference-call.ts';
 import { SseStream } from './sse-stream.ts';
 
 /** An answer that is written event by event: what its failures and its reader have in common. */

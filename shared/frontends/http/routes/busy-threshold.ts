@@ -1,15 +1,15 @@
-import { type ServeError, toServeError } from '../../errors/index.ts';
-import type { BusyThresholdValues } from '../../pipeline/index.ts';
+import { type ServeError, toServeError } from '../../../errors/index.ts';
+import type { BusyThresholdValues } from '../../../pipeline/index.ts';
 import {
   type BusyThresholdBody,
   checkBusyThresholdBody,
   type JsonBody,
   parseBusyThresholdBody,
-} from '../../protocol/openai/index.ts';
-import { answerJson } from './answer.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
-import { readJson } from './read-json.ts';
+} from '../../../protocol/openai/index.ts';
+import { answerJson } from '../answers/answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
+import { readJson } from '../read-json.ts';
 
 export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 /** A body that is JSON but not of the right shape, on this route alone (http-api.md, section 10.3). */

@@ -1,6 +1,6 @@
-import { ServeError } from '../../errors/index.ts';
-import type { GenerationEvent, GenerationSink, Usage } from '../../protocol/generation/index.ts';
-import type { Abandonable, InferenceCall } from './inference-call.ts';
+import { ServeError } from '../../../errors/index.ts';
+import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type { Abandonable, InferenceCall } from '../inference-call.ts';
 
 /**
  * The reader's side of an answer that is kept whole. Its size is bounded by the token budget, or by what a worker makes of

@@ -1,8 +1,8 @@
-import type { DiscoveryRecord } from '../../discovery/index.ts';
-import { reasonOf } from '../../errors/index.ts';
-import { answerJson, answerText } from './answer.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+import type { DiscoveryRecord } from '../../../discovery/index.ts';
+import { reasonOf } from '../../../errors/index.ts';
+import { answerJson, answerText } from '../answers/answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 import { serveReadiness } from './models.ts';
 
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };

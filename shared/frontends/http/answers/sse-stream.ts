@@ -1,8 +1,8 @@
-import type { Timer } from '../../clock/index.ts';
-import { openAiStreamError, type ServeError } from '../../errors/index.ts';
+import type { Timer } from '../../../clock/index.ts';
+import { openAiStreamError, type ServeError } from '../../../errors/index.ts';
+import type { FrameSink } from '../hosts/frame-sink.ts';
+import type { InferenceCall } from '../inference-call.ts';
 import { answerError, echoRequestId, statusOf } from './answer.ts';
-import type { FrameSink } from './frame-sink.ts';
-import type { InferenceCall } from './inference-call.ts';
 
 /** A comment frame: tells proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';

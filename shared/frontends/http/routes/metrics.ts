@@ -1,7 +1,7 @@
-import { reasonOf } from '../../errors/index.ts';
-import { answerText } from './answer.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+import { reasonOf } from '../../../errors/index.ts';
+import { answerText } from '../answers/answer.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 /** `GET /metrics`: Prometheus text, 500 with plain text when it cannot be made (http-api.md, section 16). Never rejects. */
 export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {

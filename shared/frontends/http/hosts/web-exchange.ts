@@ -1,5 +1,5 @@
+import { bodyTooLarge, bodyUnreadable } from '../read-json.ts';
 import type { HttpExchange } from './exchange.ts';
-import { bodyTooLarge, bodyUnreadable } from './read-json.ts';
 import { WebFrameSink } from './web-sink.ts';
 
 /** The exchange of a plain fetch handler: reads from a `Request`, answers with `response`. */

@@ -1,16 +1,16 @@
-import { ServeError } from '../../errors/index.ts';
+import { ServeError } from '../../../errors/index.ts';
 import {
   type ModelReadiness,
   modelNotFound,
   modelNotReady,
   type NamespaceReadiness,
   type ServedModel,
-} from '../../pipeline/index.ts';
-import { answerError, answerJson } from './answer.ts';
-import { anthropicModel, anthropicModelList, wantsAnthropicModels } from './anthropic/models.ts';
-import { decodePath } from './decode-path.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+} from '../../../pipeline/index.ts';
+import { answerError, answerJson } from '../answers/answer.ts';
+import { anthropicModel, anthropicModelList, wantsAnthropicModels } from '../anthropic/models.ts';
+import { decodePath } from '../decode-path.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 const READY_SUFFIX = '/ready';
 

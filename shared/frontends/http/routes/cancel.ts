@@ -1,8 +1,8 @@
-import { ServeError } from '../../errors/index.ts';
-import { answerError, answerJson } from './answer.ts';
-import { decodePath } from './decode-path.ts';
-import type { HttpAppDeps } from './deps.ts';
-import type { HttpExchange } from './exchange.ts';
+import { ServeError } from '../../../errors/index.ts';
+import { answerError, answerJson } from '../answers/answer.ts';
+import { decodePath } from '../decode-path.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
 
 /** Below it stands a response id (`chatcmpl-...`), a server request id, or the `x-request-id` that the client sent. */
 export const CANCEL_PATH = '/v1/cancel';
