@@ -1,6 +1,6 @@
 import type { Engine } from '../engines/index.ts';
-import { toServeError } from '../errors/index.ts';
-import type { IncomingCall } from '../planes/request/index.ts';
+import { toServeError, workerError } from '../errors/index.ts';
+import type { IncomingCall, PlaneHandler } from '../planes/request/index.ts';
 import { decodeEngineRequest, RELEASE_PREFILL } from '../protocol/generation/index.ts';
 
 /**
@@ -19,4 +19,12 @@ export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean
     call.fail(toServeError(thrown));
   }
   return true;
+}
+
+/** Takes such calls and no other: what a prefill worker that drains holds is given up sooner than its time-out. */
+export function serveOnlyReleases(engine: Engine): PlaneHandler {
+  return (call) => {
+    if (servePrefillRelease(engine, call)) return;
+    call.fail(workerError('WorkerUnavailable', 'Server unavailable: draining'));
+  };
 }

@@ -18,7 +18,7 @@ import { EngineMonitor } from './engine-monitor.ts';
 import { LastFetches } from './last-fetches.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
-import { servePrefillRelease } from './prefill-release.ts';
+import { serveOnlyReleases, servePrefillRelease } from './prefill-release.ts';
 import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
 import { WorkerReports } from './reports.ts';
@@ -82,7 +82,7 @@ const CANARY_FAILURES_MAX = 3;
  * | withdrawn (engine down) | to the engine | refuse | serve | - | -> serving | -> draining |
  * | refusing (a canary failed) | `WorkerUnavailable`, withdrawn at the third | refuse | - | fail streams, withdraw | restore | -> draining |
  * | asleep (`sleep` of the control) | the engine refuses | refuse | serve | withdrawn | - | -> draining |
- * | draining | `WorkerUnavailable` | - | - | - | - | same promise |
+ * | draining | `WorkerUnavailable`; a prefill worker's blocks may be released | - | - | - | - | same promise |
  */
 class ServingWorker implements Worker {
   readonly instanceId: string;
@@ -189,19 +189,21 @@ class ServingWorker implements Worker {
   }
 
   async #drain(): Promise<DrainReport> {
-    const { clock, logger, metrics } = this.#options;
+    const { clock, logger, metrics, engine } = this.#options;
     logger.info('worker is draining', { instance_id: this.instanceId, requests: this.#calls.count });
     this.#showHealth();
-    this.#server?.unhandle(this.#path);
+    if (this.#fetches === undefined) this.#server?.unhandle(this.#path);
+    else this.#server?.handle(this.#path, serveOnlyReleases(engine));
     await this.#registration?.withdraw();
     await this.#reports.closeCounters();
-    this.#server?.drain();
+    if (this.#fetches === undefined) this.#server?.drain();
     const report = await drainCalls(this.#calls, clock, this.#settings);
     metrics.drained(report);
     if (this.#server !== undefined) await flushStreams(this.#server, clock);
     await this.#fetches?.over();
-    await this.#close();
-    await stopEngine(this.#options);
+    await this.#stopTelling();
+    await stopEngine(this.#options); // a prefill engine may wait here for its blocks to be fetched or released
+    await this.#server?.close();
     logger.info('worker has drained', { instance_id: this.instanceId, ...report });
     return report;
   }
@@ -402,9 +404,13 @@ class ServingWorker implements Worker {
   }
 
   async #close(): Promise<void> {
+    await this.#stopTelling();
+    await this.#server?.close();
+  }
+
+  async #stopTelling(): Promise<void> {
     this.#monitor?.stop();
     this.#canary?.stop();
     await this.#reports.close();
-    await this.#server?.close();
   }
 }

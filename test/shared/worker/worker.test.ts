@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
-import type { EngineRequest } from '../../../shared/protocol/generation/index.ts';
+import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/generation/index.ts';
 import { range } from '../engines/mocker/support.ts';
 import { load, ScriptedEngine, workerBed } from './worker-bed.ts';
 
@@ -472,5 +472,31 @@ describe('a prefill worker that drains', () => {
     await bed.clock.advance(1000); // withdrawing takes turns of its own
     expect(engine.isStopped).toBe(true);
     await draining;
+  });
+
+  it('takes releases, and nothing else, until its engine has given up the last blocks', async () => {
+    const engine = new (class extends ScriptedEngine {
+      releasePrefill: () => void = () => {};
+      readonly #released = new Promise<void>((resolve) => {
+        this.releasePrefill = resolve;
+      });
+      override async stop(): Promise<void> {
+        await this.#released;
+        await super.stop();
+      }
+    })();
+    const bed = workerBed(engine);
+    const worker = await bed.start({ card: { workerType: 'prefill' } });
+    const draining = worker.drain();
+    await bed.clock.advance(1000);
+    const { sink: refused } = bed.call(worker, [1]);
+    await bed.clock.advance(10);
+    expect(refused.error?.worker).toBe('WorkerUnavailable');
+    expect([engine.requests.length, engine.isStopped]).toEqual([0, false]);
+    const { sink: released } = bed.call(worker, [1], { id: 'release-r', annotations: [RELEASE_PREFILL] });
+    await bed.clock.advance(10);
+    expect(released.end_).toBe(true);
+    expect(await draining).toEqual({ finished: 0, moved: 0, failed: 0 });
+    expect(engine.isStopped).toBe(true);
   });
 });
