@@ -46,9 +46,9 @@ function commandHelp(name: string, command: Command): string {
   return `${head}\n  -h, --help, --version\n\n${renderHelp(name as Process)}`; // 'process' commands are named as theirs
 }
 
-/** Lines on stderr: plain, or one JSON object each where logs are read by machines. */
+/** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
 function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
-  for (const line of lines) {
+  for (const line of lines.map((text) => text.replaceAll(/\s*\n\s*/g, ' '))) {
     const time = new Date().toISOString();
     const record = { time, level: level === 'warning' ? 'WARN' : 'ERROR', target: 'config', message: line };
     process.stderr.write(
@@ -146,7 +146,9 @@ function exitCodeOf(thrown: unknown): number {
     return USAGE_EXIT;
   }
   report('error', [reasonOf(thrown).split('\n')[0] ?? 'failed']);
-  return thrown instanceof UsageError ? USAGE_EXIT : FAILURE_EXIT;
+  // By name: the router is loaded by the commands that route, and its own checks are of settings as well.
+  const isUsage = thrown instanceof UsageError || (thrown instanceof Error && thrown.name === 'KvRouterConfigError');
+  return isUsage ? USAGE_EXIT : FAILURE_EXIT;
 }
 
 // Set, not called: what is written to a pipe leaves before the process does.

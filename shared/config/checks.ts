@@ -187,6 +187,12 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs --engine mocker: start the workers of other engines one by one',
   },
   {
+    setting: 'disaggregationMode',
+    holds: ({ process, given, values }) =>
+      process !== 'local' || values.numPrefillWorkers === undefined || !given.has('disaggregationMode'),
+    says: 'and --num-prefill-workers exclude each other: each worker of the two pools has the role of its pool',
+  },
+  {
     setting: 'zmqReplayPorts',
     holds: ({ values }) => values.zmqReplayPorts === undefined || values.zmqKvEventsPorts !== undefined,
     says: 'needs --zmq-kv-events-ports',

@@ -90,9 +90,11 @@ function follow(
 ): Promise<{ close(): void }> {
   const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
   if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
-  if (settings.requestPlane !== 'tcp' || urls.some((url) => !url.startsWith('tcp:'))) {
+  const unfit = urls.find((url) => !url.startsWith('tcp:') || new URL(url).port === '');
+  if (settings.requestPlane !== 'tcp' || unfit !== undefined) {
     throw new ConfigError([
-      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, and needs --request-plane tcp',
+      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, and needs --request-plane tcp; ' +
+        `got ${JSON.stringify(unfit ?? urls.join(','))}`,
     ]);
   }
   const onProblem = (url: string, reason: unknown): void =>

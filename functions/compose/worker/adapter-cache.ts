@@ -1,7 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { AdapterCache } from '../../../shared/worker/index.ts';
 
@@ -15,7 +15,7 @@ export function adapterCache(settings: AdapterSettings, logger: Logger): Adapter
   const { loraEnabled, loraPath, awsEndpoint: endpoint, awsAllowHttp, awsRegion: region } = settings;
   if (!loraEnabled) return undefined;
   if (endpoint?.startsWith('http:') && !awsAllowHttp) {
-    throw new Error('AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that');
+    throw new ConfigError(['AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that']);
   }
   const folder = loraPath ?? join(homedir(), '.cache', 'dynamo_loras');
   return new AdapterCache({ folder, buckets: { endpoint, region }, clock: systemClock, random: systemRandom, logger });

@@ -1,4 +1,4 @@
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import { findReasoningFormat } from '../../../shared/parsers/reasoning/index.ts';
 import { describeToolCallParser } from '../../../shared/parsers/tool-calls/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
@@ -17,7 +17,7 @@ type ReadingSettings = Pick<
 /**
  * What the operator says on the card: how the model's text is to be read (parsers.md, sections 1 and 2), what is offered of it
  * and under which name prefixes find the worker.
- * @throws Error with one line when a named parser has no published grammar: a worker that no one can read must not register
+ * @throws ConfigError when a named parser has no published grammar: a worker that no one can read must not register
  */
 export function cardSettings(settings: ReadingSettings, logger: Logger): CardSettings {
   const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
@@ -35,11 +35,11 @@ export function cardSettings(settings: ReadingSettings, logger: Logger): CardSet
 
 function checkToolCallParser(name: string): void {
   const description = describeToolCallParser(name);
-  if (description.kind === 'refused') throw new Error(`--dyn-tool-call-parser: ${description.message}`);
+  if (description.kind === 'refused') throw new ConfigError([`--dyn-tool-call-parser: ${description.message}`]);
 }
 
 function checkReasoningParser(name: string, logger: Logger): void {
   const found = findReasoningFormat(name);
-  if (found.kind === 'refused') throw new Error(`--dyn-reasoning-parser: ${found.reason}`);
+  if (found.kind === 'refused') throw new ConfigError([`--dyn-reasoning-parser: ${found.reason}`]);
   if (found.kind === 'fallback') logger.warn(found.warning);
 }

@@ -1,5 +1,6 @@
+import { isIP } from 'node:net';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Engine } from '../../../shared/engines/index.ts';
 import { createMediaGuardedEngine, mediaPolicy } from '../../../shared/engines/media/index.ts';
 
@@ -17,10 +18,21 @@ type MediaSettings = Pick<
 >;
 
 const MIB = 1024 * 1024;
+/** What may stand in the list: a name, or the end of one behind `*`. */
+const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
 
-/** `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds. */
+/**
+ * `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds.
+ * @throws ConfigError for an allowed host that none can be called
+ */
 export function withMediaGuard(engine: Engine, settings: MediaSettings): Engine {
   const { mmMaxFileSizeMb: fileMb, mmMaxDataUrlMb: dataMb, httpTimeoutSecs: seconds } = settings;
+  const unfit = settings.mediaAllowHosts?.find((host) => !ALLOWED_HOST.test(host) && isIP(host) === 0);
+  if (unfit !== undefined) {
+    throw new ConfigError([
+      `STATOR_MEDIA_ALLOW_HOSTS "${unfit}": allowed: host names, * as prefix; no scheme, no port`,
+    ]);
+  }
   const policy = mediaPolicy({
     allowHosts: settings.mediaAllowHosts,
     allowsInternal: settings.mmAllowInternal,

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { builtinText } from '../../../shared/artifacts/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Engine } from '../../../shared/engines/index.ts';
 import {
   createMockEngine,
@@ -59,6 +59,8 @@ export interface MockEngineContext {
   readonly logger?: Logger;
 }
 
+const PORT_MAX = 65_535;
+
 /** A mock engine for the model in `folder`, and what its card says of that model. */
 export async function mockEngineFor(
   folder: string,
@@ -94,7 +96,7 @@ async function transferOptions(info: ModelInfo, settings: MockSettings, at: numb
   return {
     isPrefill: role === 'prefill',
     publishesKvEvents: role !== 'decode' || kvEventsConfig?.enable_kv_cache_events === true,
-    bootstrapPort: role === 'prefill' ? bootstrapPorts?.[at] : undefined,
+    bootstrapPort: role === 'prefill' ? portOf('--bootstrap-ports', bootstrapPorts, at) : undefined,
     kvBytesPerToken: settings.kvBytesPerToken ?? (role === 'agg' ? 0 : await derived()),
     kvTransferBandwidthGbps: settings.kvTransferBandwidth,
     kvTransferTiming: settings.kvTransferTimingMode,
@@ -117,13 +119,13 @@ async function timingOf(
   }
 }
 
-/** @throws Error with one line for values that cannot be */
+/** @throws ConfigError for values that cannot be */
 function thinkingOf({ reasoning }: MockSettings): Thinking | undefined {
   if (reasoning === undefined) return undefined;
   const number = (key: string, isFit: (value: number) => boolean, allowed: string): number => {
     const value = reasoning[key];
     if (typeof value === 'number' && isFit(value)) return value;
-    throw new Error(`--reasoning: ${key} must be ${allowed}, got ${JSON.stringify(value) ?? 'nothing'}`);
+    throw new ConfigError([`--reasoning: ${key} must be ${allowed}, got ${JSON.stringify(value) ?? 'nothing'}`]);
   };
   const isId = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
   const startId = number('start_thinking_token_id', isId, 'a token id');
@@ -134,20 +136,24 @@ function thinkingOf({ reasoning }: MockSettings): Thinking | undefined {
   };
 }
 
-/** @throws Error with one line when the worker at `at` has no port of its own */
 function kvStreamOf(settings: MockSettings, at: number): KvStreamOptions | undefined {
-  const { zmqKvEventsPorts, zmqReplayPorts, tcpRpcHost } = settings;
-  if (zmqKvEventsPorts === undefined) return undefined;
-  const portIn = (flag: string, ports: readonly number[]): number => {
-    const port = ports[at];
-    if (port === undefined) throw new Error(`${flag}: one port is needed for each worker, got ${ports.length}`);
-    return port;
-  };
-  return {
-    host: listenAddress(tcpRpcHost ?? 'auto').bind,
-    port: portIn('--zmq-kv-events-ports', zmqKvEventsPorts),
-    replayPort: zmqReplayPorts && portIn('--zmq-replay-ports', zmqReplayPorts),
-  };
+  const { zmqKvEventsPorts, zmqReplayPorts, tcpRpcHost, dataParallelSize: ranks } = settings;
+  const port = portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at, ranks);
+  if (port === undefined) return undefined;
+  const replayPort = portOf('--zmq-replay-ports', zmqReplayPorts, at, ranks);
+  return { host: listenAddress(tcpRpcHost ?? 'auto').bind, port, replayPort };
+}
+
+/**
+ * The port of the worker at `at`, the first one of its ranks.
+ * @throws ConfigError when it has none of its own, or one above 65535
+ */
+function portOf(flag: string, ports: readonly number[] | undefined, at: number, ranks = 1): number | undefined {
+  if (ports === undefined) return undefined;
+  const port = ports[at];
+  if (port === undefined) throw new ConfigError([`${flag}: one port is needed for each worker, got ${ports.length}`]);
+  if (port + ranks - 1 <= PORT_MAX) return port;
+  throw new ConfigError([`${flag} ${port}: each rank adds its number, and ${ranks} ranks end above ${PORT_MAX}`]);
 }
 
 const PARAGRAPH_BREAK = '\n\n';

@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import { startSecondaryVllm } from '../../../shared/engines/vllm/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../../shared/telemetry/index.ts';
@@ -14,7 +14,7 @@ const ENGINE = 'engine';
  * A secondary node of an engine that spans machines (`--headless`): the engine runs, and this process is known to nobody. Ends
  * with its engine.
  *
- * @throws Error with one line for settings that no secondary node can have
+ * @throws ConfigError for settings that no secondary node can have
  */
 export async function startSecondaryNode(
   settings: Settings<'worker'>,
@@ -23,8 +23,8 @@ export async function startSecondaryNode(
   given: ServerEngineContext['given'],
 ) {
   if (settings.engine !== 'vllm')
-    throw new Error(`--headless needs --engine vllm: ${settings.engine} has no such nodes`);
-  if (settings.engineUrl !== undefined) throw new Error('--headless starts an engine: leave --engine-url out');
+    throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
+  if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
   const health = new EndpointHealth(systemClock, [ENGINE]);
   const metrics = createWorkerMetrics({ ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });

@@ -1,8 +1,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import { type TopologyFields, topologyFault, topologyTaint } from '../../../shared/router/indexless/index.ts';
+import type { Logger } from '../../../shared/telemetry/index.ts';
 
 type TopologySettings = Pick<
   Settings<'worker'>,
@@ -20,18 +21,21 @@ export type TopologyCard = TopologyFields & { readonly taints?: readonly string[
  * Reads where the worker stands: one file a domain, its name the domain and its content the value. Waits up to 30 s for that
  * of the transfer domain: a worker that must stay near and does not know where it is must not register.
  *
- * @throws Error with one line for the operator; the signal's reason when it aborts.
+ * @throws ConfigError without the name of that domain; Error with one line for the operator; the signal's reason when it aborts.
  */
 export async function topologyCard(
   settings: TopologySettings,
   clock: Clock,
   signal: AbortSignal,
+  log: Logger,
 ): Promise<TopologyCard> {
   const { topologyEnabled, topologyMountPath: folder, kvTransferDomain: domain } = settings;
   if (!topologyEnabled) return {};
-  if (domain === undefined) throw new Error('DYN_TOPOLOGY_ENABLED needs DYN_KV_TRANSFER_DOMAIN, the name of a domain');
+  if (domain === undefined)
+    throw new ConfigError(['DYN_TOPOLOGY_ENABLED needs DYN_KV_TRANSFER_DOMAIN, the name of a domain']);
   const untilMs = clock.nowMs() + WAIT_MS;
   let domains = await readDomains(folder);
+  if (domains[domain] === undefined) log.info('waiting for the file of the transfer domain', { folder, domain });
   while (domains[domain] === undefined) {
     if (clock.nowMs() >= untilMs) {
       throw new Error(

@@ -1,6 +1,6 @@
 import { builtinModelPath, describeChatTemplate } from '../../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import type { SettingName, Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type SettingName, type Settings } from '../../../shared/config/index.ts';
 import type { Discovery, WorkerType } from '../../../shared/discovery/index.ts';
 import type { Engine, EngineInfo } from '../../../shared/engines/index.ts';
 import { relabelEngineMetrics } from '../../../shared/engines/index.ts';
@@ -96,9 +96,11 @@ export async function startWorkerProcess(
   const adapterCache = openAdapterCache(settings, logger.for('worker'));
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
+  const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
   const health = new EndpointHealth(systemClock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
+    workers: count,
   });
   const workers: Worker[] = [];
   const engines: Engine[] = [];
@@ -115,7 +117,7 @@ export async function startWorkerProcess(
   };
   const shared = await openStateTable(settings, { logger, registry: metrics.registry });
   const routerState = shared?.state;
-  const telemetry = await openTelemetry(settings, logger);
+  const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const { tracer } = telemetry;
   const shown = { metrics, tracer, health, address };
   const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
@@ -126,7 +128,6 @@ export async function startWorkerProcess(
     await telemetry.close();
   };
   try {
-    const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
     const context = { logger: logger.for('engine'), given, onDroppedKvEvents };
     let opened = 0;
@@ -135,7 +136,7 @@ export async function startWorkerProcess(
       names,
       card: {
         ...cardSettings(settings, logger.for('worker')),
-        ...(await topologyCard(settings, systemClock, signal)),
+        ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings),
       },
@@ -196,19 +197,19 @@ function canaryOf(settings: WorkerProcessSettings) {
   if (!settings.healthCheckEnabled) return undefined;
   const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
   if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
-    throw new Error('DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object');
+    throw new ConfigError(['DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object']);
   }
   const record = payload as Readonly<Record<string, unknown>> | undefined;
   return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
 }
 
-/** @throws Error with one line for a role that the engine cannot take */
+/** @throws ConfigError for a role that the engine cannot take */
 function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSettings): WorkerType {
   if (mode === 'agg') return 'aggregated';
   const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
   const fits =
     engine === 'vllm' || (engine === 'sglang' && mode !== 'encode') || (engine === 'mocker' && !isBesideEncoders);
-  if (!fits) throw new Error(`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`);
+  if (!fits) throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
 }
 
@@ -253,7 +254,7 @@ const BUILTIN_MODEL_NAME = 'stator-mini';
 function parseEndpoint(text: string): WorkerAddress {
   const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
   if (!namespace || !component || !endpoint || rest.length > 0) {
-    throw new Error(`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`);
+    throw new ConfigError([`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`]);
   }
   return { namespace, component, endpoint };
 }

@@ -12,6 +12,7 @@ let folder = '';
 const ECHO = `export async function run({ settings, args, env }) {
   console.log(JSON.stringify({ httpPort: settings.httpPort, engine: settings.engine, args, probe: env.PROBE }));
   if (env.PROBE === 'throw') throw new Error('port 1 is in use\\nsecond line');
+  if (env.PROBE === 'setting') throw Object.assign(new Error('--x 1: too small'), { name: 'KvRouterConfigError' });
   return 7;
 }`;
 
@@ -48,6 +49,16 @@ function stator(argv: readonly string[], env: Readonly<Record<string, string>> =
 }
 
 describe('stator', () => {
+  it('tells of each bad setting in one line, whatever the line quotes, and exits 2', () => {
+    const quoted = stator(['worker', '--engine=mocker', '--reasoning=vm\n']);
+    expect(quoted.stderr.trim().split('\n')).toHaveLength(1);
+    expect(quoted.status).toBe(2);
+    expect(stator(['frontend'], { PROBE: 'setting' })).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining('--x 1'),
+    });
+  });
+
   it('prints the commands and exits 2 when none is given, 0 when asked', () => {
     const bare = stator([]);
     const asked = stator(['--help']);

@@ -108,6 +108,11 @@ describe('settings that need each other', () => {
     ],
     ['local', ['--min-workers=7'], '--min-workers is above --max-workers'],
     [
+      'local',
+      ['--num-prefill-workers=1', '--num-decode-workers=1', '--disaggregation-mode=decode'],
+      '--disaggregation-mode and --num-prefill-workers exclude each other: each worker of the two pools has the role of its pool',
+    ],
+    [
       'worker',
       ['--engine=mocker', '--is-prefill-worker', '--is-decode-worker'],
       '--is-prefill-worker and --is-decode-worker exclude each other',

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { topologyCard } from '../../../../functions/compose/worker/topology.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { silentLogger } from '../../../../shared/telemetry/index.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -25,6 +26,7 @@ function read(given: Given = {}, clock = new VirtualClock(), signal = new AbortC
     },
     clock,
     signal,
+    silentLogger,
   );
 }
 
