@@ -18,7 +18,7 @@ const GRACE_MS = 5000;
 export async function run({ settings, config }: CommandContext<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
-  const telemetry = await openTelemetry(settings, logger);
+  const telemetry = await openTelemetry(settings, logger, undefined);
   const given = [...config.given.keys()];
   const { service } = settings;
   const running =

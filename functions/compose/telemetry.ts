@@ -1,6 +1,12 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { Settings } from '../../shared/config/index.ts';
-import { logSpans, type ProcessLogger, Tracer } from '../../shared/telemetry/index.ts';
+import {
+  countDroppedTelemetry,
+  logSpans,
+  type MetricRegistry,
+  type ProcessLogger,
+  Tracer,
+} from '../../shared/telemetry/index.ts';
 
 /** What every process of a fleet says of its traces. */
 type TelemetrySettings = Pick<
@@ -28,11 +34,19 @@ export interface Telemetry {
 
 const NONE: Telemetry = { tracer: undefined, flush: async () => {}, close: async () => {} };
 
-/** The code that exports is loaded only where it is asked for. From then on the lines of `logger` are exported, too. */
-export async function openTelemetry(settings: TelemetrySettings, logger: ProcessLogger): Promise<Telemetry> {
+/**
+ * The code that exports is loaded only where it is asked for. From then on the lines of `logger` are exported, too.
+ *
+ * @param registry where what no collector gets is counted
+ */
+export async function openTelemetry(
+  settings: TelemetrySettings,
+  logger: ProcessLogger,
+  registry: MetricRegistry | undefined,
+): Promise<Telemetry> {
   const { otelExportEnabled, loggingSpanEvents } = settings;
   if (!otelExportEnabled && !loggingSpanEvents) return NONE;
-  const otlp = otelExportEnabled ? await openExport(settings, logger) : undefined;
+  const otlp = otelExportEnabled ? await openExport(settings, logger, registry) : undefined;
   if (otlp !== undefined) logger.mirrorTo(otlp.lines);
   const tracer = new Tracer({
     clock: systemClock,
@@ -43,7 +57,7 @@ export async function openTelemetry(settings: TelemetrySettings, logger: Process
   return { ...NONE, ...otlp, tracer };
 }
 
-async function openExport(settings: TelemetrySettings, logger: ProcessLogger) {
+async function openExport(settings: TelemetrySettings, logger: ProcessLogger, registry: MetricRegistry | undefined) {
   const { openOtlp, otlpTargets } = await import('../../shared/telemetry/otlp/index.ts');
   const targets = otlpTargets({
     endpoint: settings.otelExporterOtlpEndpoint,
@@ -57,5 +71,6 @@ async function openExport(settings: TelemetrySettings, logger: ProcessLogger) {
     serviceName: settings.otelServiceName,
     clock: systemClock,
     logger: logger.for('telemetry'),
+    onDropped: registry && countDroppedTelemetry(registry),
   });
 }

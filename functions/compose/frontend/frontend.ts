@@ -119,12 +119,12 @@ export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
   { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
 ): Promise<Frontend> {
-  const telemetry = await openTelemetry(settings, logger);
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
+  const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
   const closing = new AbortController();

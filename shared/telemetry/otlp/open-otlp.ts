@@ -5,6 +5,7 @@ import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace'
 import type { Clock } from '../../clock/index.ts';
 import type { LineWriter } from '../log/lines.ts';
 import type { Logger } from '../log/logger.ts';
+import type { TelemetryDropped } from '../metrics/export-metrics.ts';
 import type { SpanSink } from '../tracing/span.ts';
 import { exportLines } from './log-export.ts';
 import { toReadableSpan } from './readable-span.ts';
@@ -19,6 +20,8 @@ export interface OtlpOptions {
   readonly clock: Clock;
   /** Hears of outages. */
   readonly logger: Logger;
+  /** Told of what no collector gets. @default nobody is */
+  readonly onDropped?: TelemetryDropped | undefined;
 }
 
 /** The exporters of one protocol. */
@@ -53,20 +56,22 @@ const CLOSE_MS_MAX = 3000;
 const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } as const;
 
 /** Loads the exporters of the protocols that are asked for, and no other. */
-export async function openOtlp({ traces, logs, serviceName, clock, logger }: OtlpOptions): Promise<OtlpExport> {
+export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
+  const { traces, logs, serviceName, clock, logger, onDropped = () => {} } = options;
   const resource = resourceFromAttributes({ 'service.name': serviceName });
-  const spanExporter = watchExporter(
-    (await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE }),
-    'traces',
-    logger,
-  );
-  const spanBatches = new BatchSpanProcessor({ exporter: spanExporter, ...LIMITS });
-  const logExporter = watchExporter(
-    (await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE }),
-    'logs',
-    logger,
-  );
-  const lineBatches = new BatchLogRecordProcessor({ exporter: logExporter, ...LIMITS });
+  const watched = { logger, queueMax: QUEUE_MAX };
+  const spans = watchExporter((await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE }), {
+    ...watched,
+    signal: 'traces',
+    onDropped: (count) => onDropped('spans', count),
+  });
+  const spanBatches = new BatchSpanProcessor({ exporter: spans.exporter, ...LIMITS });
+  const lines = watchExporter((await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE }), {
+    ...watched,
+    signal: 'logs',
+    onDropped: (count) => onDropped('lines', count),
+  });
+  const lineBatches = new BatchLogRecordProcessor({ exporter: lines.exporter, ...LIMITS });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
   const settle = async (msMax: number, ...both: readonly Promise<void>[]): Promise<void> => {
     const sent = Promise.allSettled(both); // what failed was told by the exporter
@@ -74,13 +79,19 @@ export async function openOtlp({ traces, logs, serviceName, clock, logger }: Otl
     await Promise.race([sent, clock.sleep(msMax, late.signal).catch(() => undefined)]);
     late.abort();
   };
+  const writer = exportLines(provider);
   return {
     spans: {
       ended(span) {
-        if ((span.context.traceFlags & TraceFlags.SAMPLED) !== 0) spanBatches.onEnd(toReadableSpan(span, resource));
+        const isSampled = (span.context.traceFlags & TraceFlags.SAMPLED) !== 0;
+        if (isSampled && spans.takes()) spanBatches.onEnd(toReadableSpan(span, resource));
       },
     },
-    lines: exportLines(provider),
+    lines: {
+      write(...line) {
+        if (lines.takes()) writer.write(...line);
+      },
+    },
     flush: () => settle(FLUSH_MS_MAX, spanBatches.forceFlush(), lineBatches.forceFlush()),
     close: () => settle(CLOSE_MS_MAX, spanBatches.shutdown(), lineBatches.shutdown()),
   };

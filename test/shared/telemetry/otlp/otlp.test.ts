@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
-import { captureLogger, Tracer } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, countDroppedTelemetry, MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
 import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { type OtlpCollector, startOtlpCollector } from '../../../support/otlp-collector.ts';
@@ -20,9 +21,15 @@ async function startCollector(protocol: 'grpc' | 'http/protobuf', port?: number)
 async function openExport(protocol: 'grpc' | 'http/protobuf', endpoint: string) {
   const targets = otlpTargets({ endpoint, tracesProtocol: protocol, logsProtocol: protocol });
   const { logger, lines } = captureLogger();
-  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock: systemClock, logger });
+  const registry = new MetricRegistry();
+  const onDropped = countDroppedTelemetry(registry);
+  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock: systemClock, logger, onDropped });
   cleanups.push(() => otlp.close());
-  return { otlp, lines };
+  const dropped = async (kind: 'spans' | 'lines'): Promise<number> => {
+    const line = new RegExp(`^stator_telemetry_dropped_total\\{kind="${kind}"\\} (\\d+)$`, 'm');
+    return Number(line.exec(await registry.render())?.[1]);
+  };
+  return { otlp, lines, dropped };
 }
 
 function tracerOf(otlp: OtlpExport, sampleRatio?: number): Tracer {
@@ -106,7 +113,7 @@ describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
 
   it('a collector that is away costs what it would have got, and two lines', { timeout: 30_000 }, async () => {
     const port = await freePort();
-    const { otlp, lines } = await openExport(protocol, `http://127.0.0.1:${port}`);
+    const { otlp, lines, dropped } = await openExport(protocol, `http://127.0.0.1:${port}`);
     const tracer = tracerOf(otlp);
     tracer.begin('lost', {}).end();
     await waitUntil(
@@ -128,6 +135,8 @@ describe.each(['grpc', 'http/protobuf'] as const)('over %s', (protocol) => {
       ['info', 'OTLP export works again'],
     ]);
     expect(lines[0]!.fields).toMatchObject({ signal: 'traces', reason: expect.any(String) });
+    expect(await dropped('spans')).toBe(lines[1]!.fields.lost);
+    expect(await dropped('lines')).toBe(0);
   });
 });
 
@@ -143,6 +152,30 @@ it('puts the path of the signal behind the general endpoint over HTTP, and leave
     traces: { protocol: 'http/protobuf', url: 'http://t:1/in' },
     logs: { protocol: 'http/protobuf', url: 'http://l:2' },
   });
+});
+
+it('counts what finds no room', async () => {
+  const collector = await startCollector('http/protobuf');
+  const { otlp, dropped } = await openExport('http/protobuf', collector.url);
+  const { logger } = captureLogger();
+  logger.mirrorTo(otlp.lines);
+  const tracer = tracerOf(otlp);
+  const made = 4000; // in one turn: next to nothing can leave
+  for (let at = 0; at < made; at++) {
+    tracer.begin('many', {}).end();
+    logger.info('many');
+  }
+  const lost = [await dropped('spans'), await dropped('lines')];
+  for (const count of lost) expect(count).toBeGreaterThan(1000);
+  await waitUntil(async () => {
+    await otlp.flush();
+    const { spans, lines } = collector;
+    return isDeepStrictEqual([made - spans.length, made - lines.length], lost);
+  });
+  tracer.begin('there is room again', {}).end();
+  await otlp.flush();
+  expect(collector.spans.at(-1)?.name).toBe('there is room again');
+  expect([await dropped('spans'), await dropped('lines')]).toEqual(lost);
 });
 
 it('sends only what is sampled', async () => {
