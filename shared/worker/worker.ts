@@ -400,7 +400,8 @@ class ServingWorker implements Worker {
 
   #showHealth(): void {
     const isReady = this.#hasLease && this.#isEngineUp && this.#isProven && !this.#isAsleep && !this.#isDraining;
-    for (const name of this.#endpointNames) this.#options.health?.set(name, isReady ? 'ready' : 'notready');
+    for (const name of this.#endpointNames)
+      this.#options.health?.set(name, isReady ? 'ready' : 'notready', this.instanceId);
   }
 
   async #close(): Promise<void> {

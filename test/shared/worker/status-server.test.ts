@@ -105,6 +105,25 @@ describe('status server', () => {
     });
   });
 
+  it('lists each worker of a process that has several, and is ready when all of them are', async () => {
+    const health = new EndpointHealth(clock, ['generate'], { workers: 2 });
+    const url = await start(health);
+    const seen = async () => {
+      const response = await fetch(`${url}/health`);
+      const { endpoints, workers } = (await response.json()) as Readonly<Record<string, unknown>>;
+      return { code: response.status, endpoints, workers };
+    };
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: {} });
+    health.set('generate', 'ready', '1a');
+    const [first, second] = [{ '1a': { generate: 'ready' } }, { '2b': { generate: 'ready' } }];
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: first });
+    health.set('generate', 'ready', '2b');
+    expect(await seen()).toEqual({ code: 200, endpoints: { generate: 'ready' }, workers: { ...first, ...second } });
+    health.set('generate', 'notready', '1a');
+    const withdrawn = { '1a': { generate: 'notready' }, ...second };
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: withdrawn });
+  });
+
   it('serves the model files that the card names, and no other file', async () => {
     const folder = builtinModelPath();
     const { files } = await readModelInfo(folder);
