@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
+import { createMockEngine, memoryHandoffs } from '../../../shared/engines/mocker/index.ts';
 import { isMigratable, workerError } from '../../../shared/errors/index.ts';
 import { type EngineRequest, RELEASE_PREFILL } from '../../../shared/protocol/generation/index.ts';
 import { range } from '../engines/mocker/support.ts';
@@ -13,8 +13,9 @@ function mockBed(options: Parameters<typeof createMockEngine>[0] = {}) {
   const engine = new ScriptedEngine();
   const bed = workerBed(engine);
   const defer = (run: () => void): void => void bed.clock.after(0, run);
-  const mock = createMockEngine(options, { clock: bed.clock, defer });
-  return { ...bed, engine: mock, start: (loadMs = 0) => bed.start({ engine: mock }, loadMs) };
+  const mock = createMockEngine(options, { clock: bed.clock, defer, handoffs: memoryHandoffs() });
+  const card = options.isPrefill ? { card: { workerType: 'prefill' as const } } : {};
+  return { ...bed, engine: mock, start: (loadMs = 0) => bed.start({ engine: mock, ...card }, loadMs) };
 }
 
 describe('starting a worker', () => {
@@ -498,5 +499,26 @@ describe('a prefill worker that drains', () => {
     expect(released.end_).toBe(true);
     expect(await draining).toEqual({ finished: 0, moved: 0, failed: 0 });
     expect(engine.isStopped).toBe(true);
+  });
+
+  it('has gone as soon as the blocks that it still kept are released', async () => {
+    const bed = mockBed({ isPrefill: true });
+    const worker = await bed.start();
+    const { sink } = bed.call(worker, [1, 2], { stop: { max_tokens: 1 } });
+    await bed.clock.advance(500);
+    const params = sink.outputs.find(({ disaggregated_params }) => disaggregated_params)?.disaggregated_params;
+    let isGone = false;
+    void worker.drain().then(() => {
+      isGone = true;
+    });
+    const pass = async (ms: number): Promise<void> => {
+      for (let at = 0; at < ms; at += 100) await bed.clock.advance(100); // each step of the drain takes turns of its own
+    };
+    await pass(3000); // of five seconds
+    expect(isGone).toBe(false);
+    const prefillResult = { disaggregated_params: params ?? {} };
+    bed.call(worker, [1], { id: 'release-r', annotations: [RELEASE_PREFILL], prefillResult });
+    await pass(500);
+    expect(isGone).toBe(true);
   });
 });
