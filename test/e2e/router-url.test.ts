@@ -6,14 +6,17 @@ const LOOPBACK = { STATOR_LEASE_TTL_SECS: '2', DYN_TCP_RPC_HOST: '127.0.0.1' };
 const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
 const KV = ['--router-mode=kv'];
 
-describe('a container with the role router, and a frontend that knows its address', () => {
+describe.each([
+  { scheme: 'tcp', portName: 'DYN_TCP_RPC_PORT' },
+  { scheme: 'grpc', portName: 'STATOR_ROUTER_GRPC_PORT' },
+])('a container with the role router, and a frontend that knows its address ($scheme)', ({ scheme, portName }) => {
   const fleet = useFleet({ ...LOOPBACK, ...PATIENT });
   let router: StatorProcess;
   let asker: StatorProcess;
   let port: number;
 
   const startRouter = (): Promise<StatorProcess> =>
-    fleet.frontend(KV, { STATOR_ROLES: 'router', DYN_TCP_RPC_PORT: String(port) });
+    fleet.frontend(KV, { STATOR_ROLES: 'router', [portName]: String(port) });
 
   /** Asks until the router decides once more. */
   const untilDecided = async (): Promise<void> => {
@@ -29,8 +32,9 @@ describe('a container with the role router, and a frontend that knows its addres
   };
 
   beforeAll(async () => {
+    const nobody = await freePort();
     port = await freePort();
-    const url = { STATOR_ROUTER_URL: `tcp://127.0.0.1:${port}` };
+    const url = { STATOR_ROUTER_URL: `${scheme}://127.0.0.1:${nobody},${scheme}://127.0.0.1:${port}` };
     const worker = ['--block-size=16', '--speedup-ratio=50'];
     const started = await Promise.all([startRouter(), fleet.frontend(KV, url), fleet.worker(worker)]);
     [router, asker] = [started[0], started[1]];
@@ -47,6 +51,12 @@ describe('a container with the role router, and a frontend that knows its addres
     await untilDecided();
   }, 60_000);
 
+  it('lets the router explain', async () => {
+    const shown = await runStator(['router', 'explain', '--prompt', 'who decides', '--url', asker.url]);
+    expect(shown.stderr).toBe('');
+    expect(shown.stdout).toMatch(/^chosen {3}worker [0-9a-f]+ rank 0, /m);
+  });
+
   it('answers health, metrics and operators there, and no clients', async () => {
     const chat = { model: 'stator-mini', messages: [{ role: 'user', content: 'hello' }] };
     expect((await postJson(`${router.url}/v1/chat/completions`, chat)).status).toBe(404);
@@ -57,10 +67,13 @@ describe('a container with the role router, and a frontend that knows its addres
 });
 
 describe('the address of a router', () => {
-  it('is refused where it cannot be used', async () => {
-    const nats = { STATOR_ROUTER_URL: 'grpc://127.0.0.1:1', DYN_DISCOVERY_BACKEND: 'mem' };
-    const { code, stderr } = await runStator(['frontend', '--http-port=0', ...KV], nats);
+  it.each([
+    ['tcp://127.0.0.1:1', '--request-plane=nats'],
+    ['grpc://127.0.0.1', '--request-plane=tcp'],
+  ])('%s is refused with %s', async (url, plane) => {
+    const asked = { STATOR_ROUTER_URL: url, DYN_DISCOVERY_BACKEND: 'mem' };
+    const { code, stderr } = await runStator(['frontend', '--http-port=0', plane, ...KV], asked);
     expect(code).toBe(2);
-    expect(stderr).toContain('STATOR_ROUTER_URL takes tcp://host:port');
+    expect(stderr).toContain(`its STATOR_ROUTER_GRPC_PORT; got "${url}"`);
   });
 });

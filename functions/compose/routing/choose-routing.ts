@@ -13,6 +13,7 @@ import {
   queryOf,
   type ResidentAddress,
   ResidentClient,
+  type ResidentLine,
   watchResidents,
   watchResidentUrls,
 } from '../../../shared/router/service/index.ts';
@@ -57,6 +58,7 @@ export async function openChooseRouting(
     random: systemRandom,
     ...(routerChooseTimeoutMs === undefined ? {} : { chooseTimeoutMs: routerChooseTimeoutMs }),
     ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
+    grpcLine: asksResidents ? await loadGrpcLine(settings) : undefined,
   });
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
@@ -73,7 +75,23 @@ export async function openChooseRouting(
         logger: log,
       })
     : stateless;
-  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => watch?.close());
+  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => {
+    await watch?.close();
+    client.close();
+  });
+}
+
+/** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
+async function loadGrpcLine({
+  routerUrl = [],
+}: FrontendSettings & HostSettings): Promise<((place: string) => ResidentLine) | undefined> {
+  if (!routerUrl.some(isGrpc)) return undefined;
+  const { openRouterLine } = await import('../../../shared/router/grpc/index.ts');
+  return (place) => openRouterLine(place, systemClock);
+}
+
+function isGrpc(url: string): boolean {
+  return url.startsWith('grpc:');
 }
 
 interface Following {
@@ -90,18 +108,21 @@ function follow(
 ): Promise<{ close(): void }> {
   const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
   if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
-  const unfit = urls.find((url) => !url.startsWith('tcp:') || new URL(url).port === '');
-  if (settings.requestPlane !== 'tcp' || unfit !== undefined) {
+  const isTcp = settings.requestPlane === 'tcp';
+  const unfit = urls.find((url) => new URL(url).port === '' || !(isTcp || isGrpc(url)));
+  if (unfit !== undefined) {
     throw new ConfigError([
-      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, and needs --request-plane tcp; ' +
-        `got ${JSON.stringify(unfit ?? urls.join(','))}`,
+      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, with --request-plane tcp, ' +
+        `or grpc://host:port, its STATOR_ROUTER_GRPC_PORT; got ${JSON.stringify(unfit)}`,
     ]);
   }
   const onProblem = (url: string, reason: unknown): void =>
     log.warn('resident router not found', { url, reason: reasonOf(reason) });
   // A certificate is for the name, so a name that has several addresses stays one.
-  const resolve = async (host: string): Promise<readonly string[]> =>
-    tcpTlsCaCertPath === undefined ? (await lookup(host, { all: true })).map(({ address }) => address) : [host];
+  const resolve = async (host: string, url: string): Promise<readonly string[]> =>
+    tcpTlsCaCertPath === undefined || isGrpc(url)
+      ? (await lookup(host, { all: true })).map(({ address }) => address)
+      : [host];
   return watchResidentUrls({ urls, namespace, clock: systemClock, resolve, onChange, onProblem });
 }
 

@@ -1,55 +1,15 @@
-import protobuf from 'protobufjs/minimal.js';
-import { ServeError, workerError } from '../../errors/index.ts';
+import { workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import type { ChooseQuery, ChosenWorker, PoolLoads, ReservationChangeQuery } from '../service/index.ts';
-import type { PoolRole } from '../types.ts';
+import { decimal, LENGTH, Reader, ROLES, readFields, tag, text, VARINT, Writer, whole } from './wire.ts';
 
 /*
- * The messages of proto/router.proto, by hand: a decision is one of the few things here that happens thousands of times a
- * second, and every message maps straight to the service's own types. The test reads and writes each with the messages that
- * protobufjs makes of the file, so that they cannot part.
+ * What a router reads and writes of proto/router.proto, by hand: a decision is one of the few things here that happens
+ * thousands of times a second, and every message maps straight to the service's own types. The test reads and writes each
+ * with the messages that protobufjs makes of the file, so that they cannot part.
  */
 
-const { Reader, Writer } = protobuf;
-type Reader = protobuf.Reader;
-type Writer = protobuf.Writer;
-
-const ROLES: readonly PoolRole[] = ['aggregated', 'prefill', 'decode'];
 const BYTES_PER_WORD = 4;
-
-/** Wire types of the fields that are written here. */
-const VARINT = 0;
-const FIXED64 = 1;
-const LENGTH = 2;
-
-function tag(field: number, wireType: number): number {
-  return (field << 3) | wireType;
-}
-
-/** Writes a text unless it is empty, which is what an absent one means. */
-function text(writer: Writer, field: number, value: string): void {
-  if (value !== '') writer.uint32(tag(field, LENGTH)).string(value);
-}
-
-function whole(writer: Writer, field: number, value: number): void {
-  if (value !== 0) writer.uint32(tag(field, VARINT)).uint32(value);
-}
-
-function decimal(writer: Writer, field: number, value: number): void {
-  if (value !== 0) writer.uint32(tag(field, FIXED64)).double(value);
-}
-
-/** Hands every field to `take`, which reads it and returns true, or leaves it to be passed over. */
-function readFields(reader: Reader, take: (field: number, reader: Reader) => boolean, length = reader.len): void {
-  try {
-    while (reader.pos < length) {
-      const key = reader.uint32();
-      if (!take(key >>> 3, reader)) reader.skipType(key & 7);
-    }
-  } catch (thrown) {
-    throw thrown instanceof ServeError ? thrown : invalid('the message cannot be read');
-  }
-}
 
 /** What a request that is being read has so far. */
 interface ReadQuery {

@@ -1,5 +1,7 @@
 /**
  * @module router/grpc
- * The resident router by gRPC (proto/router.proto). A door of its own: functions ask over the request plane and never load it.
+ * The resident router by gRPC (proto/router.proto), for who serves it and who asks it. A door of its own: it is loaded only
+ * where a setting asks for gRPC.
  */
+export { openRouterLine } from './router-line.ts';
 export { type RouterGrpcOptions, type RouterGrpcServer, serveRouterGrpc } from './router-server.ts';

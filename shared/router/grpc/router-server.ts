@@ -9,9 +9,9 @@ import {
   type ServiceError,
   type sendUnaryData,
 } from '@grpc/grpc-js';
-import { grpcStatusOf, ServeError, toServeError } from '../../errors/index.ts';
+import { grpcStatusOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import { explanationRecord } from '../explain/explanation-record.ts';
-import type { ChooseService } from '../service/index.ts';
+import type { ChooseQuery, ChooseService } from '../service/index.ts';
 import {
   decodeChooseRequest,
   decodeExplainRequest,
@@ -23,6 +23,7 @@ import {
   encodeLoadsResponse,
   encodeQueuedResponse,
 } from './codec.ts';
+import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './methods.ts';
 
 export interface RouterGrpcOptions {
   readonly service: ChooseService;
@@ -39,11 +40,6 @@ export interface RouterGrpcServer {
   /** Calls under way are cut. */
   close(): Promise<void>;
 }
-
-const ROUTER = 'stator.router.v1.Router';
-const HEALTH = 'grpc.health.v1.Health';
-/** A prompt of a million blocks has 16 MB of hashes. */
-const MESSAGE_BYTES_MAX = 32 << 20;
 
 /** Messages are encoded and decoded by the handlers, so that a message that makes no sense is their error to tell. */
 function method(path: string, isStream: boolean): MethodDefinition<Buffer, Uint8Array> {
@@ -92,12 +88,15 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
   const bound = await listen(server, host, port);
   return {
     port: bound,
-    close: async () => server.forceShutdown(),
+    close: async () => {
+      server.drain(addressOf(host, bound), 0); // forceShutdown cuts the calls of channelz's books alone
+      server.forceShutdown();
+    },
   };
 }
 
 function listen(server: Server, host: string, port: number): Promise<number> {
-  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const address = addressOf(host, port);
   return new Promise((resolve, reject) => {
     server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
       if (error === null) resolve(bound);
@@ -106,9 +105,21 @@ function listen(server: Server, host: string, port: number): Promise<number> {
   });
 }
 
+function addressOf(host: string, port: number): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
 function choose(service: ChooseService, call: ServerWritableStream<Buffer, Uint8Array>): void {
+  let query: ChooseQuery;
   try {
-    const leave = service.choose(decodeChooseRequest(call.request), {
+    query = decodeChooseRequest(call.request);
+  } catch (thrown) {
+    // Whoever is of another version decides without this router, rather than fail its client's request.
+    call.emit('error', statusOf(thrown, 'BackendProtocol'));
+    return;
+  }
+  try {
+    const leave = service.choose(query, {
       queued: (position) => void call.write(encodeQueuedResponse(position)),
       decided: (chosen) => {
         call.write(encodeDecisionResponse(chosen));
@@ -146,8 +157,10 @@ function unary(answer: (request: Uint8Array) => Uint8Array): Unary {
   };
 }
 
-function statusOf(thrown: unknown): ServiceError {
+function statusOf(thrown: unknown, kind: WorkerErrorKind = toWire(thrown).kind): ServiceError {
   const error = toServeError(thrown);
-  const status = { code: grpcStatusOf(error.code), details: error.message, metadata: new Metadata() };
+  const metadata = new Metadata();
+  metadata.set(ERROR_KIND_TRAILER, kind);
+  const status = { code: grpcStatusOf(error.code), details: error.message, metadata };
   return Object.assign(new Error(error.message), status);
 }

@@ -1,8 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { Call, CallSink } from '../../planes/request/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
-import { type ChooseMessage, decodeMessage } from './messages.ts';
+import type { ServeError } from '../../errors/index.ts';
+import type { ChooseMessage } from './messages.ts';
+import type { AskedCall, ChooseSink } from './resident-line.ts';
 import type { ChosenWorker } from './types.ts';
 
 /**
@@ -45,10 +44,10 @@ const LATE_MS_MAX = 2000;
  * | queued | - | decided | rejected or unanswered | - | killed: leaves the queue |
  * | late | killed | place given back | - | - | - |
  */
-export class ChooseCall implements CallSink {
+export class ChooseCall implements ChooseSink {
   readonly #options: ChooseCallOptions;
   #state: 'waiting' | 'queued' | 'late' | 'over' = 'waiting';
-  #call: Call | undefined;
+  #call: AskedCall | undefined;
   #timer: Timer | undefined;
 
   constructor(options: ChooseCallOptions) {
@@ -60,27 +59,13 @@ export class ChooseCall implements CallSink {
   }
 
   /** The call that this is the sink of. */
-  attach(call: Call): void {
+  attach(call: AskedCall): void {
     this.#call = call;
     if (this.#options.signal.aborted) this.#onAbort();
   }
 
-  accepted(): void {}
-
-  tokens(): void {
-    this.fail(workerError('BackendProtocol', 'a router that sends tokens'));
-  }
-
-  output(output: EngineOutput): void {
+  message(message: ChooseMessage): void {
     if (this.#state === 'over') return;
-    let message: ChooseMessage;
-    try {
-      message = decodeMessage(output.body);
-    } catch (thrown) {
-      this.#call?.kill();
-      this.fail(toServeError(thrown));
-      return;
-    }
     if (this.#state === 'late') this.#takeLate(message);
     else if (message.kind === 'decision') this.#settle({ kind: 'decided', chosen: message.chosen });
     else this.#wait();

@@ -11,7 +11,7 @@ export { ResidentService, type ResidentServiceOptions } from './choose-service.t
 export { INDEX_RECORD_ENDPOINT } from './index-messages.ts';
 export { type IndexServiceOptions, type ServedIndex, serveIndexOnPlane } from './index-service.ts';
 export { watchIndexers } from './indexer-watch.ts';
-export { ROUTER_COMPONENT, WELL_KNOWN_INSTANCE } from './messages.ts';
+export { type ChooseMessage, ROUTER_COMPONENT, WELL_KNOWN_INSTANCE } from './messages.ts';
 export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
 export { queryOf } from './query.ts';
 export {
@@ -23,6 +23,7 @@ export {
 export type { ReservationBookOptions } from './reservation-book.ts';
 export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
 export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
+export type { AskedCall, ChooseSink, ResidentLine } from './resident-line.ts';
 export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions } from './resident-router.ts';
 export { type ResidentUrlOptions, watchResidentUrls } from './resident-urls.ts';
 export { watchResidents } from './resident-watch.ts';

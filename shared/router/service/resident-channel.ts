@@ -1,22 +1,15 @@
-import type { Clock, Random } from '../../clock/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import { type ChooseAnswer, ChooseCall } from './choose-call.ts';
-import { encodeChange, encodeQuery, PROBE_BODY } from './messages.ts';
+import { type PlaneAddress, PlaneLine, type PlaneLineOptions } from './plane-line.ts';
+import type { ResidentLine } from './resident-line.ts';
 import type { ChooseQuery, ReservationChangeQuery } from './types.ts';
 
-/** A resident router as discovery knows it. */
-export interface ResidentAddress {
-  readonly instanceId: string;
-  readonly choose: Transport;
-  readonly release: Transport;
-  readonly explain: Transport;
-}
+/** A resident router as discovery knows it, or by its gRPC address alone: `host:port`. */
+export type ResidentAddress = PlaneAddress | { readonly instanceId: string; readonly grpc: string };
 
-export interface ResidentChannelOptions {
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
-  readonly random: Pick<Random, 'uuid'>;
+export interface ResidentChannelOptions extends PlaneLineOptions {
+  /** Makes the way to a gRPC address. @default there are none */
+  readonly grpcLine?: ((place: string) => ResidentLine) | undefined;
   /** Deadline of opening the channel. @default 100 */
   readonly connectTimeoutMs?: number;
   /** See `ChooseCallOptions`. */
@@ -43,6 +36,7 @@ const EXPLAIN_MS_MAX = 2000;
 export class ResidentChannel {
   readonly address: ResidentAddress;
   readonly #options: ResidentChannelOptions;
+  readonly #line: ResidentLine;
   #isOpen = false;
   #probe: Promise<void> | undefined;
   #probedMs = Number.NEGATIVE_INFINITY;
@@ -50,6 +44,7 @@ export class ResidentChannel {
   constructor(address: ResidentAddress, options: ResidentChannelOptions) {
     this.address = address;
     this.#options = options;
+    this.#line = lineTo(address, options);
   }
 
   get isOpen(): boolean {
@@ -62,17 +57,16 @@ export class ResidentChannel {
     if (this.#isOpen) return Promise.resolve();
     if (this.#probe === undefined && nowMs - this.#probedMs < RETRY_MS) return Promise.resolve();
     this.#probedMs = nowMs;
-    const probe = { body: PROBE_BODY };
-    this.#probe ??= this.#call(this.address.choose, probe, this.#connectTimeoutMs).then((outputs) => {
+    this.#probe ??= this.#line.probe(this.#options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS).then((isThere) => {
       this.#probe = undefined;
-      this.#isOpen = outputs !== undefined;
+      this.#isOpen = isThere;
     });
     return this.#probe;
   }
 
   /** Asks the router. Rejects with the signal's reason only. */
   async choose(query: ChooseQuery, firstMessageMs: number, signal: AbortSignal): Promise<ChooseAnswer> {
-    const { plane, clock, lastLook } = this.#options;
+    const { clock, lastLook } = this.#options;
     const answer = await new Promise<ChooseAnswer>((resolve, reject) => {
       const sink = new ChooseCall({
         clock,
@@ -83,8 +77,7 @@ export class ResidentChannel {
         settled: resolve,
         aborted: reject,
       });
-      const request = { id: query.requestId, headers: {}, ...encodeQuery(query) };
-      sink.attach(plane.call(this.address.choose, request, sink));
+      sink.attach(this.#line.choose(query, sink));
     });
     if (answer.kind === 'unanswered' && answer.reason !== 'standby') this.#isOpen = false;
     return answer;
@@ -92,47 +85,23 @@ export class ResidentChannel {
 
   /** Tells the router how far a request is. Not waited for: the router has limits of its own. */
   change(change: ReservationChangeQuery): void {
-    void this.#call(this.address.release, { body: encodeChange(change) }, CHANGE_MS_MAX); // never rejects
+    this.#line.change(change, CHANGE_MS_MAX);
   }
 
   /** Why one of the last requests went to its worker, or where a query would go now; undefined when it cannot say. */
-  async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
-    const question =
-      typeof about === 'string' ? { body: { explain: about } } : { id: about.requestId, ...encodeQuery(about) };
-    const [answer] = (await this.#call(this.address.explain, question, EXPLAIN_MS_MAX)) ?? [];
-    const { explanation } = (answer ?? {}) as { readonly explanation?: ExplanationRecord | null };
-    return explanation ?? undefined;
+  explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
+    return this.#line.explain(about, EXPLAIN_MS_MAX);
   }
 
-  get #connectTimeoutMs(): number {
-    return this.#options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
+  /** No more is asked. */
+  close(): void {
+    this.#isOpen = false;
+    this.#line.close();
   }
+}
 
-  /** One short question; resolves with the records of its answer, undefined when it was not answered in time. */
-  #call(
-    transport: Transport,
-    question: { readonly id?: string; readonly body: unknown; readonly tokenIds?: Uint32Array },
-    timeoutMs: number,
-  ): Promise<readonly unknown[] | undefined> {
-    const { plane, clock, random } = this.#options;
-    return new Promise((resolve) => {
-      const outputs: unknown[] = [];
-      const sink: CallSink = {
-        accepted() {},
-        tokens() {},
-        output: ({ body }) => void outputs.push(body),
-        end: () => settle(outputs),
-        fail: () => settle(undefined),
-      };
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, ...question }, sink);
-      const timer = clock.after(timeoutMs, () => {
-        call.kill();
-        settle(undefined);
-      });
-      function settle(answer: readonly unknown[] | undefined): void {
-        timer.cancel();
-        resolve(answer);
-      }
-    });
-  }
+function lineTo(address: ResidentAddress, options: ResidentChannelOptions): ResidentLine {
+  if (!('grpc' in address)) return new PlaneLine(address, options);
+  if (options.grpcLine === undefined) throw new TypeError(`nothing here speaks gRPC to ${address.grpc}`);
+  return options.grpcLine(address.grpc);
 }

@@ -35,6 +35,7 @@ export class ResidentClient {
     this.#channels = addresses.map(
       (address) => known.get(keyOf(address)) ?? new ResidentChannel(address, this.#options),
     );
+    for (const channel of known.values()) if (!this.#channels.includes(channel)) channel.close();
     if (this.#last !== undefined && !this.#channels.includes(this.#last)) this.#last = undefined;
     void this.open(); // never rejects
   }
@@ -75,6 +76,12 @@ export class ResidentClient {
     return undefined;
   }
 
+  /** Leaves every router. */
+  close(): void {
+    for (const channel of this.#channels) channel.close();
+    this.#channels = [];
+  }
+
   #inOrder(): readonly ResidentChannel[] {
     const open = this.#channels.filter((channel) => channel.isOpen);
     const last = this.#last;
@@ -83,6 +90,6 @@ export class ResidentClient {
 }
 
 /** A router that was restarted is another instance; one that moved has another address. */
-function keyOf({ instanceId, choose }: ResidentAddress): string {
-  return `${instanceId} ${JSON.stringify(choose)}`;
+function keyOf(address: ResidentAddress): string {
+  return `${address.instanceId} ${JSON.stringify('grpc' in address ? address.grpc : address.choose)}`;
 }

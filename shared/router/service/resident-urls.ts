@@ -8,13 +8,13 @@ import {
 } from './messages.ts';
 import type { ResidentAddress } from './resident-channel.ts';
 
-/** Where resident routers listen, for callers that do not look them up in discovery: `tcp://host:port`. */
+/** Where resident routers listen, for callers that do not look them up in discovery: `tcp://host:port`, `grpc://host:port`. */
 export interface ResidentUrlOptions {
   readonly urls: readonly string[];
   readonly namespace: string;
   readonly clock: Clock;
-  /** Addresses of a host name: a name of several tasks has several, of which one answers. */
-  resolve(host: string): Promise<readonly string[]>;
+  /** Addresses of the host name of a URL: a name of several tasks has several, of which one answers. */
+  resolve(host: string, url: string): Promise<readonly string[]>;
   onChange(residents: readonly ResidentAddress[]): void;
   /** A name could not be resolved; what it stood for before stays. */
   onProblem(url: string, reason: unknown): void;
@@ -34,12 +34,13 @@ export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ 
     isLooking = true;
     await Promise.all(
       urls.map(async (url) => {
-        const { hostname, port } = new URL(url);
+        const { protocol, hostname, port } = new URL(url);
+        const addressOf = protocol === 'grpc:' ? grpcAddressOf : tcpAddressOf;
         try {
-          const hosts = await resolve(hostname.replace(/^\[|\]$/g, ''));
+          const hosts = await resolve(hostname.replace(/^\[|\]$/g, ''), url);
           known.set(
             url,
-            [...hosts].sort().map((host) => addressOf(host, port, namespace)),
+            [...hosts].sort().map((host) => addressOf(placeOf(host, port), namespace)),
           );
         } catch (reason) {
           onProblem(url, reason);
@@ -57,8 +58,15 @@ export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ 
   return { close: () => timer.cancel() };
 }
 
-function addressOf(host: string, port: string, namespace: string): ResidentAddress {
-  const place = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+function placeOf(host: string, port: string): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function grpcAddressOf(place: string): ResidentAddress {
+  return { instanceId: place, grpc: place };
+}
+
+function tcpAddressOf(place: string, namespace: string): ResidentAddress {
   const transportOf = (endpoint: string) => ({
     tcp: `${place}/${WELL_KNOWN_INSTANCE}/${namespace}/${ROUTER_COMPONENT}/${endpoint}`,
   });

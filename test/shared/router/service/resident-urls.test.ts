@@ -39,6 +39,16 @@ describe('resident routers that are named by URL', () => {
     ]);
   });
 
+  it('are reached by gRPC at the addresses of such a URL, whatever the others speak', async () => {
+    const { told } = await follow(['grpc://a:50051', 'tcp://a:9100'], new Map([['a', ['10.0.0.1', 'fd00::1']]]));
+    expect(told.at(-1)?.map((address) => ('grpc' in address ? address.grpc : address.choose))).toEqual([
+      '10.0.0.1:50051',
+      '[fd00::1]:50051',
+      { tcp: '10.0.0.1:9100/resident/ns/router/choose' },
+      { tcp: '[fd00::1]:9100/resident/ns/router/choose' },
+    ]);
+  });
+
   it('are all those that a name stands for, as they come and go', async () => {
     const names = new Map([['router.internal', ['10.0.0.2', '10.0.0.1']]]);
     const { places, told, later, watch } = await follow(['tcp://router.internal:9100'], names);

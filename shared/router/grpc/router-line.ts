@@ -1,0 +1,130 @@
+import { Client, type ClientOptions, credentials, type ServiceError } from '@grpc/grpc-js';
+import type { Clock } from '../../clock/index.ts';
+import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import type { ExplanationRecord } from '../explain/explanation-record.ts';
+import type {
+  AskedCall,
+  ChooseMessage,
+  ChooseQuery,
+  ChooseSink,
+  ReservationChangeQuery,
+  ResidentLine,
+} from '../service/index.ts';
+import {
+  decodeChooseResponse,
+  decodeExplainResponse,
+  encodeChooseRequest,
+  encodeExplainRequest,
+  encodeReleaseRequest,
+} from './caller-codec.ts';
+import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './methods.ts';
+
+/** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
+const OPTIONS: ClientOptions = {
+  'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
+  'grpc.enable_retries': 0,
+  'grpc.enable_http_proxy': 0,
+  'grpc.enable_channelz': 0,
+  'grpc.service_config_disable_resolution': 1,
+  'grpc.use_local_subchannel_pool': 1, // a new connection is one: it does not wait for the last one's back-off
+};
+const NOTHING = new Uint8Array(0);
+
+/** Asks the resident router at `place`, `host:port`, by gRPC without TLS. Connects when it is first asked. */
+export function openRouterLine(place: string, clock: Clock): ResidentLine {
+  return new RouterLine(place, clock);
+}
+
+class RouterLine implements ResidentLine {
+  readonly #place: string;
+  readonly #clock: Clock;
+  #client: Client | undefined;
+  #isClosed = false;
+
+  constructor(place: string, clock: Clock) {
+    this.#place = place;
+    this.#clock = clock;
+  }
+
+  /** By a health check of the process: a standby is there. Connects anew after one that failed. */
+  async probe(timeoutMs: number): Promise<boolean> {
+    if ((await this.#ask(`/${HEALTH}/Check`, NOTHING, timeoutMs)) !== undefined) return true;
+    this.#disconnect();
+    return false;
+  }
+
+  choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
+    const request = encodeChooseRequest(query);
+    const call = this.#connected().makeServerStreamRequest(`/${ROUTER}/Choose`, toBuffer, same, request);
+    call.on('data', (bytes: Buffer) => {
+      let message: ChooseMessage;
+      try {
+        message = decodeChooseResponse(bytes);
+      } catch (thrown) {
+        call.cancel();
+        sink.fail(toServeError(thrown));
+        return;
+      }
+      sink.message(message);
+    });
+    call.on('error', (error: ServiceError) => sink.fail(failureOf(error)));
+    call.on('end', () => sink.end());
+    return { kill: () => call.cancel() };
+  }
+
+  change(change: ReservationChangeQuery, timeoutMs: number): void {
+    void this.#ask(`/${ROUTER}/Release`, encodeReleaseRequest(change), timeoutMs); // never rejects
+  }
+
+  async explain(about: string | ChooseQuery, timeoutMs: number): Promise<ExplanationRecord | undefined> {
+    const answer = await this.#ask(`/${ROUTER}/Explain`, encodeExplainRequest(about), timeoutMs);
+    try {
+      return answer && (decodeExplainResponse(answer) as ExplanationRecord);
+    } catch {
+      return undefined; // of another version; another router may explain
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#disconnect();
+  }
+
+  #connected(): Client {
+    this.#client ??= new Client(this.#place, credentials.createInsecure(), OPTIONS);
+    return this.#client;
+  }
+
+  /** Calls under way go on. */
+  #disconnect(): void {
+    this.#client?.close();
+    this.#client = undefined;
+  }
+
+  /** One short question; resolves with the answer, undefined when it failed or did not come in time. */
+  #ask(path: string, question: Uint8Array, timeoutMs: number): Promise<Uint8Array | undefined> {
+    if (this.#isClosed) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const call = this.#connected().makeUnaryRequest(path, toBuffer, same, question, (_, answer) => {
+        timer.cancel();
+        resolve(answer);
+      });
+      const timer = this.#clock.after(timeoutMs, () => call.cancel());
+    });
+  }
+}
+
+/** A failure that names its class is the router's; one without is the connection's. */
+function failureOf({ metadata, details }: ServiceError): ServeError {
+  const [kind] = metadata.get(ERROR_KIND_TRAILER);
+  if (kind === undefined) return workerError('Disconnected', details);
+  return fromWire({ kind: String(kind) as WorkerErrorKind, message: details }); // reads unknown ones as such
+}
+
+function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+function same(bytes: Buffer): Buffer {
+  return bytes;
+}
