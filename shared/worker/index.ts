@@ -4,10 +4,10 @@
  * cache changes and load, watches its health, and drains without losing a request.
  */
 
-export { AdapterCache, type AdapterCacheOptions } from './adapter-cache.ts';
-export type { WorkerControl } from './control.ts';
-export { EndpointHealth, type EndpointHealthOptions } from './endpoint-health.ts';
+export { AdapterCache, type AdapterCacheOptions } from './adapters/adapter-cache.ts';
+export type { WorkerControl } from './control/control.ts';
+export { EndpointHealth, type EndpointHealthOptions } from './control/endpoint-health.ts';
+export { type StatusServer, type StatusServerOptions, startStatusServer } from './control/status-server.ts';
 export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
-export { type StatusServer, type StatusServerOptions, startStatusServer } from './status-server.ts';
 export { startWorker, type Worker } from './worker.ts';

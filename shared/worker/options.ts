@@ -5,8 +5,8 @@ import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { RouterState } from '../router/state/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
-import type { AdapterCache } from './adapter-cache.ts';
-import type { EndpointHealth } from './endpoint-health.ts';
+import type { AdapterCache } from './adapters/adapter-cache.ts';
+import type { EndpointHealth } from './control/endpoint-health.ts';
 import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
 
 /** Where a worker stands in the namespace (runtime-and-workers.md, section 1.1). */

@@ -1,29 +1,27 @@
 import type { DiscoveryRecord, EndpointRecord, ModelCard } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 import { detailOf, workerError } from '../errors/index.ts';
-import type { IncomingCall, PlaneHandler, PlaneServer, Transport } from '../planes/request/index.ts';
+import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
 import { healthCheckRequest } from '../protocol/generation/index.ts';
-import { RESERVATION_HEADER, recoveryEndpoint } from '../router/feed/index.ts';
+import { RESERVATION_HEADER } from '../router/feed/index.ts';
 import { decodeReserved, RESERVED_HEADER } from '../router/state/index.ts';
-import { Adapters } from './adapters.ts';
-import { Admission } from './admission.ts';
-import { CallsUnderWay } from './calls-under-way.ts';
-import { EngineCanary } from './canary.ts';
-import { CANCEL_ENDPOINT, serveCancel } from './cancel-service.ts';
-import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
-import { ADAPTER_ENDPOINTS, WorkerControl } from './control.ts';
-import { type DrainReport, drainCalls, flushStreams } from './drain.ts';
-import { startEngine, stopEngine } from './engine-life.ts';
-import { EngineMonitor } from './engine-monitor.ts';
-import { LastFetches } from './last-fetches.ts';
+import { Adapters } from './adapters/adapters.ts';
+import { Admission } from './calls/admission.ts';
+import { CallsUnderWay } from './calls/calls-under-way.ts';
+import { type DrainReport, drainCalls, flushStreams } from './calls/drain.ts';
+import { LastFetches } from './calls/last-fetches.ts';
+import { serveOnlyReleases, servePrefillRelease } from './calls/prefill-release.ts';
+import { isCanary, ServedCall } from './calls/served-call.ts';
+import { WorkerControl } from './control/control.ts';
+import { serveSideEndpoints } from './control/side-endpoints.ts';
+import { EngineCanary } from './engine/canary.ts';
+import { startEngine, stopEngine } from './engine/engine-life.ts';
+import { EngineMonitor } from './engine/engine-monitor.ts';
+import { WorkerReports } from './events/reports.ts';
+import { ReservedRequests } from './events/reserved-requests.ts';
 import { buildModelCard } from './model-card.ts';
 import { type CanarySettings, DEFAULT_WORKER_SETTINGS, type WorkerOptions, type WorkerSettings } from './options.ts';
-import { serveOnlyReleases, servePrefillRelease } from './prefill-release.ts';
-import { RecoveryService } from './recovery-service.ts';
 import { Registration } from './registration.ts';
-import { WorkerReports } from './reports.ts';
-import { ReservedRequests } from './reserved-requests.ts';
-import { isCanary, ServedCall } from './served-call.ts';
 
 /** A worker that serves. */
 export interface Worker {
@@ -70,6 +68,8 @@ export async function startWorker(options: WorkerOptions, signal: AbortSignal): 
     throw thrown;
   }
 }
+
+// The states below and what moves between them stand in one file: apart, nobody could check them against the table.
 
 /** Canaries that fail in a row before the worker leaves discovery. */
 const CANARY_FAILURES_MAX = 3;
@@ -157,7 +157,7 @@ class ServingWorker implements Worker {
       this.#server = server;
       const transport = server.handle(this.#path, this.#serve);
       const channels = await this.#reports.open();
-      const records = [...channels, ...this.#serveRouters(server), ...this.#records(transport)];
+      const records = [...channels, ...this.#serveBeside(server), ...this.#records(transport)];
       const writeTimeoutMs = this.#settings.discoveryTimeoutMs;
       this.#registration = new Registration({ discovery, records, clock, logger, writeTimeoutMs });
       this.#control = this.#openControl(this.#registration);
@@ -287,27 +287,21 @@ class ServingWorker implements Worker {
     this.#showHealth();
   }
 
-  /** Endpoints beside the model's own: recovery of KV events, one a rank, and control. */
-  #serveRouters(server: PlaneServer): EndpointRecord[] {
+  #serveBeside(server: PlaneServer): EndpointRecord[] {
     const { address, engine } = this.#options;
     const { namespace, component } = address;
-    const serve = (endpoint: string, handler: PlaneHandler): EndpointRecord => {
-      const instance_id = this.instanceId;
-      this.#endpointNames.push(endpoint);
-      const transport = server.handle(`${instance_id}/${namespace}/${component}/${endpoint}`, handler);
-      return { type: 'Endpoint', namespace, component, endpoint, instance_id, transport };
-    };
-    const recovery = new RecoveryService();
-    const journals = this.#settings.enableLocalIndexer ? this.#reports.journals : [];
-    const records = journals.map((journal, dpRank) =>
-      serve(recoveryEndpoint(dpRank), (call) => recovery.serve(journal, call)),
-    );
-    records.push(serve(CANCEL_ENDPOINT, (call) => serveCancel(this.#calls, call)));
-    if (engine.clearKvBlocks !== undefined) records.push(serve(CLEAR_ENDPOINT, (call) => serveClear(engine, call)));
-    for (const name of this.#hasAdapters ? ADAPTER_ENDPOINTS : []) {
-      records.push(serve(name, (call) => this.control.handler(name)(call)));
-    }
-    return records;
+    return serveSideEndpoints({
+      at: { namespace, component, instance_id: this.instanceId },
+      engine,
+      calls: this.#calls,
+      journals: this.#settings.enableLocalIndexer ? this.#reports.journals : [],
+      hasAdapters: this.#hasAdapters,
+      control: () => this.control,
+      serve: (endpoint, handler) => {
+        this.#endpointNames.push(endpoint);
+        return server.handle(`${this.instanceId}/${namespace}/${component}/${endpoint}`, handler);
+      },
+    });
   }
 
   /** Prefill workers hand blocks over and answer no client: adapters are loaded where clients are answered. */

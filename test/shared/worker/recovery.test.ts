@@ -6,9 +6,9 @@ import type { EngineOutput } from '../../../shared/protocol/generation/index.ts'
 import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
 import type { PlainStored, RecoveryResponse } from '../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../shared/router/index.ts';
-import { EventRing } from '../../../shared/worker/event-ring.ts';
-import { RankJournal } from '../../../shared/worker/rank-journal.ts';
-import { RecoveryService } from '../../../shared/worker/recovery-service.ts';
+import { EventRing } from '../../../shared/worker/events/event-ring.ts';
+import { RankJournal } from '../../../shared/worker/events/rank-journal.ts';
+import { RecoveryService } from '../../../shared/worker/events/recovery-service.ts';
 
 const WHO = { worker_id: '2748', dp_rank: 0 };
 

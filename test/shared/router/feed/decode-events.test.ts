@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { decodeRouterEvent, decodeRouterEvents } from '../../../../shared/router/feed/index.ts';
-import { toRouterEvent } from '../../../../shared/worker/event-records.ts';
+import { toRouterEvent } from '../../../../shared/worker/events/event-records.ts';
 
 /** Larger than what a JSON number holds exactly. */
 const BIG = 0xfedc_ba98_7654_3210n;

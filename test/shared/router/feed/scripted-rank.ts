@@ -8,8 +8,8 @@ import {
   type RecoveryResponse,
 } from '../../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../../shared/router/index.ts';
-import { toRouterEvent } from '../../../../shared/worker/event-records.ts';
-import { RankJournal } from '../../../../shared/worker/rank-journal.ts';
+import { toRouterEvent } from '../../../../shared/worker/events/event-records.ts';
+import { RankJournal } from '../../../../shared/worker/events/rank-journal.ts';
 
 const WORKER_DECIMAL = '2748'; // 0xabc
 

@@ -1,0 +1,30 @@
+import type { Engine } from '../../engines/index.ts';
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { IncomingCall, PlaneHandler } from '../../planes/request/index.ts';
+import { decodeEngineRequest, RELEASE_PREFILL } from '../../protocol/generation/index.ts';
+
+/**
+ * Serves a call that gives up what an earlier prefill holds (ruling 39). Engines that cannot be told free it after their own
+ * time-out. Returns false, with nothing done, for every other call.
+ */
+export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {
+  const { id, body, tokenIds } = call;
+  if (typeof body !== 'object' || body === null || !('annotations' in body)) return false;
+  const { annotations } = body;
+  if (!Array.isArray(annotations) || !annotations.includes(RELEASE_PREFILL)) return false;
+  try {
+    engine.releasePrefill?.(decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds));
+    call.end();
+  } catch (thrown) {
+    call.fail(toServeError(thrown));
+  }
+  return true;
+}
+
+/** Takes such calls and no other: what a prefill worker that drains holds is given up sooner than its time-out. */
+export function serveOnlyReleases(engine: Engine): PlaneHandler {
+  return (call) => {
+    if (servePrefillRelease(engine, call)) return;
+    call.fail(workerError('WorkerUnavailable', 'Server unavailable: draining'));
+  };
+}

@@ -1,0 +1,234 @@
+import type { Engine, EngineSink } from '../../engines/index.ts';
+import { isInhibiting, logLevelOf, type ServeError, toServeError, toWire, workerError } from '../../errors/index.ts';
+import type { IncomingCall } from '../../planes/request/index.ts';
+import {
+  decodeEngineRequest,
+  type EngineOutput,
+  type EngineRequest,
+  isMovable,
+  requestKeyOf,
+} from '../../protocol/generation/index.ts';
+import {
+  type Logger,
+  parseTraceparent,
+  type Span,
+  type Tracer,
+  type WorkerErrorType,
+  type WorkerMetrics,
+  type WorkerRequestMeter,
+} from '../../telemetry/index.ts';
+
+export interface ServedCallDeps {
+  readonly engine: Engine;
+  readonly metrics: WorkerMetrics;
+  readonly logger: Logger;
+  /** Makes a span of every request but canaries; undefined = none are made. */
+  readonly tracer?: Tracer | undefined;
+  /** The request can be handed to the engine, by `run`, now or later. */
+  admit(call: ServedCall): void;
+  /** The engine has answered something. */
+  readonly onActivity?: (() => void) | undefined;
+  /** The call has failed as one does whose engine is gone. */
+  readonly onDoubt?: (() => void) | undefined;
+  /** The call is over, however it ended. */
+  onOver(call: ServedCall): void;
+}
+
+/**
+ * One request at the worker, between the plane and the engine: counts it, ends it at the engine when nobody wants it any
+ * more, and lets the worker fail it. It may wait between `start` and `run`: the same events end it there.
+ *
+ * | Event | engine | caller reads | outcome |
+ * |---|---|---|---|
+ * | engine ends or fails | - | end or error | success or `generate` |
+ * | STOP | aborted | what was made so far, then end | cancelled |
+ * | KILL, lost, deadline | aborted | nothing more | cancelled |
+ * | `fail` by the worker | aborted | the error | `generate` |
+ * | `cancel` from another edge | aborted | that its client cancelled it | cancelled |
+ */
+export class ServedCall implements EngineSink {
+  readonly #call: IncomingCall;
+  readonly #deps: ServedCallDeps;
+  readonly #meter: WorkerRequestMeter;
+  readonly #span: Span | undefined;
+  readonly #aborter = new AbortController();
+  #request: EngineRequest | undefined;
+  #isOver = false;
+  #hasOutput = false;
+  #responseTokens = 0;
+
+  constructor(call: IncomingCall, deps: ServedCallDeps) {
+    this.#call = call;
+    this.#deps = deps;
+    this.#meter = isCanary(call) ? UNCOUNTED : deps.metrics.requestStarted(call.tokenIds?.byteLength ?? 0);
+    const { traceparent, tracestate, 'x-request-id': x_request_id } = call.headers;
+    const attributes = { request_id: call.id, x_request_id };
+    this.#span = isCanary(call)
+      ? undefined
+      : deps.tracer?.begin('handle_payload', { traceparent, tracestate }, { kind: 'server', attributes });
+  }
+
+  /** Whether another worker could go on with it (ruling 37). */
+  get isMovable(): boolean {
+    return this.#request === undefined || isMovable(this.#request);
+  }
+
+  /** Data-parallel rank that has to serve it. */
+  get dpRank(): number {
+    return this.#request?.routing.dp_rank ?? 0;
+  }
+
+  get promptTokens(): number {
+    return this.#call.tokenIds?.length ?? 0;
+  }
+
+  /** Reads the request and has it admitted. */
+  start(): void {
+    const call = this.#call;
+    call.stopped.addEventListener('abort', () => this.#stop(), { once: true });
+    if (call.stopped.aborted) {
+      this.#stop();
+      return;
+    }
+    try {
+      this.#request = this.#decode();
+    } catch (thrown) {
+      this.#fail(toServeError(thrown), 'deserialization');
+      return;
+    }
+    this.#deps.admit(this);
+    if (!this.#isOver) call.accept();
+  }
+
+  /** Hands the request to the engine. Once. */
+  run(): void {
+    const request = this.#request;
+    if (request === undefined || this.#isOver) return;
+    try {
+      this.#deps.engine.generate(request, this, this.#aborter.signal);
+    } catch (thrown) {
+      this.fail(toServeError(thrown));
+    }
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    if (!this.#hasOutput) this.#firstOutput();
+    this.#deps.onActivity?.();
+    this.#responseTokens += count;
+    this.#call.tokens(choice, ids, start, count);
+  }
+
+  output(output: EngineOutput): void {
+    if (!this.#hasOutput) this.#firstOutput();
+    this.#deps.onActivity?.();
+    this.#responseTokens += output.token_ids?.length ?? 0;
+    this.#call.output(output);
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#call.end();
+    this.#close('success');
+  }
+
+  fail(error: ServeError): void {
+    this.#fail(error, 'generate');
+    if (isInhibiting(error)) this.#deps.onDoubt?.();
+  }
+
+  isBlocked(): boolean {
+    return this.#call.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#call.onUnblocked(callback);
+  }
+
+  /** Ends the call from the worker's side: the engine drops it, the caller reads `error`. */
+  breakOff(error: ServeError): void {
+    if (this.#isOver) return;
+    this.#fail(error, 'generate');
+    this.#aborter.abort(error);
+  }
+
+  /** Whether its client knows it by an id of that key (`requestKeyOf`). */
+  isKnownAs(key: string): boolean {
+    const { id, headers } = this.#call;
+    const given = headers['x-request-id'];
+    return requestKeyOf(id) === key || (given !== undefined && requestKeyOf(given) === key);
+  }
+
+  /** Ends the call at its client's wish, which came by another way than the call. */
+  cancel(): void {
+    if (this.#isOver) return;
+    const error = workerError('CancelledByClient');
+    this.#call.fail(error);
+    this.#close('cancelled');
+    this.#aborter.abort(error);
+  }
+
+  /** @throws ServeError that the caller reads: the request is its own mistake. */
+  #decode(): EngineRequest {
+    const { id, body, tokenIds } = this.#call;
+    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+      throw workerError('InvalidArgument', 'the request is no record');
+    }
+    const request = decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
+    const trace = traceOf(this.#call.headers, this.#span);
+    return trace === undefined ? request : { ...request, trace };
+  }
+
+  #firstOutput(): void {
+    this.#hasOutput = true;
+    this.#meter.firstResponse();
+  }
+
+  #stop(): void {
+    if (this.#isOver) return;
+    this.#aborter.abort(this.#call.stopped.reason);
+    this.#call.end(); // nothing when the stream is gone already
+    this.#close('cancelled');
+  }
+
+  #fail(error: ServeError, type: WorkerErrorType): void {
+    if (this.#isOver) return;
+    const { logger } = this.#deps;
+    const { id, headers } = this.#call;
+    logger[logLevelOf(error.code)]('request failed', {
+      request_id: id,
+      x_request_id: headers['x-request-id'],
+      trace_id: parseTraceparent(headers.traceparent)?.traceId,
+      ...toWire(error),
+    });
+    this.#call.fail(error);
+    this.#close(type);
+  }
+
+  #close(outcome: 'success' | 'cancelled' | WorkerErrorType): void {
+    this.#isOver = true;
+    this.#meter.responseBytes(this.#responseTokens * Uint32Array.BYTES_PER_ELEMENT);
+    this.#meter.end(outcome);
+    this.#span?.set({ input_tokens: this.promptTokens, output_tokens: this.#responseTokens });
+    this.#span?.end(outcome === 'success' ? undefined : outcome);
+    this.#deps.onOver(this);
+  }
+}
+
+/** Canaries are nobody's traffic. */
+const UNCOUNTED: WorkerRequestMeter = { firstResponse() {}, responseBytes() {}, end() {} };
+
+/** Whether a frontend asks for a sign of life. */
+export function isCanary({ body }: IncomingCall): boolean {
+  return (body as { readonly _HEALTH_CHECK?: unknown } | null | undefined)?._HEALTH_CHECK === true;
+}
+
+function traceOf(headers: Readonly<Record<string, string>>, span: Span | undefined): EngineRequest['trace'] {
+  const { tracestate, 'x-request-id': requestId } = headers;
+  const traceparent = span?.context.traceparent ?? headers.traceparent;
+  if (traceparent === undefined && requestId === undefined) return undefined;
+  return {
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(tracestate === undefined ? {} : { tracestate }),
+    ...(requestId === undefined ? {} : { requestId }),
+  };
+}

@@ -1,0 +1,108 @@
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { PlaneHandler } from '../../planes/request/index.ts';
+import type { Adapters } from '../adapters/adapters.ts';
+
+/** What a worker's operator may do to it beside draining (runtime-and-workers.md, sections 5.4 and 5.5). */
+export interface ControlTargets {
+  /** Undefined = adapters are off. */
+  readonly adapters: Adapters | undefined;
+  /** Undefined = the engine cannot. */
+  clearKvBlocks?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  sleep?: ((level: number, signal: AbortSignal) => Promise<void>) | undefined;
+  wake?: ((tags: readonly string[], signal: AbortSignal) => Promise<void>) | undefined;
+  /** Depth of a sleep that does not name one. */
+  readonly sleepLevel: number;
+}
+
+export type ControlName = 'clear_kv_blocks' | 'sleep' | 'wake_up' | 'load_lora' | 'unload_lora' | 'list_loras';
+
+/** Controls that are endpoints on the request plane too. */
+export const ADAPTER_ENDPOINTS = ['load_lora', 'unload_lora', 'list_loras'] as const satisfies readonly ControlName[];
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** The controls of one worker, by name: the same for the request plane and the status server. */
+export class WorkerControl {
+  readonly #targets: ControlTargets;
+
+  constructor(targets: ControlTargets) {
+    this.#targets = targets;
+  }
+
+  /**
+   * Runs one control to its end and returns what it answers.
+   * @throws ServeError `not_implemented` where worker or engine has no such control, `invalid_value` for a bad body
+   */
+  async run(name: string, body: unknown, signal: AbortSignal): Promise<object> {
+    const { adapters, clearKvBlocks, sleep, wake, sleepLevel } = this.#targets;
+    const fields = fieldsOf(body);
+    switch (name as ControlName) {
+      case 'clear_kv_blocks':
+        await there(clearKvBlocks, name)(signal);
+        return { status: 'success', message: 'KV cache cleared' };
+      case 'sleep':
+        await there(sleep, name)(levelOf(fields, sleepLevel), signal);
+        return { status: 'success', message: 'the engine is asleep' };
+      case 'wake_up':
+        await there(wake, name)(tagsOf(fields), signal);
+        return { status: 'success', message: 'the engine is awake' };
+      case 'load_lora':
+        return there(adapters, name).load(textOf(fields, 'lora_name'), uriOf(fields), signal);
+      case 'unload_lora':
+        return there(adapters, name).unload(textOf(fields, 'lora_name'), signal);
+      case 'list_loras':
+        return there(adapters, name).list();
+      default:
+        throw workerError('NotFound', `there is no control ${name}`);
+    }
+  }
+
+  /** Serves one control on the request plane: its answer is the call's one `body`. */
+  handler(name: ControlName): PlaneHandler {
+    return async (call) => {
+      call.accept();
+      try {
+        call.output({ body: await this.run(name, call.body, call.signal) });
+        call.end();
+      } catch (thrown) {
+        call.fail(toServeError(thrown));
+      }
+    };
+  }
+}
+
+function there<T>(target: T | undefined, name: string): T {
+  if (target === undefined) throw workerError('NotImplemented', `this worker has no ${name}`);
+  return target;
+}
+
+function fieldsOf(body: unknown): Body {
+  if (body === undefined || body === null) return {};
+  if (typeof body !== 'object' || Array.isArray(body))
+    throw workerError('InvalidArgument', 'the body is no JSON object');
+  return body as Body;
+}
+
+function levelOf({ level }: Body, otherwise: number): number {
+  if (level === undefined || level === null) return otherwise;
+  if (typeof level === 'number' && Number.isInteger(level) && level >= 1 && level <= 3) return level;
+  throw workerError('InvalidArgument', 'level must be 1, 2 or 3', { param: 'level' });
+}
+
+function tagsOf({ tags }: Body): readonly string[] {
+  if (tags === undefined || tags === null) return [];
+  if (Array.isArray(tags) && tags.every((tag) => typeof tag === 'string')) return tags;
+  throw workerError('InvalidArgument', 'tags must be a list of texts', { param: 'tags' });
+}
+
+function uriOf({ source, uri }: Body): string {
+  const named = typeof source === 'object' && source !== null ? (source as Body).uri : uri;
+  if (typeof named === 'string' && named !== '') return named;
+  throw workerError('InvalidArgument', 'source.uri is missing', { param: 'source.uri' });
+}
+
+function textOf(fields: Body, name: string): string {
+  const value = fields[name];
+  if (typeof value === 'string' && value !== '' && value.length <= 256) return value;
+  throw workerError('InvalidArgument', `${name} must be a text of 1 to 256 characters`, { param: name });
+}

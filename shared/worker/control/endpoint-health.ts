@@ -1,0 +1,78 @@
+import type { Clock } from '../../clock/index.ts';
+
+export type HealthStatus = 'ready' | 'notready';
+
+/** Body of the status server's `/health` and `/live` (runtime-and-workers.md, section 10.1). */
+export interface HealthBody {
+  readonly status: HealthStatus;
+  readonly uptime: { readonly secs: number; readonly nanos: number };
+  /** An endpoint that several workers serve is ready when all of them say so. */
+  readonly endpoints: Readonly<Record<string, HealthStatus>>;
+  /** The same of each worker by its instance id, in a process of several. */
+  readonly workers?: Readonly<Record<string, Readonly<Record<string, HealthStatus>>>>;
+}
+
+export interface EndpointHealthOptions {
+  /** What endpoints count as until they are set. @default 'notready' */
+  readonly starting?: HealthStatus;
+  /** Names of those that count (`DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS`); empty = all. @default all */
+  readonly counting?: readonly string[];
+  /** Workers of the process; each has to say that it is ready. @default 1 */
+  readonly workers?: number;
+}
+
+/** Which endpoints of a process can serve. The process is ready when all of those that count are. */
+export class EndpointHealth {
+  readonly #clock: Clock;
+  readonly #startedMs: number;
+  readonly #starting: HealthStatus;
+  readonly #workersMin: number;
+  /** By endpoint; as many as there are names. */
+  readonly #endpoints = new Map<string, HealthStatus>();
+  /** What each worker said, by its instance id. */
+  readonly #workers = new Map<string, Map<string, HealthStatus>>();
+  readonly #counting: ReadonlySet<string>;
+
+  constructor(
+    clock: Clock,
+    endpoints: readonly string[],
+    { starting = 'notready', counting = [], workers = 1 }: EndpointHealthOptions = {},
+  ) {
+    this.#clock = clock;
+    this.#startedMs = clock.nowMs();
+    this.#starting = starting;
+    this.#workersMin = workers;
+    this.#counting = new Set(counting);
+    for (const endpoint of [...endpoints, ...counting]) this.#endpoints.set(endpoint, starting);
+  }
+
+  /** @param worker instance id of the one that says so; the only one of a process need not be named */
+  set(endpoint: string, status: HealthStatus, worker = ''): void {
+    const own = this.#workers.get(worker) ?? new Map<string, HealthStatus>();
+    this.#workers.set(worker, own.set(endpoint, status));
+    this.#endpoints.set(endpoint, this.#statusOf(endpoint));
+  }
+
+  get status(): HealthStatus {
+    for (const [endpoint, status] of this.#endpoints) {
+      if (status === 'notready' && (this.#counting.size === 0 || this.#counting.has(endpoint))) return 'notready';
+    }
+    return 'ready';
+  }
+
+  report(): HealthBody {
+    const uptimeMs = this.#clock.nowMs() - this.#startedMs;
+    const secs = Math.floor(uptimeMs / 1000);
+    const nanos = Math.floor((uptimeMs - secs * 1000) * 1e6);
+    const endpoints = Object.fromEntries(this.#endpoints);
+    const each = [...this.#workers].map(([id, own]) => [id, Object.fromEntries(own)] as const);
+    const workers = this.#workersMin > 1 ? { workers: Object.fromEntries(each) } : {};
+    return { status: this.status, uptime: { secs, nanos }, endpoints, ...workers };
+  }
+
+  #statusOf(endpoint: string): HealthStatus {
+    const said = [...this.#workers.values()].flatMap((own) => own.get(endpoint) ?? []);
+    if (said.length < this.#workersMin) said.push(this.#starting);
+    return said.every((status) => status === 'ready') ? 'ready' : 'notready';
+  }
+}

@@ -1,0 +1,51 @@
+import type { KvEvent } from '../../engines/index.ts';
+import type { EventPublisher } from '../../planes/event/index.ts';
+import { createBlockIndex } from '../../router/block-index/index.ts';
+import { RankTable } from '../../router/index.ts';
+import { decimalId, toRouterEvent } from './event-records.ts';
+import { KvEventFilter } from './kv-event-filter.ts';
+import { RankJournal } from './rank-journal.ts';
+
+export interface KvEventPublisherOptions {
+  readonly publisher: EventPublisher;
+  /** Hex. */
+  readonly instanceId: string;
+  readonly dataParallelSize: number;
+}
+
+/**
+ * Publishes the cache changes of one engine: one message an engine step, event ids counted per rank. What is published is
+ * in the rank's journal first, so that a router which missed it can ask.
+ */
+export class KvEventPublisher {
+  readonly #publisher: EventPublisher;
+  readonly #workerId: string;
+  readonly #filter = new KvEventFilter();
+  readonly #journals: readonly RankJournal[];
+
+  constructor({ publisher, instanceId, dataParallelSize }: KvEventPublisherOptions) {
+    this.#publisher = publisher;
+    this.#workerId = decimalId(instanceId);
+    const ranks = new RankTable();
+    const index = createBlockIndex({ ranks });
+    const { publisherId } = publisher;
+    this.#journals = Array.from({ length: dataParallelSize }, (_, dpRank) => {
+      const rank = ranks.intern(instanceId, dpRank);
+      return new RankJournal({ dpRank, index, rank, workerId: this.#workerId, publisherId });
+    });
+  }
+
+  /** One for each rank. */
+  get journals(): readonly RankJournal[] {
+    return this.#journals;
+  }
+
+  publish(events: readonly KvEvent[]): void {
+    const records = this.#filter.apply(events).flatMap((event) => {
+      const eventId = this.#journals[event.dpRank]?.append(event);
+      if (eventId === undefined) return []; // a rank that the engine did not speak of
+      return [toRouterEvent(this.#workerId, eventId, event)];
+    });
+    if (records.length > 0) this.#publisher.publish(records);
+  }
+}

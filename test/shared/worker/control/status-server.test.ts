@@ -1,0 +1,157 @@
+import { readFile } from 'node:fs/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { createWorkerMetrics, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { readModelInfo } from '../../../../shared/tokens/index.ts';
+import {
+  EndpointHealth,
+  type StatusServer,
+  type StatusServerOptions,
+  startStatusServer,
+} from '../../../../shared/worker/index.ts';
+
+describe('status server', () => {
+  const servers: StatusServer[] = [];
+  const clock = new VirtualClock();
+
+  afterEach(async () => {
+    for (const server of servers.splice(0)) await server.close();
+  });
+
+  async function start(health: EndpointHealth, more: Partial<StatusServerOptions> = {}): Promise<string> {
+    const metrics = createWorkerMetrics({
+      namespace: 'ns',
+      component: 'backend',
+      endpoint: 'generate',
+      model: 'm',
+      clock,
+    });
+    const server = await startStatusServer({
+      health,
+      metrics,
+      logger: silentLogger,
+      port: 0,
+      host: '127.0.0.1',
+      ...more,
+    });
+    servers.push(server);
+    return `http://127.0.0.1:${server.port}`;
+  }
+
+  it('answers 503 until every endpoint is ready, on both routes', async () => {
+    const health = new EndpointHealth(clock, ['generate', 'clear_kv_blocks']);
+    const url = await start(health);
+    health.set('generate', 'ready');
+    for (const path of ['/health', '/live?verbose']) {
+      const response = await fetch(url + path);
+      expect(response.status).toBe(503);
+      expect(response.headers.get('content-type')).toBe('text/plain');
+      expect(await response.json()).toMatchObject({
+        status: 'notready',
+        endpoints: { generate: 'ready', clear_kv_blocks: 'notready' },
+      });
+    }
+    health.set('clear_kv_blocks', 'ready');
+    await clock.advance(18_356.504);
+    const response = await fetch(`${url}/health`);
+    expect(response.status).toBe(200);
+    const body = (await response.json()) as { uptime: { secs: number; nanos: number } };
+    expect(body).toMatchObject({ status: 'ready', uptime: { secs: 18 } });
+    expect(Math.round(body.uptime.nanos / 1000)).toBe(356_504);
+  });
+
+  it('starts ready when told so', async () => {
+    const url = await start(new EndpointHealth(clock, ['generate'], { starting: 'ready' }));
+    expect((await fetch(`${url}/live`)).status).toBe(200);
+  });
+
+  it('serves metrics, and health under other paths', async () => {
+    const url = await start(new EndpointHealth(clock, []), { healthPath: '/h', livePath: '/l' });
+    const metrics = await fetch(`${url}/metrics`);
+    expect(metrics.headers.get('content-type')).toContain('text/plain');
+    expect(await metrics.text()).toContain('dynamo_component_requests_total');
+    expect((await fetch(`${url}/h`)).status).toBe(200);
+    expect((await fetch(`${url}/l`)).status).toBe(200);
+    expect((await fetch(`${url}/health`)).status).toBe(404);
+  });
+
+  it('allows reading alone', async () => {
+    const url = await start(new EndpointHealth(clock, []));
+    const response = await fetch(`${url}/health`, { method: 'POST' });
+    expect(response.status).toBe(405);
+    expect(response.headers.get('allow')).toBe('GET, HEAD');
+  });
+
+  it('answers 500 and stays up when metrics cannot be rendered', async () => {
+    const metrics = { contentType: 'text/plain', render: () => Promise.reject(new Error('broken')) };
+    const url = await start(new EndpointHealth(clock, []), { metrics });
+    expect((await fetch(`${url}/metrics`)).status).toBe(500);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  });
+
+  it('counts only the endpoints that it is told to, and shows the others', async () => {
+    const health = new EndpointHealth(clock, ['generate'], { counting: ['generate', 'clear_kv_blocks'] });
+    const url = await start(health);
+    health.set('generate', 'ready');
+    health.set('cancel', 'notready');
+    expect((await fetch(`${url}/health`)).status).toBe(503); // one that counts has not come yet
+    health.set('clear_kv_blocks', 'ready');
+    const response = await fetch(`${url}/health`);
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({
+      status: 'ready',
+      endpoints: { generate: 'ready', clear_kv_blocks: 'ready', cancel: 'notready' },
+    });
+  });
+
+  it('lists each worker of a process that has several, and is ready when all of them are', async () => {
+    const health = new EndpointHealth(clock, ['generate'], { workers: 2 });
+    const url = await start(health);
+    const seen = async () => {
+      const response = await fetch(`${url}/health`);
+      const { endpoints, workers } = (await response.json()) as Readonly<Record<string, unknown>>;
+      return { code: response.status, endpoints, workers };
+    };
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: {} });
+    health.set('generate', 'ready', '1a');
+    const [first, second] = [{ '1a': { generate: 'ready' } }, { '2b': { generate: 'ready' } }];
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: first });
+    health.set('generate', 'ready', '2b');
+    expect(await seen()).toEqual({ code: 200, endpoints: { generate: 'ready' }, workers: { ...first, ...second } });
+    health.set('generate', 'notready', '1a');
+    const withdrawn = { '1a': { generate: 'notready' }, ...second };
+    expect(await seen()).toEqual({ code: 503, endpoints: { generate: 'notready' }, workers: withdrawn });
+  });
+
+  it('serves the model files that the card names, and no other file', async () => {
+    const folder = builtinModelPath();
+    const { files } = await readModelInfo(folder);
+    const address = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
+    let isServing = false;
+    const url = await start(new EndpointHealth(clock, []), {
+      model: () => (isServing ? { address, card: { slug: 'm', files } } : undefined),
+    });
+    const base = `${url}/v1/metadata/ns/backend/generate/m/_base`;
+    expect((await fetch(`${base}/tokenizer.json`)).status).toBe(404);
+    isServing = true;
+    const response = await fetch(`${base}/tokenizer.json`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('etag')).toBe(`"${files['tokenizer.json']?.checksum}"`);
+    expect(await response.text()).toBe(await readFile(`${folder}/tokenizer.json`, 'utf8'));
+    const head = await fetch(`${base}/config.json`, { method: 'HEAD' });
+    expect(head.headers.get('content-length')).toBe(`${files['config.json']?.size}`);
+    for (const path of ['/package.json', '/..%2f..%2fpackage.json', '/', '']) {
+      expect((await fetch(base + path)).status).toBe(404);
+    }
+    expect((await fetch(`${url}/v1/metadata/ns/backend/generate/other/_base/tokenizer.json`)).status).toBe(404);
+  });
+
+  it('says which variable to set when its port is taken', async () => {
+    const url = await start(new EndpointHealth(clock, []));
+    const port = Number(new URL(url).port);
+    await expect(start(new EndpointHealth(clock, []), { port })).rejects.toThrow(
+      /cannot listen on .* set DYN_SYSTEM_PORT/,
+    );
+  });
+});
