@@ -1,4 +1,4 @@
-import type { Publisher } from 'zeromq';
+import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import type { RecordCodec } from '../../record-codec.ts';
@@ -23,7 +23,7 @@ export interface ZmqEventPlaneOptions {
   readonly codec?: RecordCodec;
   /** Proxies between publishers and subscribers. @default none: subscribers connect to publishers */
   readonly brokers?: ZmqBrokerSource;
-  /** Told of messages that cannot be read and of listeners that throw. */
+  /** Told of messages that cannot be read, of listeners that throw, and once an outage of each broker that cannot be reached. */
   readonly onProblem: (problem: unknown) => void;
 }
 
@@ -42,6 +42,16 @@ const HIGH_WATER_MARK = 100_000;
 export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
   const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', brokers, onProblem } = options;
   const open = new Set<{ close(): Promise<void> }>();
+  const absent = new Set<string>(); // brokers
+
+  function watchBrokers(socket: Publisher | Subscriber): void {
+    socket.events.on('connect', ({ address }) => absent.delete(address));
+    socket.events.on('connect:retry', ({ address }) => {
+      if (socket.closed || absent.has(address)) return;
+      absent.add(address);
+      onProblem(`no ZMQ broker answers at ${address}: dialled until one does`);
+    });
+  }
 
   function publisherOf(
     given: Pick<ZmqPublisherOptions, 'socket' | 'transport' | 'key' | 'topic'>,
@@ -72,6 +82,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
 
   async function connectPublisher(source: ZmqBrokerSource, scope: EventScope, topic: string): Promise<EventPublisher> {
     const socket = await openPublisher(BROKER_CONNECTION);
+    watchBrokers(socket);
     const connections = await connectToBrokers(socket, 'xsub', source, scope.namespace, onProblem);
     const config = { xsub_endpoints: connections.first.xsub, xpub_endpoints: connections.first.xpub };
     const key = subjectOf(scope, topic);
@@ -95,6 +106,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
   ): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
     const socket = new Subscriber({ receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, ...BROKER_CONNECTION });
+    watchBrokers(socket);
     const connections = await connectToBrokers(socket, 'xpub', source, scope.namespace, onProblem);
     const onClosed = (): void => {
       open.delete(subscription);
