@@ -142,3 +142,29 @@ describe('stator local --router-mode kv', () => {
     expect(again.cached).toBeGreaterThan(0);
   });
 });
+
+describe('an index that is full', () => {
+  const fleet = useFleet(LEASE);
+
+  it('stays within STATOR_INDEX_MAX_MB, and says what left it', async () => {
+    const bytesMax = 16 * 2 ** 20;
+    const huge = ['--block-size=1', '--num-gpu-blocks-override=400000', '--speedup-ratio=1000'];
+    const [frontend] = await Promise.all([fleet.frontend(KV, { STATOR_INDEX_MAX_MB: '16' }), fleet.worker(huge)]);
+    await fleet.untilWorkers(frontend, 1);
+    const evicted = (): Promise<number> => frontend.metric('stator_router_index_evicted_blocks_total');
+    let asked = 0;
+    await waitUntil(
+      async () => {
+        const prompt = Array.from({ length: 8000 }, (_, at) => (at === 0 ? ++asked : 7));
+        const response = await postJson(`${frontend.url}/v1/completions`, { model: MODEL, prompt, max_tokens: 1 });
+        expect(response.status).toBe(200);
+        return (await evicted()) > 0;
+      },
+      { what: 'blocks that left the index', timeoutMs: 50_000 },
+    );
+    const bytes = await frontend.metric('stator_router_index_bytes');
+    expect(bytes).toBeGreaterThan(0.5 * bytesMax);
+    expect(bytes).toBeLessThanOrEqual(bytesMax);
+    expect(await blocksKnown(frontend)).toBeLessThan(asked * 8000);
+  }, 60_000);
+});

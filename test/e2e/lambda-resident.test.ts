@@ -6,6 +6,7 @@ import { bundleFunction } from '../../infra/bundle.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
   type DynamoDbServer,
+  freePort,
   hasDynamoDb,
   postJson,
   type SpawnedProcess,
@@ -25,7 +26,9 @@ let table: TestTable;
 let runtime: LambdaRuntime;
 const processes: SpawnedProcess[] = [];
 
-async function start(args: readonly string[], isUp: RegExp): Promise<SpawnedProcess> {
+type Env = Readonly<Record<string, string>>;
+
+async function start(args: readonly string[], isUp: RegExp, env: Env = {}): Promise<SpawnedProcess> {
   const child = await spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), args, {
     env: {
       DYN_DISCOVERY_BACKEND: 'dynamodb',
@@ -35,6 +38,7 @@ async function start(args: readonly string[], isUp: RegExp): Promise<SpawnedProc
       DYN_EVENT_PLANE: 'zmq',
       DYN_EVENT_PLANE_HOST: '127.0.0.1',
       DYN_TCP_RPC_HOST: '127.0.0.1',
+      ...env,
     },
   });
   processes.push(child);
@@ -48,9 +52,24 @@ function startWorker(): Promise<SpawnedProcess> {
   return start(['worker', ...flags, `--model-path=${model}`, `--model-name=${MODEL}`], /worker is ready/);
 }
 
-function startResident(): Promise<SpawnedProcess> {
+function startResident(env: Env = {}): Promise<SpawnedProcess> {
   const flags = ['--http-host=127.0.0.1', '--http-port=0', '--router-mode=kv', '--router-role=resident'];
-  return start(['frontend', ...flags], /serving url=/);
+  return start(['frontend', ...flags], /serving url=/, env);
+}
+
+function startFunction(env: Env = {}): Promise<LambdaRuntime> {
+  return startLambdaRuntime({
+    directory,
+    env: {
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: table.tableName,
+      STATOR_DYNAMODB_ENDPOINT: table.endpoint,
+      DYN_ROUTER_MODE: 'kv',
+      ...PATIENT,
+      ...env,
+    },
+    environmentsMax: 1,
+  });
 }
 
 /** Status of one short answer of the function. */
@@ -91,17 +110,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed function in ro
     server = await startDynamoDb();
     table = await createTestTable(server.url);
     await Promise.all([startWorker(), startWorker()]);
-    runtime = await startLambdaRuntime({
-      directory,
-      env: {
-        DYN_DISCOVERY_BACKEND: 'dynamodb',
-        STATOR_DISCOVERY_TABLE: table.tableName,
-        STATOR_DYNAMODB_ENDPOINT: table.endpoint,
-        DYN_ROUTER_MODE: 'kv',
-        ...PATIENT,
-      },
-      environmentsMax: 1,
-    });
+    runtime = await startFunction();
   }, 120_000);
 
   afterAll(async () => {
@@ -128,4 +137,22 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed function in ro
     await untilDecidedBy('resident');
     expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
   }, 120_000);
+
+  it.each([
+    ['tcp', 'DYN_TCP_RPC_PORT'],
+    ['grpc', 'STATOR_ROUTER_GRPC_PORT'],
+  ])(
+    'asks at the address that it is given, and nobody else (%s)',
+    async (scheme, portName) => {
+      const port = String(await freePort());
+      await runtime.stop();
+      runtime = await startFunction({ STATOR_ROUTER_URL: `${scheme}://127.0.0.1:${port}` });
+      await untilDecidedBy('stateless');
+      expect(await decisions('resident')).toBe(0); // of which discovery has one
+      await startResident({ [portName]: port });
+      await untilDecidedBy('resident');
+      expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
+    },
+    120_000,
+  );
 });

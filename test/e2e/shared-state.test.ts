@@ -122,6 +122,19 @@ describe.skipIf(!hasNatsServer() || !hasDynamoDb())('frontends that share a tabl
     await second.exited;
   });
 
+  it('makes its index anew without the snapshot when it is told to reset it', async () => {
+    const known = await ask(first, 'from before the reset');
+    const reset = await fleet.frontend([...KV, '--router-reset-states']);
+    await fleet.untilWorkers(reset, 2);
+    await untilEqual(first, reset);
+    expect(reset.stdout() + reset.stderr()).toContain('the stored snapshot of the block index is dropped');
+    expect(await reset.metric('stator_router_index_hydrations_total', 'from="snapshot"')).toBe(0);
+    expect(await reset.metric('stator_router_index_hydrations_total')).toBe(1);
+    expect((await ask(reset, 'from before the reset')).worker).toBe(known.worker);
+    reset.signal('SIGTERM');
+    await reset.exited;
+  });
+
   describe('with two of them', () => {
     let second: StatorProcess;
 

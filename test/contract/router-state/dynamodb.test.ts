@@ -1,8 +1,13 @@
 import { DeleteTableCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../shared/clock/index.ts';
-import { createRouterStateTable, DynamoDbRouterState, type RouterState } from '../../../shared/router/state/index.ts';
-import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import {
+  CounterSweep,
+  createRouterStateTable,
+  DynamoDbRouterState,
+  type RouterState,
+} from '../../../shared/router/state/index.ts';
+import { type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil } from '../../support/index.ts';
 import { type LosingProxy, startLosingProxy } from './losing-proxy.ts';
 import { amounts, describeRouterState, type StateUnderTest, someReport } from './router-state.contract.ts';
 
@@ -52,6 +57,33 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
   }
 
   describeRouterState('dynamodb', start);
+
+  it('has the counters of a dead worker swept, and no others', async () => {
+    const under = await start();
+    const [state, sweeping] = await Promise.all([under.open(), under.open()]);
+    const [live, dead] = ['a', 'b'].map((workerId) => ({ workerId, dpRank: 0 }));
+    if (live === undefined || dead === undefined) throw new Error('two workers');
+    await state.report(pool, someReport(1, { rank: dead, active: amounts(3) }), never);
+    const problems: unknown[] = [];
+    const sweep = new CounterSweep({
+      ...{ state: sweeping, pool, lease: { fence: 1 }, clock: systemClock, random: systemRandom },
+      silentMsMax: 1000, // of production's minute
+      onProblem: (problem) => problems.push(problem),
+    });
+    sweep.start();
+    let number = 0;
+    await waitUntil(
+      async () => {
+        await state.report(pool, someReport(++number, { rank: live, active: amounts(1) }), never);
+        return (await state.loads(pool, never)).length === 1;
+      },
+      { what: 'one worker in the table' },
+    );
+    await sweep.stop();
+    expect(await state.loads(pool, never)).toMatchObject([{ rank: live, active: amounts(1) }]);
+    expect(problems).toEqual([]);
+    await under.close();
+  });
 
   it('repeats what the table refuses for want of capacity', async () => {
     const under = await start();
