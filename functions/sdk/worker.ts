@@ -2,7 +2,7 @@
  * @module stator/worker
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
-import { resolveConfig } from '../../shared/config/index.ts';
+import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../compose/logger.ts';
 import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
 import { startWorkerProcess } from '../compose/worker/worker.ts';
@@ -13,6 +13,8 @@ export type { EngineLoad } from '../../shared/engines/index.ts';
 export { ServeError } from '../../shared/errors/index.ts';
 export type { EngineOutput, EngineRequest } from '../../shared/protocol/generation/index.ts';
 export type { ModelKind, RuntimeFacts, WorkerDefinition } from './worker-definition.ts';
+
+const USAGE_EXIT = 2;
 
 export interface StartOptions {
   /** Flags of `stator worker` (docs/configuration.md), such as `['--discovery-backend', 'file']`. @default none */
@@ -89,6 +91,7 @@ async function startDefined(
   };
 }
 
+/** As `stator worker` does, a mistake in the settings is a line on stderr and exit code 2. */
 async function runDefined(definition: WorkerDefinition, options: StartOptions = {}): Promise<number> {
   // The timers of a worker do not keep the process alive; a handler that waits must not end it.
   const alive = setInterval(() => {}, 3_600_000);
@@ -99,6 +102,10 @@ async function runDefined(definition: WorkerDefinition, options: StartOptions = 
       await worker.drain();
       return 0;
     });
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigError)) throw thrown;
+    for (const problem of thrown.problems) process.stderr.write(`stator: ${problem}\n`);
+    return USAGE_EXIT;
   } finally {
     clearInterval(alive);
   }

@@ -44,6 +44,12 @@ describe('the examples of the SDK', () => {
     });
   });
 
+  it('end with exit code 2 and a line for a setting that cannot be', async () => {
+    const refused = spawnNode([`${EXAMPLES}parrot-worker.mjs`, '--no-such-flag'], { cwd: ROOT });
+    expect(await refused.exited).toBe(2);
+    expect(refused.stderr()).toBe('stator: unknown flag --no-such-flag; stator worker --help lists all\n');
+  });
+
   it('serve the same model to Anthropic clients', async () => {
     const answer = await postJson(`${frontend.url}/v1/messages`, { ...question, max_tokens: 100 });
     expect(await answer.json()).toMatchObject({ content: [{ type: 'text', text: 'all the words come back' }] });
