@@ -1,4 +1,5 @@
 import { XPublisher, XSubscriber, Proxy as ZmqProxy } from 'zeromq';
+import { waitUntil } from './wait-until.ts';
 
 /** A broker of the ZMQ event plane: an XSUB and an XPUB socket, back to back. */
 export interface ZmqBroker {
@@ -16,8 +17,8 @@ export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Pro
   // By default ZeroMQ keeps 1,000 messages and drops the rest.
   const front = new XSubscriber({ linger: 0, receiveHighWaterMark: QUEUED_MAX });
   const back = new XPublisher({ linger: 0, sendHighWaterMark: QUEUED_MAX });
-  await front.bind(at?.xsub ?? 'tcp://127.0.0.1:*');
-  await back.bind(at?.xpub ?? 'tcp://127.0.0.1:*');
+  await bind(front, at?.xsub ?? 'tcp://127.0.0.1:*');
+  await bind(back, at?.xpub ?? 'tcp://127.0.0.1:*');
   const [xsub, xpub] = [front.lastEndpoint!, back.lastEndpoint!];
   const proxy = new ZmqProxy(front, back);
   const running = proxy.run();
@@ -31,4 +32,12 @@ export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Pro
       back.close();
     },
   };
+}
+
+/** A socket that was closed gives its port back a little later. */
+function bind(socket: XPublisher | XSubscriber, address: string): Promise<true> {
+  return waitUntil(async () => {
+    await socket.bind(address);
+    return true as const;
+  });
 }
