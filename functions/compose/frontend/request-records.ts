@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import {
   createFileSink,
@@ -63,6 +63,6 @@ function openSink(name: string, { requestTraceFilePath: path, requestTraceFileFo
     case 'stderr':
       return createStreamSink('stderr', process.stderr);
     default:
-      throw new Error(`DYN_REQUEST_TRACE: the sink '${name}' is not built; use file or stderr`);
+      throw new ConfigError([`DYN_REQUEST_TRACE: the sink '${name}' is not built; use file or stderr`]);
   }
 }

@@ -1,8 +1,9 @@
 import type { Clock } from '../../clock/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { ServeError, toServeError } from '../../errors/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
 import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
 import { refuseHopeless } from './context-length.ts';
+import { mediaParts } from './media-parts.ts';
 
 /** What operators are told of prompts. */
 export interface PromptObserver {
@@ -109,14 +110,25 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
     });
   }
   const startMs = clock.nowMs();
-  const text = loaded.chatTemplate.render({
-    messages: prompt.messages as readonly (ChatMessage & Record<string, unknown>)[],
-    tools: prompt.tools as readonly Record<string, unknown>[] | undefined,
-    addGenerationPrompt: prompt.addGenerationPrompt,
-    continueFinalMessage: prompt.continueFinalMessage,
-    args: prompt.templateArgs,
-    nowMs: clock.wallMs(),
-  });
-  observer.template(clock.nowMs() - startMs);
-  return text;
+  try {
+    return loaded.chatTemplate.render({
+      messages: prompt.messages as readonly (ChatMessage & Record<string, unknown>)[],
+      tools: prompt.tools as readonly Record<string, unknown>[] | undefined,
+      addGenerationPrompt: prompt.addGenerationPrompt,
+      continueFinalMessage: prompt.continueFinalMessage,
+      args: prompt.templateArgs,
+      nowMs: clock.wallMs(),
+    });
+  } catch (thrown) {
+    throw mediaParts(prompt) === undefined ? thrown : withMediaHint(toServeError(thrown), request.model);
+  } finally {
+    observer.template(clock.nowMs() - startMs);
+  }
+}
+
+/** Templates of models without eyes fail on content that is a list, in words that help nobody. */
+function withMediaHint(error: ServeError, model: string): ServeError {
+  if (error.code !== 'invalid_value') return error;
+  const message = `${error.message}. They hold media, which model \`${model}\` may not take`;
+  return new ServeError('invalid_value', message, { param: 'messages', cause: error });
 }

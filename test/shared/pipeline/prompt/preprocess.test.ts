@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import type { LoadedModel, Tokenizer } from '../../../../shared/tokens/index.ts';
+import { compileChatTemplate, type LoadedModel, type Tokenizer } from '../../../../shared/tokens/index.ts';
 import { letterModel, letterTokenizer, model, preprocessNow, promptTools, request } from '../fixtures.ts';
+
+type ChatPrompt = Extract<GenerationRequest['prompt'], { kind: 'chat' }>;
 
 const raw = (text: string, more: Partial<GenerationRequest> = {}) =>
   request({ prompt: { kind: 'raw', text }, ...more });
@@ -22,6 +24,27 @@ describe('what a worker gets of a request', () => {
     const sent = preprocessNow(raw('abc'), model(), letterModel).request;
     expect(Object.keys(sent)).not.toContain('router');
     expect(Object.keys(sent)).not.toContain('mmProcessorKwargs');
+  });
+});
+
+describe('media for a model whose template knows only text', () => {
+  const blind = { ...letterModel, chatTemplate: compileChatTemplate("{{ 'user ' + messages[0].content }}") };
+  const chat = (content: unknown) => {
+    const messages = [{ role: 'user', content }] as ChatPrompt['messages'];
+    return request({ prompt: { kind: 'chat', messages, addGenerationPrompt: true } as ChatPrompt });
+  };
+
+  it('are refused with a hint, and so are no other messages', () => {
+    const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png' } };
+    expect(() => preprocessNow(chat([image]), model(), blind)).toThrow(
+      expect.objectContaining({
+        code: 'invalid_value',
+        message: expect.stringMatching(/refuses these messages: .*\. They hold media, which model `.+` may not take$/),
+        param: 'messages',
+      }),
+    );
+    expect(preprocessNow(chat('abc'), model(), blind).promptTokens).toBe('user abc'.length);
+    expect(() => preprocessNow(chat([{ type: 'text', text: 'abc' }]), model(), blind)).not.toThrow(/media/);
   });
 });
 
