@@ -75,7 +75,7 @@ describe('an adapter in a bucket', () => {
   it('is not asked for over plain HTTP unless that is permitted', async () => {
     const env = { DYN_LORA_ENABLED: 'true', AWS_ENDPOINT: bucket.url };
     expect(await runStator(['worker', '--engine=mocker'], env)).toMatchObject({
-      code: 1,
+      code: 2,
       stderr: expect.stringContaining('AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that'),
     });
   });
