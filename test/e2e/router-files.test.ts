@@ -26,7 +26,7 @@ describe('what the settings of a router name', () => {
     ['router', '--service=selection', '--service-port=0'],
   ])('stops the start of stator %s when the estimate does not know it', async (...argv) => {
     const { code, stderr } = await runStator([...argv, ...AIC, '--aic-system=v100']);
-    expect(code).toBe(1);
+    expect(code).toBe(2);
     expect(stderr).toContain('stator: --aic-system "v100" is not known; allowed: a100_sxm, ');
   });
 
