@@ -1,7 +1,6 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { Discovery, EndpointRecord } from '../../discovery/index.ts';
-import { type ServeError, workerError } from '../../errors/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 
 /** What asks a worker's control endpoints. */
 export interface ControlCaller {
@@ -9,11 +8,6 @@ export interface ControlCaller {
   readonly clock: Clock;
   readonly random: Random;
 }
-
-/** The body that a control endpoint answered with, or why there is none. */
-export type ControlAnswer =
-  | { readonly kind: 'answered'; readonly body: unknown }
-  | { readonly kind: 'failed'; readonly error: ServeError };
 
 /** Workers that one operator's request asks at once. */
 export const CONTROL_CALLS_AT_ONCE_MAX = 64;
@@ -24,28 +18,9 @@ export function askControl(
   transport: Transport,
   body: object,
   timeoutMs: number,
-): Promise<ControlAnswer> {
-  return new Promise((resolve) => {
-    let answered: unknown;
-    const settle = (answer: ControlAnswer): void => {
-      timer.cancel();
-      resolve(answer);
-    };
-    const sink: CallSink = {
-      accepted() {},
-      tokens() {},
-      output(output) {
-        answered = output.body;
-      },
-      end: () => settle({ kind: 'answered', body: answered }),
-      fail: (error) => settle({ kind: 'failed', error }),
-    };
-    const timer = clock.after(timeoutMs, () => {
-      call.kill();
-      settle({ kind: 'failed', error: workerError('DeadlineExceeded', `no answer within ${timeoutMs} ms`) });
-    });
-    const call = plane.call(transport, { id: random.uuid(), headers: {}, deadlineMs: timeoutMs, body }, sink);
-  });
+): Promise<OneAnswer> {
+  const question = { id: random.uuid(), headers: {}, deadlineMs: timeoutMs, body };
+  return askOnce(plane, transport, question, { clock, timeoutMs });
 }
 
 /** Every live instance of a control endpoint. Rejects when discovery cannot be read. */

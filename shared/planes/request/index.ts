@@ -5,6 +5,7 @@
 
 export { type ListenAddress, listenAddress } from '../listen-address.ts';
 export type { RecordCodec } from '../record-codec.ts';
+export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';
 export { type RequestPlaneObserver, silentObserver } from './observer.ts';
 export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';

@@ -1,6 +1,12 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import {
+  askOnce,
+  type OneAnswer,
+  type PlaneRequest,
+  type RequestPlane,
+  type Transport,
+} from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import { type ChooseMessage, decodeMessage, encodeChange, encodeQuery, PROBE_BODY } from './messages.ts';
 import type { AskedCall, ChooseSink, ResidentLine } from './resident-line.ts';
@@ -31,7 +37,7 @@ export class PlaneLine implements ResidentLine {
   }
 
   async probe(timeoutMs: number): Promise<boolean> {
-    return (await this.#call(this.#address.choose, { body: PROBE_BODY }, timeoutMs)) !== undefined;
+    return (await this.#ask(this.#address.choose, { body: PROBE_BODY }, timeoutMs)).kind === 'answered';
   }
 
   choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
@@ -57,44 +63,26 @@ export class PlaneLine implements ResidentLine {
   }
 
   change(change: ReservationChangeQuery, timeoutMs: number): void {
-    void this.#call(this.#address.release, { body: encodeChange(change) }, timeoutMs); // never rejects
+    void this.#ask(this.#address.release, { body: encodeChange(change) }, timeoutMs); // never rejects
   }
 
   async explain(about: string | ChooseQuery, timeoutMs: number): Promise<ExplanationRecord | undefined> {
     const question =
       typeof about === 'string' ? { body: { explain: about } } : { id: about.requestId, ...encodeQuery(about) };
-    const [answer] = (await this.#call(this.#address.explain, question, timeoutMs)) ?? [];
-    const { explanation } = (answer ?? {}) as { readonly explanation?: ExplanationRecord | null };
+    const answer = await this.#ask(this.#address.explain, question, timeoutMs);
+    if (answer.kind === 'failed') return undefined;
+    const { explanation } = (answer.body ?? {}) as { readonly explanation?: ExplanationRecord | null };
     return explanation ?? undefined;
   }
 
   close(): void {}
 
-  /** One short question; resolves with the records of its answer, undefined when it was not answered in time. */
-  #call(
+  #ask(
     transport: Transport,
-    question: { readonly id?: string; readonly body: unknown; readonly tokenIds?: Uint32Array },
+    question: Partial<PlaneRequest> & { readonly body: unknown },
     timeoutMs: number,
-  ): Promise<readonly unknown[] | undefined> {
+  ): Promise<OneAnswer> {
     const { plane, clock, random } = this.#options;
-    return new Promise((resolve) => {
-      const outputs: unknown[] = [];
-      const sink: CallSink = {
-        accepted() {},
-        tokens() {},
-        output: ({ body }) => void outputs.push(body),
-        end: () => settle(outputs),
-        fail: () => settle(undefined),
-      };
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, ...question }, sink);
-      const timer = clock.after(timeoutMs, () => {
-        call.kill();
-        settle(undefined);
-      });
-      function settle(answer: readonly unknown[] | undefined): void {
-        timer.cancel();
-        resolve(answer);
-      }
-    });
+    return askOnce(plane, transport, { id: random.uuid(), headers: {}, ...question }, { clock, timeoutMs });
   }
 }

@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
+import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
@@ -131,8 +131,8 @@ export class RemoteIndex implements PrefixIndex {
     this.#pausedUntilMs.set(instanceId, this.#options.clock.nowMs() + PAUSE_MS);
   }
 
-  /** One question; undefined when there is no answer in time. Never rejects. */
-  #ask<Value>(
+  /** One question; undefined when there is no answer in time, or none in our language. Never rejects. */
+  async #ask<Value>(
     transport: Transport,
     body: unknown,
     decode: (body: unknown) => IndexAnswer<Value>,
@@ -140,34 +140,13 @@ export class RemoteIndex implements PrefixIndex {
     signal?: AbortSignal,
   ): Promise<IndexAnswer<Value> | undefined> {
     const { plane, clock, random } = this.#options;
-    return new Promise((resolve) => {
-      let answer: IndexAnswer<Value> | undefined;
-      const settle = (): void => {
-        timer.cancel();
-        signal?.removeEventListener('abort', giveUp);
-        resolve(answer);
-      };
-      const sink: CallSink = {
-        accepted() {},
-        tokens() {},
-        output: (output) => {
-          try {
-            answer = decode(output.body);
-          } catch {
-            call.kill(); // it speaks another language: as good as silent
-            settle();
-          }
-        },
-        end: settle,
-        fail: settle,
-      };
-      const giveUp = (): void => {
-        call.kill();
-        settle();
-      };
-      const call = plane.call(transport, { id: random.uuid(), headers: {}, body }, sink);
-      const timer = clock.after(timeoutMs, giveUp);
-      signal?.addEventListener('abort', giveUp, { once: true });
-    });
+    const question = { id: random.uuid(), headers: {}, body };
+    const answer = await askOnce(plane, transport, question, { clock, timeoutMs, signal });
+    if (answer.kind === 'failed' || answer.body === undefined) return undefined;
+    try {
+      return decode(answer.body);
+    } catch {
+      return undefined;
+    }
   }
 }

@@ -1,0 +1,54 @@
+import type { Clock } from '../../clock/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { PlaneRequest, RequestPlane, Transport } from './types.ts';
+
+/** What a question was answered with, or why it was not. */
+export type OneAnswer =
+  | {
+      readonly kind: 'answered';
+      /** Of the last record; undefined when the answer had none. */
+      readonly body: unknown;
+    }
+  | { readonly kind: 'failed'; readonly error: ServeError };
+
+export interface AskOnceLimits {
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Asks a question that has one short answer. Resolves within `timeoutMs`, and at once when `signal` aborts; never rejects. */
+export function askOnce(
+  plane: Pick<RequestPlane, 'call'>,
+  transport: Transport,
+  question: PlaneRequest,
+  { clock, timeoutMs, signal }: AskOnceLimits,
+): Promise<OneAnswer> {
+  if (signal?.aborted) return Promise.resolve({ kind: 'failed', error: toServeError(signal.reason) });
+  return new Promise((resolve) => {
+    let body: unknown;
+    const settle = (answer: OneAnswer): void => {
+      timer.cancel();
+      signal?.removeEventListener('abort', onAbort);
+      resolve(answer);
+    };
+    const giveUp = (error: ServeError): void => {
+      call.kill();
+      settle({ kind: 'failed', error });
+    };
+    const onAbort = (): void => giveUp(toServeError(signal?.reason));
+    const timer = clock.after(timeoutMs, () =>
+      giveUp(workerError('DeadlineExceeded', `no answer within ${timeoutMs} ms`)),
+    );
+    signal?.addEventListener('abort', onAbort, { once: true });
+    const call = plane.call(transport, question, {
+      accepted() {},
+      tokens() {},
+      output(output) {
+        body = output.body;
+      },
+      end: () => settle({ kind: 'answered', body }),
+      fail: (error) => settle({ kind: 'failed', error }),
+    });
+  });
+}
