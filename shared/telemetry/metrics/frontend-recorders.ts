@@ -1,3 +1,4 @@
+import type { WorkerLabels } from '../request-meter.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
 import type { FrontendMetrics, PhaseLabel, StageLabel } from './frontend-metrics.ts';
 import type { MetricRegistry } from './registry.ts';
@@ -95,6 +96,11 @@ type WorkerMethods = Pick<FrontendMetrics, 'setWorker' | 'readWorkersFrom' | 're
 /** Workers shown at most, between two scrapes also some that left. */
 const WORKERS_MAX = 20_000;
 
+/** Series of one rank, made when they first have a value: requests set them, and looking them up by label costs more. */
+interface ShownRank extends Pick<WorkerLabels, 'dpRank' | 'workerType'> {
+  readonly gauges: (Gauge | undefined)[];
+}
+
 /** Shows the load and the last request of workers, as long as they are there. */
 export function workerRecorder(families: FrontendFamilies, registry: MetricRegistry): WorkerMethods {
   const figureGauges = [
@@ -104,7 +110,7 @@ export function workerRecorder(families: FrontendFamilies, registry: MetricRegis
     ['lastInputTokens', families.workerLastInputTokens, 1],
     ['lastItlMs', families.workerLastItl, 1000],
   ] as const;
-  const shown = new Set<string>();
+  const shown = new Map<string, ShownRank[]>(); // by worker
   let readWorkers: (() => Iterable<string>) | undefined;
   const removeWorker = (workerId: string): void => {
     for (const [, family] of figureGauges) family.removeWhere('worker_id', workerId);
@@ -113,16 +119,31 @@ export function workerRecorder(families: FrontendFamilies, registry: MetricRegis
   registry.beforeScrape(() => {
     if (readWorkers === undefined) return;
     const present = new Set(readWorkers());
-    for (const workerId of shown) if (!present.has(workerId)) removeWorker(workerId);
+    for (const workerId of shown.keys()) if (!present.has(workerId)) removeWorker(workerId);
   });
+  const rankOf = ({ workerId, dpRank, workerType }: WorkerLabels): ShownRank | undefined => {
+    let ranks = shown.get(workerId);
+    if (ranks === undefined) {
+      if (shown.size >= WORKERS_MAX) return undefined;
+      ranks = [];
+      shown.set(workerId, ranks);
+    }
+    const known = ranks.find((rank) => rank.dpRank === dpRank && rank.workerType === workerType);
+    if (known !== undefined) return known;
+    const rank: ShownRank = { dpRank, workerType, gauges: [] };
+    ranks.push(rank);
+    return rank;
+  };
   return {
-    setWorker({ workerId, dpRank, workerType }, figures) {
-      if (!shown.has(workerId) && shown.size >= WORKERS_MAX) return;
-      shown.add(workerId);
-      for (const [figure, family, unitsPerMetricUnit] of figureGauges) {
+    setWorker(worker, figures) {
+      const rank = rankOf(worker);
+      if (rank === undefined) return;
+      for (let at = 0; at < figureGauges.length; at++) {
+        const [figure, family, unitsPerMetricUnit] = figureGauges[at]!;
         const value = figures[figure];
         if (value === undefined) continue;
-        family.with(workerId, dpRank?.toString() ?? 'none', workerType).set(value / unitsPerMetricUnit);
+        rank.gauges[at] ??= family.with(worker.workerId, worker.dpRank?.toString() ?? 'none', worker.workerType);
+        rank.gauges[at]?.set(value / unitsPerMetricUnit);
       }
     },
     readWorkersFrom(source) {
