@@ -24,6 +24,7 @@ import {
 } from '../../../shared/telemetry/index.ts';
 import { type DiscoveryHost, openDiscovery } from '../planes/discovery.ts';
 import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
+import type { PrefillModelSettings } from '../routing/prefill-model.ts';
 import { openRouterMetrics, openRouting } from '../routing/routing.ts';
 import { openTelemetry } from '../telemetry.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
@@ -44,47 +45,41 @@ export type FrontendSettings = Pick<
 >;
 
 /** Settings that only some hosts read: folders and threads need a machine, tables need a cloud. */
-export type HostSettings = Partial<
-  Pick<
-    Settings<'frontend'>,
-    | 'encodeThreads'
-    | 'preprocessWorkers'
-    | 'fileKv'
-    | 'modelPath'
-    | 'debugPerf'
-    | 'httpSvcConfigMetricsPollIntervalSecs'
-    | 'discoveryTable'
-    | 'dynamodbEndpoint'
-    | 'awsRegion'
-    | 'responsesTable'
-    | 'responseStoreMaxMb'
-    | 'kvCacheBlockSize'
-    | 'routerOverlapRefreshAfterSecs'
-    | 'serveIndexer'
-    | 'routerUrl'
-    | 'routerChooseTimeoutMs'
-    | 'routerConnectTimeoutMs'
-    | 'fleetItemIntervalMs'
-    | 'reservationTtlMs'
-    | 'routerGrpcPort'
-    | 'loadReportIntervalMs'
-    | 'tcpRpcHost'
-    | 'tcpRpcPort'
-    | 'stateTable'
-    | 'natsStreamReplicas'
-    | 'zmqBrokerUrl'
-    | 'zmqBrokerEnabled'
-    | 'snapshotIntervalSecs'
-    | 'aicBackend'
-    | 'aicSystem'
-    | 'aicModelPath'
-    | 'aicTpSize'
-    | 'aicMoeTpSize'
-    | 'aicMoeEpSize'
-    | 'aicAttentionDpSize'
-    | 'routerMinInitialWorkers'
-  >
->;
+export type HostSettings = PrefillModelSettings &
+  Partial<
+    Pick<
+      Settings<'frontend'>,
+      | 'encodeThreads'
+      | 'preprocessWorkers'
+      | 'fileKv'
+      | 'modelPath'
+      | 'debugPerf'
+      | 'httpSvcConfigMetricsPollIntervalSecs'
+      | 'discoveryTable'
+      | 'dynamodbEndpoint'
+      | 'awsRegion'
+      | 'responsesTable'
+      | 'responseStoreMaxMb'
+      | 'kvCacheBlockSize'
+      | 'routerOverlapRefreshAfterSecs'
+      | 'serveIndexer'
+      | 'routerUrl'
+      | 'routerChooseTimeoutMs'
+      | 'routerConnectTimeoutMs'
+      | 'fleetItemIntervalMs'
+      | 'reservationTtlMs'
+      | 'routerGrpcPort'
+      | 'loadReportIntervalMs'
+      | 'tcpRpcHost'
+      | 'tcpRpcPort'
+      | 'stateTable'
+      | 'natsStreamReplicas'
+      | 'zmqBrokerUrl'
+      | 'zmqBrokerEnabled'
+      | 'snapshotIntervalSecs'
+      | 'routerMinInitialWorkers'
+    >
+  >;
 
 export interface FrontendOptions {
   readonly logger: ProcessLogger;

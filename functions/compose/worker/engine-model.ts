@@ -1,7 +1,7 @@
 import type { Settings } from '../../../shared/config/index.ts';
 import type { SchedulerOptions } from '../../../shared/engines/mocker/index.ts';
 
-type EngineModelSettings = Pick<
+export type EngineModelSettings = Pick<
   Settings<'worker'>,
   | 'blockSize'
   | 'maxNumSeqs'

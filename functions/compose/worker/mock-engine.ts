@@ -17,40 +17,31 @@ import { reasonOf } from '../../../shared/errors/index.ts';
 import { listenAddress } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../../shared/tokens/index.ts';
-import { engineModel } from './engine-model.ts';
+import { type EngineModelSettings, engineModel } from './engine-model.ts';
 
-type MockSettings = Pick<
-  Settings<'worker'>,
-  | 'mockOutput'
-  | 'numGpuBlocksOverride'
-  | 'blockSize'
-  | 'maxModelLen'
-  | 'maxNumSeqs'
-  | 'maxNumBatchedTokens'
-  | 'enablePrefixCaching'
-  | 'enableChunkedPrefill'
-  | 'preemptionMode'
-  | 'watermark'
-  | 'engineType'
-  | 'plannerProfileData'
-  | 'reasoning'
-  | 'speedupRatio'
-  | 'decodeSpeedupRatio'
-  | 'dataParallelSize'
-  | 'startupTimeSecs'
-  | 'seed'
-  | 'disaggregationMode'
-  | 'bootstrapPorts'
-  | 'kvBytesPerToken'
-  | 'kvCacheDtype'
-  | 'kvTransferBandwidth'
-  | 'kvTransferTimingMode'
-  | 'kvEventsConfig'
-  | 'handoffSessionTimeoutMs'
-  | 'zmqKvEventsPorts'
-  | 'zmqReplayPorts'
-  | 'tcpRpcHost'
->;
+type MockSettings = EngineModelSettings &
+  Pick<
+    Settings<'worker'>,
+    | 'mockOutput'
+    | 'numGpuBlocksOverride'
+    | 'maxModelLen'
+    | 'plannerProfileData'
+    | 'reasoning'
+    | 'dataParallelSize'
+    | 'startupTimeSecs'
+    | 'seed'
+    | 'disaggregationMode'
+    | 'bootstrapPorts'
+    | 'kvBytesPerToken'
+    | 'kvCacheDtype'
+    | 'kvTransferBandwidth'
+    | 'kvTransferTimingMode'
+    | 'kvEventsConfig'
+    | 'handoffSessionTimeoutMs'
+    | 'zmqKvEventsPorts'
+    | 'zmqReplayPorts'
+    | 'tcpRpcHost'
+  >;
 
 export interface MockEngineContext {
   /** Its place among the engines of the process. @default 0 */
