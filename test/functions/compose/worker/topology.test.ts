@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { topologyCard } from '../../../../functions/compose/worker/topology.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
+import { waitUntil } from '../../../support/index.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -30,7 +31,7 @@ function read(given: Given = {}, clock = new VirtualClock(), signal = new AbortC
   );
 }
 
-/** Lets time pass until `outcome` is there: files are read in real time. */
+/** Lets time pass until `outcome` is there, but not while files are read: that takes real time. */
 async function passing<T>(clock: VirtualClock, outcome: Promise<T>): Promise<T> {
   let isSettled = false;
   outcome.then(
@@ -38,7 +39,7 @@ async function passing<T>(clock: VirtualClock, outcome: Promise<T>): Promise<T> 
     () => (isSettled = true),
   );
   while (!isSettled) {
-    await clock.advance(500);
+    if (clock.pendingTimers > 0) await clock.advance(500);
     await new Promise((resolve) => setImmediate(resolve));
   }
   return outcome;
@@ -86,6 +87,7 @@ describe('what a worker says of where it stands', () => {
     const clock = new VirtualClock();
     const later = join(folder, 'later');
     const card = read({ topologyMountPath: later }, clock);
+    await waitUntil(() => clock.pendingTimers > 0);
     await clock.advance(1000);
     mkdirSync(later);
     writeFileSync(join(later, 'zone'), 'a');
