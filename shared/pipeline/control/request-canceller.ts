@@ -54,7 +54,7 @@ export class RequestCanceller {
     if (leftMs <= 0) return undefined;
     const answer = await askControl(this.#options, transport, { id }, leftMs);
     if (answer.kind === 'failed') return undefined;
-    const { cancelled } = (answer.body ?? {}) as { readonly cancelled?: unknown };
+    const { cancelled } = (answer.output?.body ?? {}) as { readonly cancelled?: unknown };
     return typeof cancelled === 'number' ? cancelled : undefined;
   }
 

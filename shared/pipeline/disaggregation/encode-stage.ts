@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { Call, CallSink, RequestPlane } from '../../planes/request/index.ts';
+import { toServeError, workerError } from '../../errors/index.ts';
+import { askOnce, type RequestPlane } from '../../planes/request/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../types.ts';
@@ -65,43 +65,19 @@ export class EncodeStage {
     }
   }
 
-  #ask(
+  async #ask(
     worker: Worker,
     request: EngineRequest,
     headers: Readonly<Record<string, string>>,
     signal: AbortSignal,
   ): Promise<EncoderResult> {
     const { plane, clock } = this.#options;
-    return new Promise((resolve, reject) => {
-      let call: Call | undefined;
-      const giveUp = (reason: unknown): void => {
-        settle();
-        call?.kill();
-        reject(reason);
-      };
-      const onAbort = (): void => giveUp(signal.reason);
-      const timer = clock.after(ENCODE_MS, () =>
-        giveUp(workerError('ResponseTimeout', 'media were not encoded in time')),
-      );
-      const settle = (): void => {
-        timer.cancel();
-        signal.removeEventListener('abort', onAbort);
-      };
-      if (signal.aborted) return onAbort();
-      signal.addEventListener('abort', onAbort, { once: true });
-      const sink = new EncodeSink(
-        (result) => {
-          settle();
-          resolve(result);
-        },
-        (error) => {
-          settle();
-          reject(error);
-        },
-      );
-      const { body, tokenIds } = encodeEngineRequest(request);
-      call = plane.call(worker.transport, { id: request.id, headers, body, ...(tokenIds && { tokenIds }) }, sink);
-    });
+    const { body, tokenIds } = encodeEngineRequest(request);
+    const question = { id: request.id, headers, body, ...(tokenIds && { tokenIds }) };
+    const answer = await askOnce(plane, worker.transport, question, { clock, timeoutMs: ENCODE_MS, signal });
+    signal.throwIfAborted();
+    if (answer.kind === 'failed') throw answer.error;
+    return resultOf(answer.output);
   }
 }
 
@@ -110,33 +86,9 @@ function wantsEncoder({ prefill, workers }: RoutableModel): boolean {
   return (prefill?.workers ?? workers).some(({ routesToEncoder }) => routesToEncoder === true);
 }
 
-/** Waits for the one output that counts: `encoder_result` beside a finish reason, without tokens. */
-class EncodeSink implements CallSink {
-  readonly #done: (result: EncoderResult) => void;
-  readonly #failed: (error: ServeError) => void;
-  #last: EngineOutput | undefined;
-
-  constructor(done: (result: EncoderResult) => void, failed: (error: ServeError) => void) {
-    this.#done = done;
-    this.#failed = failed;
-  }
-
-  accepted(): void {}
-  tokens(): void {}
-
-  output(output: EngineOutput): void {
-    this.#last = output;
-  }
-
-  end(): void {
-    const { encoder_result: result, finish_reason: reason } = this.#last ?? {};
-    if (typeof reason === 'object' && reason !== null) this.#failed(workerError('Internal', reason.error));
-    else if (typeof result === 'object' && result !== null && !Array.isArray(result))
-      this.#done(result as EncoderResult);
-    else this.#failed(workerError('BackendProtocol', 'the encode worker gave no encoder_result'));
-  }
-
-  fail(error: ServeError): void {
-    this.#failed(error);
-  }
+/** The one output that counts holds `encoder_result` beside a finish reason, without tokens. */
+function resultOf({ encoder_result: result, finish_reason: reason }: EngineOutput = {}): EncoderResult {
+  if (typeof reason === 'object' && reason !== null) throw workerError('Internal', reason.error);
+  if (typeof result === 'object' && result !== null && !Array.isArray(result)) return result as EncoderResult;
+  throw workerError('BackendProtocol', 'the encode worker gave no encoder_result');
 }

@@ -1,13 +1,14 @@
 import type { Clock } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { EngineOutput } from '../../protocol/generation/index.ts';
 import type { PlaneRequest, RequestPlane, Transport } from './types.ts';
 
 /** What a question was answered with, or why it was not. */
 export type OneAnswer =
   | {
       readonly kind: 'answered';
-      /** Of the last record; undefined when the answer had none. */
-      readonly body: unknown;
+      /** The last one; undefined when the answer had none. */
+      readonly output: EngineOutput | undefined;
     }
   | { readonly kind: 'failed'; readonly error: ServeError };
 
@@ -26,7 +27,7 @@ export function askOnce(
 ): Promise<OneAnswer> {
   if (signal?.aborted) return Promise.resolve({ kind: 'failed', error: toServeError(signal.reason) });
   return new Promise((resolve) => {
-    let body: unknown;
+    let last: EngineOutput | undefined;
     const settle = (answer: OneAnswer): void => {
       timer.cancel();
       signal?.removeEventListener('abort', onAbort);
@@ -45,9 +46,9 @@ export function askOnce(
       accepted() {},
       tokens() {},
       output(output) {
-        body = output.body;
+        last = output;
       },
-      end: () => settle({ kind: 'answered', body }),
+      end: () => settle({ kind: 'answered', output: last }),
       fail: (error) => settle({ kind: 'failed', error }),
     });
   });

@@ -71,7 +71,7 @@ export class PlaneLine implements ResidentLine {
       typeof about === 'string' ? { body: { explain: about } } : { id: about.requestId, ...encodeQuery(about) };
     const answer = await this.#ask(this.#address.explain, question, timeoutMs);
     if (answer.kind === 'failed') return undefined;
-    const { explanation } = (answer.body ?? {}) as { readonly explanation?: ExplanationRecord | null };
+    const { explanation } = (answer.output?.body ?? {}) as { readonly explanation?: ExplanationRecord | null };
     return explanation ?? undefined;
   }
 

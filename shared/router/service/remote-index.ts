@@ -142,9 +142,9 @@ export class RemoteIndex implements PrefixIndex {
     const { plane, clock, random } = this.#options;
     const question = { id: random.uuid(), headers: {}, body };
     const answer = await askOnce(plane, transport, question, { clock, timeoutMs, signal });
-    if (answer.kind === 'failed' || answer.body === undefined) return undefined;
+    if (answer.kind === 'failed' || answer.output === undefined) return undefined;
     try {
-      return decode(answer.body);
+      return decode(answer.output.body);
     } catch {
       return undefined;
     }
