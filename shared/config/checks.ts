@@ -193,6 +193,11 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'and --num-prefill-workers exclude each other: each worker of the two pools has the role of its pool',
   },
   {
+    setting: 'endpointTypes',
+    holds: ({ values: { endpointTypes: types = [] } }) => types.length < 2 || !types.includes('none'),
+    says: 'none stands alone: it registers no route',
+  },
+  {
     setting: 'zmqReplayPorts',
     holds: ({ values }) => values.zmqReplayPorts === undefined || values.zmqKvEventsPorts !== undefined,
     says: 'needs --zmq-kv-events-ports',
@@ -203,6 +208,45 @@ const DEPENDENCIES: readonly Dependency[] = [
       process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
     says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
   },
+];
+
+/** A setting that does nothing beside the others: legal, but surely not what was meant. */
+interface WithoutEffect {
+  readonly setting: SettingName;
+  readonly isIdle: (view: ConfigView) => boolean;
+  readonly because: string;
+}
+
+const WITHOUT_EFFECT: readonly WithoutEffect[] = [
+  {
+    setting: 'sharedCacheMultiplier',
+    isIdle: ({ values }) => (values.sharedCacheMultiplier ?? 0) > 0 && values.sharedCacheType === 'none',
+    because: '--shared-cache-type none has no pool to ask',
+  },
+  {
+    setting: 'aicBackendVersion',
+    isIdle: ({ values }) => values.aicBackendVersion !== undefined,
+    because: 'the built-in estimate has no tables of measurements',
+  },
+  ...(['serveIndexer', 'useRemoteIndexer'] as const).map(
+    (setting): WithoutEffect => ({
+      setting,
+      isIdle: ({ values }) => values[setting] === true && (values.routerMode ?? 'kv') !== 'kv',
+      because: 'only --router-mode kv has a block index',
+    }),
+  ),
+  {
+    setting: 'watermark',
+    isIdle: ({ given, values }) => given.has('watermark') && values.engineType === 'sglang',
+    because: '--engine-type sglang keeps blocks free by rules of its own',
+  },
+  ...(['kvTransferDomain', 'kvTransferEnforcement', 'kvTransferPreferredWeight'] as const).map(
+    (setting): WithoutEffect => ({
+      setting,
+      isIdle: ({ given, values }) => given.has(setting) && values.topologyEnabled === false,
+      because: 'DYN_TOPOLOGY_ENABLED is off',
+    }),
+  ),
 ];
 
 function checkPairs({ given, values }: ConfigView): readonly string[] {
@@ -220,19 +264,16 @@ function checkPairs({ given, values }: ConfigView): readonly string[] {
   return problems;
 }
 
-function findWarnings({ process, given, values }: ConfigView): readonly string[] {
-  const warnings: string[] = [];
+function findWarnings(view: ConfigView): readonly string[] {
+  const { process, given, values } = view;
+  const warnings = WITHOUT_EFFECT.filter(({ isIdle }) => isIdle(view)).map(
+    ({ setting, because }) => `${given.get(setting)?.name ?? nameOf(setting)} has no effect: ${because}`,
+  );
   const credit = values.routerKvOverlapScoreCredit ?? 0;
   if (credit > 1)
     warnings.push(
       `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
     );
-  if ((values.sharedCacheMultiplier ?? 0) > 0 && values.sharedCacheType === 'none') {
-    warnings.push('--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask');
-  }
-  if (values.aicBackendVersion !== undefined) {
-    warnings.push('--aic-backend-version has no effect: the built-in estimate has no tables of measurements');
-  }
   const isAlone = process === 'frontend' || process === 'grpc' || process === 'worker' || process === 'router';
   if (isAlone && values.discoveryBackend === 'mem' && !given.has('discoveryBackend')) {
     warnings.push(

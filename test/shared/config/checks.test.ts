@@ -179,6 +179,45 @@ describe('settings that need each other', () => {
     );
   });
 
+  it.each<[Process, readonly string[], Record<string, string>, string]>([
+    [
+      'frontend',
+      ['--serve-indexer', '--router-mode=random'],
+      {},
+      '--serve-indexer has no effect: only --router-mode kv',
+    ],
+    ['frontend', ['--use-remote-indexer', '--router-mode=random'], {}, '--use-remote-indexer has no effect: only'],
+    [
+      'worker',
+      ['--engine=mocker', '--watermark=0.1', '--engine-type=sglang'],
+      {},
+      '--watermark has no effect: --engine',
+    ],
+    [
+      'worker',
+      ['--engine=mocker'],
+      { DYN_KV_TRANSFER_DOMAIN: 'zone' },
+      'DYN_KV_TRANSFER_DOMAIN has no effect: DYN_TOPO',
+    ],
+  ])('say that one does nothing beside the others: %s %j %j', (process, argv, env, says) => {
+    expect(resolveConfig(process, argv, env, { surroundings }).warnings.join('\n')).toContain(says);
+  });
+
+  it.each<[Process, readonly string[], Record<string, string>]>([
+    ['frontend', ['--serve-indexer', '--router-mode=kv'], {}],
+    ['worker', ['--engine=mocker', '--watermark=0.1'], {}],
+    ['worker', ['--engine=mocker', '--engine-type=sglang'], {}],
+    ['worker', ['--engine=mocker'], { DYN_KV_TRANSFER_DOMAIN: 'zone', DYN_TOPOLOGY_ENABLED: 'true' }],
+  ])('say nothing of those that do: %s %j %j', (process, argv, env) => {
+    expect(resolveConfig(process, argv, env, { surroundings }).warnings.join('\n')).not.toContain('no effect');
+  });
+
+  it('refuse route types beside none', () => {
+    const refusal = '--endpoint-types none stands alone: it registers no route';
+    expect(problemsOf('worker', '--engine=mocker', '--endpoint-types=none,chat')).toEqual([refusal]);
+    expect(problemsOf('worker', '--engine=mocker', '--endpoint-types=none')).toEqual([]);
+  });
+
   it('say that the timing model has no versions', () => {
     const { warnings } = settingsOf(
       '--router-mode=kv',
