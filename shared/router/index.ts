@@ -22,6 +22,7 @@ export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { InFlight } from './modes/in-flight.ts';
 export { type Pick, pickerFor } from './modes/modes.ts';
+export { poolName } from './pool-name.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { RankTable } from './rank-table.ts';

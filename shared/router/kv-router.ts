@@ -3,6 +3,7 @@ import type { KvRouterConfig } from './config/kv-config.ts';
 import { kvRouterConfig, prefillPoolConfig } from './config/kv-config.ts';
 import { Inhibition } from './eligibility/inhibition.ts';
 import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
+import { poolName } from './pool-name.ts';
 import { profileFor } from './queue/policy-config.ts';
 import { RankTable } from './rank-table.ts';
 import { createScheduler } from './scheduler/scheduler.ts';
@@ -128,7 +129,7 @@ class PooledKvRouter implements KvRouter {
   }
 
   #current(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
-    const name = `${facts.role} ${facts.key}`;
+    const name = poolName(facts);
     let pool = this.#pools.get(name);
     if (pool === undefined) {
       pool = this.#makePool(facts);

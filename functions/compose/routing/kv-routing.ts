@@ -19,12 +19,12 @@ import {
 import {
   createKvRouter,
   explanationRecord,
-  type KvPool,
   type KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
   type PeerTeller,
   type PrefixIndex,
+  poolName,
   predictedIndex,
   predictingIndex,
   type RankTable,
@@ -181,12 +181,12 @@ export class KvRouting implements Routing {
 
   follow(models: readonly RoutableModel[]): void {
     this.#models = models;
-    const present = new Set(models.map(({ pool }) => nameOf(pool)));
-    for (const { pool } of this.#kv.pools) if (!present.has(nameOf(pool))) this.#forget(pool);
+    const present = new Set(models.map(({ pool }) => poolName(pool)));
+    for (const { pool } of this.#kv.pools) if (!present.has(poolName(pool))) this.#forget(pool);
     for (const { pool, workers } of models) {
       this.#kv.setWorkers(pool, workers);
       const followed = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
-      this.#open?.feeds.setWorkers(nameOf(pool), followed, this.#fedOf(pool).sink);
+      this.#open?.feeds.setWorkers(poolName(pool), followed, this.#fedOf(pool).sink);
     }
     this.#replicas?.follow(models);
     if (this.#open !== undefined) this.#parts.shared?.sweepCounters(models.flatMap(({ workers }) => workers));
@@ -228,7 +228,7 @@ export class KvRouting implements Routing {
   isFresh(pool: WorkerPool): boolean {
     if (this.#remote !== undefined) return this.#remote.isServed(pool);
     if (this.#open?.feeds.isSettled !== true) return false;
-    const workers = this.#models.find((model) => nameOf(model.pool) === nameOf(pool))?.workers ?? [];
+    const workers = this.#models.find((model) => poolName(model.pool) === poolName(pool))?.workers ?? [];
     const oldestMs = systemClock.nowMs() - this.#stalenessMs;
     return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
   }
@@ -251,14 +251,14 @@ export class KvRouting implements Routing {
       const own = publishing.filter(({ scope }) => scope.namespace === namespace && scope.component === component);
       if (index === undefined || own.length === 0) return [];
       const isWhole = own.length === publishing.length;
-      return [{ name: nameOf(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];
+      return [{ name: poolName(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];
     });
   }
 
   #shareFor(pool: WorkerPool, ranks: RankTable): RendezvousShare {
     const share = new RendezvousShare(ranks, this.#routerId);
     share.setOthers(this.#peerIds);
-    this.#shares.set(nameOf(pool), share);
+    this.#shares.set(poolName(pool), share);
     return share;
   }
 
@@ -277,7 +277,7 @@ export class KvRouting implements Routing {
   }
 
   #fedOf(pool: WorkerPool): Fed {
-    const name = nameOf(pool);
+    const name = poolName(pool);
     const known = this.#fed.get(name);
     if (known !== undefined) return known;
     const { routerMetrics } = this.#parts;
@@ -299,7 +299,7 @@ export class KvRouting implements Routing {
     const remote = this.#remote?.indexFor(pool, ranks);
     if (remote === undefined && !useKvEvents) {
       const predictions = predict({ policy, ttlMs });
-      this.#fed.set(nameOf(pool), { metrics, predictions });
+      this.#fed.set(poolName(pool), { metrics, predictions });
       return predictedIndex(predictions, ranks);
     }
     const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
@@ -308,20 +308,20 @@ export class KvRouting implements Routing {
     const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };
     const index: PrefixIndex | undefined = own ?? remote;
     if (predictedTtlMs === undefined || index === undefined) {
-      this.#fed.set(nameOf(pool), fed);
+      this.#fed.set(poolName(pool), fed);
       return index;
     }
     const predictions = predict({ policy: 'ttl', ttlMs: predictedTtlMs });
-    this.#fed.set(nameOf(pool), { ...fed, predictions });
+    this.#fed.set(poolName(pool), { ...fed, predictions });
     return predictingIndex(index, predictions);
   }
 
   #forget(pool: WorkerPool): void {
-    this.#open?.feeds.setWorkers(nameOf(pool), [], undefined);
+    this.#open?.feeds.setWorkers(poolName(pool), [], undefined);
     this.#kv.removePool(pool.key);
     this.#remote?.forget(pool);
-    this.#fed.delete(nameOf(pool));
-    this.#shares.delete(nameOf(pool));
+    this.#fed.delete(poolName(pool));
+    this.#shares.delete(poolName(pool));
   }
 
   /** Series of workers that left are removed. */
@@ -362,10 +362,6 @@ export class KvRouting implements Routing {
     }
     routerMetrics.duplicates(duplicates);
   }
-}
-
-function nameOf({ role, key }: KvPool['pool']): string {
-  return `${role} ${key}`;
 }
 
 /** Aggregated workers decode (http-api.md, section 16.1). */

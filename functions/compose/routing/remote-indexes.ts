@@ -2,7 +2,13 @@ import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { Watch } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
-import type { RankTable, RouteRequest, Router, WorkerPool } from '../../../shared/router/index.ts';
+import {
+  poolName,
+  type RankTable,
+  type RouteRequest,
+  type Router,
+  type WorkerPool,
+} from '../../../shared/router/index.ts';
 import {
   askIndex,
   askingRouter,
@@ -53,7 +59,7 @@ export class RemoteIndexes {
       isRecording: this.#isRecording,
       observer: this.#observer,
     });
-    this.#indexes.set(nameOf(pool), index);
+    this.#indexes.set(poolName(pool), index);
     return index;
   }
 
@@ -80,13 +86,13 @@ export class RemoteIndexes {
         components.add(name);
         if (!this.#components.has(name)) this.#watch(name, scope);
       }
-      this.#componentsOf.set(nameOf(pool), components);
+      this.#componentsOf.set(poolName(pool), components);
     }
   }
 
   forget(pool: WorkerPool): void {
-    this.#indexes.delete(nameOf(pool));
-    this.#componentsOf.delete(nameOf(pool));
+    this.#indexes.delete(poolName(pool));
+    this.#componentsOf.delete(poolName(pool));
   }
 
   async close(): Promise<void> {
@@ -94,10 +100,10 @@ export class RemoteIndexes {
     for (const watch of watches) watch?.close();
   }
 
-  readonly #indexOf = (pool: WorkerPool): RemoteIndex | undefined => this.#indexes.get(nameOf(pool));
+  readonly #indexOf = (pool: WorkerPool): RemoteIndex | undefined => this.#indexes.get(poolName(pool));
 
   #indexersOf(pool: WorkerPool): readonly IndexerAddress[] {
-    const components = [...(this.#componentsOf.get(nameOf(pool)) ?? [])];
+    const components = [...(this.#componentsOf.get(poolName(pool)) ?? [])];
     return components.flatMap((name) => this.#components.get(name)?.indexers ?? []);
   }
 
@@ -115,8 +121,4 @@ export class RemoteIndexes {
     const followed: Followed = { indexers: [], watch };
     this.#components.set(name, followed);
   }
-}
-
-function nameOf({ role, key }: WorkerPool): string {
-  return `${role} ${key}`;
 }

@@ -4,13 +4,14 @@ import { reasonOf } from '../../../shared/errors/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
 import type { EventPlane, EventPublisher } from '../../../shared/planes/event/index.ts';
 import { type ComponentScope, TopicFollower } from '../../../shared/router/feed/index.ts';
-import type {
-  Decision,
-  KvPool,
-  PeerTeller,
-  Scheduler,
-  SchedulingRequest,
-  WorkerPool,
+import {
+  type Decision,
+  type KvPool,
+  type PeerTeller,
+  poolName,
+  type Scheduler,
+  type SchedulingRequest,
+  type WorkerPool,
 } from '../../../shared/router/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
@@ -290,7 +291,7 @@ class EndpointLoads {
   #observe(rows: readonly LoadRow[]): void {
     for (const kv of this.#pools()) {
       const own = rows.filter(({ rank }) => kv.ranks.find(rank.workerId, rank.dpRank) !== undefined);
-      const name = `${kv.pool.role} ${kv.pool.key}`;
+      const name = poolName(kv.pool);
       if (own.length > 0 || this.#views.has(kv.scheduler)) this.#viewOf(name, kv).observe(own);
     }
     let requests = 0;
