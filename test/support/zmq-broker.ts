@@ -1,4 +1,5 @@
 import { XPublisher, XSubscriber, Proxy as ZmqProxy } from 'zeromq';
+import { freePort } from './free-port.ts';
 import { waitUntil } from './wait-until.ts';
 
 /** A broker of the ZMQ event plane: an XSUB and an XPUB socket, back to back. */
@@ -17,8 +18,8 @@ export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Pro
   // By default ZeroMQ keeps 1,000 messages and drops the rest.
   const front = new XSubscriber({ linger: 0, receiveHighWaterMark: QUEUED_MAX });
   const back = new XPublisher({ linger: 0, sendHighWaterMark: QUEUED_MAX });
-  await bind(front, at?.xsub ?? 'tcp://127.0.0.1:*');
-  await bind(back, at?.xpub ?? 'tcp://127.0.0.1:*');
+  await bind(front, at?.xsub ?? `tcp://127.0.0.1:${await freePort()}`);
+  await bind(back, at?.xpub ?? `tcp://127.0.0.1:${await freePort()}`);
   const [xsub, xpub] = [front.lastEndpoint!, back.lastEndpoint!];
   const proxy = new ZmqProxy(front, back);
   const running = proxy.run();
