@@ -59,16 +59,21 @@ describe('a worker that dies', () => {
       fleet.worker(SLOW_START),
       fleet.worker(SLOW_START),
     ]);
-    await Promise.all([fleet.untilWorkers(frontend, 2), fleet.untilWorkers(strict, 2)]);
+    await untilKnown();
     whole = await readChat(frontend.url, LONG);
     expect(whole).toMatchObject({ finishReason: 'length', isDone: true, usage: { completion_tokens: 160 } });
   });
 
-  /** Brings the fleet back to two workers. */
+  /** Brings the fleet back to two workers. First the dead are off record, or they would be counted in place of new ones. */
   afterEach(async () => {
+    await untilKnown();
     while (workers.length < 2) workers.push(await fleet.worker(SLOW_START));
-    await Promise.all([fleet.untilWorkers(frontend, 2), fleet.untilWorkers(strict, 2)]);
+    await untilKnown();
   });
+
+  async function untilKnown(): Promise<void> {
+    await Promise.all([frontend, strict].map((each) => fleet.untilWorkers(each, workers.length)));
+  }
 
   async function kill(worker: StatorProcess): Promise<void> {
     workers = workers.filter((other) => other !== worker);
