@@ -18,8 +18,6 @@ export interface LoadEntry {
   readonly hashes: Uint32Array | undefined;
   /** Blocks may be shared with other requests of the rank; otherwise each request has its own (router.md, section 5.2). */
   readonly isReusing: boolean;
-  /** Its shared depth there, when it was just looked up (`BlockUses.matchDepths`). */
-  readonly sharedDepth?: number | undefined;
   /** Prompt tokens to compute; 0 = not tracked. */
   readonly prefillTokens: number;
   /** Predicted length of the prefill; undefined = unknown. */
@@ -230,11 +228,11 @@ export class ActiveLoad {
     return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
   }
 
-  #addBlocks(request: ActiveRequest, hashes: Uint32Array, { isReusing, sharedDepth }: LoadEntry): void {
+  #addBlocks(request: ActiveRequest, hashes: Uint32Array, { isReusing }: LoadEntry): void {
     const { rank } = request;
     request.hasBlocks = true;
     if (isReusing) {
-      request.lastUse = this.uses.acquire(rank, hashes, sharedDepth);
+      request.lastUse = this.uses.acquire(rank, hashes);
       this.#blocks.values[rank]! += this.uses.added;
     } else {
       request.ownBlocks = hashes.length >> 1; // as if each had a hash of its own: nobody shares them

@@ -3,31 +3,35 @@ import { growInts, growNumbers, growWords } from './grow.ts';
 /**
  * Which ranks run requests on which blocks, counted once a rank however many of its requests share the block.
  *
- *     slots      hash -> block            open addressing, no gaps after a removal
- *     block      low, high, holders, first use
- *     use        one for each (block, rank): requests on it, the use of the block before, neighbours in the block's list
+ *     slots      hash of a run's first block -> run      open addressing, no gaps after a removal
+ *     run        blocks one after the other with the same users: place of their hashes, length, run before, first use
+ *     hashes     of all runs, pair by pair
+ *     use        one for each (run, rank): requests on it, the use of the run before, neighbours in the run's list
  *
- *     block A  <- use(A, rank 0, 2 requests)  <-> use(A, rank 7, 1 request)
- *     block B  <- use(B, rank 0, 1 request)         parent: use(A, rank 0)
+ *     run A-H  <- use(A-H, rank 0, 2 requests)  <-> use(A-H, rank 7, 1 request)
+ *     run I-K  <- use(I-K, rank 0, 1 request)         parent: use(A-H, rank 0)
  *
- * A sequence hash names a whole prefix, so a rank that runs on a block runs on all before it: the holders of a block are
- * among the holders of the one before. Hence a request needs to remember only its last use, and a prompt's shared depth is
- * found for all ranks at once by looking only where the number of holders changes.
+ * A sequence hash names a whole prefix, so a rank that runs on a block runs on all before it. Hence a prompt is a path of few
+ * runs, whatever its length: a run is cut in two where a prompt leaves it, and found by its first block and the run before. A
+ * request needs to remember only its last use; when the run of that is cut, it is a use of the tail.
  */
 export class BlockUses {
   #depths: Uint32Array<ArrayBuffer>;
   #touched: Uint32Array<ArrayBuffer>;
   #touchedCount = 0;
 
-  #slots = new Int32Array(1024); // block number plus one; 0 = empty
-  #blocks = new Int32Array(BLOCK_WORDS * 512);
-  #blockCount = 0; // ever numbered
-  #freeBlock = NONE;
+  #slots = new Int32Array(256); // run number plus one; 0 = empty
+  #runs = new Int32Array(RUN_WORDS * 128);
+  #runCount = 0; // ever numbered
+  #freeRun = NONE;
+  #liveRuns = 0;
   #liveBlocks = 0;
-  #uses = new Int32Array(USE_WORDS * 512);
+  #hashes = new Uint32Array(HASHES_LEAST);
+  #hashesEnd = 0; // what lies before it may be of runs that are gone
+  #uses = new Int32Array(USE_WORDS * 128);
   #useCount = 0;
   #freeUse = NONE;
-  #discounts = new Float64Array(0); // by use; grown by the first `lightenTail`
+  #discounts = new Float64Array(0); // of each block, by use; grown by the first `lightenTail`
 
   /** @param capacity largest rank number plus one */
   constructor(capacity: number) {
@@ -58,35 +62,43 @@ export class BlockUses {
     for (let at = 0; at < this.#touchedCount; at++) this.#depths[this.#touched[at] as number] = 0;
     this.#touchedCount = 0;
     const count = hashes.length >> 1;
-    let position = 0;
-    while (position < count) {
-      const first = this.#find(hashes[2 * position] as number, hashes[2 * position + 1] as number);
-      if (first === NONE) return;
-      const holders = this.#blocks[first * BLOCK_WORDS + HOLDERS] as number;
-      const last = this.#lastWith(holders, hashes, position, count);
-      const block = last === position ? first : this.#find(hashes[2 * last] as number, hashes[2 * last + 1] as number);
-      this.#raise(block, last + 1);
-      position = last + 1;
+    let run = NONE;
+    for (let position = 0; position < count; ) {
+      run = this.#find(hashes, position, run);
+      if (run === NONE) return;
+      const common = this.#commonBlocks(run, hashes, position);
+      position += common;
+      this.#raise(run, position);
+      if (common < (this.#runs[run * RUN_WORDS + LENGTH] as number)) return;
     }
   }
 
   /**
    * Starts a request on `rank`.
-   * @param depth its shared depth on the rank; found here where `matchDepths` was not asked for this prompt just before
    * @returns its last use, for `release`; -1 for a prompt without blocks. `added` tells how many blocks the rank did not run
    * on before.
    */
-  acquire(rank: number, hashes: Uint32Array, depth = this.#depthOf(rank, hashes)): number {
+  acquire(rank: number, hashes: Uint32Array): number {
     const count = hashes.length >> 1;
-    let use = depth === 0 ? NONE : this.#useOf(hashes, depth - 1, rank);
-    for (let shared = use; shared !== NONE; shared = this.#uses[shared * USE_WORDS + PARENT] as number) {
-      (this.#uses[shared * USE_WORDS + REQUESTS] as number)++;
+    let use = NONE;
+    let before = NONE;
+    this.added = 0;
+    for (let position = 0; position < count; ) {
+      let run = this.#find(hashes, position, before);
+      if (run === NONE) run = this.#addRun(this.#keep(hashes, 2 * position), count - position, before);
+      else run = this.#cut(run, this.#commonBlocks(run, hashes, position));
+      before = run;
+      const length = this.#runs[run * RUN_WORDS + LENGTH] as number;
+      const known = this.#useOf(run, rank);
+      if (known === NONE) {
+        use = this.#addUse(run, rank, 1, use);
+        this.added += length;
+      } else {
+        (this.#uses[known * USE_WORDS + REQUESTS] as number)++;
+        use = known;
+      }
+      position += length;
     }
-    for (let position = depth; position < count; position++) {
-      const block = this.#findOrAdd(hashes[2 * position] as number, hashes[2 * position + 1] as number);
-      use = this.#addUse(block, rank, use);
-    }
-    this.added = count - depth;
     return use;
   }
 
@@ -103,10 +115,7 @@ export class BlockUses {
     for (let use = lastUse; use !== NONE; ) {
       const at = use * USE_WORDS;
       const parent = this.#uses[at + PARENT] as number;
-      if (--(this.#uses[at + REQUESTS] as number) === 0) {
-        this.#dropUse(use);
-        gone++;
-      }
+      if (--(this.#uses[at + REQUESTS] as number) === 0) gone += this.#dropUse(use);
       use = parent;
     }
     return gone;
@@ -122,36 +131,35 @@ export class BlockUses {
     let change = 0;
     for (let use = lastUse; use !== NONE; use = this.#uses[use * USE_WORDS + PARENT] as number) {
       if (this.#uses[use * USE_WORDS + REQUESTS] !== 1) break;
-      change += discount - (this.#discounts[use] as number);
+      change += (discount - (this.#discounts[use] as number)) * this.#lengthOf(use);
       this.#discounts[use] = discount;
     }
     return change;
   }
 
-  /** Last position from `from` on whose block has as many holders: gallop, then halve. */
-  #lastWith(holders: number, hashes: Uint32Array, from: number, count: number): number {
-    let low = from;
-    let step = 1;
-    while (low + step < count && this.#holdersAt(hashes, low + step) === holders) {
-      low += step;
-      step *= 2;
+  /** Leading blocks of the run that the prompt has from `position` on: most often all, else found by halving. */
+  #commonBlocks(run: number, hashes: Uint32Array, position: number): number {
+    const place = (this.#runs[run * RUN_WORDS + PLACE] as number) - 2 * position;
+    const length = this.#runs[run * RUN_WORDS + LENGTH] as number;
+    const end = Math.min(position + length, hashes.length >> 1);
+    if (this.#isAt(place, hashes, end - 1)) return end - position;
+    let low = position + 1; // it was found by its first block
+    let high = end - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1;
+      if (this.#isAt(place, hashes, middle - 1)) low = middle;
+      else high = middle - 1;
     }
-    let high = Math.min(low + step, count); // exclusive
-    while (high - low > 1) {
-      const middle = (low + high) >>> 1;
-      if (this.#holdersAt(hashes, middle) === holders) low = middle;
-      else high = middle;
-    }
-    return low;
+    return low - position;
   }
 
-  #holdersAt(hashes: Uint32Array, position: number): number {
-    const block = this.#find(hashes[2 * position] as number, hashes[2 * position + 1] as number);
-    return block === NONE ? 0 : (this.#blocks[block * BLOCK_WORDS + HOLDERS] as number);
+  #isAt(place: number, hashes: Uint32Array, position: number): boolean {
+    const at = 2 * position;
+    return this.#hashes[place + at] === hashes[at] && this.#hashes[place + at + 1] === hashes[at + 1];
   }
 
-  #raise(block: number, depth: number): void {
-    let use = this.#blocks[block * BLOCK_WORDS + FIRST_USE] as number;
+  #raise(run: number, depth: number): void {
+    let use = this.#runs[run * RUN_WORDS + FIRST_USE] as number;
     for (; use !== NONE; use = this.#uses[use * USE_WORDS + NEXT] as number) {
       const rank = this.#uses[use * USE_WORDS + RANK] as number;
       if (this.#depths[rank] === 0) this.#touched[this.#touchedCount++] = rank;
@@ -159,36 +167,48 @@ export class BlockUses {
     }
   }
 
-  /** Shared depth of one rank: the last position at which it holds the block, by halving. */
-  #depthOf(rank: number, hashes: Uint32Array): number {
-    const count = hashes.length >> 1;
-    let low = 0; // blocks known to be held
-    let high = count; // blocks known not to be held begin here
-    for (let step = 1; low + step <= count; step *= 2) {
-      if (this.#useOf(hashes, low + step - 1, rank) === NONE) {
-        high = low + step - 1;
-        break;
-      }
-      low += step;
+  /** Parts the first `blocks` blocks from a run; returns what they are now. The run keeps its number, and is the tail. */
+  #cut(run: number, blocks: number): number {
+    const at = run * RUN_WORDS;
+    const [place, length, before] = [this.#runs[at + PLACE]!, this.#runs[at + LENGTH]!, this.#runs[at + BEFORE]!];
+    if (blocks === length) return run;
+    this.#takeOff(run);
+    this.#liveBlocks -= blocks;
+    const head = this.#addRun(place, blocks, before);
+    this.#describe(run, place + 2 * blocks, length - blocks, head);
+    this.#place(run);
+    for (let use = this.#runs[run * RUN_WORDS + FIRST_USE] as number; use !== NONE; ) {
+      const own = use * USE_WORDS;
+      const [rank, requests, parent] = [
+        this.#uses[own + RANK]!,
+        this.#uses[own + REQUESTS]!,
+        this.#uses[own + PARENT]!,
+      ];
+      const ahead = this.#addUse(head, rank, requests, parent);
+      this.#uses[own + PARENT] = ahead;
+      if (use < this.#discounts.length) this.#setDiscount(ahead, this.#discounts[use] as number);
+      use = this.#uses[own + NEXT] as number;
     }
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if (this.#useOf(hashes, middle - 1, rank) === NONE) high = middle - 1;
-      else low = middle;
-    }
-    return low;
+    return head;
   }
 
-  #useOf(hashes: Uint32Array, position: number, rank: number): number {
-    const block = this.#find(hashes[2 * position] as number, hashes[2 * position + 1] as number);
-    if (block === NONE) return NONE;
-    let use = this.#blocks[block * BLOCK_WORDS + FIRST_USE] as number;
+  #setDiscount(use: number, discount: number): void {
+    if (this.#discounts.length <= use) this.#discounts = growNumbers(this.#discounts, this.#uses.length / USE_WORDS);
+    this.#discounts[use] = discount;
+  }
+
+  #useOf(run: number, rank: number): number {
+    let use = this.#runs[run * RUN_WORDS + FIRST_USE] as number;
     while (use !== NONE && this.#uses[use * USE_WORDS + RANK] !== rank)
       use = this.#uses[use * USE_WORDS + NEXT] as number;
     return use;
   }
 
-  #addUse(block: number, rank: number, parent: number): number {
+  #lengthOf(use: number): number {
+    return this.#runs[(this.#uses[use * USE_WORDS + RUN] as number) * RUN_WORDS + LENGTH] as number;
+  }
+
+  #addUse(run: number, rank: number, requests: number, parent: number): number {
     let use = this.#freeUse;
     if (use === NONE) {
       use = this.#useCount++;
@@ -198,72 +218,105 @@ export class BlockUses {
     }
     const uses = this.#uses;
     const at = use * USE_WORDS;
-    const next = this.#blocks[block * BLOCK_WORDS + FIRST_USE] as number;
+    const next = this.#runs[run * RUN_WORDS + FIRST_USE] as number;
     uses[at + RANK] = rank;
-    uses[at + REQUESTS] = 1;
-    uses[at + BLOCK] = block;
+    uses[at + REQUESTS] = requests;
+    uses[at + RUN] = run;
     uses[at + PARENT] = parent;
     uses[at + NEXT] = next;
     uses[at + PREVIOUS] = NONE;
     if (next !== NONE) uses[next * USE_WORDS + PREVIOUS] = use;
-    this.#blocks[block * BLOCK_WORDS + FIRST_USE] = use;
-    (this.#blocks[block * BLOCK_WORDS + HOLDERS] as number)++;
+    this.#runs[run * RUN_WORDS + FIRST_USE] = use;
     return use;
   }
 
-  #dropUse(use: number): void {
+  /** @returns blocks of its run */
+  #dropUse(use: number): number {
     const uses = this.#uses;
+    const length = this.#lengthOf(use);
     if (use < this.#discounts.length) {
-      this.releasedDiscount += this.#discounts[use] as number;
+      this.releasedDiscount += (this.#discounts[use] as number) * length;
       this.#discounts[use] = 0;
     }
     const at = use * USE_WORDS;
-    const block = uses[at + BLOCK] as number;
+    const run = uses[at + RUN] as number;
     const next = uses[at + NEXT] as number;
     const previous = uses[at + PREVIOUS] as number;
-    if (previous === NONE) this.#blocks[block * BLOCK_WORDS + FIRST_USE] = next;
+    if (previous === NONE) this.#runs[run * RUN_WORDS + FIRST_USE] = next;
     else uses[previous * USE_WORDS + NEXT] = next;
     if (next !== NONE) uses[next * USE_WORDS + PREVIOUS] = previous;
     uses[at + NEXT] = this.#freeUse;
     this.#freeUse = use;
-    if (--(this.#blocks[block * BLOCK_WORDS + HOLDERS] as number) === 0) this.#dropBlock(block);
+    if (previous === NONE && next === NONE) this.#dropRun(run);
+    return length;
   }
 
-  #find(low: number, high: number): number {
+  /** The run that begins with the prompt's block at `position`, after the run `before`. */
+  #find(hashes: Uint32Array, position: number, before: number): number {
+    const low = hashes[2 * position] as number;
+    const high = hashes[2 * position + 1] as number;
+    const runs = this.#runs;
     const mask = this.#slots.length - 1;
     for (let slot = home(low, high) & mask; ; slot = (slot + 1) & mask) {
-      const block = (this.#slots[slot] as number) - 1;
-      if (block === NONE) return NONE;
-      const at = block * BLOCK_WORDS;
-      if (this.#blocks[at + LOW] === (low | 0) && this.#blocks[at + HIGH] === (high | 0)) return block;
+      const run = (this.#slots[slot] as number) - 1;
+      if (run === NONE) return NONE;
+      const at = run * RUN_WORDS;
+      const place = runs[at + PLACE] as number;
+      if (this.#hashes[place] === low && this.#hashes[place + 1] === high && runs[at + BEFORE] === before) return run;
     }
   }
 
-  #findOrAdd(low: number, high: number): number {
-    const known = this.#find(low, high);
-    if (known !== NONE) return known;
-    let block = this.#freeBlock;
-    if (block === NONE) {
-      block = this.#blockCount++;
-      this.#blocks = growInts(this.#blocks, this.#blockCount * BLOCK_WORDS);
+  #addRun(place: number, length: number, before: number): number {
+    let run = this.#freeRun;
+    if (run === NONE) {
+      run = this.#runCount++;
+      this.#runs = growInts(this.#runs, this.#runCount * RUN_WORDS);
     } else {
-      this.#freeBlock = this.#blocks[block * BLOCK_WORDS + FIRST_USE] as number;
+      this.#freeRun = this.#runs[run * RUN_WORDS + FIRST_USE] as number;
     }
-    const at = block * BLOCK_WORDS;
-    this.#blocks[at + LOW] = low;
-    this.#blocks[at + HIGH] = high;
-    this.#blocks[at + HOLDERS] = 0;
-    this.#blocks[at + FIRST_USE] = NONE;
-    if (2 * ++this.#liveBlocks > this.#slots.length) this.#rehash();
-    this.#place(block);
-    return block;
+    this.#describe(run, place, length, before);
+    this.#runs[run * RUN_WORDS + FIRST_USE] = NONE;
+    this.#liveBlocks += length;
+    if (2 * ++this.#liveRuns > this.#slots.length) this.#rehash();
+    this.#place(run);
+    return run;
   }
 
-  #place(block: number): void {
+  #describe(run: number, place: number, length: number, before: number): void {
+    const at = run * RUN_WORDS;
+    this.#runs[at + PLACE] = place;
+    this.#runs[at + LENGTH] = length;
+    this.#runs[at + BEFORE] = before;
+  }
+
+  /** Copies hashes from `from` on; returns their place. */
+  #keep(hashes: Uint32Array, from: number): number {
+    const count = hashes.length - from;
+    if (this.#hashesEnd + count > this.#hashes.length) this.#makeRoom(count);
+    const place = this.#hashesEnd;
+    this.#hashes.set(from === 0 ? hashes : hashes.subarray(from), place);
+    this.#hashesEnd += count;
+    return place;
+  }
+
+  /** Leaves behind what is of no run any more; as much room again as is used, so that this is done seldom. */
+  #makeRoom(count: number): void {
+    const kept = this.#hashes;
+    this.#hashes = new Uint32Array(Math.max(HASHES_LEAST, 2 * (2 * this.#liveBlocks + count)));
+    this.#hashesEnd = 0;
+    for (let at = 0; at < this.#runCount * RUN_WORDS; at += RUN_WORDS) {
+      const [place, length] = [this.#runs[at + PLACE]!, this.#runs[at + LENGTH]!];
+      this.#hashes.set(kept.subarray(place, place + 2 * length), this.#hashesEnd);
+      this.#runs[at + PLACE] = this.#hashesEnd;
+      this.#hashesEnd += 2 * length;
+    }
+  }
+
+  #place(run: number): void {
     const mask = this.#slots.length - 1;
-    let slot = this.#homeOf(block) & mask;
+    let slot = this.#homeOf(run) & mask;
     while (this.#slots[slot] !== 0) slot = (slot + 1) & mask;
-    this.#slots[slot] = block + 1;
+    this.#slots[slot] = run + 1;
   }
 
   #rehash(): void {
@@ -272,12 +325,21 @@ export class BlockUses {
     for (let slot = 0; slot < old.length; slot++) if (old[slot] !== 0) this.#place((old[slot] as number) - 1);
   }
 
-  /** Takes the block off the table and closes the gap, so that no probe ends too early. */
-  #dropBlock(block: number): void {
+  #dropRun(run: number): void {
+    this.#takeOff(run);
+    this.#liveBlocks -= this.#runs[run * RUN_WORDS + LENGTH] as number;
+    this.#liveRuns--;
+    this.#runs[run * RUN_WORDS + LENGTH] = 0;
+    this.#runs[run * RUN_WORDS + FIRST_USE] = this.#freeRun;
+    this.#freeRun = run;
+  }
+
+  /** Takes the run off the table and closes the gap, so that no probe ends too early. */
+  #takeOff(run: number): void {
     const slots = this.#slots;
     const mask = slots.length - 1;
-    let gap = this.#homeOf(block) & mask;
-    while (slots[gap] !== block + 1) gap = (gap + 1) & mask;
+    let gap = this.#homeOf(run) & mask;
+    while (slots[gap] !== run + 1) gap = (gap + 1) & mask;
     for (let slot = (gap + 1) & mask; slots[slot] !== 0; slot = (slot + 1) & mask) {
       const wanted = this.#homeOf((slots[slot] as number) - 1) & mask;
       if (((slot - wanted) & mask) < ((slot - gap) & mask)) continue; // it lies between its home and the gap's other side
@@ -285,21 +347,20 @@ export class BlockUses {
       gap = slot;
     }
     slots[gap] = 0;
-    this.#blocks[block * BLOCK_WORDS + FIRST_USE] = this.#freeBlock;
-    this.#freeBlock = block;
-    this.#liveBlocks--;
   }
 
-  #homeOf(block: number): number {
-    return home(this.#blocks[block * BLOCK_WORDS + LOW] as number, this.#blocks[block * BLOCK_WORDS + HIGH] as number);
+  #homeOf(run: number): number {
+    const place = this.#runs[run * RUN_WORDS + PLACE] as number;
+    return home(this.#hashes[place] as number, this.#hashes[place + 1] as number);
   }
 }
 
 const NONE = -1;
-const BLOCK_WORDS = 4;
-const [LOW, HIGH, HOLDERS, FIRST_USE] = [0, 1, 2, 3] as const;
+const HASHES_LEAST = 4096;
+const RUN_WORDS = 4;
+const [PLACE, LENGTH, BEFORE, FIRST_USE] = [0, 1, 2, 3] as const;
 const USE_WORDS = 6;
-const [RANK, REQUESTS, BLOCK, PARENT, NEXT, PREVIOUS] = [0, 1, 2, 3, 4, 5] as const;
+const [RANK, REQUESTS, RUN, PARENT, NEXT, PREVIOUS] = [0, 1, 2, 3, 4, 5] as const;
 
 /** Hashes that others make may be small numbers; the table wants all bits to count. */
 function home(low: number, high: number): number {

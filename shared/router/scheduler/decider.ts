@@ -48,9 +48,7 @@ export class Decider {
     const startMs = observer === undefined ? 0 : this.#clock.nowMs();
     const { at, reason } = this.#chooser.choose(weighed);
     const decision = this.#describe(weighed, at, reason, lookup.waitedMs);
-    const depths = this.#load.uses.depths;
     const { prefillTokens, prefillMs } = decision;
-    const sharedDepth = depths[decision.rank] as number;
     if (this.#log.isOn) this.#record(weighed, at, reason, lookup.waitedMs);
     this.#load.add(
       {
@@ -59,7 +57,6 @@ export class Decider {
         promptTokens: request.promptTokens,
         hashes: config.trackActiveBlocks ? (request.activeHashes ?? request.hashes.sequence) : undefined,
         isReusing: weights.assumeKvReuse,
-        sharedDepth,
         prefillTokens,
         prefillMs,
         expectedOutputTokens: request.expectedOutputTokens,
@@ -113,6 +110,7 @@ export class Decider {
     const diskBlocks = overlaps.disk[rank] as number;
     const hashedBlocks = config.trackActiveBlocks ? request.hashes.sequence.length >> 1 : 0;
     const addedBlocks = Math.max(0, hashedBlocks - (this.#load.uses.depths[rank] as number));
+    const { uncachedTokens: left, prefillTokens, prefillMs } = this.#prefillOf(weighed, cachedTokens);
     return {
       requestId: request.id,
       workerId: ranks.workerIdOf(rank) ?? '',
@@ -125,7 +123,9 @@ export class Decider {
       effectiveOverlapBlocks:
         deviceBlocks + config.hostCacheHitWeight * hostBlocks + config.diskCacheHitWeight * diskBlocks,
       cachedTokens,
-      ...this.#prefillOf(weighed, cachedTokens),
+      uncachedTokens: left,
+      prefillTokens,
+      prefillMs,
       potentialDecodeBlocks:
         (this.#load.activeBlocks[rank] as number) + addedBlocks + Math.ceil(request.promptTokens / blockSizeTokens),
       reason,

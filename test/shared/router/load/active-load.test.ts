@@ -1,22 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ActiveLoad, type LoadEntry } from '../../../../shared/router/load/active-load.ts';
-import { BlockUses } from '../../../../shared/router/load/block-uses.ts';
+import { hashesOf } from './prompt-hashes.ts';
 
 const RANKS = 4;
 const BLOCK = 16;
-
-/** Hashes of a path in a small tree of prompts: equal paths share blocks. Small numbers, as hashes of others may be. */
-function hashesOf(path: readonly number[]): Uint32Array {
-  const hashes = new Uint32Array(2 * path.length);
-  let prefix = 7;
-  path.forEach((step, at) => {
-    prefix = Math.imul(prefix, 31) + step + 1;
-    hashes[2 * at] = prefix >>> 0;
-    hashes[2 * at + 1] = at;
-  });
-  return hashes;
-}
 
 function entry(id: string, rank: number, hashes: Uint32Array | undefined, more: Partial<LoadEntry> = {}): LoadEntry {
   const promptTokens = BLOCK * ((hashes?.length ?? 0) / 2);
@@ -152,18 +140,6 @@ describe('load of ranks', () => {
       }),
       { numRuns: 300 },
     );
-  });
-
-  it('is nothing again once every request has ended, and the memory of blocks is used again', () => {
-    const uses = new BlockUses(2);
-    for (let round = 0; round < 50; round++) {
-      const last = Array.from({ length: 20 }, (_, at) =>
-        uses.acquire(at % 2, hashesOf([round, at, ...Array(30).fill(1)])),
-      );
-      expect(uses.blockCount).toBeGreaterThan(0);
-      for (const use of last) uses.release(use);
-      expect(uses.blockCount).toBe(0);
-    }
   });
 
   it('counts a shared prefix once: 2, 3, 3 and 0 blocks (case 30)', () => {
