@@ -34,9 +34,8 @@ export interface BlockHasher {
   name(tokens: Uint32Array, from: number, to: number, tokensHashes: Uint32Array, hashes: Uint32Array): void;
 }
 
-const BASE_SEED = 1337n;
-/** Of every step along a public chain (router.md, section 3.1); its high half is 0. */
-const CHAIN_SEED_LOW = 1337;
+/** Of a block's own hash and of every step along a public chain (router.md, section 3.1). */
+const PUBLIC_SEED: Seed = { low: 1337, high: 0 };
 const PAGES = 5;
 const INPUT = FREE;
 const INPUT_BYTES = 0x20000;
@@ -46,12 +45,32 @@ const SEQUENCE = LOCAL + 8 * HASHES_MAX;
 /** Larger blocks do not fit the module's memory; engines use 16 to 256 tokens. */
 const BLOCK_SIZE_TOKENS_MAX = 16_384;
 
-let shared: Xxh3Module | undefined;
+/** The module with what callers lay down in its memory, as words. */
+interface Hashing extends Xxh3Module {
+  readonly input: Uint32Array;
+  /** Pairs of halves of local hashes. */
+  readonly local: Uint32Array;
+  /** Pairs of halves of sequence hashes. */
+  readonly sequence: Uint32Array;
+}
+
+let shared: Hashing | undefined;
 
 /** One module a process: calls are synchronous and leave nothing behind in it. */
-function xxh3(): Xxh3Module {
-  shared ??= createXxh3Module(PAGES);
+function xxh3(): Hashing {
+  shared ??= openHashing();
   return shared;
+}
+
+function openHashing(): Hashing {
+  const module = createXxh3Module(PAGES);
+  const { buffer } = module.memory; // never grows
+  return {
+    ...module,
+    input: new Uint32Array(buffer, INPUT, INPUT_BYTES >> 2),
+    local: new Uint32Array(buffer, LOCAL, 2 * HASHES_MAX),
+    sequence: new Uint32Array(buffer, SEQUENCE, 2 * HASHES_MAX),
+  };
 }
 
 /**
@@ -69,10 +88,17 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
   for (const [block, media] of mediaHashes ?? []) {
     if (block >= count || media.length === 0) continue;
     const start = block * blockSizeTokens;
-    writePair(local, block, hashWithMedia(tokens.subarray(start, start + windowTokens), media, seed));
+    hashBytes(withMedia(tokens.subarray(start, start + windowTokens), media), seed);
+    copyWords(xxh3().local, 0, 2, local, 2 * block);
   }
   chainRange(local, 0, count, sequence);
   return { local, sequence };
+}
+
+/** 64 bits, signed or not as it comes. */
+interface Seed {
+  readonly low: number;
+  readonly high: number;
 }
 
 /** Seeds in place of the public ones: of a block's own hash, and of each step along the chain. */
@@ -91,8 +117,12 @@ export function seededHashes(
   const count = completeBlocks(tokens, blockSizeTokens, isEagle);
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
-  hashRange(tokens, { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed: seeds.block }, local);
-  chainRange(local, 0, count, sequence, lowOf(seeds.chain), highOf(seeds.chain));
+  hashRange(
+    tokens,
+    { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed: seedOf(seeds.block) },
+    local,
+  );
+  chainRange(local, 0, count, sequence, seedOf(seeds.chain));
   return sequence;
 }
 
@@ -134,7 +164,7 @@ export function chainDesk(): ChainDesk {
     sequence: new Int32Array(memory.buffer, SEQUENCE, 2 * HASHES_MAX),
     blocksMax: HASHES_MAX,
     chain: (from, to, parentLow, parentHigh) =>
-      chain(LOCAL + 8 * from, to - from, parentLow, parentHigh, SEQUENCE + 8 * from, CHAIN_SEED_LOW, 0),
+      chain(LOCAL + 8 * from, to - from, parentLow, parentHigh, SEQUENCE + 8 * from, PUBLIC_SEED.low, PUBLIC_SEED.high),
   };
 }
 
@@ -152,11 +182,15 @@ export function createBlockHasher(options: HashScope & { readonly blockSizeToken
 
 /** XXH3-64 of `bytes`. */
 export function xxh3Hash(bytes: Uint8Array, seed: bigint): bigint {
+  hashBytes(bytes, seedOf(seed));
+  return new DataView(xxh3().memory.buffer).getBigUint64(LOCAL, true);
+}
+
+/** The hash is the first of the module's local ones. */
+function hashBytes(bytes: Uint8Array, seed: Seed): void {
   if (bytes.length > INPUT_BYTES) throw new RangeError(`cannot hash ${bytes.length} bytes, more than ${INPUT_BYTES}`);
-  const { memory } = xxh3();
-  memory.set(bytes, INPUT);
+  xxh3().memory.set(bytes, INPUT);
   hashInput(1, bytes.length, 0, seed);
-  return new DataView(memory.buffer).getBigUint64(LOCAL, true);
 }
 
 /** Number of a media object from its identifier: the head of a 64-digit hex digest, else the text's hash. */
@@ -167,11 +201,11 @@ export function mediaHash(identifier: string): bigint | undefined {
 }
 
 /** Seed of the local hashes of a scope. */
-function scopeSeed({ loraName, cacheSalt }: HashScope): bigint {
-  let seed = BASE_SEED;
-  if (loraName !== undefined && loraName !== '') seed += hashText(loraName, 0n);
-  if (cacheSalt !== undefined && cacheSalt !== '') seed += hashText(cacheSalt, 1n);
-  return BigInt.asUintN(64, seed);
+function scopeSeed({ loraName = '', cacheSalt = '' }: HashScope): Seed {
+  if (loraName === '' && cacheSalt === '') return PUBLIC_SEED;
+  const adapter = loraName === '' ? 0n : hashText(loraName, 0n);
+  const salt = cacheSalt === '' ? 0n : hashText(cacheSalt, 1n);
+  return seedOf(BigInt(PUBLIC_SEED.low) + adapter + salt);
 }
 
 function hashText(text: string, seed: bigint): bigint {
@@ -183,7 +217,7 @@ interface HashRange {
   readonly to: number;
   readonly windowTokens: number;
   readonly strideTokens: number;
-  readonly seed: bigint;
+  readonly seed: Seed;
 }
 
 /** Local hashes of blocks `from .. to`, in slices that fit the module's memory. */
@@ -192,29 +226,32 @@ function hashRange(tokens: Uint32Array, range: HashRange, local: Uint32Array): v
   if (!Number.isInteger(strideTokens) || strideTokens < 0 || strideTokens > BLOCK_SIZE_TOKENS_MAX) {
     throw new RangeError(`block size ${strideTokens} is not between 0 and ${BLOCK_SIZE_TOKENS_MAX}`);
   }
-  const { memory } = xxh3();
+  const { input, local: found } = xxh3();
   const blocksMax = Math.min(HASHES_MAX, Math.floor((INPUT_BYTES - 4 * windowTokens) / (4 * strideTokens)) + 1);
   for (let from = range.from; from < range.to; from += blocksMax) {
     const count = Math.min(blocksMax, range.to - from);
     const start = from * strideTokens;
-    const end = start + (count - 1) * strideTokens + windowTokens;
     // Every platform we run on is little-endian, as the hash wants its tokens.
-    memory.set(new Uint8Array(tokens.buffer, tokens.byteOffset + 4 * start, 4 * (end - start)), INPUT);
+    copyWords(tokens, start, (count - 1) * strideTokens + windowTokens, input, 0);
     hashInput(count, 4 * windowTokens, 4 * strideTokens, seed);
-    local.set(words(LOCAL, count), 2 * from);
+    copyWords(found, 0, 2 * count, local, 2 * from);
   }
 }
 
-function hashInput(count: number, windowBytes: number, strideBytes: number, seed: bigint): void {
-  xxh3().hashBlocks(INPUT, count, windowBytes, strideBytes, lowOf(seed), highOf(seed), LOCAL);
+function hashInput(count: number, windowBytes: number, strideBytes: number, { low, high }: Seed): void {
+  xxh3().hashBlocks(INPUT, count, windowBytes, strideBytes, low, high, LOCAL);
 }
 
-function lowOf(seed: bigint): number {
-  return Number(BigInt.asIntN(32, seed));
+function seedOf(seed: bigint): Seed {
+  return { low: Number(BigInt.asIntN(32, seed)), high: Number(BigInt.asIntN(32, seed >> 32n)) };
 }
 
-function highOf(seed: bigint): number {
-  return Number(BigInt.asIntN(32, seed >> 32n));
+/** Where a loop copies faster than a call that makes a view. */
+const LOOP_WORDS_MAX = 128;
+
+function copyWords(source: Uint32Array, from: number, count: number, target: Uint32Array, at: number): void {
+  if (count > LOOP_WORDS_MAX) target.set(source.subarray(from, from + count), at);
+  else for (let word = 0; word < count; word++) target[at + word] = source[from + word] as number;
 }
 
 function completeBlocks(tokens: Uint32Array, blockSizeTokens: number, isEagle: boolean): number {
@@ -223,15 +260,8 @@ function completeBlocks(tokens: Uint32Array, blockSizeTokens: number, isEagle: b
 }
 
 /** Sequence hashes of blocks `from .. to` from their local ones; the first block of all is its own parent-less start. */
-function chainRange(
-  local: Uint32Array,
-  from: number,
-  to: number,
-  sequence: Uint32Array,
-  seedLow = CHAIN_SEED_LOW,
-  seedHigh = 0,
-): void {
-  const { memory, chain } = xxh3();
+function chainRange(local: Uint32Array, from: number, to: number, sequence: Uint32Array, seed = PUBLIC_SEED): void {
+  const { chain, local: links, sequence: chained } = xxh3();
   let at = from;
   if (at === 0 && to > 0) {
     sequence[0] = local[0]!;
@@ -240,18 +270,14 @@ function chainRange(
   }
   for (; at < to; at += HASHES_MAX) {
     const count = Math.min(HASHES_MAX, to - at);
-    new Uint32Array(memory.buffer, LOCAL, 2 * count).set(local.subarray(2 * at, 2 * (at + count)));
-    chain(LOCAL, count, sequence[2 * at - 2]!, sequence[2 * at - 1]!, SEQUENCE, seedLow, seedHigh);
-    sequence.set(words(SEQUENCE, count), 2 * at);
+    copyWords(local, 2 * at, 2 * count, links, 0);
+    chain(LOCAL, count, sequence[2 * at - 2]!, sequence[2 * at - 1]!, SEQUENCE, seed.low, seed.high);
+    copyWords(chained, 0, 2 * count, sequence, 2 * at);
   }
 }
 
-function words(address: number, pairs: number): Uint32Array {
-  return new Uint32Array(xxh3().memory.buffer, address, 2 * pairs);
-}
-
 /** The block's tokens, then its media hashes in ascending order. */
-function hashWithMedia(tokens: Uint32Array, media: readonly bigint[], seed: bigint): bigint {
+function withMedia(tokens: Uint32Array, media: readonly bigint[]): Uint8Array {
   const bytes = new Uint8Array(4 * tokens.length + 8 * media.length);
   bytes.set(new Uint8Array(tokens.buffer, tokens.byteOffset, 4 * tokens.length));
   const view = new DataView(bytes.buffer);
@@ -259,10 +285,5 @@ function hashWithMedia(tokens: Uint32Array, media: readonly bigint[], seed: bigi
   sorted.forEach((hash, index) => {
     view.setBigUint64(4 * tokens.length + 8 * index, hash, true);
   });
-  return xxh3Hash(bytes, seed);
-}
-
-function writePair(pairs: Uint32Array, index: number, hash: bigint): void {
-  pairs[2 * index] = Number(BigInt.asUintN(32, hash));
-  pairs[2 * index + 1] = Number(hash >> 32n);
+  return bytes;
 }
