@@ -39,9 +39,22 @@ class PooledKvRouter implements KvRouter {
   readonly #options: KvRouterOptions;
   readonly #pools = new Map<string, LivePool>(); // bounded by the models in discovery, two roles each
   readonly #inhibition: Inhibition;
+  readonly #heard: ReservationEvents;
 
   constructor(options: KvRouterOptions) {
     this.#options = { ...options, config: kvRouterConfig(options.config) };
+    const { peers } = options;
+    this.#heard = {
+      progressed: ({ pool, decision }) => {
+        peers?.prefillDone(pool.pool, decision);
+        this.#arm(pool);
+      },
+      ended: ({ pool, decision, sessionId }) => {
+        peers?.ended(pool.pool, decision);
+        if (sessionId !== undefined) pool.affinity?.ended(sessionId);
+        this.#arm(pool);
+      },
+    };
     this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
@@ -200,21 +213,9 @@ class PooledKvRouter implements KvRouter {
     // The scheduler chooses only among the workers of the list that `choose` was last given for the pool.
     const worker = pool.byId.get(decision.workerId) as Worker;
     const sessionId = request.routing.session_id;
-    const affinity = sessionId === undefined ? undefined : pool.affinity;
-    if (sessionId !== undefined) affinity?.began(sessionId, decision);
-    const { peers } = this.#options;
-    const headers = peers?.booked(pool.pool, decision, asked);
-    return new KvReservation(worker, decision, headers, pool.scheduler, {
-      progressed: () => {
-        peers?.prefillDone(pool.pool, decision);
-        this.#arm(pool);
-      },
-      ended: () => {
-        peers?.ended(pool.pool, decision);
-        if (sessionId !== undefined) affinity?.ended(sessionId);
-        this.#arm(pool);
-      },
-    });
+    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
+    const headers = this.#options.peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, headers, { pool, decision, sessionId }, this.#heard);
   }
 
   /** Sees to it that the queue is looked at when time alone can open it. */
@@ -233,57 +234,65 @@ class PooledKvRouter implements KvRouter {
   }
 }
 
+/** What was booked. */
+interface Booked {
+  readonly pool: LivePool;
+  readonly decision: Decision;
+  readonly sessionId: string | undefined;
+}
+
 /** Told after the scheduler was: load has changed, the queue may open at another time. */
 interface ReservationEvents {
-  progressed(): void;
-  ended(): void;
+  progressed(booked: Booked): void;
+  ended(booked: Booked): void;
 }
 
 class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
   readonly worker: Worker;
-  readonly dpRank: number;
-  readonly overlapBlocks: number;
-  readonly cachedTokens: number;
   readonly headers: Reservation['headers'];
-  readonly #requestId: string;
-  readonly #scheduler: KvPool['scheduler'];
+  readonly #booked: Booked;
+  readonly #events: ReservationEvents;
   #isPrefilled = false;
-  #events: ReservationEvents | undefined; // none once it was released: a later request may carry the same id
+  #isReleased = false; // a later request may carry the same id
 
-  constructor(
-    worker: Worker,
-    decision: Decision,
-    headers: Reservation['headers'],
-    scheduler: KvPool['scheduler'],
-    events: ReservationEvents,
-  ) {
+  constructor(worker: Worker, headers: Reservation['headers'], booked: Booked, events: ReservationEvents) {
     this.worker = worker;
     this.headers = headers;
-    this.dpRank = decision.dpRank;
-    this.overlapBlocks = Math.round(decision.effectiveOverlapBlocks);
-    this.cachedTokens = decision.cachedTokens;
-    this.#requestId = decision.requestId;
-    this.#scheduler = scheduler;
+    this.#booked = booked;
     this.#events = events;
   }
 
+  get dpRank(): number {
+    return this.#booked.decision.dpRank;
+  }
+
+  get overlapBlocks(): number {
+    return Math.round(this.#booked.decision.effectiveOverlapBlocks);
+  }
+
+  get cachedTokens(): number {
+    return this.#booked.decision.cachedTokens;
+  }
+
   prefillDone(): void {
-    if (this.#events === undefined || this.#isPrefilled) return;
+    if (this.#isReleased || this.#isPrefilled) return;
     this.#isPrefilled = true;
-    this.#scheduler.prefillDone(this.#requestId);
-    this.#events.progressed();
+    const { pool, decision } = this.#booked;
+    pool.scheduler.prefillDone(decision.requestId);
+    this.#events.progressed(this.#booked);
   }
 
   produced(outputTokens: number): void {
-    if (this.#events !== undefined) this.#scheduler.produced(this.#requestId, outputTokens);
+    const { pool, decision } = this.#booked;
+    if (!this.#isReleased) pool.scheduler.produced(decision.requestId, outputTokens);
   }
 
   release(): void {
-    const events = this.#events;
-    if (events === undefined) return;
-    this.#events = undefined;
-    this.#scheduler.free(this.#requestId);
-    events.ended();
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.free(decision.requestId);
+    this.#events.ended(this.#booked);
   }
 }
 

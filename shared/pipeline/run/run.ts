@@ -204,7 +204,7 @@ export class RequestRun implements CallSink, WatchedStream {
     }
     this.#reservation = reservation;
     this.#tellWorkers(this.#leg, reservation);
-    const { body, tokenIds } = encodeEngineRequest(withRank(whole, reservation.dpRank));
+    const { body, tokenIds } = encodeEngineRequest(whole, reservation.dpRank);
     const span = this.#spans.begin(reservation, this.#leg);
     const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
     this.hasMoved = false;
@@ -405,13 +405,4 @@ export class RequestRun implements CallSink, WatchedStream {
 /** Words of the answer, not only what an engine tells beside them. Workers of text models say them in bodies. */
 function saysSomething({ token_ids: ids, text, body }: EngineOutput): boolean {
   return (ids !== undefined && ids.length > 0) || (text ?? '') !== '' || body !== undefined;
-}
-
-function withRank<Request extends { readonly routing: { readonly dp_rank?: number } }>(
-  request: Request,
-  dpRank: number | undefined,
-): Request {
-  return dpRank === undefined || request.routing.dp_rank === dpRank
-    ? request
-    : { ...request, routing: { ...request.routing, dp_rank: dpRank } };
 }

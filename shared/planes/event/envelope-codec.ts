@@ -106,13 +106,18 @@ interface RecordContents {
 function readRecord(bytes: Buffer, start: number): RecordContents {
   const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
   const record = decodeRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
-  const payload = Buffer.from(record.payload as Uint8Array | number[]); // throws for anything else
+  const payload = bytesOf(record.payload as Uint8Array | number[]);
   return {
     publisherId: record.publisher_id,
     sequence: record.sequence,
     publishedAtMs: Number(record.published_at),
     payload: decodeRecord(codec, payload, 0, payload.length),
   };
+}
+
+/** Throws for what is no bytes. */
+function bytesOf(payload: Uint8Array | number[]): Buffer {
+  return Buffer.isBuffer(payload) ? payload : Buffer.from(payload);
 }
 
 function isId(value: unknown): value is number | bigint {

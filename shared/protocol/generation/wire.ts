@@ -41,14 +41,15 @@ const FIELDS = [
   ['isHealthCheck', '_HEALTH_CHECK', 'flag'],
 ] as const satisfies readonly (readonly [keyof EngineRequest, string, FieldShape])[];
 
-export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord {
+/** @param dpRank where the router sends it; @default where the request's own hint says */
+export function encodeEngineRequest(request: EngineRequest, dpRank?: number): EngineRequestRecord {
   const body: Record<string, unknown> = { model: request.model };
   for (const [ours, theirs, shape] of FIELDS) {
     const value = request[ours];
     const isLeftOut = value === undefined || (shape === 'flag' && value === false);
     if (!isLeftOut) body[theirs] = value;
   }
-  body.routing = withoutSession(request.routing);
+  body.routing = hintsFor(request.routing, dpRank);
   switch (request.input.kind) {
     case 'tokens':
       if (request.input.promptEmbeds !== undefined) body.prompt_embeds = request.input.promptEmbeds;
@@ -63,9 +64,10 @@ export function encodeEngineRequest(request: EngineRequest): EngineRequestRecord
 }
 
 /** The session matters to the router; workers read it in `agent_context`. */
-function withoutSession(routing: RoutingHints): RoutingHints {
-  if (routing.session_id === undefined) return routing;
-  const { session_id: _session, ...hints } = routing;
+function hintsFor(routing: RoutingHints, dpRank: number | undefined): RoutingHints {
+  const placed = dpRank === undefined || dpRank === routing.dp_rank ? routing : { ...routing, dp_rank: dpRank };
+  if (placed.session_id === undefined) return placed;
+  const { session_id: _session, ...hints } = placed;
   return hints;
 }
 

@@ -22,6 +22,9 @@ export interface DecisionRecord {
   readonly columns: Float64Array;
 }
 
+/** A place in the log, written over and over. */
+type WritableRecord = { -readonly [Field in keyof DecisionRecord]: DecisionRecord[Field] };
+
 export interface RecordedChoice {
   readonly requestId: string;
   readonly inputs: CostInputs;
@@ -42,18 +45,22 @@ export interface RecordedCandidate extends CandidateRow {
 const COLUMNS = 10;
 /** Candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512. */
 const CANDIDATES_MAX = 131_072;
+/** 32 KiB. */
+const SLAB_NUMBERS = 4096;
 
 /**
  * The last decisions, bounded in number and in candidates. Every request writes one and hardly any is asked for: a ring that
- * is searched.
+ * is searched, whose records are used again, since what lives as long as they do is dear to collect.
  */
 export class DecisionLog {
-  readonly #records: (DecisionRecord | undefined)[] = [];
+  readonly #records: (WritableRecord | undefined)[] = [];
   readonly #decisionsMax: number;
   /** Decisions ever added, and the first of them that is kept; each stands at its number modulo the length of the ring. */
   #added = 0;
   #first = 0;
   #candidates = 0;
+  #slab = new Float64Array(0);
+  #slabUsed = 0;
 
   /** @param decisionsMax 0 = keeps nothing */
   constructor(decisionsMax: number) {
@@ -65,12 +72,27 @@ export class DecisionLog {
   }
 
   add(choice: RecordedChoice, candidates: Candidates): void {
-    const freed = this.#makeRoom(candidates.count);
-    this.#candidates += candidates.count;
-    this.#records[this.#added++ % this.#decisionsMax] = recordOf(choice, candidates, freed);
+    const { count } = candidates;
+    const freed = this.#makeRoom(count);
+    this.#candidates += count;
+    const hasColumns = freed !== undefined && freed.columns.length >= COLUMNS * count;
+    const columns = hasColumns ? freed.columns : this.#newColumns(COLUMNS * count);
+    const at = this.#added++ % this.#decisionsMax;
+    if (freed === undefined) this.#records[at] = recordOf(choice, candidates, columns);
+    else this.#records[at] = writeRecord(freed, choice, candidates, columns);
   }
 
-  /** The last one of that request. */
+  /** For many decisions at once: memory of its own would cost a decision more than all the rest. */
+  #newColumns(length: number): Float64Array {
+    if (this.#slabUsed + length > this.#slab.length) {
+      this.#slab = new Float64Array(Math.max(SLAB_NUMBERS, length));
+      this.#slabUsed = 0;
+    }
+    this.#slabUsed += length;
+    return this.#slab.subarray(this.#slabUsed - length, this.#slabUsed);
+  }
+
+  /** The last one of that request; to be read at once, it is written over by a later one. */
   find(requestId: string): DecisionRecord | undefined {
     for (let number = this.#added - 1; number >= this.#first; number--) {
       const record = this.#at(number);
@@ -79,45 +101,62 @@ export class DecisionLog {
     return undefined;
   }
 
-  /** Drops the oldest records until one of `count` candidates fits; returns the columns of the last one, to be used again. */
-  #makeRoom(count: number): Float64Array | undefined {
-    let freed: Float64Array | undefined;
+  /** Drops the oldest records until one of `count` candidates fits; returns the last of them, to be used again. */
+  #makeRoom(count: number): WritableRecord | undefined {
+    let freed: WritableRecord | undefined;
     while (this.#first < this.#added) {
       const isFull = this.#added - this.#first === this.#decisionsMax;
       if (!isFull && this.#candidates + count <= CANDIDATES_MAX) break;
       const oldest = this.#at(this.#first);
       this.#records[this.#first++ % this.#decisionsMax] = undefined;
       this.#candidates -= oldest.count;
-      freed = oldest.columns;
+      freed = oldest;
     }
     return freed;
   }
 
-  #at(number: number): DecisionRecord {
-    return this.#records[number % this.#decisionsMax] as DecisionRecord;
+  #at(number: number): WritableRecord {
+    return this.#records[number % this.#decisionsMax] as WritableRecord;
   }
 }
 
-/** A record of the candidates as they stand after `Chooser.choose`. */
-export function recordOf(choice: RecordedChoice, candidates: Candidates, reused?: Float64Array): DecisionRecord {
-  const { inputs } = choice;
-  const { count } = candidates;
-  const fits = reused !== undefined && reused.length >= COLUMNS * count;
-  const columns = fits ? reused : new Float64Array(COLUMNS * count);
+/**
+ * A record of the candidates as they stand after `Chooser.choose`.
+ * @param columns room for `COLUMNS` numbers for each candidate; @default new memory
+ */
+export function recordOf(
+  choice: RecordedChoice,
+  candidates: Candidates,
+  columns = new Float64Array(COLUMNS * candidates.count) as Float64Array,
+): DecisionRecord {
+  const { requestId, blocks, weights, costModel, waitedMs, chosenAt, reason, inputs } = choice;
+  const { promptTokens, blockSizeTokens } = inputs;
   writeRows(columns, candidates, inputs);
-  return {
-    requestId: choice.requestId,
-    promptTokens: inputs.promptTokens,
-    blocks: choice.blocks,
-    blockSizeTokens: inputs.blockSizeTokens,
-    weights: choice.weights,
-    costModel: choice.costModel,
-    waitedMs: choice.waitedMs,
-    chosenAt: choice.chosenAt,
-    reason: choice.reason,
-    count,
-    columns,
-  };
+  const facts = { requestId, promptTokens, blocks, blockSizeTokens, weights, costModel, waitedMs, chosenAt, reason };
+  return { ...facts, count: candidates.count, columns };
+}
+
+/** `recordOf` over an older one. */
+function writeRecord(
+  record: WritableRecord,
+  choice: RecordedChoice,
+  candidates: Candidates,
+  columns: Float64Array,
+): WritableRecord {
+  const { inputs } = choice;
+  record.requestId = choice.requestId;
+  record.promptTokens = inputs.promptTokens;
+  record.blocks = choice.blocks;
+  record.blockSizeTokens = inputs.blockSizeTokens;
+  record.weights = choice.weights;
+  record.costModel = choice.costModel;
+  record.waitedMs = choice.waitedMs;
+  record.chosenAt = choice.chosenAt;
+  record.reason = choice.reason;
+  record.count = candidates.count;
+  record.columns = columns;
+  writeRows(columns, candidates, inputs);
+  return record;
 }
 
 /** Every decision pays for this, so it makes no objects. */

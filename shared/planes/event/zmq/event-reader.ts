@@ -15,11 +15,13 @@ export interface EventReaderOptions {
 /** Reads one SUB socket until it is closed. */
 export class EventReader {
   readonly #options: EventReaderOptions;
+  readonly #key: Buffer;
   readonly #reading: Promise<void>;
   #isClosed = false;
 
   constructor(options: EventReaderOptions) {
     this.#options = options;
+    this.#key = Buffer.from(options.key);
     options.socket.subscribe(options.key);
     this.#reading = this.#read();
   }
@@ -51,7 +53,7 @@ export class EventReader {
   #deliver(frames: readonly Buffer[]): void {
     const [key, publisherId, sequence, body] = frames;
     // A SUB socket matches keys by prefix.
-    if (this.#isClosed || key?.toString('utf8') !== this.#options.key) return;
+    if (this.#isClosed || key?.equals(this.#key) !== true) return;
     try {
       if (publisherId === undefined || sequence === undefined || body === undefined) {
         throw new RangeError(`an event of ${frames.length} frames`);
