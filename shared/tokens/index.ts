@@ -8,6 +8,7 @@ export {
   type BlockHasher,
   type BlockHashes,
   type BlockHashOptions,
+  borrowChain,
   type ChainDesk,
   chainDesk,
   chainHashes,

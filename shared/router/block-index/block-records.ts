@@ -153,6 +153,14 @@ export class BlockRecords {
     return this.#get(block, NEXT);
   }
 
+  /** Whether the number is that of a block with this sequence hash. */
+  isNamed(block: number, low: number, high: number): boolean {
+    if (block === ROOT) return false;
+    const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
+    const at = offsetOf(block);
+    return page[at + SEQUENCE] === low && page[at + SEQUENCE + 1] === high && page[at + BACK] !== IS_FREE;
+  }
+
   isFree(block: number): boolean {
     return this.#get(block, BACK) === IS_FREE;
   }

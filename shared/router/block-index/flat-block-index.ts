@@ -82,6 +82,7 @@ export class FlatBlockIndex implements BlockIndex {
     }
     const evicted = this.#counters.evictedBlocks;
     const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
+    if (isStored) holdings.tenures.last[tenure] = this.#path.blocks[count - 1] as number;
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
   }

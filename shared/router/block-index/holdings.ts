@@ -45,8 +45,10 @@ export class Holdings {
   /** The block that the tenure's engine calls so, held in `level` or a faster one; -1 when there is none. */
   findHeld(tenure: number, low: number, high: number, level: number): number {
     let block = 0;
-    if (this.tenures.isNamed[tenure] === 0) block = this.table.findBlock(low, high);
-    else {
+    if (this.tenures.isNamed[tenure] === 0) {
+      const last = this.tenures.last[tenure] as number;
+      block = this.blocks.isNamed(last, low, high) ? last : this.table.findBlock(low, high);
+    } else {
       const entry = this.find(tenure, low, high);
       if (entry !== 0) block = this.blockOf(entry);
     }

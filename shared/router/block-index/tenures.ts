@@ -13,6 +13,8 @@ export class Tenures {
   blocks = new Int32Array(64);
   /** 1 = some of its blocks have another hash with the engine than with us. */
   isNamed = new Uint8Array(64);
+  /** Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown. */
+  last = new Int32Array(64);
   #ofRank = new Int32Array(64);
   #count = 1;
   #free: number[] = [];
@@ -33,6 +35,7 @@ export class Tenures {
     if (tenure >= this.ranks.length) {
       this.ranks = grown(this.ranks, tenure + 1, NOBODY);
       this.blocks = grown(this.blocks, tenure + 1, 0);
+      this.last = grown(this.last, tenure + 1, 0);
       const isNamed = new Uint8Array(this.ranks.length);
       isNamed.set(this.isNamed);
       this.isNamed = isNamed;
@@ -49,6 +52,7 @@ export class Tenures {
     this.#ofRank[rank] = 0;
     this.ranks[tenure] = NOBODY;
     this.isNamed[tenure] = 0;
+    this.last[tenure] = 0;
     if (this.blocks[tenure] === 0) this.#free.push(tenure);
     else this.#ended.push(tenure);
   }
@@ -78,6 +82,7 @@ export class Tenures {
     this.blocks = grown(blocks, ranks.length, 0);
     this.isNamed = new Uint8Array(this.ranks.length);
     this.isNamed.set(isNamed);
+    this.last = new Int32Array(this.ranks.length);
     for (let tenure = 1; tenure < ranks.length; tenure++) {
       const rank = ranks[tenure] as number;
       if (rank >= this.#ofRank.length) this.#ofRank = grown(this.#ofRank, rank + 1, 0);

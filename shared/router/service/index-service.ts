@@ -1,6 +1,6 @@
 import { reasonOf } from '../../errors/index.ts';
 import type { IncomingCall, PlaneServer } from '../../planes/request/index.ts';
-import { chainHashes } from '../../tokens/index.ts';
+import { borrowChain } from '../../tokens/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import type { PrefixIndex } from '../scheduler/scheduler-types.ts';
@@ -72,7 +72,7 @@ class IndexService {
     const { index, ranks } = this.#find(model);
     const overlaps = this.#overlaps;
     overlaps.reset(ranks.capacity);
-    if (local.length > 0) index.match({ local, sequence: chainHashes(local) }, overlaps);
+    if (local.length > 0) index.match({ local, sequence: borrowChain(local) }, overlaps);
     const held = (tier: Uint32Array): RankBlocks[] => rowsOf(overlaps, tier, ranks);
     const device = held(overlaps.device);
     if (isDeviceOnly) return encodeScores({ device, host: [], disk: [] });

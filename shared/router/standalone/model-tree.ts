@@ -1,5 +1,5 @@
 import type { Logger } from '../../telemetry/index.ts';
-import { type BlockHashes, chainHashes } from '../../tokens/index.ts';
+import { type BlockHashes, borrowChain } from '../../tokens/index.ts';
 import {
   type BlockIndex,
   createBlockIndex,
@@ -75,7 +75,7 @@ export class ModelTree {
 
   /** @param local hashes of the prompt's blocks, each by its own tokens */
   matchLocal(local: Uint32Array): Readonly<Record<string, WorkerOverlap>> {
-    return this.match({ local, sequence: chainHashes(local) });
+    return this.match({ local, sequence: borrowChain(local) });
   }
 
   /** Events that build the index up again, as pieces of JSON text. */

@@ -143,6 +143,20 @@ export function chainHashes(local: Uint32Array, parent?: readonly [low: number, 
 }
 
 /**
+ * `chainHashes` for a question that is answered at once: the hashes lie in the module's memory, until something else is
+ * hashed, so that nothing is made for them.
+ */
+export function borrowChain(local: Uint32Array): Uint32Array {
+  const count = local.length >> 1;
+  if (count === 0 || count > HASHES_MAX) return chainHashes(local);
+  const { chain, local: links, sequence } = xxh3();
+  copyWords(local, 0, 2 * count, links, 0);
+  copyWords(local, 0, 2, sequence, 0);
+  chain(LOCAL + 8, count - 1, local[0]!, local[1]!, SEQUENCE + 8, PUBLIC_SEED.low, PUBLIC_SEED.high);
+  return sequence.subarray(0, 2 * count);
+}
+
+/**
  * Where callers that chain short runs at a high rate lay their hashes down, without a copy or an object a run. The place is
  * the hashing module's own: fill it, chain, and read the results in one turn.
  */

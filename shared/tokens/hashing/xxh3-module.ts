@@ -32,11 +32,10 @@ const X1 = 0x165667919e3779f9n;
 const X2 = 0x9fb21c651e98df25n;
 const LOW_32 = 0xffff_ffffn;
 
-/** Memory: the secret, the one derived from a seed, eight accumulators, one chain step; then what callers lay down. */
+/** Memory: the secret, the one derived from a seed, eight accumulators; then what callers lay down. */
 const SECRET = 0;
 const DERIVED = 192;
 const ACCUMULATORS = 384;
-const STEP = 448;
 /** First byte for callers. */
 export const FREE = 512;
 
@@ -54,24 +53,35 @@ const xorShift = (value: Code, local: number, bits: number): Code => [
   ...long.xor(get(local), long.shr(get(local), bits)),
 ];
 
-/** Low half of the 128-bit product, xor its high half, from four 32-bit products. */
-function fold(): WasmFunction {
-  const [a, b, low, cross, mixed] = [0, 1, 2, 3, 4];
+/** Locals for what a product is put together from. */
+interface Products {
+  readonly low: number;
+  readonly cross: number;
+  readonly mixed: number;
+}
+
+/** Low half of the 128-bit product of two locals, xor its high half, from four 32-bit products. */
+function folded(a: number, b: number, { low, cross, mixed }: Products): Code {
   const lowOf = (local: number): Code => long.and(get(local), i64(LOW_32));
   const highOf = (local: number): Code => long.shr(get(local), 32);
+  return [
+    ...set(low, long.mul(lowOf(a), lowOf(b))),
+    ...set(mixed, long.mul(highOf(a), lowOf(b))),
+    ...set(cross, long.add(long.add(highOf(low), lowOf(mixed)), long.mul(lowOf(a), highOf(b)))),
+    ...long.xor(
+      long.add(long.add(long.mul(highOf(a), highOf(b)), highOf(mixed)), highOf(cross)),
+      long.or(long.shl(get(cross), 32), lowOf(low)),
+    ),
+  ];
+}
+
+function fold(): WasmFunction {
+  const [a, b, low, cross, mixed] = [0, 1, 2, 3, 4];
   return {
     params: ['i64', 'i64'],
     result: 'i64',
     locals: ['i64', 'i64', 'i64'],
-    body: [
-      set(low, long.mul(lowOf(a), lowOf(b))),
-      set(mixed, long.mul(highOf(a), lowOf(b))),
-      set(cross, long.add(long.add(highOf(low), lowOf(mixed)), long.mul(lowOf(a), highOf(b)))),
-      long.xor(
-        long.add(long.add(long.mul(highOf(a), highOf(b)), highOf(mixed)), highOf(cross)),
-        long.or(long.shl(get(cross), 32), lowOf(low)),
-      ),
-    ],
+    body: [folded(a, b, { low, cross, mixed })],
   };
 }
 
@@ -95,8 +105,13 @@ function avalanche(): WasmFunction {
   return {
     params: ['i64'],
     result: 'i64',
-    body: [xorShift(long.mul(xorShift(get(0), 0, 37), i64(X1)), 0, 32)],
+    body: [avalanched(get(0), 0)],
   };
+}
+
+/** @param local scratch */
+function avalanched(value: Code, local: number): Code {
+  return xorShift(long.mul(xorShift(value, local, 37), i64(X1)), local, 32);
 }
 
 /** stripe(input, secret): 64 bytes into the accumulators. */
@@ -163,18 +178,24 @@ function longHash(): WasmFunction {
 
 /** hash(input, length, seed): XXH3-64 of any length (router.md, section 3.4). */
 function hash(): WasmFunction {
-  const [input, length, seed, x, y, at] = [0, 1, 2, 3, 4, 5];
+  const [input, length, seed, x, y, at, z, low, cross, mixed] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
   const n = long.ofInt(get(length));
   const fromEnd = (bytes: number): Code => int.sub(int.add(get(input), get(length)), i32(bytes));
   const mixAt = (address: Code, secret: Code): Code => call(MIX, address, secret, get(seed));
   const addMix = (address: Code, secret: number): Code => set(x, long.add(get(x), mixAt(address, i32(secret))));
+  /** `addMix` in place: blocks of 16 and 32 tokens go this way, for whom a call costs as much as what it does. */
+  const mixIn = (address: Code, secret: number): Code => [
+    ...set(y, long.xor(long.load(address), long.add(k(secret), get(seed)))),
+    ...set(z, long.xor(long.load(address, 8), long.sub(k(secret + 8), get(seed)))),
+    ...set(x, long.add(get(x), folded(y, z, { low, cross, mixed }))),
+  ];
   const avalanche64 = (value: Code): Code =>
     xorShift(long.mul(xorShift(long.mul(xorShift(value, x, 33), i64(P2)), x, 29), i64(P3)), x, 32);
   const startSum = set(x, long.mul(n, i64(P1)));
   return {
     params: ['i32', 'i32', 'i64'],
     result: 'i64',
-    locals: ['i64', 'i64', 'i32'],
+    locals: ['i64', 'i64', 'i32', 'i64', 'i64', 'i64', 'i64'],
     body: [
       when(int.atMost(i32(241), get(length)), giveBack(call(LONG_HASH, get(input), get(length), get(seed)))),
       when(
@@ -197,12 +218,12 @@ function hash(): WasmFunction {
         ...[3, 2, 1].map((pair) =>
           when(
             int.atMost(i32(32 * pair + 1), get(length)),
-            addMix(int.add(get(input), i32(16 * pair)), 32 * pair),
-            addMix(fromEnd(16 * (pair + 1)), 32 * pair + 16),
+            mixIn(int.add(get(input), i32(16 * pair)), 32 * pair),
+            mixIn(fromEnd(16 * (pair + 1)), 32 * pair + 16),
           ),
         ),
-        addMix(get(input), 0),
-        addMix(fromEnd(16), 16),
+        mixIn(get(input), 0),
+        mixIn(fromEnd(16), 16),
         giveBack(call(AVALANCHE, get(x))),
       ),
       when(int.atMost(i32(9), get(length)), giveBack(hash9To16(n, fromEnd, { input, seed, x, y }))),
@@ -220,7 +241,6 @@ interface HashLocals {
   readonly y: number;
 }
 
-/** Also the chain step: 16 bytes. */
 function hash9To16(n: Code, fromEnd: (bytes: number) => Code, { input, seed, x, y }: HashLocals): Code {
   return [
     ...set(x, long.xor(long.load(get(input)), long.add(long.xor(k(24), k(32)), get(seed)))),
@@ -283,21 +303,28 @@ function hashBlocks(): WasmFunction {
   };
 }
 
-/** chain(input, count, parentLow, parentHigh, output, seedLow, seedHigh): every hash joined with the result before it. */
+/**
+ * chain(input, count, parentLow, parentHigh, output, seedLow, seedHigh): every hash joined with the result before it. The hash
+ * of such 16 bytes is `hash9To16`, written out: each waits for the one before.
+ */
 function chain(): WasmFunction {
-  const [input, count, parentLow, parentHigh, output, seedLow, seedHigh, last, seed] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+  const [input, count, parentLow, parentHigh, output, seedLow, seedHigh] = [0, 1, 2, 3, 4, 5, 6];
+  const [last, seed, lastKey, inputKey, x, y, low, cross, mixed] = [7, 8, 9, 10, 11, 12, 13, 14, 15];
+  const joined = long.add(long.add(i64(16n), byteSwapped(x)), long.add(get(y), folded(x, y, { low, cross, mixed })));
   return {
     name: 'chain',
     params: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'i32'],
-    locals: ['i64', 'i64'],
+    locals: ['i64', 'i64', 'i64', 'i64', 'i64', 'i64', 'i64', 'i64', 'i64'],
     body: [
       set(seed, joinHalves(seedLow, seedHigh)),
       set(last, joinHalves(parentLow, parentHigh)),
+      set(lastKey, long.add(long.xor(k(24), k(32)), get(seed))),
+      set(inputKey, long.sub(long.xor(k(40), k(48)), get(seed))),
       whileTrue(
         get(count),
-        long.store(i32(STEP), get(last)),
-        long.store(i32(STEP), long.load(get(input)), 8),
-        set(last, call(HASH, i32(STEP), i32(16), get(seed))),
+        set(x, long.xor(get(last), get(lastKey))),
+        set(y, long.xor(long.load(get(input)), get(inputKey))),
+        set(last, avalanched(joined, x)),
         long.store(get(output), get(last)),
         set(input, int.add(get(input), i32(8))),
         set(output, int.add(get(output), i32(8))),

@@ -2,7 +2,14 @@ import { readFileSync } from 'node:fs';
 import { xxh3 } from '@node-rs/xxhash';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chainHashes, createBlockHasher, hashBlocks, mediaHash, xxh3Hash } from '../../../shared/tokens/index.ts';
+import {
+  borrowChain,
+  chainHashes,
+  createBlockHasher,
+  hashBlocks,
+  mediaHash,
+  xxh3Hash,
+} from '../../../shared/tokens/index.ts';
 
 interface HashVector {
   readonly id: string;
@@ -36,6 +43,11 @@ function tokensOf(vector: HashVector): Uint32Array {
 }
 
 describe('block hashes', () => {
+  it.each([0, 1, 2, 300, 9000])('of %i blocks are the same chained for keeps and for a moment', (blocks) => {
+    const local = Uint32Array.from({ length: 2 * blocks }, (_, at) => Math.imul(at + 1, 0x9e3779b1) >>> 0);
+    expect([...borrowChain(local)]).toEqual([...chainHashes(local)]);
+  });
+
   it.each(VECTORS)('equal the recorded ones: $id $note', (vector) => {
     const media = Object.entries(vector.mm_hashes ?? {});
     const hashes = hashBlocks(tokensOf(vector), {
