@@ -10,8 +10,18 @@ export interface TcpTarget extends CallTarget {
 
 const TRANSPORT = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)):(?<port>\d{1,5})\/(?<endpoint>(?<instance>[^/]+)(?:\/.*)?)$/;
 
+const targets = new WeakMap<Transport, TcpTarget>(); // every call asks, of few records
+
 /** Reads `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. Throws `CannotConnect` for anything else. */
-export function readTarget(transport: Transport): TcpTarget {
+export function targetOf(transport: Transport): TcpTarget {
+  const known = targets.get(transport);
+  if (known !== undefined) return known;
+  const target = readTarget(transport);
+  targets.set(transport, target);
+  return target;
+}
+
+function readTarget(transport: Transport): TcpTarget {
   const text = 'tcp' in transport ? transport.tcp : JSON.stringify(transport);
   const parts = TRANSPORT.exec(text)?.groups;
   const port = Number(parts?.port);

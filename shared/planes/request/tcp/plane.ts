@@ -2,7 +2,7 @@ import { ClientCall } from '../client-call.ts';
 import { ConnectionPool } from '../frames/pool.ts';
 import { withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
-import { readTarget, type TcpTarget } from './address.ts';
+import { type TcpTarget, targetOf } from './address.ts';
 import { dialTcp } from './dial.ts';
 import { TcpPlaneServer } from './server.ts';
 import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
@@ -43,7 +43,7 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
     },
     call(transport: Transport, request: PlaneRequest, sink: CallSink): Call {
       const call = new ClientCall({ sink, clock, observer, deadlineMs: request.deadlineMs });
-      call.guard(() => pool.open({ call, target: readTarget(transport), request }));
+      call.guard(() => pool.open({ call, target: targetOf(transport), request }));
       return call;
     },
     async close() {

@@ -1,24 +1,24 @@
 import { expect, it } from 'vitest';
 import { formatHostPort, listenAddress } from '../../../../../shared/planes/listen-address.ts';
-import { readTarget } from '../../../../../shared/planes/request/tcp/address.ts';
+import { targetOf } from '../../../../../shared/planes/request/tcp/address.ts';
 
 it.each([
   ['10.0.0.5:40001/2a/ns/backend/generate', '10.0.0.5', 40001, '2a', '2a/ns/backend/generate'],
   ['worker-1.local:80/694d98147d54be25/a', 'worker-1.local', 80, '694d98147d54be25', '694d98147d54be25/a'],
   ['[fd00::1]:9000/7/ns/c/e', 'fd00::1', 9000, '7', '7/ns/c/e'],
 ])('reads %s', (tcp, host, port, instanceId, endpoint) => {
-  expect(readTarget({ tcp })).toEqual({ host, port, instanceId, endpoint, poolKey: `${host}:${port}/${instanceId}` });
+  expect(targetOf({ tcp })).toEqual({ host, port, instanceId, endpoint, poolKey: `${host}:${port}/${instanceId}` });
 });
 
 it.each(['', 'host', 'host:1', 'host:1/', ':1/a', 'host:0/a', 'host:99999/a', 'host:x/a', 'fd00::1:9000/a'])(
   'cannot connect to %j',
   (tcp) => {
-    expect(() => readTarget({ tcp })).toThrow(expect.objectContaining({ worker: 'CannotConnect' }));
+    expect(() => targetOf({ tcp })).toThrow(expect.objectContaining({ worker: 'CannotConnect' }));
   },
 );
 
 it('cannot connect to the transport of another plane', () => {
-  expect(() => readTarget({ memory: 'a' })).toThrow(expect.objectContaining({ worker: 'CannotConnect' }));
+  expect(() => targetOf({ memory: 'a' })).toThrow(expect.objectContaining({ worker: 'CannotConnect' }));
 });
 
 it('advertises what it was told, or the first address that others can reach', () => {
