@@ -47,6 +47,7 @@ export class BlockRecords {
     this.#locals = locals;
     this.#table = table;
     words.reach(0);
+    locals.reach(0);
   }
 
   get count(): number {
@@ -75,7 +76,7 @@ export class BlockRecords {
     const isReused = this.#free !== 0;
     const block = isReused ? this.#free : this.#top;
     if (block > NUMBER_MAX) return 0;
-    if (!isReused) {
+    if (!isReused && (block & (BLOCKS_PER_PAGE - 1)) === 0) {
       this.#words.reach(block >>> BLOCK_SHIFT);
       this.#locals.reach(block >>> (PAGE_SHIFT - 1));
     }
