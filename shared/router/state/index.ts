@@ -31,7 +31,6 @@ export { ACTIVE_SEQUENCES_TOPIC, ReplicaSync, type ReplicaSyncOptions } from './
 export { SharedLoad, type SharedLoadOptions } from './replica/shared-load.ts';
 export type { RouterStateErrorCode } from './router-state-error.ts';
 export type { SnapshotStore } from './snapshot-store.ts';
-export { type BlockIndexFoldOptions, foldBlockIndex, type RankFollowing } from './snapshots/block-index-fold.ts';
 export { type ComponentFeed, type ComponentPool, foldComponent, type PoolIndex } from './snapshots/component-fold.ts';
 export { ComponentIndex, type ComponentIndexOptions } from './snapshots/component-index.ts';
 export { openFileSnapshotStore } from './snapshots/file-snapshot-store.ts';
