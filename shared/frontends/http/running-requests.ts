@@ -3,6 +3,8 @@ import { requestKeyOf } from '../../protocol/generation/index.ts';
 interface Running {
   readonly ids: readonly string[];
   readonly cancel: () => void;
+  /** Made when somebody first looks for a request. */
+  keys: readonly string[] | undefined;
 }
 
 /**
@@ -17,7 +19,7 @@ export class RunningRequests {
    * @returns takes the request out again
    */
   add(ids: readonly string[], cancel: () => void): () => void {
-    const running = { ids, cancel };
+    const running: Running = { ids, cancel, keys: undefined };
     this.#running.add(running);
     return () => {
       this.#running.delete(running);
@@ -27,7 +29,10 @@ export class RunningRequests {
   /** Cancels what runs under a response or request id; false when nothing does. */
   cancel(id: string): boolean {
     const key = requestKeyOf(id);
-    const found = [...this.#running].filter(({ ids }) => ids.some((each) => requestKeyOf(each) === key));
+    const found = [...this.#running].filter((running) => {
+      running.keys ??= running.ids.map(requestKeyOf);
+      return running.keys.includes(key);
+    });
     for (const { cancel } of found) cancel();
     return found.length > 0;
   }
