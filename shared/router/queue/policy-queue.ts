@@ -56,6 +56,10 @@ class ClassQueue {
     this.#count(waiting, 1);
   }
 
+  moved(waiting: Waiting): void {
+    this.#lanes.get(laneOf(waiting.weighed.request))?.moved(waiting);
+  }
+
   /** False when it does not wait any more. */
   remove(waiting: Waiting): boolean {
     const name = laneOf(waiting.weighed.request);
@@ -166,6 +170,11 @@ export class PolicyQueue {
     this.#requests--;
     this.#promptTokens -= waiting.weighed.request.promptTokens;
     return true;
+  }
+
+  /** Puts a request whose key has changed in its place. */
+  moved(waiting: Waiting): void {
+    (this.#classes[waiting.classAt] as ClassQueue).moved(waiting);
   }
 
   /** Gives every request a new key. */

@@ -16,9 +16,14 @@ export interface RequestQueueOptions extends ChooserOptions {
 
 /** Tokens by which a waiting request becomes more urgent while one token could have been prefilled (router.md, 12.5). */
 const STATOR_AGING = 0.05;
-/** What `stator` orders by is looked up again after this, for at most so many requests at a time. */
+/** What `stator` orders by is looked up again after this. */
 const STATOR_REFRESH_MS = 50;
+/** At each event, for at most so many requests, the longest known ones first; for fewer where many wait. */
 const STATOR_REFRESH_MAX = 64;
+const STATOR_REFRESH_MAX_LONG = 8;
+/** Where more wait, the order is made anew only once the pace has changed by so much. */
+const SHORT_LINE_MAX = 64;
+const PACE_DRIFT_MAX = 0.01;
 const DECAY_POLL_MS = 100;
 /** A prefill is surely over by the sum of its parts, whatever their last digits do. */
 const ROUNDING_MS = 0.01;
@@ -35,7 +40,13 @@ export class RequestQueue {
   readonly #lines: PolicyQueue;
   readonly #isStator: boolean;
   readonly #startMs: number;
+  /** What waits, in the order of `foundMs`. */
+  readonly #byAge = new Set<Waiting>();
   #arrivals = 0;
+  /** How many of what waits have a deadline. */
+  #deadlines = 0;
+  /** Tokens a millisecond by which keys were made. */
+  #aging: number;
 
   constructor(options: RequestQueueOptions) {
     const { chooser, policies, config, clock } = options;
@@ -44,6 +55,7 @@ export class RequestQueue {
     this.#lines = new PolicyQueue(policies, config.queuedRequestsMax);
     this.#isStator = config.costModel === 'stator';
     this.#startMs = clock.nowMs();
+    this.#aging = STATOR_AGING / options.pace.msPerToken;
   }
 
   get requests(): number {
@@ -87,7 +99,10 @@ export class RequestQueue {
       uncachedTokens: uncachedTokens(request.promptTokens, cachedTokens),
       heapAt: -1,
     };
+    if (this.#isStator) waiting.key = this.#urgencyOf(waiting);
     this.#lines.add(waiting);
+    this.#byAge.add(waiting);
+    if (request.deadlineMs !== undefined) this.#deadlines++;
     this.#tell(classAt);
     return waiting;
   }
@@ -97,15 +112,21 @@ export class RequestQueue {
     if (this.#lines.requests === 0) return undefined;
     if (this.#isStator) this.#orderByUrgency();
     const next = this.#lines.next((first) => this.#canGo(first));
-    if (next !== undefined) this.#tell(next.classAt);
+    if (next !== undefined) this.#left(next);
     return next;
   }
 
   /** False when it does not wait any more. */
   leave(waiting: Waiting): boolean {
     if (!this.#lines.remove(waiting)) return false;
-    this.#tell(waiting.classAt);
+    this.#left(waiting);
     return true;
+  }
+
+  #left(waiting: Waiting): void {
+    this.#byAge.delete(waiting);
+    if (waiting.weighed.request.deadlineMs !== undefined) this.#deadlines--;
+    this.#tell(waiting.classAt);
   }
 
   leaveAll(): readonly Waiting[] {
@@ -138,12 +159,15 @@ export class RequestQueue {
   nextOpeningMs(): number | undefined {
     if (this.#lines.requests === 0) return undefined;
     let nextMs = this.#isStator ? this.#nextIdleMs() : this.#nextDecayMs();
-    for (const { weighed } of this.#lines.entries()) nextMs = Math.min(nextMs, weighed.request.deadlineMs ?? nextMs);
+    if (this.#deadlines > 0) {
+      for (const { weighed } of this.#lines.entries()) nextMs = Math.min(nextMs, weighed.request.deadlineMs ?? nextMs);
+    }
     return Number.isFinite(nextMs) ? nextMs : undefined;
   }
 
   /** Takes out those that have waited past their deadline. */
   leaveOverdue(nowMs: number): readonly Waiting[] {
+    if (this.#deadlines === 0) return [];
     const overdue: Waiting[] = [];
     for (const waiting of this.#lines.entries()) if (isOverdue(waiting, nowMs)) overdue.push(waiting);
     for (const waiting of overdue) this.leave(waiting);
@@ -197,30 +221,42 @@ export class RequestQueue {
     };
   }
 
-  /** Least left to compute first; waiting makes a request seem shorter. The pace changes, so keys are made anew. */
+  /** Least left to compute first; waiting makes a request seem shorter. */
+  #urgencyOf({ uncachedTokens: left, arrivedMs, weighed }: Waiting): number {
+    const jumpMs = 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
+    return this.#aging * (jumpMs - (arrivedMs - this.#startMs)) - left; // the present would add as much to every one
+  }
+
+  /** Keys follow what the index says and the pace; a long line follows the pace by steps. */
   #orderByUrgency(): void {
     const { clock, pace } = this.#options;
-    const nowMs = clock.nowMs();
+    const isShort = this.#lines.requests <= SHORT_LINE_MAX;
+    this.#refreshOldest(clock.nowMs(), isShort ? STATOR_REFRESH_MAX : STATOR_REFRESH_MAX_LONG);
+    const aging = STATOR_AGING / pace.msPerToken;
+    if (aging === this.#aging || (!isShort && Math.abs(aging / this.#aging - 1) < PACE_DRIFT_MAX)) return;
+    this.#aging = aging;
+    this.#lines.rekey((waiting) => this.#urgencyOf(waiting));
+  }
+
+  #refreshOldest(nowMs: number, most: number): void {
     let refreshes = 0;
-    for (const waiting of this.#lines.entries()) {
-      if (nowMs - waiting.foundMs <= STATOR_REFRESH_MS) continue;
-      if (refreshes++ === STATOR_REFRESH_MAX) break;
+    for (const waiting of this.#byAge) {
+      if (nowMs - waiting.foundMs <= STATOR_REFRESH_MS || refreshes++ === most) break;
       this.#refresh(waiting, nowMs);
     }
-    const tokensPerMs = STATOR_AGING / pace.msPerToken;
-    this.#lines.rekey(({ uncachedTokens: left, arrivedMs, weighed }) => {
-      const waitedMs = nowMs - arrivedMs + 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
-      return tokensPerMs * waitedMs - left;
-    });
   }
 
   #refresh(waiting: Waiting, nowMs: number): void {
     const { request } = waiting.weighed;
     this.#chooser.look(request);
-    if (this.#chooser.narrow(request) !== undefined) return;
-    waiting.found = copyOverlaps(this.#chooser.overlaps);
+    this.#byAge.delete(waiting);
+    this.#byAge.add(waiting);
     waiting.foundMs = nowMs;
+    waiting.found = copyOverlaps(this.#chooser.overlaps);
+    if (this.#chooser.narrow(request) !== undefined) return;
     waiting.uncachedTokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
+    waiting.key = this.#urgencyOf(waiting);
+    this.#lines.moved(waiting);
   }
 
   /** The first instant at which the last prefill of some rank should be over. */

@@ -34,6 +34,12 @@ export class WaitingHeap implements Iterable<Waiting> {
     return true;
   }
 
+  /** Puts an entry whose key has changed in its place. */
+  moved(waiting: Waiting): void {
+    this.#rise(waiting, waiting.heapAt);
+    this.#sink(waiting, waiting.heapAt);
+  }
+
   /** Puts everything in order again after keys have changed. */
   reorder(): void {
     for (let at = (this.#entries.length >> 1) - 1; at >= 0; at--) this.#sink(this.#entries[at] as Waiting, at);
