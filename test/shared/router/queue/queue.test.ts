@@ -449,4 +449,32 @@ policy_classes:
     expect([long, short, middle].map(({ ticket }) => ticket.position)).toBeDefined();
     expect(drainOrder(pool, 'r1', { long, short, middle })).toEqual(['short', 'long', 'middle']);
   });
+
+  it('keeps that order in a long line, too', async () => {
+    const pool = narrow({ config: stator });
+    pool.submit('running', promptTokens(100_000, 1));
+    const waiting: Record<string, Submitted> = {};
+    const urgency: Record<string, number> = {};
+    for (let at = 0; at < 200; at++) {
+      const tokens = 2100 + 16 * ((at * 37) % 101);
+      waiting[`r${at}`] = pool.submit(`r${at}`, promptTokens(tokens, at + 2));
+      urgency[`r${at}`] = (-0.05 / 0.0207) * pool.clock.nowMs() - tokens;
+      await pool.clock.advance(7);
+    }
+    const expected = Object.keys(urgency).sort((a, b) => urgency[b]! - urgency[a]!);
+    expect(drainOrder(pool, 'running', waiting)).toEqual(expected);
+  });
+
+  it('notices in a long line, too, that a prompt is cached by now', async () => {
+    const pool = narrow({ config: stator });
+    pool.submit('running', promptTokens(100_000, 1));
+    const waiting: Record<string, Submitted> = {};
+    for (let at = 0; at < 200; at++) waiting[`r${at}`] = pool.submit(`r${at}`, promptTokens(4000, at + 2));
+    waiting.longest = pool.submit('longest', promptTokens(32_000, 999));
+    pool.store('a', promptTokens(32_000, 999));
+    await pool.clock.advance(60);
+    const order = drainOrder(pool, 'running', waiting);
+    expect(order).toHaveLength(201);
+    expect(order.indexOf('longest')).toBeLessThan(30);
+  });
 });
