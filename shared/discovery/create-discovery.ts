@@ -1,7 +1,7 @@
 import { DiscoveryError } from './discovery-error.ts';
 import type { DynamoDbDiscoveryOptions } from './dynamodb/dynamodb-discovery.ts';
 import type { FileDiscoveryOptions } from './file/file-discovery.ts';
-import { MemoryDiscovery, type MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
+import type { MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
 import type { Discovery } from './types.ts';
 
 /** A back end by name, with what it needs. */
@@ -16,7 +16,10 @@ export type DiscoveryOptions =
  * @example const discovery = await createDiscovery({ backend: 'file', rootPath: '/tmp/stator' });
  */
 export async function createDiscovery(options: DiscoveryOptions): Promise<Discovery> {
-  if (options.backend === 'mem') return new MemoryDiscovery(options);
+  if (options.backend === 'mem') {
+    const { MemoryDiscovery } = await import('./memory/index.ts');
+    return new MemoryDiscovery(options);
+  }
   if (options.backend === 'file') {
     const { FileDiscovery } = await import('./file/file-discovery.ts');
     return new FileDiscovery(options);

@@ -9,8 +9,6 @@ export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from '.
 export { createDiscoveryTable } from './dynamodb/create-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
-export { MemoryDiscovery } from './memory/memory-discovery.ts';
-export { MemoryHub } from './memory/memory-hub.ts';
 export type {
   CheckedFile,
   DiscoveryRecord,

@@ -1,4 +1,5 @@
-import { type Discovery, MemoryDiscovery, MemoryHub } from '../../../shared/discovery/index.ts';
+import type { Discovery } from '../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub, parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
+import { parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub, type ModelCard, type ModelType } from '../../../shared/discovery/index.ts';
+import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
 import {
   createHttpApp,
   defaultHttpPaths,

@@ -2,7 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openHold } from '../../../../functions/compose/frontend/hold.ts';
 import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { type Discovery, MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/index.ts';
+import type { Discovery } from '../../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
 import {
   createMemoryEventPlane,
   createNatsEventPlane,

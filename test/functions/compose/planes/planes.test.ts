@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { eventPlane } from '../../../../functions/compose/planes/event-plane.ts';
 import { callingPlane, servingPlane } from '../../../../functions/compose/planes/planes.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
 import { silentObserver } from '../../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../../shared/telemetry/index.ts';
 import { HeldCalls, RecordingSink } from '../../../contract/planes/recording-sink.ts';

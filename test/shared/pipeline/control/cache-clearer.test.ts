@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { CacheClearer } from '../../../../shared/pipeline/index.ts';
 import { createMemoryRequestPlane, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
