@@ -129,17 +129,18 @@ describe('a frontend that asks a resident router', () => {
     const limit = (threshold: number): Promise<Response> =>
       postJson(`${resident.url}/busy_threshold`, { model: MODEL, active_decode_blocks_threshold: threshold });
     expect((await limit(0)).status).toBe(200);
-    const streams = await Promise.all(
-      [1, 2, 3, 4].map((at) =>
-        openChat(resident.url, {
-          model: MODEL,
-          messages: [{ role: 'user', content: `busy ${at} ${'goes on and on; '.repeat(60)}` }],
-          max_tokens: 5000,
-          ignore_eos: true,
-        }),
-      ),
-    );
-    await waitUntil(async () => (await ask(asker, 'no room')).status === 503, { what: 'a refusal' });
+    const streams: Awaited<ReturnType<typeof openChat>>[] = [];
+    const openStream = async (): Promise<void> => {
+      const content = `busy ${streams.length} ${'goes on and on; '.repeat(60)}`;
+      const body = { model: MODEL, messages: [{ role: 'user', content }], max_tokens: 5000, ignore_eos: true };
+      streams.push(await openChat(resident.url, body));
+    };
+    const isRefused = async (): Promise<boolean> => {
+      if ((await ask(asker, 'no room')).status === 503) return true;
+      await openStream(); // those before may have ended
+      return false;
+    };
+    await waitUntil(isRefused, { what: 'a refusal', pollMs: 50 });
     expect(await asker.metric('dynamo_frontend_requests_total', 'error_type="overload"')).toBeGreaterThan(0);
     expect(await asker.metric('stator_router_degraded')).toBe(0);
     for (const stream of streams) {
