@@ -61,7 +61,7 @@ describe('media with an encode worker', () => {
     encoder.answer = EC;
     await fleet.worker([...SEES, await engine.start(), '--route-to-encoder']);
     encodeWorker = await fleet.worker([...SEES, await encoder.start(), '--multimodal-encode-worker']);
-    await fleet.untilWorkers(frontend, 1, 'eyes');
+    await fleet.untilWorkers(frontend, 2, 'eyes');
   });
 
   beforeEach(() => {
