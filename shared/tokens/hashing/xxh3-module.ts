@@ -182,8 +182,7 @@ function hash(): WasmFunction {
   const n = long.ofInt(get(length));
   const fromEnd = (bytes: number): Code => int.sub(int.add(get(input), get(length)), i32(bytes));
   const mixAt = (address: Code, secret: Code): Code => call(MIX, address, secret, get(seed));
-  const addMix = (address: Code, secret: number): Code => set(x, long.add(get(x), mixAt(address, i32(secret))));
-  /** `addMix` in place: blocks of 16 and 32 tokens go this way, for whom a call costs as much as what it does. */
+  /** `mixAt` in place, added to `x`: a call would cost blocks of 16 and 32 tokens as much as what it does. */
   const mixIn = (address: Code, secret: number): Code => [
     ...set(y, long.xor(long.load(address), long.add(k(secret), get(seed)))),
     ...set(z, long.xor(long.load(address, 8), long.sub(k(secret + 8), get(seed)))),
@@ -201,7 +200,7 @@ function hash(): WasmFunction {
       when(
         int.atMost(i32(129), get(length)),
         startSum,
-        ...[0, 1, 2, 3, 4, 5, 6, 7].map((step) => addMix(int.add(get(input), i32(16 * step)), 16 * step)),
+        ...[0, 1, 2, 3, 4, 5, 6, 7].map((step) => mixIn(int.add(get(input), i32(16 * step)), 16 * step)),
         set(x, call(AVALANCHE, get(x))),
         set(at, i32(128)),
         whileTrue(
@@ -209,7 +208,7 @@ function hash(): WasmFunction {
           set(x, long.add(get(x), mixAt(int.add(get(input), get(at)), int.sub(get(at), i32(125))))),
           set(at, int.add(get(at), i32(16))),
         ),
-        addMix(fromEnd(16), 119),
+        mixIn(fromEnd(16), 119),
         giveBack(call(AVALANCHE, get(x))),
       ),
       when(
@@ -226,7 +225,7 @@ function hash(): WasmFunction {
         mixIn(fromEnd(16), 16),
         giveBack(call(AVALANCHE, get(x))),
       ),
-      when(int.atMost(i32(9), get(length)), giveBack(hash9To16(n, fromEnd, { input, seed, x, y }))),
+      when(int.atMost(i32(9), get(length)), giveBack(hash9To16(n, fromEnd, { input, seed, x, y, low, cross, mixed }))),
       when(int.atMost(i32(4), get(length)), giveBack(hash4To8(n, fromEnd, { input, seed, x, y }))),
       when(get(length), giveBack(avalanche64(hash1To3Word(n, fromEnd, { input, length, seed })))),
       avalanche64(long.xor(get(seed), long.xor(k(56), k(64)))),
@@ -234,22 +233,35 @@ function hash(): WasmFunction {
   };
 }
 
-interface HashLocals {
+interface HashLocals extends Products {
   readonly input: number;
   readonly seed: number;
   readonly x: number;
   readonly y: number;
 }
 
-function hash9To16(n: Code, fromEnd: (bytes: number) => Code, { input, seed, x, y }: HashLocals): Code {
+function hash9To16(n: Code, fromEnd: (bytes: number) => Code, { input, seed, x, y, ...products }: HashLocals): Code {
   return [
-    ...set(x, long.xor(long.load(get(input)), long.add(long.xor(k(24), k(32)), get(seed)))),
-    ...set(y, long.xor(long.load(fromEnd(8)), long.sub(long.xor(k(40), k(48)), get(seed)))),
-    ...call(AVALANCHE, long.add(long.add(n, byteSwapped(x)), long.add(get(y), call(FOLD, get(x), get(y))))),
+    ...set(x, long.xor(long.load(get(input)), lowKey(seed))),
+    ...set(y, long.xor(long.load(fromEnd(8)), highKey(seed))),
+    ...ofEnds(n, x, y, products),
   ];
 }
 
-function hash4To8(n: Code, fromEnd: (bytes: number) => Code, { input, seed, x, y }: HashLocals): Code {
+/** What the first and the last 8 bytes of 9 to 16 are keyed with. */
+const lowKey = (seed: number): Code => long.add(long.xor(k(24), k(32)), get(seed));
+const highKey = (seed: number): Code => long.sub(long.xor(k(40), k(48)), get(seed));
+
+/** The hash of 9 to 16 bytes, `n` in number, by their keyed ends in `x` and `y`; `x` is used up. */
+function ofEnds(n: Code, x: number, y: number, products: Products): Code {
+  return avalanched(long.add(long.add(n, byteSwapped(x)), long.add(get(y), folded(x, y, products))), x);
+}
+
+function hash4To8(
+  n: Code,
+  fromEnd: (bytes: number) => Code,
+  { input, seed, x, y }: Omit<HashLocals, keyof Products>,
+): Code {
   const word = long.add(long.load32(fromEnd(4)), long.shl(long.load32(get(input)), 32));
   return [
     ...set(y, long.xor(get(seed), long.and(byteSwapped(seed), i64(LOW_32 << 32n)))),
@@ -305,12 +317,11 @@ function hashBlocks(): WasmFunction {
 
 /**
  * chain(input, count, parentLow, parentHigh, output, seedLow, seedHigh): every hash joined with the result before it. The hash
- * of such 16 bytes is `hash9To16`, written out: each waits for the one before.
+ * of such 16 bytes is that of `hash9To16`, without a call: each waits for the one before.
  */
 function chain(): WasmFunction {
   const [input, count, parentLow, parentHigh, output, seedLow, seedHigh] = [0, 1, 2, 3, 4, 5, 6];
   const [last, seed, lastKey, inputKey, x, y, low, cross, mixed] = [7, 8, 9, 10, 11, 12, 13, 14, 15];
-  const joined = long.add(long.add(i64(16n), byteSwapped(x)), long.add(get(y), folded(x, y, { low, cross, mixed })));
   return {
     name: 'chain',
     params: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'i32'],
@@ -318,13 +329,13 @@ function chain(): WasmFunction {
     body: [
       set(seed, joinHalves(seedLow, seedHigh)),
       set(last, joinHalves(parentLow, parentHigh)),
-      set(lastKey, long.add(long.xor(k(24), k(32)), get(seed))),
-      set(inputKey, long.sub(long.xor(k(40), k(48)), get(seed))),
+      set(lastKey, lowKey(seed)),
+      set(inputKey, highKey(seed)),
       whileTrue(
         get(count),
         set(x, long.xor(get(last), get(lastKey))),
         set(y, long.xor(long.load(get(input)), get(inputKey))),
-        set(last, avalanched(joined, x)),
+        set(last, ofEnds(i64(16n), x, y, { low, cross, mixed })),
         long.store(get(output), get(last)),
         set(input, int.add(get(input), i32(8))),
         set(output, int.add(get(output), i32(8))),
