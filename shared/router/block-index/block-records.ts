@@ -155,11 +155,8 @@ export class BlockRecords {
   }
 
   /** Whether the number is that of a block with this sequence hash. */
-  isNamed(block: number, low: number, high: number): boolean {
-    if (block === ROOT) return false;
-    const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
-    const at = offsetOf(block);
-    return page[at + SEQUENCE] === low && page[at + SEQUENCE + 1] === high && page[at + BACK] !== IS_FREE;
+  hasHash(block: number, low: number, high: number): boolean {
+    return block !== ROOT && this.low(block) === low && this.high(block) === high && !this.isFree(block);
   }
 
   isFree(block: number): boolean {

@@ -47,7 +47,7 @@ export class Holdings {
     let block = 0;
     if (this.tenures.isNamed[tenure] === 0) {
       const last = this.tenures.last[tenure] as number;
-      block = this.blocks.isNamed(last, low, high) ? last : this.table.findBlock(low, high);
+      block = this.blocks.hasHash(last, low, high) ? last : this.table.findBlock(low, high);
     } else {
       const entry = this.find(tenure, low, high);
       if (entry !== 0) block = this.blockOf(entry);

@@ -78,8 +78,7 @@ export class DecisionLog {
     const hasColumns = freed !== undefined && freed.columns.length >= COLUMNS * count;
     const columns = hasColumns ? freed.columns : this.#newColumns(COLUMNS * count);
     const at = this.#added++ % this.#decisionsMax;
-    if (freed === undefined) this.#records[at] = recordOf(choice, candidates, columns);
-    else this.#records[at] = writeRecord(freed, choice, candidates, columns);
+    this.#records[at] = writeRecord(freed ?? ({} as WritableRecord), choice, candidates, columns);
   }
 
   /** For many decisions at once: memory of its own would cost a decision more than all the rest. */
@@ -120,23 +119,12 @@ export class DecisionLog {
   }
 }
 
-/**
- * A record of the candidates as they stand after `Chooser.choose`.
- * @param columns room for `COLUMNS` numbers for each candidate; @default new memory
- */
-export function recordOf(
-  choice: RecordedChoice,
-  candidates: Candidates,
-  columns = new Float64Array(COLUMNS * candidates.count) as Float64Array,
-): DecisionRecord {
-  const { requestId, blocks, weights, costModel, waitedMs, chosenAt, reason, inputs } = choice;
-  const { promptTokens, blockSizeTokens } = inputs;
-  writeRows(columns, candidates, inputs);
-  const facts = { requestId, promptTokens, blocks, blockSizeTokens, weights, costModel, waitedMs, chosenAt, reason };
-  return { ...facts, count: candidates.count, columns };
+/** A record of the candidates as they stand after `Chooser.choose`. */
+export function recordOf(choice: RecordedChoice, candidates: Candidates): DecisionRecord {
+  return writeRecord({} as WritableRecord, choice, candidates, new Float64Array(COLUMNS * candidates.count));
 }
 
-/** `recordOf` over an older one. */
+/** Writes every field of `record`, an empty one or an older one. */
 function writeRecord(
   record: WritableRecord,
   choice: RecordedChoice,

@@ -126,8 +126,7 @@ export class BlockUses {
    * first that is shared. @returns by how much more than before in all
    */
   lightenTail(lastUse: number, discount: number): number {
-    if (this.#discounts.length < this.#useCount)
-      this.#discounts = growNumbers(this.#discounts, this.#uses.length / USE_WORDS);
+    this.#makeDiscounts();
     let change = 0;
     for (let use = lastUse; use !== NONE; use = this.#uses[use * USE_WORDS + PARENT] as number) {
       if (this.#uses[use * USE_WORDS + REQUESTS] !== 1) break;
@@ -186,15 +185,19 @@ export class BlockUses {
       ];
       const ahead = this.#addUse(head, rank, requests, parent);
       this.#uses[own + PARENT] = ahead;
-      if (use < this.#discounts.length) this.#setDiscount(ahead, this.#discounts[use] as number);
+      if (use < this.#discounts.length) {
+        this.#makeDiscounts();
+        this.#discounts[ahead] = this.#discounts[use] as number;
+      }
       use = this.#uses[own + NEXT] as number;
     }
     return head;
   }
 
-  #setDiscount(use: number, discount: number): void {
-    if (this.#discounts.length <= use) this.#discounts = growNumbers(this.#discounts, this.#uses.length / USE_WORDS);
-    this.#discounts[use] = discount;
+  /** Room for the discount of every use. */
+  #makeDiscounts(): void {
+    if (this.#discounts.length >= this.#useCount) return;
+    this.#discounts = growNumbers(this.#discounts, this.#uses.length / USE_WORDS);
   }
 
   #useOf(run: number, rank: number): number {
