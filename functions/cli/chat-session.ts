@@ -28,10 +28,10 @@ export async function chatWith(frontend: Frontend, path: string, stopped: Promis
 /** Undefined when the chat ends before there is a model. */
 async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<string | undefined> {
   const find = () => models.list().find(({ card, workers }) => card.model_type.includes('Chat') && workers.length > 0);
-  if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
   const giveUp = new AbortController();
   const onInterrupt = (): void => giveUp.abort();
-  process.once('SIGINT', onInterrupt);
+  process.once('SIGINT', onInterrupt); // before the line that offers it
+  if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
   try {
     await models.until(() => find() !== undefined, AbortSignal.any([signal, giveUp.signal]));
   } catch (error) {
