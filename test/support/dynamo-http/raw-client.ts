@@ -12,7 +12,7 @@ export interface RawRequest {
 }
 
 /** When to hang up before the answer is complete. */
-export type HangUp = { readonly after: 'first-frame' } | { readonly afterMs: number } | undefined;
+export type HangUp = { readonly after: 'first-frame' } | { readonly once: Promise<unknown> } | undefined;
 
 /** The request of a row as bytes on the wire. */
 export function requestOf(row: RecordedRow): RawRequest {
@@ -63,7 +63,7 @@ export function send(port: number, request: RawRequest, hangUp: HangUp): Promise
       'latin1',
     );
     if (request.body !== undefined) socket.write(request.body);
-    if (hangUp !== undefined && 'afterMs' in hangUp) setTimeout(finish, hangUp.afterMs);
+    if (hangUp !== undefined && 'once' in hangUp) hangUp.once.then(finish, reject);
     socket.on('data', (chunk) => {
       chunks.push(chunk);
       if (hangUp !== undefined && 'after' in hangUp && chunk.includes('data: ')) finish();
