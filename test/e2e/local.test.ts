@@ -132,7 +132,7 @@ describe('stator local', () => {
     await waitUntil(() => childPids(local.pid).some((pid) => pid !== other && pid !== victim), {
       what: 'a new worker',
     });
-    expect(local.stderr()).toMatch(/a worker died; starting another/);
+    await local.waitForOutput(/a worker died; starting another/);
     const ready = /worker is ready/g;
     await waitUntil(() => (local.stderr().match(ready)?.length ?? 0) === 3, { what: 'a third worker to be ready' });
     expect((await readChat(local.url, QUESTION)).finishReason).toBe('length');
