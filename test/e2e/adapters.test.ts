@@ -9,7 +9,7 @@ const CHAT = { model: 'tuned', messages: [{ role: 'user', content: 'Hello' }], m
 
 /** Behaviour 37 of runtime-and-workers.md, section 11. */
 describe('an adapter whose workers are replaced', () => {
-  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '1', DYN_INHIBITED_DURATION_SECS: '0.5', DYN_LORA_ENABLED: 'true' });
+  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '3', DYN_INHIBITED_DURATION_SECS: '0.5', DYN_LORA_ENABLED: 'true' });
   let frontend: StatorProcess;
 
   beforeAll(async () => {
