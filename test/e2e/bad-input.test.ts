@@ -9,6 +9,8 @@ import { postJson, readChat, runStator, type StatorProcess, useFleet } from '../
 const MODEL = 'stator-mini';
 const MESSAGES = [{ role: 'user', content: 'Hello' }];
 const GOOD = { model: MODEL, messages: MESSAGES, max_tokens: 4 };
+/** A command that finds its engine or table away tries again for 10 s before it says so. */
+const COMMAND_MS_MAX = 30_000;
 /** The body limit of the server under test. */
 const LIMIT_MB = 1;
 
@@ -226,13 +228,17 @@ describe('a command that cannot start', () => {
         says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/,
       },
     ],
-  ])('for %s says so in one line and exits non-zero', async ([, { args, env, code, says }], { expect }) => {
-    const argv = args.map((argument) => (typeof argument === 'string' ? argument : argument()));
-    const result = await runStator(argv, env);
-    expect(result).toMatchObject({ code, stdout: '' });
-    expect(result.stderr).toMatch(/^stator: [^\n]+\n$/);
-    expect(result.stderr).toMatch(says);
-  });
+  ])(
+    'for %s says so in one line and exits non-zero',
+    { timeout: COMMAND_MS_MAX },
+    async ([, { args, env, code, says }], { expect }) => {
+      const argv = args.map((argument) => (typeof argument === 'string' ? argument : argument()));
+      const result = await runStator(argv, env);
+      expect(result).toMatchObject({ code, stdout: '' });
+      expect(result.stderr).toMatch(/^stator: [^\n]+\n$/);
+      expect(result.stderr).toMatch(says);
+    },
+  );
 
   it('for an empty model folder names the file that is missing', async () => {
     const { code, stderr } = await runStator(['local', '--http-port=0', `--model-path=${empty}`]);

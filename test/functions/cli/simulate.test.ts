@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 
 // Inside node_modules, so that the bundle finds packages as the sources do.
 const BUNDLE = fileURLToPath(
@@ -13,6 +13,7 @@ const BUNDLE = fileURLToPath(
 const TRACE = fileURLToPath(new URL('../../fixtures/simulate/mooncake-synthetic-1500.jsonl.gz', import.meta.url));
 const LLAMA = fileURLToPath(new URL('../../fixtures/router/models/llama-3.1-8b', import.meta.url));
 let folder = '';
+vi.setConfig({ testTimeout: 60_000 }); // up to five simulations in a test, one after the other
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'stator-simulate-'));
