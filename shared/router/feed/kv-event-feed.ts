@@ -186,8 +186,9 @@ export class KvEventFeed {
     return this.#workers.size;
   }
 
-  /** The worker's own report says which event was its last. */
+  /** The worker's own report says which event was its last. While a source still fills the indexes, nothing is late yet. */
   announced(workerId: string, dpRank: number, eventId: number): void {
+    if (!this.#restoresRanks) return;
     this.#workers.get(workerId)?.ranks.get(dpRank)?.announced(eventId);
   }
 

@@ -6,6 +6,7 @@ import { createMemoryRequestPlane } from '../../../../shared/planes/request/inde
 import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
 import {
   BusyWorkers,
+  type EventSource,
   indexSink,
   type PlacedWorker,
   RecoveryClient,
@@ -40,7 +41,8 @@ function fleetBed() {
       engines.push(own);
       return { worker: await bed.start({ engine: own, requestPlane, instanceId }), engine: own };
     },
-    router() {
+    /** @param source of the events. @default they are subscribed to */
+    router(source?: EventSource) {
       const counts = { skipped: 0, applied: [] as string[], recovered: [] as string[] };
       const { logger, lines } = captureLogger();
       const ranks = new RankTable();
@@ -78,6 +80,7 @@ function fleetBed() {
             skipped: () => counts.skipped++,
           },
           defer: async () => {},
+          ...(source && { sourceOf: () => source }),
         },
         { loads, followsKvEvents: true },
       );
@@ -159,6 +162,25 @@ describe('the feed of a fleet', () => {
     expect(router.blocks('a1')).toEqual([]);
     await bed.clock.advance(1500);
     expect(router.blocks('a1')).toEqual([5]);
+  });
+
+  it('asks no worker while a source fills the index, however long that takes, and listens to reports afterwards', async () => {
+    const bed = fleetBed();
+    const { engine } = await bed.worker('a1');
+    engine.emitKvEvents([stored(0, 5)]);
+    let feed: Parameters<EventSource['start']>[0] | undefined;
+    const router = bed.router({
+      start: (started) => {
+        feed = started;
+      },
+      stop: async () => {},
+    });
+    router.set(placed('a1'));
+    await bed.clock.advance(5000);
+    expect([router.counts.recovered, router.blocks('a1')]).toEqual([[], []]);
+    feed?.resume([]); // the source knew nothing of the worker
+    await bed.clock.advance(1500);
+    expect([router.counts.recovered, router.blocks('a1')]).toEqual([['restore ok'], [5]]);
   });
 
   it('forgets nothing of others when a worker leaves, and hears it again when it comes back under its id', async () => {
