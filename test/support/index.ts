@@ -6,9 +6,9 @@ export { type DynamoDbServer, hasDynamoDb, startDynamoDb, startDynoxide } from '
 export { type Fleet, runStator, type StatorProcess, useFleet } from './fleet.ts';
 export { freePort } from './free-port.ts';
 export { FreezableClock } from './freezable-clock.ts';
-export { askAbout, type PlacedAnswer } from './kv-client.ts';
+export { askAbout, type PlacedAnswer, untilHeld } from './kv-client.ts';
 export { hasNatsServer, type NatsServer, type NatsServerOptions, startNatsServer } from './nats-server.ts';
-export { type ChatAnswer, type ChatStream, openChat, postJson, readChat, sseData } from './openai-http.ts';
+export { type ChatAnswer, type ChatStream, openChat, postJson, readChat, saidIn, sseData } from './openai-http.ts';
 export { childPids, isRunning } from './process-table.ts';
 export { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
 export { spawnTypeScript } from './spawn-typescript.ts';

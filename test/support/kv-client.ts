@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import type { StatorProcess } from './fleet.ts';
 import { postJson } from './openai-http.ts';
+import { waitUntil } from './wait-until.ts';
 
 /** Who answered, and how much of the prompt it had cached. */
 export interface PlacedAnswer {
@@ -19,20 +20,46 @@ interface Answer {
   readonly nvext: { readonly worker_id: { readonly decode_worker_id: number } };
 }
 
+/** What `POST /router/explain` says of a prompt. Blocks. */
+interface Explained {
+  readonly blocks: number;
+  readonly candidates: readonly { readonly worker_id: string; readonly overlap: { readonly device: number } }[];
+}
+
 /** One short answer of `stator-mini` to a long prompt about `topic`: a sentence said `times` times. */
 export async function askAbout(frontend: StatorProcess, topic: string, times: number): Promise<PlacedAnswer> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(times)}`;
-  const response = await postJson(`${frontend.url}/v1/chat/completions`, {
-    model: 'stator-mini',
-    max_tokens: 2,
-    messages: [{ role: 'user', content }],
-    nvext: { extra_fields: ['worker_id'] },
-  });
+  const response = await postJson(`${frontend.url}/v1/chat/completions`, requestAbout(topic, times));
   expect(response.status).toBe(200);
   const { usage, nvext } = (await response.json()) as Answer;
   return {
     worker: nvext.worker_id.decode_worker_id,
     cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
     prompt: usage.prompt_tokens,
+  };
+}
+
+/**
+ * Waits until `frontend` knows workers that hold most of that prompt; resolves with them. To ask for an answer instead could
+ * give the prompt to one worker more: a router that does not know yet who holds it goes by load.
+ */
+export function untilHeld(frontend: StatorProcess, topic: string, times: number): Promise<readonly number[]> {
+  return waitUntil(
+    async () => {
+      const response = await postJson(`${frontend.url}/router/explain`, requestAbout(topic, times));
+      const { blocks, candidates } = (await response.json()) as Explained;
+      const holders = candidates.filter(({ overlap }) => overlap.device > blocks / 2);
+      return holders.length > 0 && holders.map(({ worker_id: id }) => Number(BigInt(`0x${id}`)));
+    },
+    { what: `a worker known to hold "${topic}"` },
+  );
+}
+
+function requestAbout(topic: string, times: number) {
+  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(times)}`;
+  return {
+    model: 'stator-mini',
+    max_tokens: 2,
+    messages: [{ role: 'user', content }],
+    nvext: { extra_fields: ['worker_id'] },
   };
 }
