@@ -8,6 +8,7 @@ import {
   runStator,
   type StatorProcess,
   startDynamoDb,
+  untilHeld,
   useFleet,
   waitUntil,
 } from '../support/index.ts';
@@ -15,15 +16,19 @@ import {
 const MODEL = 'stator-mini';
 /** Dead processes leave discovery, and lose their lease, within this. */
 const SHORT = { STATOR_LEASE_TTL_SECS: '2', STATOR_LOAD_REPORT_INTERVAL_MS: '250' };
-const WORKER = ['--block-size=16', '--speedup-ratio=50'];
+/** Prompts take no time, each token as long as on a GPU: streams last until they are left. */
+const WORKER = ['--block-size=16', '--speedup-ratio=50', '--decode-speedup-ratio=0.02'];
 const RESIDENT = ['--router-mode=kv', '--router-role=resident'];
 const ASKER = ['--router-mode=kv', '--router-role=choose'];
 /** Processes that share the machine with others need more than the 10 ms of production. */
-const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
+const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '5000', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1' };
 
+/** In a prompt. */
+const SENTENCES = 30;
+
 async function ask(frontend: StatorProcess, topic: string): Promise<{ status: number; id: string; worker: number }> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(30)}`;
+  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(SENTENCES)}`;
   const response = await postJson(`${frontend.url}/v1/chat/completions`, {
     model: MODEL,
     max_tokens: 2,
@@ -88,6 +93,7 @@ describe('a frontend that asks a resident router', () => {
 
   it('goes where the resident knows the prompt cached', async () => {
     const first = await ask(asker, 'once more');
+    expect(await untilHeld(resident, 'once more', SENTENCES)).toEqual([first.worker]);
     for (let turn = 0; turn < 4; turn++) expect((await ask(asker, 'once more')).worker).toBe(first.worker);
     expect(await resident.metric('dynamo_component_router_kv_hit_rate_count')).toBeGreaterThanOrEqual(5);
   });
@@ -165,19 +171,20 @@ describe('a frontend that asks a resident router', () => {
   });
 
   it('fails no request when the resident is killed under load, and goes back to it when it is there again', async () => {
-    const load = startLoad(asker);
-    await waitUntil(async () => (await decisions(asker, 'resident')) > 20, { what: 'load on the resident' });
-    resident.signal('SIGKILL');
-    await waitUntil(async () => (await asker.metric('stator_router_degraded')) === 1, { what: 'the degraded mode' });
+    const byResident = (): Promise<number> => decisions(asker, 'resident');
     const alone = async (): Promise<number> =>
       (await decisions(asker, 'embedded')) + (await decisions(asker, 'stateless'));
-    await waitUntil(async () => (await alone()) > 20, { what: 'decisions without a resident' });
+    const before = { resident: await byResident(), alone: await alone() };
+    const load = startLoad(asker);
+    await waitUntil(async () => (await byResident()) > before.resident + 20, { what: 'load on the resident' });
+    resident.signal('SIGKILL');
+    await waitUntil(async () => (await asker.metric('stator_router_degraded')) === 1, { what: 'the degraded mode' });
+    await waitUntil(async () => (await alone()) > before.alone + 20, { what: 'decisions without a resident' });
     expect(await asker.metric('stator_router_fallbacks_total')).toBeGreaterThan(20);
     resident = await fleet.frontend(RESIDENT);
-    const before = await decisions(asker, 'resident');
+    const until = await byResident();
     await waitUntil(
-      async () =>
-        (await asker.metric('stator_router_degraded')) === 0 && (await decisions(asker, 'resident')) > before + 20,
+      async () => (await asker.metric('stator_router_degraded')) === 0 && (await byResident()) > until + 20,
       { what: 'decisions of the new resident', timeoutMs: 20_000 },
     );
     const statuses = await load.stop();
@@ -193,7 +200,7 @@ describe('a full fleet behind a resident router', () => {
     const [resident, asker] = await Promise.all([
       fleet.frontend([...RESIDENT, '--router-queue-threshold=0']),
       fleet.frontend(ASKER),
-      fleet.worker(['--block-size=16', '--speedup-ratio=0.5']),
+      fleet.worker(['--block-size=16', '--speedup-ratio=0.05']), // a prompt takes it 0.4 s
     ]);
     await Promise.all([fleet.untilWorkers(resident, 1), fleet.untilWorkers(asker, 1)]);
     await untilResident(asker);
