@@ -7,8 +7,13 @@ import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '..
 const MODEL = 'stator-mini';
 
 /** A long prompt about `topic`, of which no worker has a block. */
-function ask(frontend: StatorProcess, topic: string, headers: Readonly<Record<string, string>>): Promise<Response> {
-  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(60)}`;
+function ask(
+  frontend: StatorProcess,
+  topic: string,
+  headers: Readonly<Record<string, string>>,
+  sentences = 60,
+): Promise<Response> {
+  const content = `${topic}: ${'parts meet where their edges fit; '.repeat(sentences)}`;
   return postJson(
     `${frontend.url}/v1/chat/completions`,
     { model: MODEL, max_tokens: 2, messages: [{ role: 'user', content }], nvext: { extra_fields: ['worker_id'] } },
@@ -49,7 +54,7 @@ policy_classes:
       const batch = { 'x-dynamo-meta-policy-class': 'batch' };
       const pending = (): Promise<number> =>
         frontend.metric('dynamo_frontend_router_queue_pending_requests', 'policy_class="batch"');
-      const first = ask(frontend, 'first', batch);
+      const first = ask(frontend, 'first', batch, 400); // some seconds of work, in which all that is seen here happens
       await waitUntil(async () => (await worker.metric('dynamo_component_inflight_requests')) === 1, {
         what: 'a busy worker',
       });
@@ -59,7 +64,7 @@ policy_classes:
       expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'server_overloaded' } }]);
       const other = ask(frontend, 'fourth', {});
       for (const answer of await Promise.all([first, second, other])) expect(answer.status).toBe(200);
-    });
+    }, 60_000);
   });
 
   it('does not start with a file that says nothing sensible, and names the field', async () => {
