@@ -16,7 +16,12 @@ it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', async (mo
     const env = { DYN_TOPOLOGY_ENABLED: 'true', DYN_TOPOLOGY_MOUNT_PATH: folder, DYN_KV_TRANSFER_DOMAIN: 'zone' };
     return fleet.worker([role, '--speedup-ratio=50', '--block-size=16', ...more], env);
   };
-  const frontend = await fleet.frontend([`--router-mode=${mode}`]);
+  const [frontend, prefillA, prefillB, decodeB] = await Promise.all([
+    fleet.frontend([`--router-mode=${mode}`]),
+    inZone('a', PREFILL),
+    inZone('b', PREFILL),
+    inZone('b', DECODE),
+  ]);
   const ask = async (topic: string): Promise<readonly [prefill: string, decode: string]> => {
     const response = await postJson(`${frontend.url}/v1/chat/completions`, {
       model: 'stator-mini',
@@ -31,23 +36,21 @@ it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', async (mo
     );
     return [prefill, decode];
   };
-  const prefills = { a: await inZone('a', PREFILL), b: await inZone('b', PREFILL) };
-  const decodes = { b: await inZone('b', DECODE) };
   await fleet.untilWorkers(frontend, 3);
   for (const topic of ['one', 'two', 'three']) {
-    expect(await ask(topic)).toEqual([prefills.b.instanceId, decodes.b.instanceId]);
+    expect(await ask(topic)).toEqual([prefillB.instanceId, decodeB.instanceId]);
   }
   expect(await frontend.metric(FALLBACKS)).toBe(0);
-  await prefills.b.kill();
+  await prefillB.kill();
   await fleet.untilWorkers(frontend, 2);
-  expect(await ask('four')).toEqual([decodes.b.instanceId, decodes.b.instanceId]); // nobody else may hand blocks over
+  expect(await ask('four')).toEqual([decodeB.instanceId, decodeB.instanceId]); // nobody else may hand blocks over
   expect(await frontend.metric(FALLBACKS)).toBe(1);
   const late = await inZone('a', DECODE);
   await fleet.untilWorkers(frontend, 3);
-  for (const topic of ['five', 'six']) expect(await ask(topic)).toEqual([prefills.a.instanceId, late.instanceId]);
-});
+  for (const topic of ['five', 'six']) expect(await ask(topic)).toEqual([prefillA.instanceId, late.instanceId]);
+}, 60_000);
 
-const ENV = { STATOR_LEASE_TTL_SECS: '1', DYN_INHIBITED_DURATION_SECS: '30' };
+const ENV = { STATOR_LEASE_TTL_SECS: '3', DYN_INHIBITED_DURATION_SECS: '30' };
 const fleets: Readonly<Record<string, ReturnType<typeof useFleet>>> = {
   kv: useFleet(ENV),
   'round-robin': useFleet(ENV),
