@@ -76,8 +76,8 @@ describe('traces of a frontend and a worker', () => {
     const frontend = await fleet.frontend(['--namespace', 'logged'], env);
     await fleet.untilWorkers(frontend, 1);
     expect((await postJson(`${frontend.url}/v1/chat/completions`, CHAT)).status).toBe(200);
-    await waitUntil(() => /SPAN_CLOSED span_name=handle_payload/.test(worker.stderr()));
-    expect(frontend.stderr()).toMatch(/SPAN_FIRST_ENTRY span_name=http-request/);
-    expect(frontend.stderr()).toMatch(/SPAN_CLOSED span_name=dispatch/);
+    await worker.waitForOutput(/SPAN_CLOSED span_name=handle_payload/);
+    await frontend.waitForOutput(/SPAN_FIRST_ENTRY span_name=http-request/);
+    await frontend.waitForOutput(/SPAN_CLOSED span_name=dispatch/);
   }, 60_000);
 });
