@@ -226,7 +226,8 @@ describe.runIf(hasLambdaRuntime())('the HTTP function under the real runtime cli
 });
 
 describe.runIf(hasLambdaRuntime())('the deadline of the HTTP function', () => {
-  const deadlines = { timeoutMs: 3000, env: { MARGIN_MS: '2500' } };
+  // 1.5 s to come to the stream's head, 2.5 s more to end it.
+  const deadlines = { timeoutMs: 4000, env: { MARGIN_MS: '2500' } };
 
   it('lets the app end the stream in its own words', async () => {
     const runtime = await start(deadlines);
