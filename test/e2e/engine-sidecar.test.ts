@@ -36,6 +36,7 @@ describe('a worker that starts its engine', () => {
     worker.signal('SIGTERM');
     expect(await worker.exited).toBe(0);
     await waitUntil(() => !isRunning(helper));
+    await fleet.untilWorkers(frontend, 0, 'served');
   });
 
   it('ends with a failure, out of discovery, when its engine dies in the middle of a stream', async () => {

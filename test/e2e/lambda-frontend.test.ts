@@ -149,7 +149,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     const next = await client.responses.create({ ...asked, previous_response_id: response.id });
     expect(next.usage?.input_tokens).toBeGreaterThan(response.usage?.input_tokens ?? Number.POSITIVE_INFINITY);
     await worker.kill();
-  });
+  }, 60_000);
 
   it('reaches a worker that took the place of another while the environment was frozen, at once', async () => {
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
@@ -172,5 +172,5 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     await present.kill();
     expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
     expect(runtime.output()).not.toMatch(/"level":"(WARN|ERROR)","target":"discovery"/);
-  });
+  }, 60_000);
 });
