@@ -7,7 +7,7 @@ const PREFILL = '--disaggregation-mode=prefill';
 const DECODE = '--disaggregation-mode=decode';
 const FALLBACKS = 'dynamo_frontend_decode_only_fallback_total';
 
-it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', async (mode) => {
+it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', { timeout: 60_000 }, async (mode) => {
   const fleet = fleets[mode] as ReturnType<typeof useFleet>;
   const inZone = (zone: string, role: string, ...more: readonly string[]): Promise<StatorProcess> => {
     const folder = join(fleet.temporary, zone);
@@ -48,7 +48,7 @@ it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', async (mo
   const late = await inZone('a', DECODE);
   await fleet.untilWorkers(frontend, 3);
   for (const topic of ['five', 'six']) expect(await ask(topic)).toEqual([prefillA.instanceId, late.instanceId]);
-}, 60_000);
+});
 
 const ENV = { STATOR_LEASE_TTL_SECS: '3', DYN_INHIBITED_DURATION_SECS: '30' };
 const fleets: Readonly<Record<string, ReturnType<typeof useFleet>>> = {
