@@ -65,8 +65,8 @@ export class Upstream {
   send(message: UpstreamMessage, listener: ExchangeListener): Exchange {
     let current: ClientRequest | undefined;
     let isSettled = false; // answered or dropped: what befalls the connection now is told by the response, or to nobody
-    const attempt = (mayRetry: boolean): void => {
-      const request = this.#open(message);
+    const attempt = (isFresh: boolean): void => {
+      const request = this.#open(message, isFresh);
       current = request;
       const connectTimer = this.#limitConnecting(request);
       request.once('response', (response) => {
@@ -77,13 +77,14 @@ export class Upstream {
       request.once('error', (error: NodeJS.ErrnoException) => {
         connectTimer.cancel();
         if (isSettled) return;
-        // The server closed an idle connection just as it was taken for this request, which it has therefore not read.
-        if (mayRetry && request.reusedSocket && error.code === 'ECONNRESET') attempt(false);
+        // The server closed an idle connection just as it was taken for this request, which it has therefore not read. One
+        // that has gone has closed all of them, so that only a new connection tells whether it is back.
+        if (!isFresh && request.reusedSocket && error.code === 'ECONNRESET') attempt(true);
         else listener.failed(error);
       });
       request.end(message.body);
     };
-    attempt(true);
+    attempt(false);
     return {
       drop() {
         isSettled = true;
@@ -96,7 +97,7 @@ export class Upstream {
     this.#agent.destroy();
   }
 
-  #open({ path, body, headers: own, method }: UpstreamMessage): ClientRequest {
+  #open({ path, body, headers: own, method }: UpstreamMessage, isFresh: boolean): ClientRequest {
     const { url, apiKey } = this.#options;
     const headers: Record<string, string> = { accept: 'application/json, text/event-stream', ...own };
     if (apiKey !== undefined) headers.authorization = `Bearer ${apiKey}`;
@@ -106,7 +107,7 @@ export class Upstream {
     }
     const target = new URL(url.pathname.replace(/\/$/, '') + path, url);
     const verb = method ?? (body === undefined ? 'GET' : 'POST');
-    return this.#request(target, { agent: this.#agent, method: verb, headers });
+    return this.#request(target, { agent: isFresh ? false : this.#agent, method: verb, headers });
   }
 
   #limitConnecting(request: ClientRequest): Timer {
