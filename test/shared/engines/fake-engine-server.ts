@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { freePort } from '../../support/index.ts';
 
 /** A request that the server got. */
 export interface Received {
@@ -48,9 +48,9 @@ export class FakeEngineServer {
   }
 
   async start(): Promise<this> {
+    if (this.#port === 0) this.#port = await freePort(); // which it still gets when it starts again
     this.#server.listen(this.#port, '127.0.0.1');
     await once(this.#server, 'listening');
-    this.#port = (this.#server.address() as AddressInfo).port;
     return this;
   }
 
