@@ -40,7 +40,8 @@ interface Message {
  * | gap | kept; ask for what is missing -> replaying | kept |
  * | copy | ignored | ignored |
  * | new incarnation | `onRestart`, then as a first one | kept |
- * | replay ends | - | those kept are judged in order -> following |
+ * | told of a new incarnation | `onRestart`; ask for everything -> replaying | the same, once the replay is over |
+ * | replay ends | - | those kept are judged in order; a gap that is newer than the answer is asked for in turn -> following |
  */
 export class RankStream {
   readonly #options: RankStreamOptions;
@@ -49,6 +50,7 @@ export class RankStream {
   #subscriber: Subscriber | undefined;
   #waiting: Message[] = [];
   #replaying: Promise<void> | undefined;
+  #mustRestart = false;
   #reading: Promise<void> = Promise.resolve();
 
   constructor(options: RankStreamOptions) {
@@ -83,6 +85,11 @@ export class RankStream {
 
   /** The engine is a new process; told by other means than its events. */
   restart(): void {
+    if (this.#replaying !== undefined) {
+      this.#mustRestart = true; // what is being answered may be of either process
+      return;
+    }
+    this.#mustRestart = false;
     this.#gate.reset();
     this.#options.onRestart();
     this.#replay();
@@ -154,22 +161,30 @@ export class RankStream {
     if (this.#replaying !== undefined || this.#stopping.signal.aborted) return;
     const { replayEndpoint } = this.#options.source;
     const work = replayEndpoint === undefined ? Promise.resolve() : this.#ask(replayEndpoint);
+    const asked = this.#waiting.length;
     this.#replaying = work
-      .catch((problem: unknown) => this.#options.onProblem(new Error(`replay failed: ${reasonOf(problem)}`)))
-      .then(() => {
+      .then(
+        () => asked,
+        (problem: unknown) => {
+          this.#options.onProblem(new Error(`replay failed: ${reasonOf(problem)}`));
+          return Number.POSITIVE_INFINITY;
+        },
+      )
+      .then((decided) => {
         this.#replaying = undefined;
-        this.#judgeWaiting();
+        if (this.#mustRestart) this.restart();
+        else this.#judgeWaiting(decided);
       });
   }
 
-  /** What came meanwhile, and the first of which may still leave a hole that nobody can fill. */
-  #judgeWaiting(): void {
+  /** What waited. A hole in front of one of the first `decided` was asked for in vain; one behind them is newer than the answer. */
+  #judgeWaiting(decided: number): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (const message of waiting) {
+    for (const [at, message] of waiting.entries()) {
       const { sequence, batch } = message;
       const last = this.#gate.last;
-      if (this.#gate.judge(sequence, batch.timestampSecs) === 'gap') {
+      if (at < decided && this.#gate.judge(sequence, batch.timestampSecs) === 'gap') {
         // Before the first batch of all nothing was lost: the engine has forgotten what it said then.
         if (last >= 0) this.#options.onLost(sequence - last - 1);
         this.#take(message);

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Subscriber } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { EventRelay } from '../../../../shared/engines/kv-stream/event-relay.ts';
@@ -23,7 +24,7 @@ describe('relay of KV events', () => {
   let dropped: number;
   let warnings: () => string[];
 
-  async function follow({ replay = true, blockSizeTokens = 1 } = {}): Promise<void> {
+  async function follow({ replay = true, replayTimeoutMs = 10_000 } = {}): Promise<void> {
     const { logger, lines } = captureLogger();
     warnings = () => lines.filter(({ level }) => level === 'warn').map(({ fields }) => String(fields?.problem));
     const replayEndpoint = replay ? engine.replayEndpoint : undefined;
@@ -31,10 +32,10 @@ describe('relay of KV events', () => {
     const endpoint = engine.endpoint.replace('127.0.0.1', '*');
     relay = new EventRelay({
       sources: sourcesOfRanks({ endpoint, replayEndpoint, topic: 'kv-events' }, 1, '127.0.0.1'),
-      blockSizeTokens,
+      blockSizeTokens: 1,
       clock: systemClock,
       logger,
-      replayTimeoutMs: 200,
+      replayTimeoutMs,
       onDropped: (count) => {
         dropped += count;
       },
@@ -89,6 +90,52 @@ describe('relay of KV events', () => {
     },
   );
 
+  it('asks again for what was lost while it was waiting for an answer', async () => {
+    await follow();
+    let answer = (): void => {};
+    engine.held = new Promise((resolve) => {
+      answer = resolve;
+    });
+    const lost = await engine.publish([store(1)], { lost: true });
+    await engine.publish([store(2)]);
+    await waitUntil(() => engine.asked.at(-1) === lost);
+    await engine.publish([store(3)], { lost: true });
+    const beside = new Subscriber({ linger: 0 }); // joins behind the relay, so that what it sees has come there, too
+    beside.subscribe();
+    beside.connect(engine.endpoint);
+    let hasHeard = false;
+    void beside.receive().then(() => {
+      hasHeard = true;
+    });
+    let last = 3;
+    await waitUntil(async () => {
+      await engine.publish([store(++last)]);
+      return hasHeard;
+    });
+    beside.close();
+    answer();
+    await waitUntil(() => seen.includes(`+${last}`));
+    expect(seen).toEqual(Array.from({ length: last }, (_, at) => `+${at + 1}`));
+    expect(dropped).toBe(0);
+  });
+
+  it('learns all that a new engine holds also when it hears of it in the middle of an answer', async () => {
+    await follow();
+    let answer = (): void => {};
+    engine.held = new Promise((resolve) => {
+      answer = resolve;
+    });
+    const lost = await engine.publish([store(1)], { lost: true });
+    await engine.publish([store(2)]);
+    await waitUntil(() => engine.asked.at(-1) === lost);
+    relay.restart();
+    answer();
+    await waitUntil(() => engine.asked.at(-1) === 0);
+    await waitUntil(() => seen.slice(seen.indexOf('cleared')).includes('+2'));
+    expect(seen.slice(0, 3)).toEqual(['+1', '+2', 'cleared']);
+    expect([...new Set(seen.slice(3))]).toEqual(['+1000', '+1001', '+1', '+2']);
+  });
+
   it('goes on without what the engine has forgotten, and counts it', async () => {
     await follow();
     await engine.publish([store(1)], { lost: true });
@@ -102,7 +149,7 @@ describe('relay of KV events', () => {
   });
 
   it.each(['no answer', 'no replay endpoint'])('goes on after a gap that nobody fills: %s', async (why) => {
-    await follow({ replay: why !== 'no replay endpoint' });
+    await follow({ replay: why !== 'no replay endpoint', replayTimeoutMs: 200 });
     engine.answers = false;
     await engine.publish([store(1)], { lost: true });
     await engine.publish([store(2)]);

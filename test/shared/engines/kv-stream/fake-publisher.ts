@@ -18,6 +18,8 @@ export class FakePublisher {
   readonly asked: number[] = [];
   /** Whether a replay is answered. */
   answers = true;
+  /** What it has to say is settled when it is asked; the answer waits for this. */
+  held: Promise<void> | undefined;
   /** vLLM from 0.28 sends the topic along. */
   repliesWithTopic = true;
   endpoint = '';
@@ -73,7 +75,9 @@ export class FakePublisher {
         this.asked.push(from);
         if (!this.answers) continue;
         const head = this.repliesWithTopic ? [identity!, '', this.#topic] : [identity!, ''];
-        for (const [sequence, payload] of this.#buffer) {
+        const kept = [...this.#buffer];
+        await this.held;
+        for (const [sequence, payload] of kept) {
           if (sequence >= from) await this.#router.send([...head, eight(sequence), payload]);
         }
         await this.#router.send([
