@@ -60,7 +60,7 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
     await engine.start(new AbortController().signal);
   }
 
-  async function follow(ranks = 1): Promise<void> {
+  async function follow({ ranks = 1, catchesUp = false } = {}): Promise<void> {
     followed = new Holdings();
     dropped = 0;
     const endpoint = `tcp://*:${port}`;
@@ -76,7 +76,16 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
     });
     relay.listen((events) => followed.apply(events));
     await relay.open();
-    relay.catchUp();
+    if (catchesUp) relay.catchUp();
+  }
+
+  /** Follows from an empty cache on. */
+  async function followFromStart(ranks = 1): Promise<void> {
+    await start({ dataParallelSize: ranks });
+    await follow({ ranks });
+    for (let dpRank = 0; dpRank < ranks; dpRank++) await untilHeard(dpRank);
+    await engine.clearKvBlocks?.(new AbortController().signal);
+    await untilFollowed();
   }
 
   let requests = 0;
@@ -85,6 +94,15 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
     engine.generate(engineRequest(`r${requests++}`, prompt, { routing }), sink, new AbortController().signal);
     await waitUntil(() => sink.isEnded || sink.error !== undefined, { what: 'an answer' });
     expect(sink.error).toBeUndefined();
+  }
+
+  /** A subscription takes effect late: asks for one prompt after the other until the follower hears of one. */
+  async function untilHeard(dpRank = 0): Promise<void> {
+    const known = new Set(followed.list);
+    await waitUntil(async () => {
+      await ask(range(50, 50_000 + 50 * requests), { dp_rank: dpRank });
+      return followed.list.some((block) => block.startsWith(`${dpRank} `) && !known.has(block));
+    });
   }
 
   async function untilFollowed(): Promise<void> {
@@ -101,8 +119,7 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
   });
 
   it('tell a follower what the engine tells its worker, while blocks come and go', async () => {
-    await start();
-    await follow();
+    await followFromStart();
     for (let at = 0; at < 12; at++) await ask(range(170, 1000 * at));
     expect(told.list.length).toBeGreaterThan(50); // the cache is full: blocks were evicted
     await untilFollowed();
@@ -115,15 +132,14 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
   it('can be had again by one who comes late', async () => {
     await start();
     for (let at = 0; at < 12; at++) await ask(range(170, 1000 * at));
-    await follow();
+    await follow({ catchesUp: true });
     await untilFollowed();
-    await ask(range(50, 50_000));
+    await untilHeard();
     await untilFollowed();
   });
 
   it('carry adapters and cache salts, of later blocks too', async () => {
-    await start();
-    await follow();
+    await followFromStart();
     const scope = { lora_name: 'adapter', cache_salt: 'tenant' };
     for (const routing of [{}, { lora_name: 'adapter' }, { cache_salt: 'tenant' }, scope]) {
       await ask(range(70), routing);
@@ -134,8 +150,7 @@ describe('the KV events that a mock engine publishes like vLLM', () => {
   });
 
   it('come from a port for each rank', async () => {
-    await start({ dataParallelSize: 2 });
-    await follow(2);
+    await followFromStart(2);
     await ask(range(50), { dp_rank: 0 });
     await ask(range(80), { dp_rank: 1 });
     await untilFollowed();
