@@ -54,10 +54,8 @@ describe('an engine behind its own server', () => {
     const engine = createVllmEngine(
       {
         url: server.url,
-        idleTimeoutMs: 150,
         startTimeoutMs: 500,
         scrapeIntervalMs: 20,
-        replayTimeoutMs: 200,
         ...options,
       },
       { clock: systemClock, logger: captureLogger().logger },
@@ -156,7 +154,8 @@ describe('an engine behind its own server', () => {
 
   it.each(FAULTS)('an engine that %s', async (what, fault, kind, canMove) => {
     answer = fault;
-    const { error, outputs, isEnded } = await ask(await started());
+    const patience = kind === 'ResponseTimeout' ? { idleTimeoutMs: 150 } : {};
+    const { error, outputs, isEnded } = await ask(await started(patience));
     if (what === 'gives a request up') {
       expect(outputs.at(-1)?.finish_reason).toEqual({ error: 'the engine failed on this request' });
       expect(isEnded).toBe(true);
@@ -231,7 +230,7 @@ describe('an engine behind its own server', () => {
   });
 
   it('stops reading while the reader has no room, and goes on after', async () => {
-    const engine = await started({ idleTimeoutMs: 5000 });
+    const engine = await started();
     const sink = new RecordingSink();
     sink.isFull = true;
     answer = ({ response }) => {
@@ -250,7 +249,7 @@ describe('an engine behind its own server', () => {
   });
 
   it('counts prompts that have no output yet as what is still to prefill', async () => {
-    const engine = await started({ idleTimeoutMs: 5000 });
+    const engine = await started();
     const sink = new RecordingSink();
     let go: () => void = () => {};
     answer = ({ response }) => {
@@ -309,7 +308,7 @@ describe('an engine behind its own server', () => {
   });
 
   it('fails what runs when it stops, and everything after', async () => {
-    const engine = await started({ idleTimeoutMs: 5000 });
+    const engine = await started();
     answer = ({ response }) => writeEvent(startEvents(response), chunk([1]));
     const sink = new RecordingSink();
     engine.generate(tokenRequest([5]), sink, never);

@@ -57,7 +57,7 @@ describe('SGLang', () => {
       )
       .on('POST /generate', (received) => answer(received));
     engine = createSglangEngine(
-      { url: server.url, scrapeIntervalMs: 20, idleTimeoutMs: 500 },
+      { url: server.url, scrapeIntervalMs: 20 },
       { clock: systemClock, logger: captureLogger().logger },
     );
   });
