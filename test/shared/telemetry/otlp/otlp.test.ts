@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock, systemRandom } from '../../../../shared/clock/index.ts';
+import { systemClock, systemRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { captureLogger, countDroppedTelemetry, MetricRegistry, Tracer } from '../../../../shared/telemetry/index.ts';
 import { type OtlpExport, openOtlp, otlpTargets } from '../../../../shared/telemetry/otlp/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
@@ -23,7 +23,8 @@ async function openExport(protocol: 'grpc' | 'http/protobuf', endpoint: string) 
   const { logger, lines } = captureLogger();
   const registry = new MetricRegistry();
   const onDropped = countDroppedTelemetry(registry);
-  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock: systemClock, logger, onDropped });
+  const clock = new VirtualClock(); // so that a flush lasts until all is sent, also where that takes more than a second
+  const otlp = await openOtlp({ ...targets, serviceName: 'edge', clock, logger, onDropped });
   cleanups.push(() => otlp.close());
   const dropped = async (kind: 'spans' | 'lines'): Promise<number> => {
     const line = new RegExp(`^stator_telemetry_dropped_total\\{kind="${kind}"\\} (\\d+)$`, 'm');
