@@ -5,16 +5,17 @@ export type RecordCodec = 'msgpack' | 'json';
 
 export const RECORD_CODECS: readonly RecordCodec[] = ['msgpack', 'json'];
 
-// Plain maps, so that any msgpack reader understands them; 64-bit integers beyond 2^53 stay exact (bigint); bytes are
-// copied out, because the read buffer is reused. `skipValues` leaves out undefined fields as JSON does (missing from the
+// Plain maps, so that any msgpack reader understands them; 64-bit integers beyond 2^53 stay exact (bigint). `skipValues` leaves out undefined fields as JSON does (missing from the
 // library's types).
 const packr = new Packr({ useRecords: false, variableMapSize: true, ...{ skipValues: [undefined] } });
-const unpackr = new Unpackr({
+const reading = {
   useRecords: false,
   mapsAsObjects: true,
-  copyBuffers: true,
   int64AsType: 'auto' as 'number', // bigint only where a number would be inexact; missing from the library's types, too
-});
+};
+/** Copies bytes out: the buffers of connections are used over and over. */
+const unpackr = new Unpackr({ ...reading, copyBuffers: true });
+const viewingUnpackr = new Unpackr({ ...reading, copyBuffers: false });
 
 /** The bytes of one record. Throws a `TypeError` for what the codec cannot carry. */
 export function encodeRecord(codec: RecordCodec, value: unknown): Uint8Array {
@@ -26,6 +27,12 @@ export function decodeRecord(codec: RecordCodec, bytes: Buffer, start: number, e
   if (codec === 'json') return JSON.parse(bytes.toString('utf8', start, end));
   if (start === end) throw new RangeError('empty msgpack record'); // the library reads `end: 0` as "no end"
   return unpackr.unpack(bytes, { start, end });
+}
+
+/** `decodeRecord` of a buffer that is never written again: bytes of the record are views of it, which keep it alive. */
+export function decodeKeptRecord(codec: RecordCodec, bytes: Buffer, start: number, end: number): unknown {
+  if (codec === 'json' || start === end) return decodeRecord(codec, bytes, start, end);
+  return viewingUnpackr.unpack(bytes, { start, end });
 }
 
 /** A record that other bytes may follow. */

@@ -1,3 +1,4 @@
+import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../protocol/openai/index.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
@@ -25,18 +26,15 @@ export async function readJson(exchange: HttpExchange, limitBytes: number): Prom
     throw new ServeError('unsupported_media_type', 'Expected request with Content-Type application/json');
   }
   const bytes = await exchange.readBody(limitBytes);
+  await endOfTurn();
   if (bytes.length < LARGE_BYTES) return parseJsonBody(bytes);
-  const json = await parseLargeJsonBody(bytes, nextTurn);
-  await nextTurn(); // what the caller does with it begins in a turn of its own
+  const json = await parseLargeJsonBody(bytes, endOfTurn);
+  await endOfTurn(); // what the caller does with it begins in a turn of its own
   return json;
 }
 
 /** Bodies from here on are read in several turns: together the steps would hold up streams. */
 const LARGE_BYTES = 256 * 1024;
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
-}
 
 const JSON_TYPE = /^\s*application\/(?:json|[^\s;/]+\+json)\s*(?:;|$)/i;
 

@@ -1,4 +1,4 @@
-import { decodeRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
 
 /*
  * One message (runtime-and-workers.md, sections 3.3 and 3.4) is an envelope record: topic, publisher, sequence and time, and
@@ -105,13 +105,13 @@ interface RecordContents {
 
 function readRecord(bytes: Buffer, start: number): RecordContents {
   const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
-  const record = decodeRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
+  const record = decodeKeptRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
   const payload = bytesOf(record.payload as Uint8Array | number[]);
   return {
     publisherId: record.publisher_id,
     sequence: record.sequence,
     publishedAtMs: Number(record.published_at),
-    payload: decodeRecord(codec, payload, 0, payload.length),
+    payload: decodeKeptRecord(codec, payload, 0, payload.length),
   };
 }
 

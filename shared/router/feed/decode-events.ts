@@ -122,12 +122,24 @@ function hashes(value: unknown): Uint32Array {
   return pairs;
 }
 
+/** Up to here bytes are put together by hand: a view would need a buffer outside V8's heap. */
+const SMALL_BYTES = 16 * BYTES_A_HASH;
+
 /** Little-endian u64 in memory are pairs of u32 halves, low half first, on every machine that Node has builds for. */
 function pairsOf(bytes: Uint8Array): Uint32Array {
   if (bytes.length % BYTES_A_HASH !== 0) throw new Skip('malformed');
   if (bytes.length > BLOCKS_MAX * BYTES_A_HASH) throw new Skip('too_large');
-  const aligned = bytes.byteOffset % Uint32Array.BYTES_PER_ELEMENT === 0 ? bytes : Uint8Array.from(bytes);
+  if (bytes.length <= SMALL_BYTES) return assembled(bytes);
+  const aligned = bytes.byteOffset % Uint32Array.BYTES_PER_ELEMENT === 0 ? bytes : new Uint8Array(bytes);
   return new Uint32Array(aligned.buffer, aligned.byteOffset, bytes.length / Uint32Array.BYTES_PER_ELEMENT);
+}
+
+function assembled(bytes: Uint8Array): Uint32Array {
+  const words = new Uint32Array(bytes.length / Uint32Array.BYTES_PER_ELEMENT);
+  for (let at = 0, from = 0; at < words.length; at++, from += 4) {
+    words[at] = bytes[from]! | (bytes[from + 1]! << 8) | (bytes[from + 2]! << 16) | (bytes[from + 3]! << 24);
+  }
+  return words;
 }
 
 function pairOf(value: unknown): readonly [number, number] {
