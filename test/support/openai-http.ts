@@ -13,6 +13,11 @@ export interface ChatAnswer {
   readonly isDone: boolean;
 }
 
+/** What an answer says whoever has made it: all but its ids and what the worker's cache held. */
+export function saidIn({ ids: _, usage, ...answer }: ChatAnswer): object {
+  return { ...answer, usage: { ...usage, prompt_tokens_details: undefined } };
+}
+
 /** A stream under way. */
 export interface ChatStream {
   readonly response: Response;
