@@ -7,6 +7,7 @@ import {
   postJson,
   readChat,
   type StatorProcess,
+  saidIn,
   startDynamoDb,
   useFleet,
   waitUntil,
@@ -15,11 +16,8 @@ import {
 const MODEL = 'stator-mini';
 const QUESTION = { model: MODEL, messages: [{ role: 'user', content: 'How do parts meet?' }], ignore_eos: true };
 const SHORT = { ...QUESTION, max_tokens: 8 };
-/** About a second at the mock engine's own pace. */
-const LONG = { ...QUESTION, max_tokens: 180, stream_options: { include_usage: true } };
-
-/** Dead workers leave discovery within this. */
-const LEASE = { STATOR_LEASE_TTL_SECS: '2' };
+/** Two seconds at the mock engine's own pace: also on a busy machine its worker is told to stop before it is over. */
+const LONG = { ...QUESTION, max_tokens: 360, stream_options: { include_usage: true } };
 
 /** The one of `workers` that has requests under way. */
 function busyOne(workers: readonly StatorProcess[]): Promise<StatorProcess> {
@@ -38,7 +36,7 @@ async function drain(worker: StatorProcess): Promise<void> {
 }
 
 describe('stator frontend and stator worker in terminals of their own', () => {
-  const fleet = useFleet(LEASE);
+  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '4' }); // dead workers leave discovery within this
   let frontend: StatorProcess;
   const workers: StatorProcess[] = [];
 
@@ -85,7 +83,7 @@ describe('stator frontend and stator worker in terminals of their own', () => {
     expect(hasty.stderr()).toMatch(/worker has drained.*finished=0 moved=1 failed=0/);
     for (const stream of streams) {
       const answer = await stream.answer;
-      expect(answer).toEqual({ ...expected, ids: answer.ids });
+      expect(saidIn(answer)).toEqual(saidIn(expected));
       expect(answer.ids).toHaveLength(1);
     }
     expect(await frontend.metric('dynamo_frontend_model_migration_total')).toBe(1);
@@ -127,7 +125,8 @@ describe('stator frontend and stator worker in terminals of their own', () => {
   });
 });
 
-describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', () => {
+// Each goes through several outages, and both at a time: a busy machine takes long for that.
+describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', { timeout: 60_000 }, () => {
   const fleet = useFleet();
   let server: DynamoDbServer;
 
@@ -162,7 +161,7 @@ describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery 
 
   it.concurrent('stay up while the table is away for longer than a lease: the worker takes no request until it is back', async () => {
     const table = await createTestTable(server.url);
-    const env = { ...tableEnvironment(table), ...LEASE };
+    const env = { ...tableEnvironment(table), STATOR_LEASE_TTL_SECS: '2' };
     const [frontend, worker] = await Promise.all([fleet.frontend([], env), fleet.worker([], env)]);
     await fleet.untilWorkers(frontend, 1);
     const stream = await openChat(frontend.url, { ...LONG, max_tokens: 600 });
