@@ -50,7 +50,7 @@ function sendJson(response: ServerResponse, body: object): void {
 }
 
 describe('media with an encode worker', () => {
-  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '1' });
+  const fleet = useFleet();
   const encoder = new ScriptedVllm();
   const engine = new ScriptedVllm();
   let frontend: StatorProcess;
