@@ -11,7 +11,7 @@ const SHORT = {
 const HELD = 'stator_frontend_held_requests';
 
 describe('a model whose last worker has left', () => {
-  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '1' });
+  const fleet = useFleet();
   let frontend: StatorProcess;
   let worker: StatorProcess;
 
@@ -81,22 +81,22 @@ describe('a model whose last worker has left', () => {
   });
 
   it('keeps a stream in its middle, too: another worker goes on with it once there is one', async () => {
-    worker = await fleet.worker();
+    worker = await fleet.worker(['--decode-speedup-ratio=0.1']); // ten seconds of it lie before its end
     await fleet.untilWorkers(frontend, 1);
     const long = { ...SHORT, max_tokens: 160, stream_options: { include_usage: true } };
-    const whole = await readChat(frontend.url, long);
     const stream = await openChat(frontend.url, long);
     await stream.untilDeltas(5);
     await worker.kill();
     await untilHeld(1);
     worker = await fleet.worker();
     const answer = await stream.answer;
+    const whole = await readChat(frontend.url, long);
     expect(answer).toEqual({ ...whole, ids: answer.ids });
   });
 });
 
 describe('a flood of requests for a model without workers', () => {
-  const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '1' });
+  const fleet = useFleet();
 
   it('reaches the first worker that comes no faster than it takes them, in order, and all are served', async () => {
     const [frontend, first] = await Promise.all([fleet.frontend(['--hold-timeout=60']), fleet.worker()]);
