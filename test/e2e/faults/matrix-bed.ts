@@ -1,4 +1,4 @@
-import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect } from 'vitest';
@@ -52,8 +52,10 @@ const CACHE_USAGE = 'dynamo_component_gpu_cache_usage_percent';
 
 /** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
 const PACE = ['--speedup-ratio=0.045', '--decode-speedup-ratio=22', '--max-num-seqs=1'];
+/** A prompt takes a second, so that even on a busy machine it is under way when the fault comes. */
+export const LONG_PROMPTS = ['--speedup-ratio=0.015', '--decode-speedup-ratio=66'];
 const FAST = {
-  STATOR_LEASE_TTL_SECS: '1',
+  STATOR_LEASE_TTL_SECS: '10', // a pause of the machine is nobody's death: what the dead leave on record, `mend` takes away
   STATOR_LOAD_REPORT_INTERVAL_MS: '100',
   DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '0.3',
   DYN_INHIBITED_DURATION_SECS: '0.5',
@@ -88,8 +90,9 @@ export interface Run extends Asked {
   readonly victim: StatorProcess;
   /** It has been told to stop. */
   readonly isDraining: boolean;
-  /** The same request, undisturbed. */
+  /** The same request, undisturbed; of a long one the beginning. */
   readonly whole: Answer;
+  /** Of `whole`. */
   readonly maxTokens: number;
   /** The worker that has computed its prompt. */
   source(): Promise<StatorProcess>;
@@ -99,6 +102,14 @@ interface AskOptions {
   /** The client reads nothing until it is told to. */
   readonly isSlow?: boolean;
 }
+
+interface ReachOptions extends AskOptions {
+  /** The answer takes seconds, unless it is at its last token: it is to be broken off, and may not be over before. */
+  readonly isLong?: boolean;
+}
+
+/** Tokens of a long answer: two seconds and more. */
+const LONG_TOKENS = 400;
 
 export interface BedOptions {
   /** Two workers of each; the first pool has a request until its first token, the last one from then on. @default `['agg']` */
@@ -119,12 +130,13 @@ export interface MatrixBed {
   /** Sum of a metric over the workers of the first, or of the last pool. */
   sum(metric: string, pool: 'first' | 'last'): Promise<number>;
   /** Starts a request and waits until it has come to `stage`. */
-  reach(stage: Stage, form: Form, options?: AskOptions): Promise<Run>;
+  reach(stage: Stage, form: Form, options?: ReachOptions): Promise<Run>;
   ask(form: Form, maxTokens: number, options?: AskOptions): Asked;
   /** Waits until the requests that only keep engines busy are over. */
   release(): Promise<void>;
-  /** Ends an absence of the discovery store that a test made by renaming it. */
-  bringBack(): void;
+  /** The discovery store can be neither read nor written until `bringDiscoveryBack`. */
+  takeDiscoveryAway(): void;
+  bringDiscoveryBack(): void;
   /** The worker is gone for good; `mend` starts another. */
   lost(worker: StatorProcess): void;
   replaceFrontend(): Promise<void>;
@@ -134,9 +146,13 @@ export interface MatrixBed {
 
 /** A frontend with two workers, or two of each pool, for the suite that calls it. */
 export function useMatrixBed(options: BedOptions = {}): MatrixBed {
-  const fleet = useFleet({ ...FAST, ...options.env });
+  const env: Record<string, string> = {};
+  const fleet = useFleet(env);
   const bed = new Bed(fleet, options);
-  beforeAll(() => bed.open());
+  beforeAll(() => {
+    Object.assign(env, FAST, options.env); // the suite's own set-up may have added to it
+    return bed.open();
+  });
   afterAll(() => bed.close());
   return bed;
 }
@@ -166,6 +182,10 @@ class Bed implements MatrixBed {
   }
 
   async open(): Promise<void> {
+    const { fileKv } = this.fleet;
+    mkdirSync(`${fileKv}.here`);
+    writeFileSync(`${fileKv}.away`, ''); // no folder: nobody can make one below it
+    this.#pointDiscoveryAt(`${fileKv}.here`);
     await Promise.all([this.replaceFrontend(), this.#fill()]);
     await this.fleet.untilWorkers(this.frontend, this.#workers.size);
     for (const { maxTokens } of Object.values(SIGNS)) {
@@ -191,14 +211,15 @@ class Bed implements MatrixBed {
     return [...counts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  async reach(stage: Stage, form: Form, options: AskOptions = {}): Promise<Run> {
+  async reach(stage: Stage, form: Form, { isLong = false, ...options }: ReachOptions = {}): Promise<Run> {
     const { maxTokens, drains: isDraining = false } = SIGNS[stage];
     const whole = this.#whole.get(maxTokens);
     if (whole === undefined) throw new Error('the bed is not open');
+    const askedTokens = isLong && stage !== 'at the last token' ? LONG_TOKENS : maxTokens;
     for (;;) {
       if (stage === 'queued' && !(await this.#occupyAll())) continue;
       const before = await this.#counts(FIRST_RESPONSES);
-      const asked = this.ask(form, maxTokens, options);
+      const asked = this.ask(form, askedTokens, options);
       asked.answer.catch(() => undefined); // clients that leave have none
       const victim = await this.#untilAt(stage, before, asked.answered);
       if (victim === undefined) {
@@ -244,11 +265,19 @@ class Bed implements MatrixBed {
     await Promise.all(this.#blockers.splice(0));
   }
 
-  bringBack(): void {
+  takeDiscoveryAway(): void {
+    this.#pointDiscoveryAt(`${this.fleet.fileKv}.away`);
+  }
+
+  bringDiscoveryBack(): void {
+    this.#pointDiscoveryAt(`${this.fleet.fileKv}.here`);
+  }
+
+  /** In one step: between two, a worker that renews its records would make a folder of its own. */
+  #pointDiscoveryAt(path: string): void {
     const { fileKv } = this.fleet;
-    if (!existsSync(`${fileKv}.away`)) return;
-    cpSync(`${fileKv}.away`, fileKv, { recursive: true, force: false }); // what was written meanwhile is newer
-    rmSync(`${fileKv}.away`, { recursive: true });
+    symlinkSync(path, `${fileKv}.next`);
+    renameSync(`${fileKv}.next`, fileKv);
   }
 
   async mend(): Promise<void> {

@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { cellsOf, type MatrixBed, SPLIT, useMatrixBed } from './matrix-bed.ts';
+import { cellsOf, LONG_PROMPTS, type MatrixBed, SPLIT, useMatrixBed } from './matrix-bed.ts';
 import { describeOuterFaults, expectLeft } from './outer-faults.ts';
 
 const REQUESTS = 'dynamo_component_requests_total';
 const CANCELLED = 'dynamo_component_cancellation_total';
 
-/** A prompt takes a second, so that even on a busy machine it is under way when its client leaves. */
-const LONG_PROMPTS = ['--speedup-ratio=0.015', '--decode-speedup-ratio=66'];
+/** A worker that drains keeps its requests: on a busy machine they would else have moved when their clients leave. */
+const PATIENT = { DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: '5' };
 
 /** What the two pools have done so far. */
 async function booksOf(bed: MatrixBed) {
@@ -16,7 +16,7 @@ async function booksOf(bed: MatrixBed) {
 }
 
 describe('a client that leaves', () => {
-  const bed = useMatrixBed({ pools: SPLIT, workerArgs: LONG_PROMPTS });
+  const bed = useMatrixBed({ pools: SPLIT, workerArgs: LONG_PROMPTS, env: PATIENT });
   afterEach(() => bed.mend());
 
   it.each(cellsOf(['queued', 'before the first token', 'in prefill']))(

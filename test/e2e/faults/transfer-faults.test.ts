@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { waitUntil } from '../../support/index.ts';
-import { expectWhole, FORMS, SPLIT, TRANSFER, useMatrixBed } from './matrix-bed.ts';
+import { expectWhole, FORMS, LONG_PROMPTS, SPLIT, TRANSFER, useMatrixBed } from './matrix-bed.ts';
 import { WORKER_FAULTS } from './worker-faults.ts';
 
 const FALLBACKS = 'dynamo_frontend_decode_only_fallback_total';
@@ -32,11 +32,11 @@ describe.each(WORKER_FAULTS)('a worker that is $name while blocks move', ({ bed:
   });
 });
 
-describe('prefill workers', () => {
-  const bed = useMatrixBed({ pools: SPLIT });
+describe('prefill workers that are all killed', () => {
+  const bed = useMatrixBed({ pools: SPLIT, workerArgs: LONG_PROMPTS });
   afterEach(() => bed.mend());
 
-  it.each(FORMS)('that all are killed (%s): the decode worker computes the prompt, and it is counted', async (form) => {
+  it.each(FORMS)('leave the prompt to the decode worker, and it is counted (%s)', async (form) => {
     const before = await bed.frontend.metric(FALLBACKS);
     const other = await bed.reach('in prefill', form);
     bed.lost(other.victim);
@@ -49,6 +49,11 @@ describe('prefill workers', () => {
     await expectWhole(run);
     expect(await bed.frontend.metric(FALLBACKS)).toBe(before + 1);
   });
+});
+
+describe('prefill workers', () => {
+  const bed = useMatrixBed({ pools: SPLIT });
+  afterEach(() => bed.mend());
 
   it('go on while decode workers have more than they can take', async () => {
     const tokens = 200; // most of a second each, one at a time
