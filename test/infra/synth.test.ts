@@ -21,7 +21,7 @@ async function synthesize(context: Record<string, string> = {}): Promise<{ code:
   return { code: await synth.exited, stderr: synth.stderr() };
 }
 
-describe('the command that cdk runs', { timeout: 60_000 }, () => {
+describe('the command that cdk runs', { timeout: 120_000 }, () => {
   it('writes a stack with the bundled function, without credentials, network or Docker', async () => {
     expect(await synthesize()).toEqual({ code: 0, stderr: '' });
     const files = readdirSync(outdir);
