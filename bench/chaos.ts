@@ -4,6 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../shared/clock/index.ts';
 import { freePort, waitUntil } from './processes.ts';
 
@@ -53,7 +54,8 @@ export async function chaos(seconds = Number(process.env.STATOR_BENCH_CHAOS_SECO
     const url = `http://127.0.0.1:${port}`;
     const start = () => startWorker(launch);
     const workers = await Promise.all(Array.from({ length: WORKERS }, start));
-    await waitUntil('a ready model', 30_000, async () => (await fetch(`${url}/v1/models/${MODEL}/ready`)).ok);
+    const ready = `${url}/v1/models/${MODEL}/ready`;
+    await waitUntil('a ready model', 30_000, () => get(ready).then(isOk, () => false));
     const right = new Map<string, string>();
     for (const prompt of PROMPTS) right.set(prompt, await ask(url, prompt));
     const idleSockets = await settledSockets(frontend, workers.length);
@@ -121,7 +123,7 @@ async function strike(
   untilMs: number,
 ): Promise<void> {
   while (performance.now() < untilMs) {
-    await new Promise((resolve) => setTimeout(resolve, 500 + float() * 1500));
+    await sleep(500 + float() * 1500);
     if (workers.length > UP_MIN && float() < 0.6) {
       const [victim] = workers.splice(Math.floor(float() * workers.length), 1);
       victim?.child.kill(float() < 0.7 ? 'SIGKILL' : 'SIGTERM');
@@ -160,6 +162,17 @@ async function ask(url: string, prompt: string): Promise<string> {
   return said;
 }
 
+function isOk(response: IncomingMessage): boolean {
+  response.resume(); // what is not read holds the connection
+  return response.statusCode === 200;
+}
+
+function get(url: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request(url, { agent: false }, resolve).once('error', reject).end();
+  });
+}
+
 /** On a connection of its own, closed after the answer: what the frontend holds open later is then its own doing. */
 function post(url: string, body: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -170,7 +183,17 @@ function post(url: string, body: string): Promise<IncomingMessage> {
 
 /** Requests and blocks that are still held once nobody asks for anything. */
 async function leftBehind(url: string, workers: readonly Worker[]): Promise<{ slots: number; blocks: number }> {
-  await new Promise((resolve) => setTimeout(resolve, 2500)); // workers report their load every second
+  await sleep(2500); // workers report their load every second
+  for (const untilMs = performance.now() + SETTLED_MS_MAX; ; await sleep(500)) {
+    const left = await countLeft(url, workers);
+    if (left.slots + left.blocks === 0 || performance.now() > untilMs) return left;
+  }
+}
+
+/** A busy machine may report late; what has leaked does not come back. */
+const SETTLED_MS_MAX = 10_000;
+
+async function countLeft(url: string, workers: readonly Worker[]): Promise<{ slots: number; blocks: number }> {
   let slots = await metric(url, 'dynamo_frontend_inflight_requests');
   let blocks = 0;
   for (const worker of workers) {
@@ -181,14 +204,14 @@ async function leftBehind(url: string, workers: readonly Worker[]): Promise<{ sl
 }
 
 async function metric(url: string, name: string): Promise<number> {
-  const page = await (await fetch(`${url}/metrics`)).text();
+  const page = await text(await get(`${url}/metrics`));
   const lines = page.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }
 
 /** Sockets of the frontend beside those to workers, once idle client connections were closed. */
 async function settledSockets({ pid }: ChildProcess, workers: number): Promise<number> {
-  await new Promise((resolve) => setTimeout(resolve, 12_000));
+  await sleep(12_000);
   const folder = `/proc/${pid}/fd`;
   const isSocket = (fd: string): boolean => {
     try {
