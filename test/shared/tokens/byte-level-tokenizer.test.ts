@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { Tokenizer as Reference } from 'tokenizers';
 import { describe, expect, it } from 'vitest';
@@ -95,7 +96,7 @@ describe('byte-level tokenizer, long texts', () => {
     const word = (at: number): string => ` w${at.toString(36)}`;
     const text = Array.from({ length: 120_000 }, (_, at) => word(at)).join('');
     const first = pair.ours.encode(text);
-    expect(pair.ours.encode(text)).toEqual(first);
+    expect(isDeepStrictEqual(pair.ours.encode(text), first)).toBe(true); // half a million ids: vitest takes seconds
     expect(pair.ours.decode(first)).toBe(text);
     expect(pair.ours.encode(word(7))).toEqual(pair.ours.encode(word(7)));
   });
