@@ -22,22 +22,29 @@ describe('a fleet whose every worker is above a busy threshold', () => {
     const chat = `${frontend.url}/v1/chat/completions`;
     const set = await postJson(`${frontend.url}/busy_threshold`, { model: MODEL, active_decode_blocks_threshold: 0 });
     expect(set.status).toBe(200);
+    const untilRefused = () =>
+      waitUntil(
+        async () => {
+          const response = await postJson(chat, SHORT);
+          return response.status === 200 ? undefined : response;
+        },
+        { what: 'a refusal' },
+      );
+    const untilRoom = () => waitUntil(async () => (await postJson(chat, SHORT)).status === 200, { what: 'room again' });
+    // Loads are followed from the first request on that a threshold concerns: one that lasts until they are.
+    const first = await openChat(frontend.url, { ...SHORT, max_tokens: 8000 });
+    await untilRefused();
+    first.leave();
+    await untilRoom();
     const running = await openChat(frontend.url, { ...SHORT, max_tokens: 600 });
-    await running.untilDeltas(1);
-    const refused = await waitUntil(
-      async () => {
-        const response = await postJson(chat, SHORT);
-        return response.status === 200 ? undefined : response;
-      },
-      { what: 'a refusal' },
-    );
+    const refused = await untilRefused();
     expect(refused.status).toBe(503);
     expect(refused.headers.get('retry-after')).toBe('1');
     expect(await refused.json()).toMatchObject({ error: { type: 'overloaded_error', code: 'server_overloaded' } });
     expect(await frontend.metric('dynamo_frontend_model_rejection_total')).toBeGreaterThan(0);
     expect(await frontend.metric('dynamo_frontend_requests_total', 'error_type="overload"')).toBeGreaterThan(0);
     expect(await running.answer).toMatchObject({ finishReason: 'length', isDone: true });
-    await waitUntil(async () => (await postJson(chat, SHORT)).status === 200, { what: 'room again' });
+    await untilRoom();
   });
 });
 
