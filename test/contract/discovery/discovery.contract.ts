@@ -9,10 +9,13 @@ import {
 import { type FreezableClock, type SpawnedProcess, spawnTypeScript, waitUntil } from '../../support/index.ts';
 import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
 
-/** A fresh, empty store and the processes that use it. Times to live are 500 ms. */
+/** A fresh, empty store and the processes that use it. */
 export interface DiscoveryHarness {
-  /** A handle as another process would hold it; freezing its clock plays that process crashing or being stopped. */
-  open(): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
+  /**
+   * A handle as another process would hold it; freezing its clock plays that process crashing or being stopped.
+   * @param ttlMs @default 10_000: nobody dies because the machine stands still for a while
+   */
+  open(ttlMs?: number): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
   /** What a store outside this process adds: ways to fail, and the options for other processes to open it. */
   readonly external?: {
     readonly options: DiscoveryOptions;
@@ -22,6 +25,9 @@ export interface DiscoveryHarness {
   /** Closes every handle and the store. */
   close(): Promise<void>;
 }
+
+/** Of tests in which somebody dies: soon, and yet no one else when the machine stands still for a moment. */
+const SHORT_TTL_MS = 1500;
 
 /** What every `Discovery` does; with `isExternal`, also across processes and outages. */
 export function describeDiscovery(name: string, start: () => Promise<DiscoveryHarness>, isExternal: boolean): void {
@@ -189,8 +195,12 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       });
 
       it('after standing still for longer than the time to live, knows the dead from the living', async () => {
-        const [living, dying, observer] = [await harness.open(), await harness.open(), await harness.open()];
-        const [reader, successor] = [await harness.open(), await harness.open()];
+        const [living, dying, observer] = [
+          await harness.open(SHORT_TTL_MS),
+          await harness.open(SHORT_TTL_MS),
+          await harness.open(SHORT_TTL_MS),
+        ];
+        const [reader, successor] = [await harness.open(SHORT_TTL_MS), await harness.open(SHORT_TTL_MS)];
         await living.discovery.put(endpointAt('ns/backend/generate/a'));
         await dying.discovery.put(endpointAt('ns/backend/generate/b'));
         const [witness, observed] = [new Witness(), new Witness()];
@@ -250,12 +260,12 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       });
 
       it('keeps the records of a living process while two others die one after the other', async () => {
-        const living = await harness.open();
+        const living = await harness.open(SHORT_TTL_MS);
         const witness = new Witness();
         await living.discovery.put(endpointAt('ns/backend/generate/a'));
         await living.discovery.watch(instances, witness);
         for (const id of ['b', 'c']) {
-          const dying = await harness.open();
+          const dying = await harness.open(SHORT_TTL_MS);
           await dying.discovery.put(endpointAt(`ns/backend/generate/${id}`));
           await waitUntil(() => witness.present.size === 2);
           dying.clock.freeze();
@@ -266,7 +276,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       });
 
       it('removes what a crashed process left and keeps the rest', async () => {
-        const [crashing, staying] = [await harness.open(), await harness.open()];
+        const [crashing, staying] = [await harness.open(SHORT_TTL_MS), await harness.open(SHORT_TTL_MS)];
         const witness = new Witness();
         await crashing.discovery.put(endpointAt('ns/backend/generate/a'));
         await staying.discovery.put(endpointAt('ns/backend/generate/b'));
@@ -278,7 +288,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
       });
 
       it('tells a process that its lease ran out and writes everything again when it can', async () => {
-        const [stopped, staying] = [await harness.open(), await harness.open()];
+        const [stopped, staying] = [await harness.open(SHORT_TTL_MS), await harness.open(SHORT_TTL_MS)];
         const witness = new Witness();
         const told: string[] = [];
         stopped.discovery.onLeaseLost(() => told.push('lost'));
@@ -333,16 +343,16 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
     });
 
     if (isExternal) {
-      describe('processes', () => {
+      describe('processes', { timeout: 60_000 }, () => {
         const spawnWorker = async (record: DiscoveryRecord): Promise<SpawnedProcess> => {
-          const argument = JSON.stringify({ options: harness.external?.options, record });
+          const argument = JSON.stringify({ options: { ...harness.external?.options, ttlMs: SHORT_TTL_MS }, record });
           const worker = await spawnTypeScript(new URL('./worker-process.ts', import.meta.url), [argument]);
           await worker.waitForOutput(/^registered$/m);
           return worker;
         };
 
         it('removes what a killed process left, and what one that leaves withdraws', async () => {
-          const { discovery } = await harness.open();
+          const { discovery } = await harness.open(SHORT_TTL_MS);
           const witness = new Witness();
           await discovery.watch(instances, witness);
           const killed = await spawnWorker(endpointAt('ns/backend/generate/a'));
@@ -356,7 +366,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         });
 
         it('fences a process that was stopped and shows it again when it goes on', async () => {
-          const { discovery } = await harness.open();
+          const { discovery } = await harness.open(SHORT_TTL_MS);
           const witness = new Witness();
           await discovery.watch(instances, witness);
           const worker = await spawnWorker(endpointAt('ns/backend/generate/a'));
@@ -407,7 +417,7 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         });
 
         it('fences a process that cannot renew, and lets it back in afterwards', async () => {
-          const { discovery } = await harness.open();
+          const { discovery } = await harness.open(SHORT_TTL_MS);
           const told: string[] = [];
           discovery.onLeaseLost(() => told.push('lost'));
           discovery.onLeaseRegained(() => told.push('regained'));

@@ -17,11 +17,11 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
       const table = await createTestTable(server.url);
       const opened: Discovery[] = [];
       const { tableName, endpoint } = table;
-      const options = { backend: 'dynamodb', tableName, endpoint, ttlMs: 500, pollMs: 50 } as const;
+      const options = { backend: 'dynamodb', tableName, endpoint, pollMs: 50 } as const;
       return {
-        async open() {
+        async open(ttlMs = 10_000) {
           const clock = new FreezableClock();
-          const discovery = await createDiscovery({ ...options, clock, onProblem: () => {} });
+          const discovery = await createDiscovery({ ...options, ttlMs, clock, onProblem: () => {} });
           opened.push(discovery);
           return { discovery, clock };
         },

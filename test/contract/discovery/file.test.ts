@@ -1,4 +1,4 @@
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
@@ -10,26 +10,30 @@ describeDiscovery(
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'stator-discovery-'));
     const rootPath = join(folder, 'root');
+    const [storePath, filePath] = [join(folder, 'store'), join(folder, 'file')];
+    await mkdir(storePath);
+    await writeFile(filePath, '');
+    await symlink(storePath, rootPath);
+    /** Turns the root in one step: in a gap, a process that renews would make a folder of its own. */
+    const turnRoot = async (target: string): Promise<void> => {
+      const nextPath = `${rootPath}.next`;
+      await symlink(target, nextPath);
+      await rename(nextPath, rootPath);
+    };
     const opened: Discovery[] = [];
-    const options = { backend: 'file', rootPath, ttlMs: 500, pollMs: 50 } as const;
+    const options = { backend: 'file', rootPath, pollMs: 50 } as const;
     return {
-      async open() {
+      async open(ttlMs = 10_000) {
         const clock = new FreezableClock();
-        const discovery = await createDiscovery({ ...options, clock, onProblem: () => {} });
+        const discovery = await createDiscovery({ ...options, ttlMs, clock, onProblem: () => {} });
         opened.push(discovery);
         return { discovery, clock };
       },
       external: {
         options,
         // A plain file where the folder was: it can be neither read nor made again.
-        async beginOutage() {
-          await rename(rootPath, `${rootPath}.away`);
-          await writeFile(rootPath, '');
-        },
-        async endOutage() {
-          await rm(rootPath);
-          await rename(`${rootPath}.away`, rootPath);
-        },
+        beginOutage: () => turnRoot(filePath),
+        endOutage: () => turnRoot(storePath),
       },
       close: async () => {
         await Promise.all(opened.map((discovery) => discovery.close()));

@@ -9,9 +9,9 @@ describeDiscovery(
     const hub = new MemoryHub();
     const opened: Discovery[] = [];
     return {
-      async open() {
+      async open(ttlMs = 10_000) {
         const clock = new FreezableClock();
-        const discovery = new MemoryDiscovery({ hub, clock, ttlMs: 500, onProblem: () => {} });
+        const discovery = new MemoryDiscovery({ hub, clock, ttlMs, onProblem: () => {} });
         opened.push(discovery);
         return { discovery, clock };
       },

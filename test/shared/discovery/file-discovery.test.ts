@@ -2,9 +2,10 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, utimes, writeFile } from
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type Clock, systemClock } from '../../../shared/clock/index.ts';
 import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
-import { waitUntil } from '../../support/index.ts';
+import { FreezableClock, waitUntil } from '../../support/index.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
 const fileName = (id: string): string => `ns%2Fbackend%2Fgenerate%2F${id}`;
@@ -28,9 +29,9 @@ afterEach(async () => {
   await rm(folder, { recursive: true });
 });
 
-async function open(ttlMs = 500, pollMs = 50): Promise<Discovery> {
+async function open(ttlMs = 500, pollMs = 50, clock: Clock = systemClock): Promise<Discovery> {
   const onProblem = (problem: Error) => void problems.push(problem.message);
-  const discovery = await createDiscovery({ backend: 'file', rootPath, ttlMs, pollMs, onProblem });
+  const discovery = await createDiscovery({ backend: 'file', rootPath, ttlMs, pollMs, clock, onProblem });
   opened.push(discovery);
   return discovery;
 }
@@ -99,11 +100,15 @@ describe('expiry', () => {
   });
 
   it('writes a file again that was deleted although its process lives', async () => {
-    const [writer, reader] = [await open(), await open()];
+    const clock = new FreezableClock(); // of a writer that does not renew before the reader has looked
+    const [writer, reader] = [await open(500, 50, clock), await open(10_000)];
     const witness = new Witness();
+    clock.freeze();
     await writer.put(endpointAt('ns/backend/generate/a'));
     await reader.watch(instances, witness);
     await rm(join(bucketPath, fileName('a')));
+    await waitUntil(() => witness.present.size === 0);
+    clock.thaw();
     await waitUntil(() => witness.events.length === 3);
     expect(witness.events.map((event) => event.kind)).toEqual(['added', 'removed', 'added']);
   });
