@@ -1,4 +1,4 @@
-import { XPublisher, XSubscriber, Proxy as ZmqProxy } from 'zeromq';
+import { XPublisher, XSubscriber } from 'zeromq';
 import { freePort } from './free-port.ts';
 import { waitUntil } from './wait-until.ts';
 
@@ -8,10 +8,26 @@ export interface ZmqBroker {
   readonly xsub: string;
   /** Where subscribers connect. */
   readonly xpub: string;
+  /** Passes no event on until `resume`; what comes meanwhile waits here. */
+  pause(): void;
+  resume(): void;
   stop(): Promise<void>;
 }
 
 const QUEUED_MAX = 100_000;
+
+/** Runs `proof` once for each broker, with the others paused: publishers and subscribers may reach one before the others. */
+export async function provingEach(
+  brokers: readonly Pick<ZmqBroker, 'pause' | 'resume'>[],
+  proof: () => Promise<void>,
+): Promise<void> {
+  for (const broker of brokers) {
+    const others = brokers.filter((each) => each !== broker);
+    for (const other of others) other.pause();
+    await proof();
+    for (const other of others) other.resume();
+  }
+}
 
 /** Starts a broker on loopback. @param at where it stood before; @default free ports */
 export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Promise<ZmqBroker> {
@@ -21,18 +37,37 @@ export async function startZmqBroker(at?: Pick<ZmqBroker, 'xsub' | 'xpub'>): Pro
   await bind(front, at?.xsub ?? `tcp://127.0.0.1:${await freePort()}`);
   await bind(back, at?.xpub ?? `tcp://127.0.0.1:${await freePort()}`);
   const [xsub, xpub] = [front.lastEndpoint!, back.lastEndpoint!];
-  const proxy = new ZmqProxy(front, back);
-  const running = proxy.run();
+  let resume = (): void => {};
+  let isOpen = Promise.resolve();
+  const relaying = Promise.all([passOn(front, back, () => isOpen), passOn(back, front)]);
   return {
     xsub,
     xpub,
+    pause() {
+      isOpen = new Promise((resolve) => {
+        resume = resolve;
+      });
+    },
+    resume: () => resume(),
     async stop() {
-      proxy.terminate();
-      await running;
       front.close();
       back.close();
+      resume();
+      await relaying;
     },
   };
+}
+
+/** Events one way, subscriptions the other, until the sockets are closed. ZeroMQ's own proxy does not go on after a pause. */
+async function passOn(
+  from: XPublisher | XSubscriber,
+  to: XPublisher | XSubscriber,
+  isOpen?: () => Promise<void>,
+): Promise<void> {
+  for await (const frames of from) {
+    await isOpen?.();
+    if (!to.closed) await to.send(frames);
+  }
 }
 
 /** A socket that was closed gives its port back a little later. */

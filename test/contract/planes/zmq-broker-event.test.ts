@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createZmqEventPlane, fixedBrokers } from '../../../shared/planes/event/index.ts';
-import { startZmqBroker, type ZmqBroker } from '../../support/zmq-broker.ts';
+import { provingEach, startZmqBroker, type ZmqBroker } from '../../support/zmq-broker.ts';
 import { describeEventPlane } from './event-plane.contract.ts';
 
 for (const count of [1, 2]) {
@@ -21,6 +21,7 @@ for (const count of [1, 2]) {
       return {
         sender: sender!,
         receiver: receiver!,
+        provingEachWay: (proof) => provingEach(running, proof),
         close: async () => {
           await sender!.close();
           await receiver!.close();
