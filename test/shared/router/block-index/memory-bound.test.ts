@@ -21,7 +21,10 @@ const ENGINES: readonly (readonly [what: string, holders: number, names: Names])
   ['hold the same, but not all of it', 8, ({ sequence }) => sequence],
 ];
 
-describe('the memory of an index', () => {
+/** Minutes, on a slow machine that does other things beside: millions of blocks. */
+const TIME = { timeout: 120_000 };
+
+describe('the memory of an index', TIME, () => {
   it.each(ENGINES)('stays within its bound while blocks come and go, with engines that %s', (_, holders, names) => {
     let evicted = 0;
     const index = createBlockIndex({

@@ -6,6 +6,8 @@ import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../s
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
 const MINUTE_MS = 60_000;
+/** Of tests that compute for seconds, and much longer on a machine that does other things beside. */
+const TIME = { timeout: 120_000 };
 
 /** A follower of one scripted rank, and what it asked for. */
 function followerBed(options: { readonly canRecover?: boolean; readonly slots?: Slots } = {}) {
@@ -376,7 +378,7 @@ describe('a worker that keeps no index', () => {
   });
 });
 
-describe('many ranks', () => {
+describe('many ranks', TIME, () => {
   it('are restored sixteen at a time, ten thousand of them', async () => {
     const clock = new VirtualClock();
     const random = seededRandom(2);
@@ -454,7 +456,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ kind: fc.constant('outage' as const), queries: fc.integer({ min: 1, max: 9 }) }),
 );
 
-describe('any interleaving of loss, duplication, reordering, restarts and outages', () => {
+describe('any interleaving of loss, duplication, reordering, restarts and outages', TIME, () => {
   it('ends with the index equal to what the worker holds', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
