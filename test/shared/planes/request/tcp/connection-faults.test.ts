@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../../shared/clock/index.ts';
+import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
@@ -13,7 +13,7 @@ import {
 } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
-import { frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
+import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const ENDPOINT = '2a/dynamo/backend/generate';
 const cleanups: (() => unknown)[] = [];
@@ -121,10 +121,14 @@ describe('connecting', () => {
   });
 
   it('to a listener that never answers is ConnectionTimeout', async () => {
-    const worker = await startRawWorker(() => {});
+    const heard: FrameLog[] = [];
+    const worker = await startRawWorker((_, log) => heard.push(log));
     cleanups.push(worker.close);
-    const patient = send(openPlane({ connectTimeoutMs: 50, requestTimeoutMs: 10_000 }), worker.transport);
-    const hasty = send(openPlane({ connectTimeoutMs: 10_000, requestTimeoutMs: 50 }), worker.transport);
+    const clock = new VirtualClock(); // connecting takes no time of it, however slow the machine is
+    const patient = send(openPlane({ clock, connectTimeoutMs: 50, requestTimeoutMs: 10_000 }), worker.transport);
+    const hasty = send(openPlane({ clock, connectTimeoutMs: 10_000, requestTimeoutMs: 50 }), worker.transport);
+    await waitUntil(() => heard.filter((log) => log.ofType(FrameType.open).length > 0).length === 2);
+    await clock.advance(50);
     expect((await patient.failed()).worker).toBe('ConnectionTimeout');
     expect((await hasty.failed()).worker).toBe('ConnectionTimeout');
   });
