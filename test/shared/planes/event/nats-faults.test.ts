@@ -28,7 +28,6 @@ describe.runIf(hasNatsServer())('the NATS event plane', () => {
       clock: systemClock,
       servers: [server.url],
       retryMs: 20,
-      pingIntervalMs: 300,
       closeTimeoutMs: 200,
       ...(keptBytesMax === undefined ? {} : { keptBytesMax }),
     });

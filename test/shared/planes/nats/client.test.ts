@@ -49,7 +49,6 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
       clock: systemClock,
       servers: [server.url],
       retryMs: 20,
-      pingIntervalMs: 200,
       closeTimeoutMs: 200,
       observer,
       ...options,
@@ -99,7 +98,7 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
 
   it('refuses what exceeds its bound while nothing is confirmed, and takes messages again afterwards', async () => {
     await start();
-    const [client, other] = [open({ keptBytesMax: 10_000, pingIntervalMs: 60_000 }), open()];
+    const [client, other] = [open({ keptBytesMax: 10_000 }), open()];
     const heard = hear(other, 'a');
     await Promise.all([client.flush(never), other.flush(never)]);
     server.freeze();
@@ -112,7 +111,7 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
 
   it('finds a server dead that hangs, and stays usable', async () => {
     await start();
-    const client = open({ connectTimeoutMs: 200 });
+    const client = open({ pingIntervalMs: 200, connectTimeoutMs: 200 });
     hear(client, 'a');
     await client.connected(never);
     server.freeze();
@@ -123,7 +122,7 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
 
   it('closes within its deadline when the server hangs', async () => {
     await start();
-    const client = open({ closeTimeoutMs: 100, pingIntervalMs: 60_000 });
+    const client = open({ closeTimeoutMs: 100 });
     await client.connected(never);
     server.freeze();
     client.publish('a', new Uint8Array(10));
