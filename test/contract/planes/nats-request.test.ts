@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { systemClock } from '../../../shared/clock/index.ts';
 import { createNatsClient } from '../../../shared/planes/nats/index.ts';
 import { createNatsRequestPlane } from '../../../shared/planes/nats-requests/index.ts';
-import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { hasNatsServer, type NatsServer, startNatsServer } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
@@ -13,19 +12,21 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   });
   afterAll(() => server?.stop());
 
-  function open(): RequestPlane {
+  function open(requestTimeoutMs: number) {
     const client = createNatsClient({ clock: systemClock, servers: [server.url] });
-    return createNatsRequestPlane({ client, clock: systemClock, requestTimeoutMs: 300, token: 'a-shared-token' });
+    const options = { client, clock: systemClock, requestTimeoutMs, token: 'a-shared-token' };
+    return { client, plane: createNatsRequestPlane(options) };
   }
 
-  describeRequestPlane('nats', async () => {
-    const [caller, worker] = [open(), open()];
+  describeRequestPlane('nats', async (requestTimeoutMs) => {
+    const [caller, worker] = [open(requestTimeoutMs), open(requestTimeoutMs)];
     return {
-      caller,
-      worker,
+      caller: caller.plane,
+      worker: worker.plane,
+      announced: () => worker.client.flush(new AbortController().signal),
       close: async () => {
-        await caller.close();
-        await worker.close();
+        await caller.plane.close();
+        await worker.plane.close();
       },
     };
   });

@@ -13,29 +13,41 @@ import type {
 import { waitUntil } from '../../support/index.ts';
 import { HeldCalls, RecordingSink, type SinkEvent } from './recording-sink.ts';
 
-/** A caller and a worker as two processes would hold them. Requests must be accepted within 300 ms. */
+/** A caller and a worker as two processes would hold them. */
 export interface RequestPlaneHarness {
   readonly caller: RequestPlane;
   readonly worker: RequestPlane;
+  /** Resolves when callers find what the worker has begun to serve; absent where they do at once. */
+  announced?(): Promise<void>;
   close(): Promise<void>;
 }
 
 const ENDPOINT = '2a/dynamo/backend/generate';
+const PING_ENDPOINT = '2a/dynamo/backend/ping';
 const CREDIT = 256;
+/** Far longer than the machine may stand still in the middle of a test. */
+const REQUEST_TIMEOUT_MS = 8000;
 
-/** What every `RequestPlane` does. */
-export function describeRequestPlane(name: string, start: () => Promise<RequestPlaneHarness>): void {
+/** What every `RequestPlane` does. @param start takes the time within which a request must be accepted */
+export function describeRequestPlane(
+  name: string,
+  start: (requestTimeoutMs: number) => Promise<RequestPlaneHarness>,
+): void {
   describe(`request plane: ${name}`, () => {
     let harness: RequestPlaneHarness;
     let server: PlaneServer;
-    beforeEach(async () => {
-      harness = await start();
+    async function open(requestTimeoutMs: number): Promise<void> {
+      harness = await start(requestTimeoutMs);
       server = await harness.worker.serve({ instanceId: '2a' });
-    });
-    afterEach(async () => {
+      for (const endpoint of [ENDPOINT, PING_ENDPOINT]) server.handle(endpoint, (call) => call.end());
+      await harness.announced?.();
+    }
+    async function close(): Promise<void> {
       await server.close();
       await harness.close();
-    });
+    }
+    beforeEach(() => open(REQUEST_TIMEOUT_MS));
+    afterEach(close);
 
     function send(transport: Transport, request: Partial<PlaneRequest> = {}): { sink: RecordingSink; call: Call } {
       const sink = new RecordingSink();
@@ -439,6 +451,8 @@ export function describeRequestPlane(name: string, start: () => Promise<RequestP
       });
 
       it('comes when the worker does not accept in time, and the handler learns it', async () => {
+        await close();
+        await open(100);
         const { sink, incoming } = await hold();
         expect((await sink.failed()).worker).toBe('ConnectionTimeout');
         await waitUntil(() => incoming.signal.aborted);
@@ -500,8 +514,7 @@ export function describeRequestPlane(name: string, start: () => Promise<RequestP
 
     /** Resolves once a request made now has been answered: everything sent before has arrived by then. */
     async function roundTrip(): Promise<SinkEvent> {
-      const endpoint = '2a/dynamo/backend/ping';
-      const { sink } = send(server.handle(endpoint, (call) => call.end()));
+      const { sink } = send(server.handle(PING_ENDPOINT, (call) => call.end()));
       return sink.closed();
     }
   });

@@ -4,11 +4,11 @@ import { readTlsFixture } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
 function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describeRequestPlane>[1] {
-  return async () => {
+  return async (requestTimeoutMs) => {
     const options = {
       clock: systemClock,
       host: '127.0.0.1',
-      requestTimeoutMs: 300,
+      requestTimeoutMs,
       codec,
       token: 'a-shared-token',
       ...(tls && { tls }),

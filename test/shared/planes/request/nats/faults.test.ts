@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
 import { isMigratable } from '../../../../../shared/errors/index.ts';
-import { createNatsClient } from '../../../../../shared/planes/nats/index.ts';
+import { createNatsClient, type NatsClient } from '../../../../../shared/planes/nats/index.ts';
 import { createNatsRequestPlane } from '../../../../../shared/planes/nats-requests/index.ts';
 import type { RequestPlane } from '../../../../../shared/planes/request/index.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
@@ -18,6 +18,7 @@ const ENDPOINT = '2a/dynamo/backend/generate';
 
 describe.runIf(hasNatsServer())('the NATS request plane', () => {
   const planes: RequestPlane[] = [];
+  const clientOf = new WeakMap<RequestPlane, NatsClient>();
   let server: NatsServer;
   let proxy: TcpProxy;
   beforeEach(async () => {
@@ -30,7 +31,7 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
     await server.stop();
   });
 
-  function open(port = server.port, token = 'a-shared-token'): RequestPlane {
+  function open(port = server.port, token = 'a-shared-token', connectTimeoutMs = 5000): RequestPlane {
     const client = createNatsClient({
       clock: systemClock,
       servers: [`nats://127.0.0.1:${port}`],
@@ -43,9 +44,10 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
       token,
       pingIntervalMs: 100,
       deadAfterMs: 1000,
-      connectTimeoutMs: 1000,
+      connectTimeoutMs,
     });
     planes.push(plane);
+    clientOf.set(plane, client);
     return plane;
   }
 
@@ -55,6 +57,7 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
     const held = new HeldCalls();
     const plane = await worker.serve({ instanceId: '2a' });
     const transport = plane.handle(ENDPOINT, held.handler);
+    await clientOf.get(worker)?.flush(new AbortController().signal); // the server knows by then where the endpoint is
     const sink = new RecordingSink();
     caller.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
     const incoming = await held.at(0);
@@ -106,7 +109,8 @@ describe.runIf(hasNatsServer())('the NATS request plane', () => {
   it('fails in time when there is no server', async () => {
     await server.kill();
     const sink = new RecordingSink();
-    open().call({ nats_tcp: 'dynamo_backend.generate-2a' }, { id: 'r1', headers: {}, body: {} }, sink);
+    const caller = open(server.port, 'a-shared-token', 100);
+    caller.call({ nats_tcp: 'dynamo_backend.generate-2a' }, { id: 'r1', headers: {}, body: {} }, sink);
     expect((await sink.failed()).worker).toBe('CannotConnect');
   });
 
