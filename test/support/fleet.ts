@@ -8,7 +8,7 @@ import { waitUntil } from './wait-until.ts';
 
 /** The built program, or another build of it that is to be tested. */
 const PROGRAM = process.env.STATOR_TEST_PROGRAM || fileURLToPath(new URL('../../dist/stator.js', import.meta.url));
-const START_MS_MAX = 15_000;
+const START_MS_MAX = 30_000;
 const EXIT_MS_MAX = 25_000;
 
 type Env = Readonly<Record<string, string | undefined>>;
