@@ -16,7 +16,7 @@ import {
   ResidentClient,
 } from '../../../../shared/router/service/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
-import { waitUntil } from '../../../support/index.ts';
+import { freePort, waitUntil } from '../../../support/index.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -83,7 +83,7 @@ async function bed() {
   const peers = { booked: () => ({ 'x-stator-reserved': '0,1,10,160' }), prefillDone() {}, ended() {} };
   const resident = await Resident.open(new VirtualClock(), undefined, { peers });
   const asker = new Asker();
-  const { address, server } = await serve(resident.service);
+  const { address, server } = await serve(resident.service, await freePort()); // one that a successor may take over
   await asker.know(address);
   return { resident, asker, address, server };
 }
