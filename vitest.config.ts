@@ -21,6 +21,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'e2e',
+          testTimeout: 60_000, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
           maxWorkers: 1,
           sequence: { groupOrder: 1 },

@@ -53,7 +53,7 @@ export class FolderFollower {
       this.delete(watcher);
       throw error;
     }
-    this.#schedule(this.#options.pollMs);
+    this.#schedule(this.#isStale ? SETTLE_MS : this.#options.pollMs);
   }
 
   delete(watcher: SnapshotWatcher): void {
