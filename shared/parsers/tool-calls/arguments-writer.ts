@@ -59,6 +59,8 @@ export class StringMember {
   readonly #rules: StringRules;
   readonly #decode: (text: string, isLast: boolean) => string;
   #held = '';
+  /** Some of the value has gone to the decoder, which may hold all of it back. */
+  #hasBegun = false;
   #isOpen = false;
 
   constructor(writer: ArgumentsWriter, key: string, rules: StringRules) {
@@ -70,25 +72,27 @@ export class StringMember {
 
   push(piece: string): void {
     if (this.#rules.trims && piece.trim() === '') {
-      if (this.#isOpen || this.#held !== '') this.#held += piece; // joined, not looked through again
+      if (this.#hasBegun || this.#held !== '') this.#held += piece; // joined, not looked through again
       return;
     }
     let text = this.#held + piece;
-    if (!this.#isOpen && this.#rules.trims) text = text.trimStart();
-    if (!this.#isOpen && this.#rules.knowsNull && 'null'.startsWith(text.trim().toLowerCase())) {
+    if (!this.#hasBegun && this.#rules.trims) text = text.trimStart();
+    if (!this.#hasBegun && this.#rules.knowsNull && 'null'.startsWith(text.trim().toLowerCase())) {
       this.#held = text;
       return;
     }
     let end = this.#rules.trims ? text.trimEnd().length : text.length;
     if (end > 0 && isHighSurrogate(text.charCodeAt(end - 1))) end--;
     this.#held = text.slice(end);
-    if (end > 0) this.#write(this.#decode(text.slice(0, end), false));
+    if (end === 0) return;
+    this.#hasBegun = true;
+    this.#write(this.#decode(text.slice(0, end), false));
   }
 
   /** The value is complete. */
   end(): void {
     const text = this.#rules.trims ? this.#held.trimEnd() : this.#held;
-    if (!this.#isOpen && this.#rules.knowsNull && text.trim().toLowerCase() === 'null') {
+    if (!this.#hasBegun && this.#rules.knowsNull && text.trim().toLowerCase() === 'null') {
       this.#arguments.member(this.#key, 'null');
       return;
     }

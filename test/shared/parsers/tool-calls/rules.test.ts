@@ -265,6 +265,27 @@ const CASES: readonly Case[] = [
   ['harmony', 'a cut call is not repaired', '<|channel|>commentary to=functions.f <|message|>{"a": 1', ''],
   ['harmony', 'commentary to nobody is content', '<|channel|>commentary<|message|>Hi<|end|>', 'Hi'],
   [
+    'qwen3_coder',
+    'white space behind an entity that opens a value belongs to it',
+    '<tool_call><function=get_weather><parameter=city>&amp;\nb</parameter></function></tool_call>',
+    '',
+    'get_weather({"city":"&\\nb"})',
+  ],
+  [
+    'qwen3_coder',
+    'null behind an entity is no null',
+    '<tool_call><function=get_weather><parameter=city>&amp;null</parameter></function></tool_call>',
+    '',
+    'get_weather({"city":"&null"})',
+  ],
+  [
+    'minimax_m3',
+    'white space behind an entity that opens a value belongs to it',
+    `${N}<tool_call>${N}<invoke name="get_weather">${N}<city>&amp; b${N}</city>${N}</invoke>${N}</tool_call>`,
+    '',
+    'get_weather({"city":"& b"})',
+  ],
+  [
     'pythonic',
     'negative numbers stay, expressions go',
     "[f(n=-1.5, x=g(1), y=a.b, z='q')]",
