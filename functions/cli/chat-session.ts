@@ -7,12 +7,19 @@ import { chatThrough } from './chat-turns.ts';
  * `--interactive`: a chat in this terminal with the first model that takes chats, once there is one. Resolves when the user
  * leaves or `stopped` resolves.
  * @param path the frontend's route of chat completions
+ * @param chatting aborted once Ctrl-C is the chat's: it cancels an answer then
  */
-export async function chatWith(frontend: Frontend, path: string, stopped: Promise<unknown>): Promise<void> {
+export async function chatWith(
+  frontend: Frontend,
+  path: string,
+  stopped: Promise<unknown>,
+  chatting: AbortController,
+): Promise<void> {
   const ending = new AbortController();
   void stopped.then((reason) => ending.abort(new Error(reasonOf(reason))));
   const model = await firstChatModel(frontend, ending.signal);
   if (model === undefined) return;
+  chatting.abort();
   await chatInTerminal(chatThrough(frontend, path, model), model, {
     input: process.stdin,
     output: process.stdout,
@@ -28,17 +35,12 @@ export async function chatWith(frontend: Frontend, path: string, stopped: Promis
 /** Undefined when the chat ends before there is a model. */
 async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<string | undefined> {
   const find = () => models.list().find(({ card, workers }) => card.model_type.includes('Chat') && workers.length > 0);
-  const giveUp = new AbortController();
-  const onInterrupt = (): void => giveUp.abort();
-  process.once('SIGINT', onInterrupt); // before the line that offers it
   if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
   try {
-    await models.until(() => find() !== undefined, AbortSignal.any([signal, giveUp.signal]));
+    await models.until(() => find() !== undefined, signal);
   } catch (error) {
-    if (!signal.aborted && !giveUp.signal.aborted) throw error;
+    if (!signal.aborted) throw error;
     return undefined;
-  } finally {
-    process.off('SIGINT', onInterrupt);
   }
   return find()?.name;
 }

@@ -10,7 +10,8 @@ import type { CommandContext } from './commands.ts';
 export async function run({ settings: given, config }: CommandContext<'frontend'>): Promise<number> {
   const { settings, servesClients } = rolesOf(given);
   const { interactive: isInteractive } = settings;
-  const stopped = stopSignal(isInteractive);
+  const chatting = new AbortController();
+  const stopped = stopSignal(chatting.signal);
   const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
   const frontend = await composeFrontend(settings, {
     logger,
@@ -20,7 +21,7 @@ export async function run({ settings: given, config }: CommandContext<'frontend'
   });
   if (isInteractive) {
     try {
-      await chatWith(frontend, settings.httpSvcChatPath, stopped);
+      await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);
     } finally {
       await frontend.close();
     }

@@ -19,7 +19,8 @@ const WORKERS_READY_MS = 20_000;
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run({ settings, config, env }: CommandContext<'local'>): Promise<number> {
   const { interactive: isInteractive } = settings;
-  const stopped = stopSignal(isInteractive);
+  const chatting = new AbortController();
+  const stopped = stopSignal(chatting.signal);
   const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
@@ -45,7 +46,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
       { logger, plane: { poolSizeMax: settings.tcpPoolSize }, given: config.given.keys() },
     );
     const serve = isInteractive ? chatInstead : serveUntilEnd;
-    const reason = await serve({ frontend, settings, logger, workers, fleet, stopped });
+    const reason = await serve({ frontend, settings, logger, workers, fleet, stopped, chatting });
     if (reason === undefined) return 0;
     process.stderr.write(`stator: ${reason}\n`);
     return 1;
@@ -62,6 +63,8 @@ interface Local {
   readonly workers: WorkerProcesses;
   readonly fleet: LocalFleet;
   readonly stopped: Promise<string>;
+  /** Aborted once Ctrl-C is the chat's. */
+  readonly chatting: AbortController;
 }
 
 /** Serves until told to stop; resolves with why the workers cannot be had, if they cannot. */
@@ -79,14 +82,21 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
 }
 
 /** Chats until the user leaves; resolves as above. */
-async function chatInstead({ frontend, settings, workers, fleet, stopped }: Local): Promise<string | undefined> {
+async function chatInstead({
+  frontend,
+  settings,
+  workers,
+  fleet,
+  stopped,
+  chatting,
+}: Local): Promise<string | undefined> {
   workers.start();
   try {
     const over = Promise.race([workers.failed, stopped.then(() => undefined)]);
     const isUp = await Promise.race([workersRegistered(frontend, fleet), over.then(() => false)]);
     if (!isUp) return await over;
     return await Promise.race([
-      chatWith(frontend, settings.httpSvcChatPath, over).then(() => undefined),
+      chatWith(frontend, settings.httpSvcChatPath, over, chatting).then(() => undefined),
       workers.failed,
     ]);
   } finally {

@@ -3,9 +3,9 @@ import { constants } from 'node:os';
 /**
  * Resolves with what ends the process: the name of the first SIGTERM or SIGINT, or that the parent which holds an IPC
  * channel closed it or is gone. A signal after that ends the process at once with the exit code that shells expect.
- * @param isInteractive SIGINT is left to somebody else: Ctrl-C means something other than the end
+ * @param interruptTaken from when it aborts SIGINT is somebody else's to hear: Ctrl-C means something other than the end
  */
-export function stopSignal(isInteractive = false): Promise<string> {
+export function stopSignal(interruptTaken?: AbortSignal): Promise<string> {
   return new Promise((resolve) => {
     let isStopping = false;
     const onSignal = (signal: NodeJS.Signals): void => {
@@ -14,7 +14,8 @@ export function stopSignal(isInteractive = false): Promise<string> {
       resolve(signal);
     };
     process.on('SIGTERM', onSignal);
-    if (!isInteractive) process.on('SIGINT', onSignal);
+    process.on('SIGINT', onSignal);
+    interruptTaken?.addEventListener('abort', () => process.off('SIGINT', onSignal), { once: true });
     const onParentGone = (): void => {
       isStopping = true;
       resolve('end of the parent channel');

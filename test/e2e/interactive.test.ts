@@ -1,3 +1,5 @@
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtinText } from '../../shared/artifacts/index.ts';
 import { childPids, isRunning, type SpawnedProcess, useFleet, waitUntil } from '../support/index.ts';
@@ -48,6 +50,22 @@ describe('stator local --interactive', () => {
     chat.signal('SIGTERM');
     expect(await chat.exited).toBe(0);
     expect(workers.filter(isRunning)).toEqual([]);
+  });
+});
+
+describe('stator local --interactive, left while its workers start', () => {
+  it('exits with 0 on SIGINT and leaves no process and no folder behind', async () => {
+    const temporary = join(fleet.temporary, 'left');
+    mkdirSync(temporary);
+    const chat = fleet.spawn(['local', '-i', '--num-workers=1'], { TMPDIR: temporary });
+    const workers = await waitUntil(() => {
+      const pids = childPids(chat.pid);
+      return pids.length === 1 && pids;
+    });
+    chat.signal('SIGINT');
+    expect(await chat.exited).toBe(0);
+    expect(workers.filter(isRunning)).toEqual([]);
+    expect(readdirSync(temporary)).toEqual([]);
   });
 });
 

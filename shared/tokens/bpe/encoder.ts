@@ -101,14 +101,13 @@ export class BpeEncoder implements SegmentVisitor {
       this.#append(this.#merge(text, at, end));
       return;
     }
-    const hash = WordCache.hash(text, at, end);
-    const known = this.#cache.read(hash, text, at, end, this.#out, this.#count);
+    const known = this.#cache.read(text, at, end, this.#out, this.#count);
     if (known > 0) {
       this.#count += known;
       return;
     }
     const count = this.#merge(text, at, end);
-    this.#cache.write(hash, text, at, end, this.#merger.ids, count);
+    this.#cache.write(text, at, end, this.#merger.ids, count);
     this.#append(count);
   }
 

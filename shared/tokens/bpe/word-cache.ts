@@ -20,24 +20,34 @@ export class WordCache {
   #words = 0;
   #unitsUsed = 0;
   #tokensUsed = 0;
+  /** Of the word that `read` did not find. */
+  #missedHash = 0;
   /** Times the cache was full and started over. */
   resets = 0;
 
-  /** Hash of `text[at .. end)`, never 0. */
-  static hash(text: string, at: number, end: number): number {
+  /**
+   * Copies the tokens of the word `text[at .. end)` to `out[to ..]` (63 places must be free) and returns their number; 0 when
+   * unknown. Its steps stand in one function, as every word goes through it: of several, V8 inlines now these, now those.
+   */
+  read(text: string, at: number, end: number, out: Uint32Array, to: number): number {
     let hash = 0x811c9dc5;
     for (let from = at; from < end; from++) hash = Math.imul(hash ^ text.charCodeAt(from), 0x01000193);
     hash ^= hash >>> 15;
-    return hash === 0 ? 1 : hash;
-  }
-
-  /** Copies the word's tokens to `out[to ..]` (63 places must be free) and returns their number; 0 when unknown. */
-  read(hash: number, text: string, at: number, end: number, out: Uint32Array, to: number): number {
+    if (hash === 0) hash = 1;
     const slots = this.#slots;
+    const units = this.#units;
     for (let slot = (hash & (SLOTS - 1)) << 2; ; slot = (slot + 4) & (4 * SLOTS - 1)) {
       const found = slots[slot]!;
-      if (found === 0) return 0;
-      if (found !== hash || !this.#isSame(slots[slot + 1]!, text, at, end)) continue;
+      if (found === 0) {
+        this.#missedHash = hash;
+        return 0;
+      }
+      const place = slots[slot + 1]!;
+      if (found !== hash || (place & 63) !== end - at) continue;
+      const shift = (place >>> 6) - at;
+      let from = at;
+      while (from < end && units[shift + from] === text.charCodeAt(from)) from++;
+      if (from < end) continue;
       const tokens = slots[slot + 2]!;
       out[to] = slots[slot + 3]!;
       const count = tokens & 63;
@@ -46,8 +56,9 @@ export class WordCache {
     }
   }
 
-  /** Remembers `ids[0 .. count)` as the tokens of `text[at .. end)`, which must not be known yet. */
-  write(hash: number, text: string, at: number, end: number, ids: Int32Array, count: number): void {
+  /** Remembers `ids[0 .. count)` as the tokens of the word `text[at .. end)`, which `read` has just not found. */
+  write(text: string, at: number, end: number, ids: Int32Array, count: number): void {
+    const hash = this.#missedHash;
     const length = end - at;
     if (length > CACHED_UNITS_MAX || count > CACHED_TOKENS_MAX) return;
     const isFull =
@@ -63,16 +74,6 @@ export class WordCache {
     for (let from = at; from < end; from++) this.#units[this.#unitsUsed++] = text.charCodeAt(from);
     if (count > 1) for (let from = 0; from < count; from++) this.#tokens[this.#tokensUsed++] = ids[from]!;
     this.#words++;
-  }
-
-  #isSame(units: number, text: string, at: number, end: number): boolean {
-    const length = units & 63;
-    if (length !== end - at) return false;
-    const start = units >>> 6;
-    for (let step = 0; step < length; step++) {
-      if (this.#units[start + step] !== text.charCodeAt(at + step)) return false;
-    }
-    return true;
   }
 
   #copyRest(start: number, count: number, out: Uint32Array, to: number): void {
