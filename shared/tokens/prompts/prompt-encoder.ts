@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { noteParts } from '../hashing/known-parts.ts';
 import { findThreadEntry } from '../thread-entry.ts';
 import type { Tokenizer } from '../types.ts';
 import { EncodeQueue } from './encode-queue.ts';
@@ -47,6 +48,7 @@ const CACHED_UNITS_MIN = 1024;
 /** The general library takes 50 times as long. */
 const GENERAL_SLOWNESS = 64;
 const NOT_LATIN_SLOWNESS = 4;
+const NO_IDS = new Uint32Array(0);
 const NOT_LATIN1 = /[^\0-\xff]/;
 
 /**
@@ -154,28 +156,24 @@ class PromptEncoding {
   }
 
   #finish({ ids, counts }: EncodedStretches): EncodedPrompt {
-    this.#remember(ids, counts);
-    const cachedTokens = this.#cache === undefined ? undefined : this.#cachedTokens;
     const isWhole = counts.length === this.#missing.length;
-    if (this.#cachedTokens === 0) return { ids, cachedTokens, isWhole };
-    let at = 0;
+    if (this.#cache === undefined) return { ids, cachedTokens: undefined, isWhole };
+    const added = this.#remember(this.#cache, ids, counts);
     let missing = 0;
-    const parts = this.#parts.map((part) => {
-      if (part !== undefined) return part;
-      const from = at;
-      at += counts[missing++] ?? 0;
-      return ids.subarray(from, at);
-    });
-    return { ids: joinIds(parts, this.#cachedTokens + ids.length), cachedTokens, isWhole };
+    const parts = this.#parts.map((part) => part ?? added[missing++] ?? NO_IDS);
+    const whole = this.#cachedTokens === 0 ? ids : joinIds(parts, this.#cachedTokens + ids.length);
+    if (isWhole) noteParts(whole, parts);
+    return { ids: whole, cachedTokens: this.#cachedTokens, isWhole };
   }
 
-  #remember(ids: Uint32Array, counts: readonly number[]): void {
-    if (this.#cache === undefined) return;
+  /** Copies of the parts that were encoded: views would keep the ids of the whole prompt. */
+  #remember(cache: TokenCache, ids: Uint32Array, counts: readonly number[]): readonly Uint32Array[] {
     let at = 0;
-    counts.forEach((count, index) => {
-      // A copy: a view would keep the ids of the whole prompt.
-      this.#cache?.set(this.#tokenizer, this.#missing[index] as string, ids.slice(at, at + count));
+    return counts.map((count, index) => {
+      const part = ids.slice(at, at + count);
       at += count;
+      cache.set(this.#tokenizer, this.#missing[index] as string, part);
+      return part;
     });
   }
 }

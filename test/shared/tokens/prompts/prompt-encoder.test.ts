@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { scanTokenizerJson } from '../../../../shared/tokens/bpe/build-tables.ts';
 import { createBpeTokenizer } from '../../../../shared/tokens/bpe/tokenizer.ts';
-import { PromptEncoder, type Tokenizer } from '../../../../shared/tokens/index.ts';
+import { hashBlocks, PromptEncoder, type Tokenizer } from '../../../../shared/tokens/index.ts';
 import { anyText } from '../../../support/tokens/texts.ts';
 import { BYTE_LEVEL_VARIANTS, builtinTokenizer } from '../../../support/tokens/variants.ts';
 
@@ -48,6 +48,9 @@ describe.each(variants)('prompts in parts: %s', (name) => {
           expect(isWhole).toBe(true);
           expect(Buffer.compare(Buffer.from(ids.buffer), Buffer.from(tokenizer.encode(text).buffer))).toBe(0);
           expect(cachedTokens ?? 0).toBeLessThanOrEqual(ids.length);
+          // Hashes remembered with the parts are those of the whole.
+          const blocks = { blockSizeTokens: 16 };
+          expect(hashBlocks(ids, blocks)).toEqual(hashBlocks(Uint32Array.from(ids), blocks));
         }
       }),
       { numRuns: 30 },
