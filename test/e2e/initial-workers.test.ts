@@ -31,7 +31,7 @@ describe('--router-min-initial-workers', () => {
     expect((await ask()).status).toBe(200);
     await second.kill(); // what was waited for once is not waited for again
     expect((await fetch(`${url}/health`)).status).toBe(200);
-  }, 60_000);
+  });
 
   it('keeps a standalone router out of discovery, and lets it stop while it waits', async () => {
     const flags = ['--endpoint=dynamo.backend.generate', '--router-min-initial-workers=64', '--block-size=16'];

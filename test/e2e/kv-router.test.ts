@@ -84,7 +84,7 @@ describe('stator frontend --router-mode kv', () => {
     });
     expect((await ask(second, 'known before')).worker).toBe(worker);
     expect(await second.metric('stator_router_kv_recoveries_total', 'kind="restore"', 'outcome="ok"')).toBe(2);
-  }, 60_000);
+  });
 
   it('gives two frontends the same picture of what both of them cause', async () => {
     await Promise.all([1, 2, 3, 4].flatMap((at) => [ask(frontend, `left ${at}`), ask(second, `right ${at}`)]));
@@ -126,7 +126,7 @@ describe('stator frontend --router-mode kv', () => {
     workers.push(await fleet.worker(SMALL_BLOCKS));
     await fleet.untilWorkers(frontend, 2);
     expect((await takers(frontend, 'after')).size).toBe(2);
-  }, 60_000);
+  });
 });
 
 describe('stator frontend --router-mode kv --no-router-kv-events', () => {
@@ -147,7 +147,7 @@ describe('stator frontend --router-mode kv --no-router-kv-events', () => {
       expect(again.cached).toBeGreaterThan(0);
     }
     expect(await frontend.metric('stator_router_kv_recoveries_total')).toBe(0);
-  }, 60_000);
+  });
 });
 
 describe('stator local --router-mode kv', () => {
@@ -186,5 +186,5 @@ describe('an index that is full', () => {
     expect(bytes).toBeGreaterThan(0.5 * bytesMax);
     expect(bytes).toBeLessThanOrEqual(bytesMax);
     expect(await blocksKnown(frontend)).toBeLessThan(asked * 8000);
-  }, 60_000);
+  });
 });

@@ -82,5 +82,5 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     expect(rest.at(-1)).toBe('[DONE]');
     expect(JSON.parse(rest.at(-2) ?? '')).toMatchObject({ error: { code: 'client_closed_request' } });
     expect(runtime.stats).toMatchObject({ coldStarts: 2, crashes: 0 });
-  }, 60_000);
+  });
 });

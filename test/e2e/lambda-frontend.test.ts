@@ -103,7 +103,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     const back = await fetch(`${runtime.url}/v1/models`);
     expect([back.status, await back.json()]).toEqual([200, { object: 'list', data: [] }]);
     expect(runtime.stats.coldStarts).toBe(1);
-  }, 60_000);
+  });
 
   it('answers health, liveness and errors as the container does', async () => {
     expect((await fetch(`${runtime.url}/live`)).status).toBe(200);
@@ -149,7 +149,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     const next = await client.responses.create({ ...asked, previous_response_id: response.id });
     expect(next.usage?.input_tokens).toBeGreaterThan(response.usage?.input_tokens ?? Number.POSITIVE_INFINITY);
     await worker.kill();
-  }, 60_000);
+  });
 
   it('reaches a worker that took the place of another while the environment was frozen, at once', async () => {
     const client = new OpenAI({ baseURL: `${runtime.url}/v1`, apiKey: 'unused', maxRetries: 0 });
@@ -172,5 +172,5 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('the deployed HTTP function'
     await present.kill();
     expect(runtime.stats).toMatchObject({ coldStarts: 1, crashes: 0 });
     expect(runtime.output()).not.toMatch(/"level":"(WARN|ERROR)","target":"discovery"/);
-  }, 60_000);
+  });
 });

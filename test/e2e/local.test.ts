@@ -180,7 +180,7 @@ describe('stator local, killed while its workers start', () => {
   });
 });
 
-describe('stator local --num-prefill-workers --num-decode-workers', { timeout: 60_000 }, () => {
+describe('stator local --num-prefill-workers --num-decode-workers', () => {
   it('computes prompts apart, one process a worker, and replaces each by one of its kind', async () => {
     const local = await fleet.local(['--num-prefill-workers=1', '--num-decode-workers=2', '--block-size=16']);
     expect(local.stdout()).toContain('Stator is up: 1 prefill and 2 decode mock workers, model stator-mini');

@@ -126,7 +126,7 @@ describe('stator frontend and stator worker in terminals of their own', () => {
 });
 
 // Each goes through several outages, and both at a time: a busy machine takes long for that.
-describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', { timeout: 60_000 }, () => {
+describe.runIf(hasDynamoDb())('stator frontend and stator worker on a discovery table', () => {
   const fleet = useFleet();
   let server: DynamoDbServer;
 

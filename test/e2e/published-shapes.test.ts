@@ -96,7 +96,7 @@ describe.runIf(PYTHON !== '')('answers to the recorded requests', () => {
     expect([...found].filter(([problem]) => !DECIDED.some(({ what }) => what.test(problem)))).toEqual([]);
     const unused = DECIDED.filter(({ what }) => ![...found.keys()].some((problem) => what.test(problem)));
     expect(unused.map(({ authority }) => authority)).toEqual([]);
-  }, 60_000);
+  });
 });
 
 /** Rows whose answer is the default server's to a client of the API, in full. */

@@ -85,14 +85,14 @@ describe('a frontend that asks the index of another', () => {
     ]);
     [serving, asking] = [started[0], started[1]];
     await Promise.all([fleet.untilWorkers(serving, 2), fleet.untilWorkers(asking, 2)]);
-  }, 60_000);
+  });
 
   it('goes where a prompt is cached that only the other has sent', async () => {
     await untilKnown(asking, 'the way there'); // before that it goes by load
     const { workers } = await askInTurn(serving, serving, asking);
     expect(new Set(workers).size).toBe(1);
     expect(await indexedBlocks(asking)).toBe(0); // it keeps none
-  }, 60_000);
+  });
 
   it('serves on by load alone when the other is killed, counts it, and asks again once there is one', async () => {
     await untilKnown(asking, 'before the fall');
@@ -103,7 +103,7 @@ describe('a frontend that asks the index of another', () => {
     expect(await asking.metric(QUERIES)).toBeGreaterThanOrEqual(failed + 4);
     serving = await fleet.frontend(SERVES);
     await untilKnown(asking, 'before the fall'); // the new one has asked the workers for what they hold
-  }, 60_000);
+  });
 });
 
 describe('frontends without KV events around one index', () => {
@@ -127,7 +127,7 @@ describe('frontends without KV events around one index', () => {
 
     const second = await fleet.frontend([...SERVES, ...quiet]);
     await second.waitForOutput(/the block index is not served .*one process a component may/, 10_000);
-  }, 60_000);
+  });
 });
 
 describe('the flags of a remote index', () => {

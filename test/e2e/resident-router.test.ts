@@ -89,7 +89,7 @@ describe('a frontend that asks a resident router', () => {
     [resident, asker] = [started[0], started[1]];
     await Promise.all([fleet.untilWorkers(resident, 2), fleet.untilWorkers(asker, 2)]);
     await untilResident(asker);
-  }, 60_000);
+  });
 
   it('goes where the resident knows the prompt cached', async () => {
     const first = await ask(asker, 'once more');
@@ -209,7 +209,7 @@ describe('a full fleet behind a resident router', () => {
     expect((await answers).map(({ status }) => status)).toEqual(Array(6).fill(200));
     expect(await asker.metric('stator_router_fallbacks_total', 'reason="silent"')).toBe(0);
     expect(await resident.metric('stator_router_waiting_queries')).toBe(0);
-  }, 60_000);
+  });
 });
 
 describe.runIf(hasDynamoDb())('two resident routers', () => {

@@ -64,7 +64,7 @@ policy_classes:
       expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: 'server_overloaded' } }]);
       const other = ask(frontend, 'fourth', {});
       for (const answer of await Promise.all([first, second, other])) expect(answer.status).toBe(200);
-    }, 60_000);
+    });
   });
 
   it('does not start with a file that says nothing sensible, and names the field', async () => {

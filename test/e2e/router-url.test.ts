@@ -39,7 +39,7 @@ describe.each([
     const started = await Promise.all([startRouter(), fleet.frontend(KV, url), fleet.worker(worker)]);
     [router, asker] = [started[0], started[1]];
     await Promise.all([fleet.untilWorkers(asker, 1)]);
-  }, 60_000);
+  });
 
   it('lets the router decide, and finds the next one at the same address', async () => {
     await untilDecided();
@@ -49,7 +49,7 @@ describe.each([
     expect(await asker.metric('stator_router_degraded')).toBe(1);
     router = await startRouter();
     await untilDecided();
-  }, 60_000);
+  });
 
   it('lets the router explain', async () => {
     const shown = await runStator(['router', 'explain', '--prompt', 'who decides', '--url', asker.url]);

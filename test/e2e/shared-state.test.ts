@@ -110,7 +110,7 @@ function loadSeenBy(frontend: StatorProcess): Promise<number> {
 
 const isRunnable = hasNatsServer() && hasDynamoDb();
 
-describe.runIf(isRunnable)('frontends that share a table and NATS', { timeout: 60_000 }, () => {
+describe.runIf(isRunnable)('frontends that share a table and NATS', () => {
   const env: Record<string, string> = { ...TIMES };
   const fleet = useFleet(env);
   let nats: NatsServer;

@@ -24,51 +24,47 @@ describe('traces of a frontend and a worker', () => {
   it.each([
     ['grpc', ''],
     ['http/protobuf', '/v1/traces'],
-  ] as const)(
-    'arrive over %s as one, from the edge to the worker, with the log line',
-    async (protocol, path) => {
-      const collector = await startOtlpCollector(protocol);
-      cleanups.push(() => collector.stop());
-      const env = {
-        OTEL_EXPORT_ENABLED: '1',
-        OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-        OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
-        DYN_HEALTH_CHECK_ENABLED: 'true',
-        DYN_CANARY_WAIT_TIME: '1',
-      };
-      const namespace = `traced-${protocol.replaceAll('/', '-')}`;
-      const worker = await fleet.worker(['--endpoint', `${namespace}.backend.generate`], {
-        ...env,
-        OTEL_SERVICE_NAME: 'worker',
-      });
-      const frontend = await fleet.frontend(['--namespace', namespace], { ...env, OTEL_SERVICE_NAME: 'edge' });
-      await fleet.untilWorkers(frontend, 1);
-      const traceparent = `00-${CALLER.traceId}-${CALLER.spanId}-01`;
-      const answer = await postJson(`${frontend.url}/v1/chat/completions`, CHAT, { headers: { traceparent } });
-      expect(answer.status).toBe(200);
-      await waitUntil(
-        () => spansNamed(collector, 'http-request').length > 0 && spansNamed(collector, 'handle_payload').length > 0,
-        { timeoutMs: 20_000 },
-      );
-      const [root] = spansNamed(collector, 'http-request');
-      const parentOf = (name: string): string | undefined => spansNamed(collector, name)[0]?.parentSpanId;
-      expect(root).toMatchObject({
-        service: 'edge',
-        traceId: CALLER.traceId,
-        parentSpanId: CALLER.spanId,
-        attributes: { method: 'POST', uri: '/v1/chat/completions', output_tokens: 4, 'request.outcome': 'success' },
-      });
-      expect(root?.attributes).toMatchObject({ decode_worker_id: worker.instanceId });
-      for (const part of ['tokenize', 'route', 'dispatch']) expect(parentOf(part)).toBe(root?.spanId);
-      expect(parentOf('handle_payload')).toBe(spansNamed(collector, 'dispatch')[0]?.spanId);
-      expect(spansNamed(collector, 'handle_payload')[0]).toMatchObject({ service: 'worker', traceId: CALLER.traceId });
-      expect(collector.spans).toHaveLength(5); // neither canaries nor health checks are among them
-      if (path !== '') expect(collector.paths).toContain(path);
-      const line = await waitUntil(() => collector.lines.find(({ body }) => body === 'request completed'));
-      expect(line).toMatchObject({ service: 'edge', traceId: CALLER.traceId, spanId: root?.spanId });
-    },
-    60_000,
-  );
+  ] as const)('arrive over %s as one, from the edge to the worker, with the log line', async (protocol, path) => {
+    const collector = await startOtlpCollector(protocol);
+    cleanups.push(() => collector.stop());
+    const env = {
+      OTEL_EXPORT_ENABLED: '1',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+      DYN_HEALTH_CHECK_ENABLED: 'true',
+      DYN_CANARY_WAIT_TIME: '1',
+    };
+    const namespace = `traced-${protocol.replaceAll('/', '-')}`;
+    const worker = await fleet.worker(['--endpoint', `${namespace}.backend.generate`], {
+      ...env,
+      OTEL_SERVICE_NAME: 'worker',
+    });
+    const frontend = await fleet.frontend(['--namespace', namespace], { ...env, OTEL_SERVICE_NAME: 'edge' });
+    await fleet.untilWorkers(frontend, 1);
+    const traceparent = `00-${CALLER.traceId}-${CALLER.spanId}-01`;
+    const answer = await postJson(`${frontend.url}/v1/chat/completions`, CHAT, { headers: { traceparent } });
+    expect(answer.status).toBe(200);
+    await waitUntil(
+      () => spansNamed(collector, 'http-request').length > 0 && spansNamed(collector, 'handle_payload').length > 0,
+      { timeoutMs: 20_000 },
+    );
+    const [root] = spansNamed(collector, 'http-request');
+    const parentOf = (name: string): string | undefined => spansNamed(collector, name)[0]?.parentSpanId;
+    expect(root).toMatchObject({
+      service: 'edge',
+      traceId: CALLER.traceId,
+      parentSpanId: CALLER.spanId,
+      attributes: { method: 'POST', uri: '/v1/chat/completions', output_tokens: 4, 'request.outcome': 'success' },
+    });
+    expect(root?.attributes).toMatchObject({ decode_worker_id: worker.instanceId });
+    for (const part of ['tokenize', 'route', 'dispatch']) expect(parentOf(part)).toBe(root?.spanId);
+    expect(parentOf('handle_payload')).toBe(spansNamed(collector, 'dispatch')[0]?.spanId);
+    expect(spansNamed(collector, 'handle_payload')[0]).toMatchObject({ service: 'worker', traceId: CALLER.traceId });
+    expect(collector.spans).toHaveLength(5); // neither canaries nor health checks are among them
+    if (path !== '') expect(collector.paths).toContain(path);
+    const line = await waitUntil(() => collector.lines.find(({ body }) => body === 'request completed'));
+    expect(line).toMatchObject({ service: 'edge', traceId: CALLER.traceId, spanId: root?.spanId });
+  });
 
   it('are logged where that is asked for, without a collector', async () => {
     const env = { DYN_LOGGING_SPAN_EVENTS: '1' };
@@ -79,5 +75,5 @@ describe('traces of a frontend and a worker', () => {
     await worker.waitForOutput(/SPAN_CLOSED span_name=handle_payload/);
     await frontend.waitForOutput(/SPAN_FIRST_ENTRY span_name=http-request/);
     await frontend.waitForOutput(/SPAN_CLOSED span_name=dispatch/);
-  }, 60_000);
+  });
 });

@@ -7,7 +7,7 @@ const PREFILL = '--disaggregation-mode=prefill';
 const DECODE = '--disaggregation-mode=decode';
 const FALLBACKS = 'dynamo_frontend_decode_only_fallback_total';
 
-it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', { timeout: 60_000 }, async (mode) => {
+it.each(['kv', 'round-robin'])('blocks stay in their zone in mode %s', async (mode) => {
   const fleet = fleets[mode] as ReturnType<typeof useFleet>;
   const inZone = (zone: string, role: string, ...more: readonly string[]): Promise<StatorProcess> => {
     const folder = join(fleet.temporary, zone);

@@ -53,6 +53,19 @@ describe('relay of KV events', () => {
     dropped = 0;
   }
 
+  /** Follows, loses store 1, and has asked for it, which is answered once what this returns is called. */
+  async function askedForFirst(): Promise<() => void> {
+    await follow();
+    let answer = (): void => {};
+    engine.held = new Promise((resolve) => {
+      answer = resolve;
+    });
+    const lost = await engine.publish([store(1)], { lost: true });
+    await engine.publish([store(2)]);
+    await waitUntil(() => engine.asked.at(-1) === lost);
+    return answer;
+  }
+
   beforeEach(async () => {
     engine = await new FakePublisher().open();
     seen = [];
@@ -91,14 +104,7 @@ describe('relay of KV events', () => {
   );
 
   it('asks again for what was lost while it was waiting for an answer', async () => {
-    await follow();
-    let answer = (): void => {};
-    engine.held = new Promise((resolve) => {
-      answer = resolve;
-    });
-    const lost = await engine.publish([store(1)], { lost: true });
-    await engine.publish([store(2)]);
-    await waitUntil(() => engine.asked.at(-1) === lost);
+    const answer = await askedForFirst();
     await engine.publish([store(3)], { lost: true });
     const beside = new Subscriber({ linger: 0 }); // joins behind the relay, so that what it sees has come there, too
     beside.subscribe();
@@ -120,14 +126,7 @@ describe('relay of KV events', () => {
   });
 
   it('learns all that a new engine holds also when it hears of it in the middle of an answer', async () => {
-    await follow();
-    let answer = (): void => {};
-    engine.held = new Promise((resolve) => {
-      answer = resolve;
-    });
-    const lost = await engine.publish([store(1)], { lost: true });
-    await engine.publish([store(2)]);
-    await waitUntil(() => engine.asked.at(-1) === lost);
+    const answer = await askedForFirst();
     relay.restart();
     answer();
     await waitUntil(() => engine.asked.at(-1) === 0);
