@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../shared/clock/index.ts';
-import { freePort, waitUntil } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { waitUntil } from './processes.ts';
 
 const WORKERS = 6;
 const UP_MIN = 2;
@@ -55,7 +56,7 @@ export async function chaos(seconds = Number(process.env.STATOR_BENCH_CHAOS_SECO
     const start = () => startWorker(launch);
     const workers = await Promise.all(Array.from({ length: WORKERS }, start));
     const ready = `${url}/v1/models/${MODEL}/ready`;
-    await waitUntil('a ready model', 30_000, () => get(ready).then(isOk, () => false));
+    await waitUntil('a ready model', 30_000, () => send(ready).then(isOk, () => false));
     const right = new Map<string, string>();
     for (const prompt of PROMPTS) right.set(prompt, await ask(url, prompt));
     const idleSockets = await settledSockets(frontend, workers.length);
@@ -145,7 +146,7 @@ async function ask(url: string, prompt: string): Promise<string> {
     stream: true,
     stream_options: { include_usage: true },
   };
-  const response = await post(`${url}/v1/chat/completions`, JSON.stringify(body));
+  const response = await send(`${url}/v1/chat/completions`, JSON.stringify(body));
   const raw = await text(response);
   if (response.statusCode !== 200 || !raw.endsWith('data: [DONE]\n\n'))
     throw new Error(`${response.statusCode}: ${raw.slice(-300)}`);
@@ -167,17 +168,15 @@ function isOk(response: IncomingMessage): boolean {
   return response.statusCode === 200;
 }
 
-function get(url: string): Promise<IncomingMessage> {
+/**
+ * GET, or POST where there is a body. On a connection of its own, closed after the answer: what the frontend holds open later
+ * is then its own doing.
+ */
+function send(url: string, body?: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    request(url, { agent: false }, resolve).once('error', reject).end();
-  });
-}
-
-/** On a connection of its own, closed after the answer: what the frontend holds open later is then its own doing. */
-function post(url: string, body: string): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json' };
-    request(url, { method: 'POST', agent: false, headers }, resolve).once('error', reject).end(body);
+    const post = { method: 'POST', headers: { 'content-type': 'application/json' } };
+    const options = { agent: false, ...(body === undefined ? {} : post) };
+    request(url, options, resolve).once('error', reject).end(body);
   });
 }
 
@@ -204,7 +203,7 @@ async function countLeft(url: string, workers: readonly Worker[]): Promise<{ slo
 }
 
 async function metric(url: string, name: string): Promise<number> {
-  const page = await text(await get(`${url}/metrics`));
+  const page = await text(await send(`${url}/metrics`));
   const lines = page.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
 }

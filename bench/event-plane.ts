@@ -3,7 +3,6 @@
 //   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -16,6 +15,7 @@ import {
   type EventScope,
 } from '../shared/planes/event/index.ts';
 import { createNatsClient } from '../shared/planes/nats/index.ts';
+import { freePort } from '../test/support/free-port.ts';
 
 const { values } = parseArgs({
   options: { events: { type: 'string', default: '50000' }, json: { type: 'boolean', default: false } },
@@ -122,14 +122,6 @@ async function withNatsServer<T>(use: (url: string) => Promise<T>): Promise<T> {
     server.kill();
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => listener.once('listening', resolve));
-  const { port } = listener.address() as AddressInfo; // a listening TCP server has an AddressInfo
-  await new Promise((resolve) => listener.close(resolve));
-  return port;
 }
 
 const onProblem = (problem: unknown): void => console.error(String(problem));

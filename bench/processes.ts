@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { openSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 
 /** Processes of one benchmark side, all ended together. */
@@ -38,28 +37,6 @@ async function end(child: ChildProcess): Promise<void> {
   const impatient = setTimeout(() => child.kill('SIGKILL'), 8000);
   await closed;
   clearTimeout(impatient);
-}
-
-/** Below the ports that systems give to connections, and to servers that ask for any: none of them comes first. */
-const PORTS = { from: 10_000, count: 20_000 };
-const given = new Set<number>();
-
-/** A TCP port of 127.0.0.1 that was free a moment ago; never the same one twice. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = PORTS.from + Math.floor(Math.random() * PORTS.count);
-    if (given.has(port) || !(await isFree(port))) continue;
-    given.add(port);
-    return port;
-  }
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
 }
 
 /** Resident memory of a process in MiB, from the kernel. */

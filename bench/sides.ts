@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, ProcessGroup, waitUntil } from './processes.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { ProcessGroup, waitUntil } from './processes.ts';
 
 /** How fast the mock workers of a side run. */
 export interface Pace {

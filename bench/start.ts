@@ -1,8 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from '../test/support/free-port.ts';
 import { load } from './llmload.ts';
-import { freePort, ProcessGroup, residentMiB } from './processes.ts';
+import { ProcessGroup, residentMiB } from './processes.ts';
 
 export interface StartFigures {
   /** From the frontend's spawn to its first good answer, workers already running; median of five starts. */
