@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { Slots } from '../../concurrency/index.ts';
+import { endOfTurn, type Slots } from '../../concurrency/index.ts';
 import type { Discovery, Watch } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
@@ -62,7 +62,7 @@ export interface FeedSurroundings {
   readonly random: Random;
   readonly logger: Logger;
   readonly observer: FeedObserver;
-  /** Gives way to other work. @default the next turn of the event loop */
+  /** Gives way to other work. @default the end of the turn of the event loop */
   readonly defer?: () => Promise<void>;
   /** The log of a component's events. @default none: the topic is subscribed to, and every rank is restored by its worker */
   readonly sourceOf?: (scope: ComponentScope) => EventSource | undefined;
@@ -279,7 +279,7 @@ export class KvEventFeed {
   }
 
   #createFollower({ worker, sink }: Followed, dpRank: number): RankFollower {
-    const { clock, random, slots, observer, logger, recovery, defer = nextTurn } = this.#surroundings;
+    const { clock, random, slots, observer, logger, recovery, defer = endOfTurn } = this.#surroundings;
     return new RankFollower({
       sink: { apply: (change) => sink.apply(worker.id, dpRank, change) },
       clock,
@@ -329,8 +329,4 @@ function hasSameRanks(a: FollowedWorker, b: FollowedWorker): boolean {
 
 function addressOf(transport: Transport): string {
   return Object.values(transport).join();
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

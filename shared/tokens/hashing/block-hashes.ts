@@ -86,20 +86,20 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
   const seed = scopeSeed(options);
-  const hash = (from: number): void => {
-    hashRange(tokens, { from, to: count, windowTokens, strideTokens: blockSizeTokens, seed }, local);
-    chainRange(local, from, count, sequence);
-  };
+  const range = { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed };
   const parts = mediaHashes === undefined ? partsOf(tokens) : undefined;
   if (parts !== undefined) {
     const recipe = `${blockSizeTokens}/${windowTokens}/${seed.low}/${seed.high}`;
     const blocksIn = (length: number): number => completeBlocks(length, blockSizeTokens, isEagle);
+    const hash = (from: number): void => {
+      hashRange(tokens, { ...range, from }, local);
+      chainRange(local, from, count, sequence);
+    };
     hashParts(parts, { local, sequence }, { recipe, blocksIn, hash });
     return { local, sequence };
   }
-  hash(0);
-  if (mediaHashes === undefined) return { local, sequence };
-  for (const [block, media] of mediaHashes) {
+  hashRange(tokens, range, local);
+  for (const [block, media] of mediaHashes ?? []) {
     if (block >= count || media.length === 0) continue;
     const start = block * blockSizeTokens;
     hashBytes(withMedia(tokens.subarray(start, start + windowTokens), media), seed);
