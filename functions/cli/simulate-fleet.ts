@@ -39,7 +39,8 @@ export async function simulatedFleet(config: Config, warn: (warning: string) => 
     }
     return workersOf(workers, settings);
   }
-  const [prefill, decode] = await Promise.all([poolSettings(config, 'prefill'), poolSettings(config, 'decode')]);
+  const prefill = await poolSettings(config, 'prefill');
+  const decode = await poolSettings(config, 'decode');
   for (const warning of [...prefill.warnings, ...decode.warnings]) warn(warning);
   if (prefill.settings.blockSize !== decode.settings.blockSize) {
     throw new ConfigError([

@@ -43,7 +43,8 @@ export async function readTlsFiles(paths: TlsPaths): Promise<TlsMaterial> {
       throw new Error(`${flag}: cannot read ${path}: ${reasonOf(cause)}`, { cause });
     }
   };
-  const [cert, key] = await Promise.all([read(paths.cert, '--tls-cert-path'), read(paths.key, '--tls-key-path')]);
+  const cert = await read(paths.cert, '--tls-cert-path');
+  const key = await read(paths.key, '--tls-key-path');
   const ca = paths.clientCa === undefined ? undefined : await read(paths.clientCa, '--tls-client-ca-cert-path');
   const material: TlsMaterial = { cert, key, ...(ca === undefined ? {} : { ca }) };
   try {

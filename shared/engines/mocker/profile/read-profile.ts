@@ -40,7 +40,8 @@ function mockTables(columns: Columns): TimingTables {
 }
 
 async function readFolder(folder: string): Promise<TimingTables> {
-  const [prefill, decode] = await Promise.all([readPart(folder, 'prefill'), readPart(folder, 'decode')]);
+  const prefill = await readPart(folder, 'prefill'); // first, so that of two missing files the same is named each time
+  const decode = await readPart(folder, 'decode');
   const usage = column(decode, 'x_kv_usage');
   const contexts = column(decode, 'y_context_length', usage.length);
   const steps = column(decode, 'z_itl', usage.length);
