@@ -1,4 +1,5 @@
 import { BLOCK, type HashTable, NUMBER_MAX } from './hash-table.ts';
+import { RECENT } from './holder-sets.ts';
 import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
 
 /** Parent of the first blocks of prompts. It is no block, holds nothing and is never freed. */
@@ -165,6 +166,13 @@ export class BlockRecords {
 
   holders(block: number): number {
     return this.#get(block, HOLDERS);
+  }
+
+  /** Whether these hold the block, and nothing hangs on it. */
+  isLeafOf(block: number, holders: number): boolean {
+    const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
+    const at = offsetOf(block);
+    return page[at + CHILD] === 0 && ((page[at + HOLDERS] as number) & ~RECENT) === holders;
   }
 
   setHolders(block: number, holders: number): void {

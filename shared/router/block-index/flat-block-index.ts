@@ -250,8 +250,11 @@ export class FlatBlockIndex implements BlockIndex {
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
       const low = (blockHashes[at] as number) | 0;
       const high = (blockHashes[at + 1] as number) | 0;
-      const entry = tenure === 0 ? 0 : holdings.find(tenure, low, high);
-      if (entry !== 0 && holdings.drop(tenure, entry, lost, cut)) continue;
+      if (tenure !== 0) {
+        if (holdings.dropLeaf(tenure, low, high, lost)) continue;
+        const entry = holdings.find(tenure, low, high);
+        if (entry !== 0 && holdings.drop(tenure, entry, lost, cut)) continue;
+      }
       if (!cut.has(low, high)) status = 'block_not_found';
     }
     return status;

@@ -99,6 +99,21 @@ export class Holdings {
   }
 
   /**
+   * The tenure loses a block named as we name it that nobody else holds, nor this one in levels other than those of `lost`,
+   * and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
+   * @returns false when it is anything else; nothing was changed then
+   */
+  dropLeaf(tenure: number, low: number, high: number, lost: number): boolean {
+    if (this.tenures.isNamed[tenure] !== 0) return false;
+    const block = this.table.findBlock(low, high);
+    if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (tenure << TENURE_SHIFT) | lost)) return false;
+    const { blocks } = this.tenures;
+    blocks[tenure] = (blocks[tenure] as number) - 1;
+    this.giveBack(this.blocks.remove(block));
+    return true;
+  }
+
+  /**
    * The tenure loses the block in the levels of `lost`, as far as it holds it by the entry's name; with it goes what that
    * cuts off, whose names are put in `cut`.
    * @returns whether it held anything of it

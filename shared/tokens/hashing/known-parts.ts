@@ -1,30 +1,51 @@
 /** Fewer parts are hashed in less time than it takes to look for what is known of them. */
 const PARTS_MIN = 4;
 
-const partsOfPrompt = new WeakMap<Uint32Array, readonly Uint32Array[]>();
-const lastSeen = new WeakMap<Uint32Array, KnownPart>();
+/** Tokens that prompts may have in common. Its hashes are remembered with it and forgotten with it. */
+export interface Part {
+  readonly ids: Uint32Array;
+  /** Tells the part from all others there ever were, so that nothing need hold on to them. */
+  readonly serial: number;
+  /** Where it was hashed last; undefined until then. */
+  place: PartPlace | undefined;
+}
 
-/** A part behind all before it, and the hashes of the blocks that end in it. */
-interface KnownPart {
-  /** What stood before it, by identity; undefined = it was the first. */
-  readonly before: KnownPart | undefined;
+/** The parts up to one of a run, and what stood before that. */
+export interface PartPlace {
+  readonly run: HashedRun;
+  readonly at: number;
+}
+
+/** Parts behind one another whose blocks were hashed at once. */
+interface HashedRun {
+  /** What stood before them; undefined = they were the first. */
+  readonly before: PartPlace | undefined;
   /** What else the hashes depend on. */
   readonly recipe: string;
-  /** Pairs of halves, like all hashes. */
+  readonly serials: Float64Array;
+  /** Tokens of the prompt up to the end of each part. */
+  readonly tokensAt: Float64Array;
+  /** Of the blocks that end in these parts. */
+  readonly hashes: Hashes;
+  /** Blocks of the prompt before those. */
+  readonly from: number;
+}
+
+/** Pairs of halves, like all hashes. */
+interface Hashes {
   readonly local: Uint32Array;
   readonly sequence: Uint32Array;
 }
 
-/**
- * Says that `tokens` is `parts` joined, so that the blocks of parts that come again behind the same parts are named without
- * hashing. A part is told by its array, which must not change; its hashes are forgotten with it.
- */
-export function noteParts(tokens: Uint32Array, parts: readonly Uint32Array[]): void {
+const partsOfPrompt = new WeakMap<Uint32Array, readonly Part[]>();
+
+/** Says that `tokens` begins with `parts`, so that the blocks of parts that come again behind the same parts are not hashed again. */
+export function noteParts(tokens: Uint32Array, parts: readonly Part[]): void {
   if (parts.length >= PARTS_MIN) partsOfPrompt.set(tokens, parts);
 }
 
-/** The parts that a prompt was joined of, if they are known. */
-export function partsOf(tokens: Uint32Array): readonly Uint32Array[] | undefined {
+/** The parts that a prompt begins with, if they are known. */
+export function partsOf(tokens: Uint32Array): readonly Part[] | undefined {
   return partsOfPrompt.get(tokens);
 }
 
@@ -38,37 +59,66 @@ export interface PartHashing {
 }
 
 /** Names the blocks of the leading parts that are known, has `hash` name the rest, and remembers it. */
-export function hashParts(
-  parts: readonly Uint32Array[],
-  { local, sequence }: { readonly local: Uint32Array; readonly sequence: Uint32Array },
-  { recipe, blocksIn, hash }: PartHashing,
-): void {
-  let last: KnownPart | undefined;
-  let at = 0;
-  let blocks = 0;
-  let lengthTokens = 0;
-  for (; at < parts.length; at++) {
-    const part = parts[at] as Uint32Array;
-    const known = lastSeen.get(part);
-    if (known === undefined || known.before !== last || known.recipe !== recipe) break;
-    copy(known.local, local, 2 * blocks);
-    copy(known.sequence, sequence, 2 * blocks);
-    blocks += known.local.length >> 1;
-    lengthTokens += part.length;
-    last = known;
-  }
-  hash(blocks);
-  for (; at < parts.length; at++) {
-    const part = parts[at] as Uint32Array;
-    lengthTokens += part.length;
-    const from = 2 * blocks;
-    blocks = blocksIn(lengthTokens);
-    last = { before: last, recipe, local: local.slice(from, 2 * blocks), sequence: sequence.slice(from, 2 * blocks) };
-    lastSeen.set(part, last);
-  }
+export function hashParts(parts: readonly Part[], hashes: Hashes, { recipe, blocksIn, hash }: PartHashing): void {
+  const known = countKnown(parts, recipe);
+  const before = parts[known - 1]?.place;
+  let tokens = before === undefined ? 0 : tokensAt(before);
+  const from = blocksIn(tokens);
+  copyHashes(before, from, hashes);
+  hash(from);
+  const added = parts.slice(known);
+  if (added.length === 0) return;
+  const ends = Float64Array.from(added, ({ ids }) => (tokens += ids.length));
+  const to = blocksIn(tokens);
+  const run: HashedRun = {
+    before,
+    recipe,
+    serials: Float64Array.from(added, ({ serial }) => serial),
+    tokensAt: ends,
+    hashes: { local: hashes.local.slice(2 * from, 2 * to), sequence: hashes.sequence.slice(2 * from, 2 * to) },
+    from,
+  };
+  for (const [at, part] of added.entries()) part.place = { run, at };
 }
 
-/** A part has few blocks: a loop copies them faster than a call. */
-function copy(source: Uint32Array, target: Uint32Array, at: number): void {
-  for (let word = 0; word < source.length; word++) target[at + word] = source[word] as number;
+/** How many leading parts were hashed behind one another before. */
+function countKnown(parts: readonly Part[], recipe: string): number {
+  for (let count = parts.length; count > 0; ) {
+    const { place } = parts[count - 1] as Part;
+    const rest = place?.run.recipe === recipe ? knownAtMost(parts, count, place) : count - 1;
+    if (rest === undefined) return count;
+    count = rest;
+  }
+  return 0;
+}
+
+/**
+ * Compares the first `count` parts, from the last one back, with those that led to `place`.
+ * @returns undefined when they are the same; else how many of them may have been hashed behind one another elsewhere
+ */
+function knownAtMost(parts: readonly Part[], count: number, place: PartPlace): number | undefined {
+  let at = count - 1;
+  for (let here: PartPlace | undefined = place; here !== undefined; here = here.run.before) {
+    const { serials } = here.run;
+    for (let each = here.at; each >= 0; each--, at--) {
+      if (at < 0) return 0; // it stood farther in
+      if ((parts[at] as Part).serial !== serials[each]) return at + 1;
+    }
+  }
+  return at < 0 ? undefined : at + 1;
+}
+
+function tokensAt({ run, at }: PartPlace): number {
+  return run.tokensAt[at] as number;
+}
+
+/** Writes the hashes of the first `blocks` blocks, which end at `place`: a stretch for each time that a part of it was new. */
+function copyHashes(place: PartPlace | undefined, blocks: number, { local, sequence }: Hashes): void {
+  let to = blocks;
+  for (let here = place; here !== undefined; here = here.run.before) {
+    const { from, hashes } = here.run;
+    local.set(hashes.local.subarray(0, 2 * (to - from)), 2 * from);
+    sequence.set(hashes.sequence.subarray(0, 2 * (to - from)), 2 * from);
+    to = from;
+  }
 }

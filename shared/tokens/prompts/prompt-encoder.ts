@@ -6,7 +6,7 @@ import { EncodeQueue } from './encode-queue.ts';
 import { createLoopLane } from './loop-lane.ts';
 import { type EncodedStretches, joinIds, StretchEncoder } from './stretches.ts';
 import { ThreadLane } from './thread-lane.ts';
-import { TokenCache } from './token-cache.ts';
+import { type CachedStretch, TokenCache } from './token-cache.ts';
 
 export interface PromptEncoderOptions {
   readonly clock: Clock;
@@ -48,7 +48,6 @@ const CACHED_UNITS_MIN = 1024;
 /** The general library takes 50 times as long. */
 const GENERAL_SLOWNESS = 64;
 const NOT_LATIN_SLOWNESS = 4;
-const NO_IDS = new Uint32Array(0);
 const NOT_LATIN1 = /[^\0-\xff]/;
 
 /**
@@ -103,7 +102,7 @@ class PromptEncoding {
   readonly #options: EncodePromptOptions;
   readonly #cache: TokenCache | undefined;
   /** By stretch; a hole where the stretch is to be encoded. */
-  readonly #parts: (Uint32Array | undefined)[] = [];
+  readonly #known: (CachedStretch | undefined)[] = [];
   readonly #missing: string[] = [];
   /** Units to encode, weighed with the time they take. */
   #missingUnits = 0;
@@ -138,17 +137,19 @@ class PromptEncoding {
 
   #cut(text: string, cuts: readonly number[]): void {
     let from = 0;
+    let known: CachedStretch | undefined;
     for (const cut of cuts) {
       const stretch = text.slice(from, cut);
-      this.#add(stretch, this.#cache?.get(this.#tokenizer, stretch));
+      known = this.#cache?.get(this.#tokenizer, stretch, known);
+      this.#add(stretch, known);
       from = cut;
     }
   }
 
-  #add(stretch: string, known: Uint32Array | undefined): void {
-    this.#parts.push(known);
+  #add(stretch: string, known: CachedStretch | undefined): void {
+    this.#known.push(known);
     if (known !== undefined) {
-      this.#cachedTokens += known.length;
+      this.#cachedTokens += known.ids.length;
       return;
     }
     this.#missing.push(stretch);
@@ -158,22 +159,36 @@ class PromptEncoding {
   #finish({ ids, counts }: EncodedStretches): EncodedPrompt {
     const isWhole = counts.length === this.#missing.length;
     if (this.#cache === undefined) return { ids, cachedTokens: undefined, isWhole };
-    const added = this.#remember(this.#cache, ids, counts);
-    let missing = 0;
-    const parts = this.#parts.map((part) => part ?? added[missing++] ?? NO_IDS);
+    const { parts, stretches } = this.#remember(this.#cache, ids, counts);
     const whole = this.#cachedTokens === 0 ? ids : joinIds(parts, this.#cachedTokens + ids.length);
-    if (isWhole) noteParts(whole, parts);
+    if (isWhole) noteParts(whole, stretches);
     return { ids: whole, cachedTokens: this.#cachedTokens, isWhole };
   }
 
-  /** Copies of the parts that were encoded: views would keep the ids of the whole prompt. */
-  #remember(cache: TokenCache, ids: Uint32Array, counts: readonly number[]): readonly Uint32Array[] {
-    let at = 0;
-    return counts.map((count, index) => {
-      const part = ids.slice(at, at + count);
-      at += count;
-      cache.set(this.#tokenizer, this.#missing[index] as string, part);
-      return part;
-    });
+  /**
+   * Keeps copies of what was encoded: views would keep the ids of the whole prompt.
+   * @returns the ids of all stretches that have some, and the stretches up to the first that is not kept
+   */
+  #remember(cache: TokenCache, ids: Uint32Array, counts: readonly number[]) {
+    const parts: Uint32Array[] = [];
+    const stretches: CachedStretch[] = [];
+    let missing = 0;
+    let from = 0;
+    let last: CachedStretch | undefined;
+    for (const [index, known] of this.#known.entries()) {
+      if (known !== undefined) {
+        parts.push(known.ids);
+        last = known;
+      } else if (missing < counts.length) {
+        const own = ids.slice(from, from + (counts[missing] as number));
+        from += own.length;
+        parts.push(own);
+        last = cache.set(this.#tokenizer, this.#missing[missing++] as string, own, last);
+      } else {
+        last = undefined; // there were enough tokens before it
+      }
+      if (last !== undefined && stretches.length === index) stretches.push(last);
+    }
+    return { parts, stretches };
   }
 }
