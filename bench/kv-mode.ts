@@ -20,7 +20,7 @@ const ROWS: readonly KvRow[] = [
   },
   {
     workload: 'kv-long',
-    flags: [...'--stream --concurrency 2 --requests 2000 --warmup 1500'.split(' '), ...longPromptFlags(0.9)],
+    flags: [...'--stream --concurrency 2 --requests 2000 --warmup 5000'.split(' '), ...longPromptFlags(0.9)],
     addedUsMax: 300,
     contextTokensMin: LONG_PROMPT_TOKENS,
   },
