@@ -39,7 +39,10 @@ interface Hashes {
 
 const partsOfPrompt = new WeakMap<Uint32Array, readonly Part[]>();
 
-/** Says that `tokens` begins with `parts`, so that the blocks of parts that come again behind the same parts are not hashed again. */
+/**
+ * Says that `tokens` begins with `parts`, so that the blocks of parts that come again behind the same parts are named without
+ * hashing. A part's ids must not change.
+ */
 export function noteParts(tokens: Uint32Array, parts: readonly Part[]): void {
   if (parts.length >= PARTS_MIN) partsOfPrompt.set(tokens, parts);
 }
