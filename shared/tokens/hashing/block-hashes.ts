@@ -86,26 +86,23 @@ export function hashBlocks(tokens: Uint32Array, options: BlockHashOptions): Bloc
   const local = new Uint32Array(2 * count);
   const sequence = new Uint32Array(2 * count);
   const seed = scopeSeed(options);
-  const range = { from: 0, to: count, windowTokens, strideTokens: blockSizeTokens, seed };
-  const parts = mediaHashes === undefined ? partsOf(tokens) : undefined;
-  if (parts !== undefined) {
+  const hash = (from: number): void => {
+    hashRange(tokens, { from, to: count, windowTokens, strideTokens: blockSizeTokens, seed }, local);
+    for (const [block, media] of mediaHashes ?? []) {
+      if (block >= count || media.length === 0) continue;
+      const start = block * blockSizeTokens;
+      hashBytes(withMedia(tokens.subarray(start, start + windowTokens), media), seed);
+      copyWords(xxh3().local, 0, 2, local, 2 * block);
+    }
+    chainRange(local, from, count, sequence);
+  };
+  const parts = mediaHashes === undefined ? partsOf(tokens) : undefined; // media count by their place in this prompt
+  if (parts === undefined) hash(0);
+  else {
     const recipe = `${blockSizeTokens}/${windowTokens}/${seed.low}/${seed.high}`;
     const blocksIn = (length: number): number => completeBlocks(length, blockSizeTokens, isEagle);
-    const hash = (from: number): void => {
-      hashRange(tokens, { ...range, from }, local);
-      chainRange(local, from, count, sequence);
-    };
     hashParts(parts, { local, sequence }, { recipe, blocksIn, hash });
-    return { local, sequence };
   }
-  hashRange(tokens, range, local);
-  for (const [block, media] of mediaHashes ?? []) {
-    if (block >= count || media.length === 0) continue;
-    const start = block * blockSizeTokens;
-    hashBytes(withMedia(tokens.subarray(start, start + windowTokens), media), seed);
-    copyWords(xxh3().local, 0, 2, local, 2 * block);
-  }
-  chainRange(local, 0, count, sequence);
   return { local, sequence };
 }
 

@@ -2,26 +2,22 @@ import type { Part, PartPlace } from '../hashing/known-parts.ts';
 import type { Tokenizer } from '../types.ts';
 
 /** A stretch of text with its tokens. */
-export interface CachedStretch extends Part {
-  readonly ids: Uint32Array;
-}
-
-class Entry implements CachedStretch {
+export class CachedStretch implements Part {
   readonly text: string;
   readonly ids: Uint32Array;
   readonly serial: number;
   readonly bytes: number;
-  readonly home: Map<string, Entry>;
+  readonly home: Map<string, CachedStretch>;
   place: PartPlace | undefined = undefined;
   isKept = true;
-  newer: Entry | undefined = undefined;
-  older: Entry | undefined = undefined;
+  newer: CachedStretch | undefined = undefined;
+  older: CachedStretch | undefined = undefined;
   /** What stood behind it last, and behind no other since. */
-  next: Entry | undefined = undefined;
+  next: CachedStretch | undefined = undefined;
   /** The one whose `next` it is. */
-  previous: Entry | undefined = undefined;
+  previous: CachedStretch | undefined = undefined;
 
-  constructor(text: string, ids: Uint32Array, serial: number, bytes: number, home: Map<string, Entry>) {
+  constructor(text: string, ids: Uint32Array, serial: number, bytes: number, home: Map<string, CachedStretch>) {
     this.text = text;
     this.ids = ids;
     this.serial = serial;
@@ -46,9 +42,9 @@ let lastSerial = 0;
  */
 export class TokenCache {
   readonly #bytesMax: number;
-  readonly #homes = new WeakMap<Tokenizer, Map<string, Entry>>();
-  #newest: Entry | undefined;
-  #oldest: Entry | undefined;
+  readonly #homes = new WeakMap<Tokenizer, Map<string, CachedStretch>>();
+  #newest: CachedStretch | undefined;
+  #oldest: CachedStretch | undefined;
   #bytes = 0;
 
   /** @param bytesMax bound of texts, ids and bookkeeping together; above 0 */
@@ -62,11 +58,10 @@ export class TokenCache {
 
   /** @param before what stands before it in the prompt, from the same tokenizer */
   get(tokenizer: Tokenizer, text: string, before?: CachedStretch): CachedStretch | undefined {
-    const previous = before as Entry | undefined;
-    const likely = previous?.next;
+    const likely = before?.next;
     const entry = likely?.text === text ? likely : this.#homes.get(tokenizer)?.get(text);
     if (entry === undefined) return undefined;
-    if (entry !== likely) chain(previous, entry);
+    if (entry !== likely) chain(before, entry);
     if (entry !== this.#newest) {
       this.#unlink(entry);
       this.#link(entry);
@@ -90,16 +85,16 @@ export class TokenCache {
     const bytes = text.length * (isLatin1 ? 1 : 2) + ids.byteLength + ENTRY_OVERHEAD_BYTES;
     if (bytes > this.#bytesMax / 8) return undefined;
     const own = ownCopy(text, isLatin1);
-    const entry = new Entry(own, ids, ++lastSerial, bytes, home);
+    const entry = new CachedStretch(own, ids, ++lastSerial, bytes, home);
     home.set(own, entry);
     this.#link(entry);
-    chain(before as Entry | undefined, entry);
+    chain(before, entry);
     this.#bytes += bytes;
     while (this.#bytes > this.#bytesMax && this.#oldest !== undefined) this.#evict(this.#oldest);
     return entry;
   }
 
-  #evict(entry: Entry): void {
+  #evict(entry: CachedStretch): void {
     this.#unlink(entry);
     entry.isKept = false;
     entry.home.delete(entry.text);
@@ -110,7 +105,7 @@ export class TokenCache {
     this.#bytes -= entry.bytes;
   }
 
-  #link(entry: Entry): void {
+  #link(entry: CachedStretch): void {
     entry.older = this.#newest;
     entry.newer = undefined;
     if (this.#newest !== undefined) this.#newest.newer = entry;
@@ -118,7 +113,7 @@ export class TokenCache {
     this.#oldest ??= entry;
   }
 
-  #unlink(entry: Entry): void {
+  #unlink(entry: CachedStretch): void {
     if (entry.newer === undefined) this.#newest = entry.older;
     else entry.newer.older = entry.older;
     if (entry.older === undefined) this.#oldest = entry.newer;
@@ -127,7 +122,7 @@ export class TokenCache {
 }
 
 /** Each entry is the next of one other at most, so that none that left the cache is kept alive by one that did not. */
-function chain(previous: Entry | undefined, entry: Entry): void {
+function chain(previous: CachedStretch | undefined, entry: CachedStretch): void {
   if (previous?.isKept !== true) return;
   if (previous.next !== undefined) previous.next.previous = undefined;
   if (entry.previous !== undefined) entry.previous.next = undefined;
