@@ -13,6 +13,7 @@ import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
+import { OnlyFirstCall } from './only-first-call.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 
 /** The detokenizer of a worker that sends text. */
@@ -38,6 +39,8 @@ export class Answer {
   /** By choice; empty when all text is content. */
   readonly #splits: TextSplit[] = [];
   readonly #skipsSpecialTokens: boolean;
+  /** For bodies of a worker when the client wants one call at a time. */
+  readonly #onlyFirstCall: OnlyFirstCall | undefined;
   #reasoningTokens = 0;
   readonly #choiceCount: number;
   #finished = 0;
@@ -60,6 +63,7 @@ export class Answer {
     this.#choiceCount = request.sampling.n ?? 1;
     this.#plan = plan;
     this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
+    this.#onlyFirstCall = wantsOneCall(request) ? new OnlyFirstCall() : undefined;
     this.#rules = rulesOf(request, prompt, plan);
     this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
     this.#showsIds = request.extraFields.includes('completion_token_ids');
@@ -157,7 +161,8 @@ export class Answer {
     const tokens = this.#request.stream ? 1 : (output.completion_usage?.completion_tokens ?? 1);
     if (output.index != null) this.#meter.outputTokens(tokens);
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
-    this.#sink.event({ kind: 'body', body: output.body });
+    const body = this.#onlyFirstCall === undefined ? output.body : this.#onlyFirstCall.of(output.body);
+    if (body !== undefined) this.#sink.event({ kind: 'body', body });
   }
 
   #delta(output: EngineOutput): void {
@@ -268,6 +273,11 @@ export class Answer {
       this.#loaded?.tokenizer.createDetokenizer(tail, { skipSpecialTokens }) ?? NO_DETOKENIZER,
     );
   }
+}
+
+/** Texts are held to it by their tool-call parser; bodies that a worker made are not. */
+function wantsOneCall({ prompt }: GenerationRequest): boolean {
+  return prompt.kind === 'chat' && prompt.parallelToolCalls === false;
 }
 
 function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {
