@@ -11,7 +11,8 @@ export {
   type ParsedResponses,
   parseResponsesBody,
 } from './decode-responses.ts';
-export { sealSummary } from './compaction.ts';
+export { openSummary, sealSummary } from './compaction.ts';
+export { COMPACT_KEYS, COMPACTION_TRIGGER, parseCompactBody } from './decode-compact.ts';
 export { estimateInputTokens } from './estimate-input.ts';
 export { type CallKind, itemIdOf, type OutputKind, responseIdOf, responseIdOfItem } from './item-ids.ts';
 export type { InputItem } from './items-schema.ts';
