@@ -9,7 +9,6 @@ import type { HttpSettings } from './settings.ts';
 /** The part of the frontend's metrics that HTTP handlers count on. */
 export type FrontendMetricsPort = Pick<
   FrontendMetrics,
-  
   | 'startRequest'
   | 'embedded'
   | 'rejected'
@@ -19,7 +18,6 @@ export type FrontendMetricsPort = Pick<
   | 'ignoredKeys'
   | 'contentType'
   | 'render'
-
 >;
 
 /** What the HTTP app works with. */

@@ -3,7 +3,9 @@ import { CHAT_KEYS, COMPLETIONS_KEYS } from './root-keys.ts';
 
 /** Keys that may be told by their names: those of some dialect here, a list that no client can make longer. */
 const NAMED: ReadonlySet<string> = new Set(
-  [CHAT_KEYS, COMPLETIONS_KEYS].flatMap(({ honoured, ignored }) => [...honoured, ...ignored]).concat([...RESPONSES_KEYS]),
+  [CHAT_KEYS, COMPLETIONS_KEYS]
+    .flatMap(({ honoured, ignored }) => [...honoured, ...ignored])
+    .concat([...RESPONSES_KEYS]),
 );
 
 /** What every other key is called. */

@@ -137,10 +137,7 @@ describe.each([
   ['a worker that makes the calls itself', 'org/textin', 'object', 'chunks'],
 ])('one call at a time, from %s', (_what, model, unary, streamed) => {
   it.each(
-    Object.keys(DIALECTS).flatMap((name) => [
-      [name, 'unary', false] as const,
-      [name, 'streamed', true] as const,
-    ]),
+    Object.keys(DIALECTS).flatMap((name) => [[name, 'unary', false] as const, [name, 'streamed', true] as const]),
   )('%s, %s: the first call alone, and all of them unless it was asked for', async (name, _how, stream) => {
     const script = stream ? streamed : unary;
     const all = await DIALECTS[name]!(model, script, stream, true);

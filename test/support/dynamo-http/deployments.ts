@@ -65,7 +65,8 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   },
 };
 
-interface RegisteredModel {
+/** A model with scripted workers behind it. */
+export interface RegisteredModel {
   readonly name: string;
   readonly aliases?: readonly string[];
   readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
@@ -83,11 +84,15 @@ export interface Deployment {
   close(): Promise<void>;
 }
 
-/** Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind. */
+/**
+ * Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind.
+ * @param more models beside those of the record
+ */
 export async function startDeployment(
   name: string,
   folder: string,
   scripts: ReadonlyMap<string, WorkerScript>,
+  more: readonly RegisteredModel[] = [],
 ): Promise<Deployment> {
   const loaded = await loadModelFolder(join(folder, 'model'));
   const engine = new ScriptedEngine({
@@ -98,7 +103,7 @@ export async function startDeployment(
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
   const registered: readonly RegisteredModel[] = JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
-  if (name !== 'empty') await registerModels(name, registered, plane, discovery, engine);
+  if (name !== 'empty') await registerModels(name, [...registered, ...more], plane, discovery, engine);
   const models = new LiveModelDirectory({ discovery });
   await models.start();
   const metrics = createFrontendMetrics();

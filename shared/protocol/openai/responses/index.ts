@@ -4,6 +4,8 @@
  */
 export { RESPONSES_KEYS } from './body-keys.ts';
 export type { ResponsesBody } from './body-schema.ts';
+export { openSummary, sealSummary } from './compaction.ts';
+export { COMPACT_KEYS, COMPACTION_TRIGGER, parseCompactBody } from './decode-compact.ts';
 export {
   checkResponsesBody,
   type DecodedResponses,
@@ -11,8 +13,6 @@ export {
   type ParsedResponses,
   parseResponsesBody,
 } from './decode-responses.ts';
-export { openSummary, sealSummary } from './compaction.ts';
-export { COMPACT_KEYS, COMPACTION_TRIGGER, parseCompactBody } from './decode-compact.ts';
 export { estimateInputTokens } from './estimate-input.ts';
 export { type CallKind, itemIdOf, type OutputKind, responseIdOf, responseIdOfItem } from './item-ids.ts';
 export type { InputItem } from './items-schema.ts';

@@ -60,7 +60,10 @@ function addItem(messages: MessageList, item: InputItem, param: string): void {
       messages.add({ role: 'tool', content: JSON.stringify(item.tools), tool_call_id: item.call_id ?? '' });
       return;
     case 'compaction':
-      messages.add({ role: 'user', content: summaryMessage(openSummary(item.encrypted_content, `${param}.encrypted_content`)) });
+      messages.add({
+        role: 'user',
+        content: summaryMessage(openSummary(item.encrypted_content, `${param}.encrypted_content`)),
+      });
       return;
     case 'compaction_trigger':
       messages.add({ role: 'user', content: COMPACTION_INSTRUCTION });

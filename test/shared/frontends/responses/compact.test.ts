@@ -2,9 +2,9 @@ import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
-import { ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
-import { brief, Bed, call, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 import { createTestApp } from '../../../support/http-app.ts';
+import { ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
+import { Bed, brief, call, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 
 const CONVERSATION = [
   { role: 'developer', content: 'Be terse.' },
@@ -92,7 +92,13 @@ describe('a conversation that is compacted', () => {
   it.each([
     ['nothing to compact', { model: 'm' }, 400, 'missing_required_parameter', 'input'],
     ['an unknown model', { model: 'zzz', input: 'hi' }, 404, 'model_not_found', 'model'],
-    ['an unknown response', { previous_response_id: `resp_${'0'.repeat(32)}` }, 404, 'previous_response_not_found', 'previous_response_id'],
+    [
+      'an unknown response',
+      { previous_response_id: `resp_${'0'.repeat(32)}` },
+      404,
+      'previous_response_not_found',
+      'previous_response_id',
+    ],
     ['a wrong type', { model: 'm', input: 5 }, 400, 'invalid_value', 'input'],
   ])('is refused for %s', async (_what, body, status, code, param) => {
     const refusal = await summing().send('POST', '/v1/responses/compact', body);

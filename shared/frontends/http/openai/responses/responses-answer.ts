@@ -147,7 +147,8 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   fail(thrown: ServeError): void {
     if (this.#isOver) return;
     const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
-    if (isClientCancel(error) && !this.#parts.decoded.compacts) this.#cancelled(error); // half a summary is none
+    if (isClientCancel(error) && !this.#parts.decoded.compacts)
+      this.#cancelled(error); // half a summary is none
     else if (this.#outlet.isBegun) this.#failBegun(error);
     else this.#refuse(error);
   }

@@ -29,7 +29,10 @@ export async function serveCompact(deps: HttpAppDeps, exchange: HttpExchange): P
     requireService(deps);
     const json = await readJson(exchange, deps.settings.bodyLimitBytes);
     const parsed = parseCompactBody(json);
-    deps.metrics.ignoredKeys('responses', ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS));
+    deps.metrics.ignoredKeys(
+      'responses',
+      ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS),
+    );
     const model = parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed));
     const { meter, primaryName } = openForModel(call, model, false);
     requireServed(deps, model, 'Chat');
@@ -87,4 +90,3 @@ async function defaultModel(
   const message = `missing field \`model\`: ${names.size} models chat here, so that one must be named`;
   throw new ServeError('missing_required_parameter', message, { param: 'model' });
 }
-
