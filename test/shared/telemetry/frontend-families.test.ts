@@ -43,6 +43,7 @@ const MOVING: Record<string, readonly [type: string, labels: readonly string[]]>
 
 /** Sections 16.1 and 16.3: the names that never move. */
 const FIXED: Record<string, readonly [type: string, labels: readonly string[]]> = {
+  stator_frontend_ignored_keys_total: ['counter', ['endpoint', 'key']],
   dynamo_frontend_worker_active_decode_blocks: ['gauge', WORKER],
   dynamo_frontend_worker_active_prefill_tokens: ['gauge', WORKER],
   dynamo_frontend_worker_last_time_to_first_token_seconds: ['gauge', WORKER],
@@ -99,6 +100,7 @@ async function exercise(metrics: FrontendMetrics, clock: VirtualClock): Promise<
     errorType: 'validation',
   });
   metrics.failure('InvalidRequest', 'request.invalid');
+  metrics.ignoredKeys('responses', ['other']);
   metrics.rejected('m', 'chat_completions');
   metrics.embedded('m', 3);
   metrics.migrated('m', 'new_request');

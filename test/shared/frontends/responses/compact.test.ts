@@ -138,7 +138,7 @@ describe('a request that ends in a compaction_trigger', () => {
       'response.output_item.done',
       'response.completed',
     ]);
-    expect((events.at(-1)?.response as JsonObject).output).toEqual([events[3]?.item]);
+    expect((events.at(-1)!.response as JsonObject).output).toEqual([events[3]?.item]);
     expect(events[3]?.item).toMatchObject({ type: 'compaction' });
   });
 

@@ -38,7 +38,7 @@ const PLAYS: Readonly<Record<string, (sink: GenerationSink) => void>> = {
 
 async function streamed(bed: Bed, fields: object): Promise<{ readonly text: string; readonly id: string }> {
   const text = await (await bed.create({ stream: true, tools: TOOLS, ...fields })).text();
-  return { text, id: String((eventsOf(text)[0]?.response as JsonObject).id) };
+  return { text, id: String((eventsOf(text)[0]!.response as JsonObject).id) };
 }
 
 describe('the events of a stored response', () => {

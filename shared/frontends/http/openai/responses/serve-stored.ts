@@ -24,7 +24,7 @@ export async function serveStoredResponse(
   await answering(deps, exchange, async () => {
     if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
     const replay = readReplayQuery(new URLSearchParams(exchange.query));
-    if (replay !== undefined) return serveReplay(deps, exchange, id, running, replay);
+    if (replay !== undefined) return serveReplay(deps, exchange, id, running, replay).then(() => undefined);
     return running.find(id, ANYBODY)?.snapshot() ?? (await findStored(deps, id, exchange.sink.closed)).response;
   });
 }
@@ -96,7 +96,7 @@ async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: strin
 async function answering(
   { settings }: HttpAppDeps,
   exchange: HttpExchange,
-  make: () => Promise<JsonObject | void>,
+  make: () => Promise<JsonObject | undefined>,
 ): Promise<void> {
   try {
     const body = await make();
