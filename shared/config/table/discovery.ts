@@ -59,7 +59,7 @@ export const discoveryRows = {
   fileKv: folder({
     env: ['DYN_FILE_KV'],
     written: true,
-    defaultText: 'temporary folder/dynamo_store_kv; a private one in stator local',
+    defaultText: 'temporary folder/dynamo_store_kv-UID, for this user alone; stator local makes one for each run',
     usedBy: LASTING_FLEET,
     source: '1.6.1',
     built: true,

@@ -111,6 +111,16 @@ export const mediaRows = {
     built: true,
     about: 'Largest inline medium.',
   }),
+  mmMaxRequestMb: int({
+    env: ['STATOR_MM_MAX_REQUEST_MB'],
+    min: 1,
+    unit: 'MiB',
+    default: 256,
+    usedBy: WORKERS,
+    source: 'product+',
+    built: true,
+    about: 'All media of a request together.',
+  }),
   mediaAllowHosts: list({
     env: ['STATOR_MEDIA_ALLOW_HOSTS'],
     allowed: 'host names, * as prefix',

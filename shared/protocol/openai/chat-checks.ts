@@ -62,12 +62,29 @@ function refuseDeprecated(body: ChatBody): void {
   }
 }
 
+/** What a template is given by the request's own fields or by the model: another prompt must not hide behind `messages`. */
+const RESERVED_TEMPLATE_ARGS = [
+  'chat_template',
+  'messages',
+  'tools',
+  'bos_token',
+  'eos_token',
+  'pad_token',
+  'unk_token',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tokenize',
+  'raise_exception',
+  'strftime_now',
+] as const;
+
 function checkTemplateArgs(body: ChatBody): void {
   for (const field of ['chat_template_args', 'chat_template_kwargs'] as const) {
     const args = body[field];
-    if (args != null && Object.hasOwn(args, 'chat_template')) {
-      throw invalidValue(`\`chat_template\` is not supported inside \`${field}\``, `${field}.chat_template`);
-    }
+    if (args == null) continue;
+    const reserved = RESERVED_TEMPLATE_ARGS.find((name) => Object.hasOwn(args, name));
+    if (reserved === undefined) continue;
+    throw invalidValue(`\`${reserved}\` is not supported inside \`${field}\``, `${field}.${reserved}`);
   }
   if (body.continue_final_message === true && body.add_generation_prompt !== false) {
     throw invalidValue(

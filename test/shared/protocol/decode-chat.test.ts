@@ -79,6 +79,9 @@ describe('what is told of a body that is refused', () => {
     [{ tool_choice: 'required' }, 'invalid_value', 'tool_choice'],
     [{ tools: [] }, 'invalid_value', 'tools'],
     [{ chat_template_args: { chat_template: 'x' } }, 'invalid_value', 'chat_template_args.chat_template'],
+    [{ chat_template_kwargs: { messages: [] } }, 'invalid_value', 'chat_template_kwargs.messages'],
+    [{ chat_template_kwargs: { a: 1, bos_token: 'x' } }, 'invalid_value', 'chat_template_kwargs.bos_token'],
+    [{ chat_template_args: { tools: [] } }, 'invalid_value', 'chat_template_args.tools'],
     [{ continue_final_message: true }, 'invalid_value', 'continue_final_message'],
     [
       { response_format: { type: 'json_schema', json_schema: { name: 'a' } } },

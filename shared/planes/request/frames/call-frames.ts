@@ -1,5 +1,4 @@
 import type { WireError } from '../../../errors/index.ts';
-import type { EngineOutput } from '../../../protocol/generation/index.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, FrameType, type FrameTypeCode } from './frame.ts';
 import { isRecord } from './records.ts';
@@ -14,8 +13,7 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
       break;
     case FrameType.data:
       if (isRecord(record.error)) call.failRemote(readWireError(record.error, undefined));
-      else if (isRecord(record.data))
-        call.output(record.data as EngineOutput); // our own workers' shape
+      else if (isRecord(record.data)) call.item(record.data);
       else throw new FrameError('DATA without an item');
       break;
     case FrameType.end:
