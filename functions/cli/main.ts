@@ -5,14 +5,13 @@ import { writeFile } from 'node:fs/promises';
 import packageJson from '../../package.json' with { type: 'json' };
 import {
   ConfigError,
-  nearestName,
   type Process,
   type ResolvedConfig,
   renderHelp,
   renderSettingsJson,
   resolveConfig,
 } from '../../shared/config/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { COMMANDS, type Command } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';

@@ -42,8 +42,11 @@ export interface HttpServer {
 
 /** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
 const KEEP_ALIVE_MS = 75_000;
-/** One header of 500 kB passes (http-api.md, section 2.1). */
-const HEADER_BYTES_MAX = 1024 * 1024;
+/** One header of 500 kB passes, as it does with Dynamo. */
+const HEADER_BYTES_MAX = 544 * 1024;
+/** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
+const HEAD_TIMEOUT_MS = 20_000;
+const HEAD_CHECK_MS = 5000;
 /** How long a draining server still says 503 to new connections while streams end. */
 const LINGER_MS = 1000;
 
@@ -72,7 +75,13 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
 }
 
 function createHost(app: FetchApp, options: HttpServerOptions): Server {
-  const limits = { noDelay: true, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: HEADER_BYTES_MAX };
+  const limits = {
+    noDelay: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout: HEAD_TIMEOUT_MS,
+    connectionsCheckingInterval: HEAD_CHECK_MS,
+  };
   const answer = getRequestListener(
     (request, { incoming, outgoing }) =>
       // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
@@ -81,7 +90,10 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
       }),
     { overrideGlobalObjects: false, hostname: 'localhost' },
   );
+  const latest = new WeakMap<Socket, ServerResponse>();
+  const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    latest.set(incoming.socket, outgoing);
     answer(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
@@ -93,7 +105,9 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
-    answerUnparsable(app, error, socket).catch(() => socket.destroy()); // the connection is lost either way
+    if (unparsable.has(socket)) return; // it is about to be closed
+    unparsable.add(socket);
+    answerUnparsable(app, error, socket, latest.get(socket)).catch(() => socket.destroy()); // the connection is lost either way
   });
   return server;
 }

@@ -1,4 +1,5 @@
-import { STATUS_CODES } from 'node:http';
+import { once } from 'node:events';
+import { type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { openAiErrorBody, ServeError } from '../../shared/errors/index.ts';
 import type { FetchApp } from './server.ts';
@@ -11,11 +12,27 @@ const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/\S*) HTTP\/1\.[01]\r?\n/
 /**
  * Answers what Node's HTTP parser refuses, in our own envelope instead of Node's empty 400. Methods it does not know get
  * the app's own 404 or 405. The connection is closed after it.
+ * @param earlier the last response on this connection; bytes of ours must not get into the middle of it
  */
-export async function answerUnparsable(app: FetchApp, error: ParseError, socket: Socket): Promise<void> {
+export async function answerUnparsable(
+  app: FetchApp,
+  error: ParseError,
+  socket: Socket,
+  earlier: ServerResponse | undefined,
+): Promise<void> {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
     return;
+  }
+  if (earlier?.req.complete === false && earlier.headersSent) {
+    // What cannot be read is the rest of its own request, and its answer has begun.
+    if (earlier.writableEnded) socket.end();
+    else socket.destroy();
+    return;
+  }
+  if (earlier?.req.complete === true && !earlier.writableFinished) {
+    await once(earlier, 'close');
+    if (!socket.writable) return; // it was the last one, or the client has left
   }
   const known = error.code === 'HPE_INVALID_METHOD' ? await askApp(app, error.rawPacket) : undefined;
   socket.end(toWire(known ?? envelopeOf(error)));

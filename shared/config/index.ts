@@ -10,7 +10,6 @@ export { describeSettings, renderSettings, renderSettingsJson } from './describe
 export { renderConfigurationDocs } from './docs.ts';
 export { forwardSettings } from './forward.ts';
 export { renderHelp } from './help.ts';
-export { nearestName } from './nearest.ts';
 export { commandOf, PROCESSES, type Process } from './processes.ts';
 export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';

@@ -13,6 +13,7 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
+export { type BodyMetrics, createBodyMetrics } from './metrics/body-metrics.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
 export { countDroppedTelemetry, type TelemetryDropped } from './metrics/export-metrics.ts';

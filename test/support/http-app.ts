@@ -1,5 +1,6 @@
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
+  BodyBudget,
   createHttpApp,
   defaultHttpSettings,
   type HttpAppDeps,
@@ -20,6 +21,8 @@ export interface TestAppOptions {
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
+  /** Room for bodies that are being read. @default 1 GiB */
+  readonly bodyBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
@@ -46,6 +49,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },
+    bodies: new BodyBudget(options.bodyBudgetBytes ?? 1024 ** 3),
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })

@@ -1,8 +1,14 @@
+import { getHeapStatistics } from 'node:v8';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { Settings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
-import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
+import {
+  BodyBudget,
+  createHttpApp,
+  type HttpSettings,
+  ServiceLifecycle,
+} from '../../../shared/frontends/http/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -17,6 +23,7 @@ import {
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
 import {
+  createBodyMetrics,
   createFrontendMetrics,
   type FrontendMetrics,
   type Logger,
@@ -139,6 +146,7 @@ export async function composeFrontend(
       clock: systemClock,
       random: systemRandom,
       settings: { ...httpSettings(settings), servesClients },
+      bodies: new BodyBudget(bodyBudgetBytes(settings), createBodyMetrics(metrics.registry)),
       responseStore,
       records,
       tracer: telemetry.tracer,
@@ -352,6 +360,12 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
     prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
     prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
   };
+}
+
+/** A body takes about twice its size while it is read, and what it says about as much again: a quarter leaves room for the rest. */
+function bodyBudgetBytes({ httpBodyBudgetMb }: FrontendSettings): number {
+  if (httpBodyBudgetMb !== undefined) return httpBodyBudgetMb * 1024 * 1024;
+  return Math.floor(getHeapStatistics().heap_size_limit / 4);
 }
 
 function httpSettings(settings: FrontendSettings): HttpSettings {

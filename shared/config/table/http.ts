@@ -34,6 +34,16 @@ export const httpRows = {
     built: true,
     about: 'Largest request body, 1 MB = 1024^2 bytes; above is 413.',
   }),
+  httpBodyBudgetMb: int({
+    env: ['STATOR_HTTP_BODY_BUDGET_MB'],
+    min: 1,
+    unit: 'MiB',
+    defaultText: 'a quarter of the heap limit',
+    usedBy: EDGES,
+    source: 'product',
+    built: true,
+    about: 'Request bodies that are being read at once, all together; beyond it requests get 503 with Retry-After.',
+  }),
   httpGracefulShutdownTimeoutSecs: int({
     env: ['DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS'],
     min: 0,

@@ -1,3 +1,4 @@
+import type { BodyIntake } from './bodies/body-intake.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 import type { FrameSink } from './hosts/frame-sink.ts';
 
@@ -81,8 +82,8 @@ class CorsExchange implements HttpExchange {
     return this.#inner.header(name);
   }
 
-  readBody(limitBytes: number): Promise<Uint8Array> {
-    return this.#inner.readBody(limitBytes);
+  readBody(intake: BodyIntake): Promise<void> {
+    return this.#inner.readBody(intake);
   }
 }
 

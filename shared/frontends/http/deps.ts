@@ -3,6 +3,7 @@ import type { Discovery } from '../../discovery/index.ts';
 import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
+import type { BodyBudget } from './bodies/body-budget.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -20,6 +21,8 @@ export interface HttpAppDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly settings: HttpSettings;
+  /** Room for the bodies that are being read, of all requests of the process. */
+  readonly bodies: BodyBudget;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */

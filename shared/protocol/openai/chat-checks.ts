@@ -9,13 +9,15 @@ import {
   refuseUnknownKeys,
 } from './field-checks.ts';
 import { RANGES } from './field-ranges.ts';
-import { CHAT_KEYS, unknownKeys } from './root-keys.ts';
+import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { checkTools } from './tool-checks.ts';
 
 /** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
 export interface CheckSettings {
   readonly ignoresUnknownKeys: boolean;
 }
+
+const USABLE_KEYS = usableKeys(CHAT_KEYS);
 
 /**
  * Everything about a chat body that its types do not say, in the order of http-api.md, section 3.1.
@@ -28,7 +30,7 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
     throw invalidValue("The 'messages' field cannot be empty. At least one message is required.", 'messages');
   }
   checkStreamOptions(body);
-  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS));
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS), USABLE_KEYS);
   checkTemplateArgs(body);
   checkMessages(body.messages);
   checkModel(body.model);

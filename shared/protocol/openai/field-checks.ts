@@ -1,4 +1,4 @@
-import { ServeError } from '../../errors/index.ts';
+import { misspeltName, ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
 import { RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
@@ -15,11 +15,33 @@ export function checkStreamOptions(body: ChatBody | CompletionsBody): void {
   }
 }
 
-/** Refuses root keys that are neither OpenAI's nor ours (ruling 11). */
-export function refuseUnknownKeys(unknown: readonly string[]): void {
-  if (unknown.length === 0) return;
-  const named = unknown.map((key) => `\`${key}\``).join(', ');
-  throw new ServeError('unknown_parameter', `Unsupported parameter(s): ${named}`, { param: unknown[0] });
+/** Keys that an answer names; of a body of nothing but unknown keys it does not send all back. */
+const NAMED_KEYS_MAX = 8;
+const KEY_CHARS_MAX = 100;
+
+/**
+ * Refuses root keys that are neither OpenAI's nor ours, each with the key of `known` that was probably meant.
+ * @throws ServeError `unknown_parameter`
+ */
+export function refuseUnknownKeys(unknown: readonly string[], known: Iterable<string>): void {
+  const [first] = unknown;
+  if (first === undefined) return;
+  const candidates = [...known];
+  const named = unknown.slice(0, NAMED_KEYS_MAX).map((key) => `\`${shownKey(key)}\`${didYouMean(key, candidates)}`);
+  const more = unknown.length > NAMED_KEYS_MAX ? ` and ${unknown.length - NAMED_KEYS_MAX} more` : '';
+  const message = `Unsupported parameter(s): ${named.join(', ')}${more}`;
+  throw new ServeError('unknown_parameter', message, { param: shownKey(first) });
+}
+
+/** A key as an error shows it: cut where it is too long to be anything's name. */
+export function shownKey(key: string): string {
+  return key.length <= KEY_CHARS_MAX ? key : `${key.slice(0, KEY_CHARS_MAX)}...`;
+}
+
+/** ` (did you mean ...?)`, or nothing where it is no misspelt candidate. */
+export function didYouMean(key: string, candidates: Iterable<string>): string {
+  const nearest = misspeltName(key, candidates);
+  return nearest === undefined ? '' : ` (did you mean \`${nearest}\`?)`;
 }
 
 export function checkModel(model: string): void {

@@ -49,6 +49,14 @@ const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'h
 const chat = (version = '1.1', headers = '') =>
   `POST /v1/chat/completions HTTP/${version}\r\nhost: t\r\ncontent-type: application/json\r\n${headers}` +
   `content-length: ${BODY.length}\r\n\r\n${BODY}`;
+/** Resolves when the server has handled what arrived before. */
+async function roundTrip(port: number): Promise<void> {
+  const client = new RawClient(port);
+  client.send(LIVE);
+  await waitUntil(() => client.text.includes('Service is live'));
+  client.socket.destroy();
+}
+
 const LIVE = 'GET /live HTTP/1.1\r\nhost: t\r\n\r\n';
 
 describe('the Node server', () => {
@@ -156,6 +164,64 @@ describe('the Node server', () => {
     await waitUntil(() => large.text.includes('request_too_large'));
     client.socket.destroy();
     large.socket.destroy();
+  });
+
+  it('keeps nothing of a body that it has refused, however much still comes', async () => {
+    const { server, deps } = await start({ settings: { bodyLimitBytes: 64 * 1024 } });
+    const client = new RawClient(server.port);
+    client.send('POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n');
+    client.send('transfer-encoding: chunked\r\n\r\n');
+    const chunk = `c000\r\n${'x'.repeat(0xc000)}\r\n`;
+    client.send(chunk);
+    await waitUntil(() => deps.bodies.takenBytes === 0xc000);
+    client.send(chunk);
+    await waitUntil(() => client.text.includes('request_too_large'));
+    expect(deps.bodies.takenBytes).toBe(0);
+    client.send(`${chunk}0\r\n\r\n${LIVE}`); // the connection goes on after it
+    await waitUntil(() => client.text.includes('Service is live'));
+    expect(deps.bodies.takenBytes).toBe(0);
+    client.socket.destroy();
+  });
+
+  it('lets go of a body whose client leaves in the middle', async () => {
+    const { server, deps } = await start();
+    const client = new RawClient(server.port);
+    client.send(`${chat().split('\r\n\r\n')[0]}\r\n\r\n{"model"`);
+    await waitUntil(() => deps.bodies.takenBytes > 0);
+    client.socket.destroy();
+    await waitUntil(() => deps.bodies.takenBytes === 0);
+  });
+
+  it('ends a running answer before it refuses what was sent behind its request', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat());
+    const { sink } = await pipeline.call(0);
+    sink.text(0, 'a', 1);
+    await waitUntil(() => client.text.includes('"a"'));
+    client.send('garbage\r\n\r\n');
+    client.send('more garbage\r\n\r\n');
+    await roundTrip(server.port); // by now the server has read it
+    playTexts(sink, ['b']);
+    await waitUntil(() => client.isClosed);
+    const [answer = '', refusal = ''] = client.text.split('0\r\n\r\n');
+    expect(answer).toMatch(/data: \[DONE\]\n\n\r\n$/);
+    expect(answer).not.toContain('400');
+    expect(refusal).toMatch(/^HTTP\/1\.1 400 /);
+    expect(client.text.split('HTTP/1.1 400')).toHaveLength(2);
+  });
+
+  it('cuts an answer that has begun when the rest of its own request cannot be read', async () => {
+    const { server } = await start({ settings: { bodyLimitBytes: 16 } });
+    const client = new RawClient(server.port);
+    client.send('POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n');
+    client.send('transfer-encoding: chunked\r\n\r\n20\r\n');
+    client.send(`${'x'.repeat(32)}\r\n`);
+    await waitUntil(() => client.text.includes('request_too_large'));
+    client.send('no chunk length\r\n\r\n');
+    await waitUntil(() => client.isClosed);
+    expect(client.text.split('HTTP/1.1 ')).toHaveLength(2);
   });
 
   it.each([

@@ -105,7 +105,7 @@ describe('POST /v1/embeddings', () => {
   it.each([
     ['an empty list', { input: [] }, 'input'],
     ['more inputs than OpenAI takes', { input: Array.from({ length: 2049 }, () => 'x') }, 'input'],
-    ['mixed inputs', { input: ['a', 1] }, 'input'],
+    ['mixed inputs', { input: ['a', 1] }, 'input[1]'],
     ['an unknown format', { encoding_format: 'hex' }, 'encoding_format'],
     ['a fraction of a dimension', { dimensions: 1.5 }, 'dimensions'],
   ])('refuses %s and names the field', async (_what, fields, param) => {

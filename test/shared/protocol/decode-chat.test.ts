@@ -67,7 +67,7 @@ describe('what is told of a body that is refused', () => {
     [{ messages: undefined }, 'missing_required_parameter', 'messages'],
     [{ messages: [{ role: 'tool', content: 'x' }] }, 'missing_required_parameter', 'messages[0].tool_call_id'],
     [{ messages: [{ role: 'bogus', content: 'x' }] }, 'invalid_value', 'messages[0].role'],
-    [{ messages: [{ role: 'user', content: [{ type: 'file' }] }] }, 'invalid_value', 'messages[0].content'],
+    [{ messages: [{ role: 'user', content: [{ type: 'file' }] }] }, 'invalid_value', 'messages[0].content[0].type'],
     [{ model: '  ' }, 'invalid_value', 'model'],
     [{ stream_options: { include_usage: true } }, 'invalid_value', 'stream_options'],
     [{ foo: 1, bar: 2 }, 'unknown_parameter', 'foo'],

@@ -5,6 +5,7 @@ import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/i
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
 import {
+  BodyBudget,
   createHttpApp,
   defaultHttpPaths,
   defaultHttpSettings,
@@ -121,6 +122,7 @@ export async function startDeployment(
     clock: systemClock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
+    bodies: new BodyBudget(1024 ** 3),
     responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     discovery,
     lifecycle,

@@ -24,7 +24,7 @@ export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): 
   let requestId: string | undefined;
   try {
     requireService(deps);
-    const body = parseMessagesBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const body = parseMessagesBody(await readJson(exchange, deps));
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
     call.identify(request);
@@ -51,7 +51,7 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
   const requestId = newRequestId(deps.random);
   try {
     requireService(deps);
-    const body = parseCountTokensBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const body = parseCountTokensBody(await readJson(exchange, deps));
     const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
     const counted = await deps.pipeline.countTokens(request);
     answerJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));

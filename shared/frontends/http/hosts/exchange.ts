@@ -1,3 +1,4 @@
+import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
 
 /**
@@ -19,10 +20,10 @@ export interface HttpExchange {
   /** Value of the first line with that lower-case name. */
   header(name: string): string | undefined;
   /**
-   * The whole body; called at most once.
-   * @throws ServeError `request_too_large` above `limitBytes`, `invalid_json` when the client stops in the middle.
+   * Hands the body to `intake`, chunk by chunk as it comes; called at most once. Rejects with what `intake` throws, from where
+   * on nothing of the body is kept, and with `invalid_json` when the client stops in the middle.
    */
-  readBody(limitBytes: number): Promise<Uint8Array>;
+  readBody(intake: BodyIntake): Promise<void>;
   /** Where the answer goes. */
   readonly sink: FrameSink;
   /**

@@ -1,4 +1,4 @@
-import { bodyTooLarge, bodyUnreadable } from '../read-json.ts';
+import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
 import type { HttpExchange } from './exchange.ts';
 import { WebFrameSink } from './web-sink.ts';
 
@@ -36,21 +36,21 @@ export class WebExchange implements HttpExchange {
     return this.#request.headers.get(name) ?? undefined;
   }
 
-  async readBody(limitBytes: number): Promise<Uint8Array> {
+  async readBody(intake: BodyIntake): Promise<void> {
     const { body } = this.#request;
-    if (body === null) return new Uint8Array(0);
-    const chunks: Uint8Array[] = [];
-    let sizeBytes = 0;
-    try {
-      for await (const chunk of body) {
-        sizeBytes += chunk.byteLength;
-        if (sizeBytes > limitBytes) break;
-        chunks.push(chunk);
+    if (body === null) return;
+    const reader = body.getReader();
+    for (;;) {
+      const next = await reader.read().catch((error: unknown) => {
+        throw bodyUnreadable(error);
+      });
+      if (next.done) return;
+      try {
+        intake.add(next.value);
+      } catch (thrown) {
+        await reader.cancel(thrown).catch(() => {}); // nobody reads the rest, however that ends
+        throw thrown;
       }
-    } catch (error) {
-      throw bodyUnreadable(error);
     }
-    if (sizeBytes > limitBytes) throw bodyTooLarge(limitBytes);
-    return Buffer.concat(chunks);
   }
 }

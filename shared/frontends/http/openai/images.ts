@@ -23,7 +23,7 @@ async function serve(deps: HttpAppDeps, exchange: HttpExchange, route: 'generati
   try {
     requireService(deps);
     requireRoute(deps, 'Images');
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const body = parseImagesBody(json);
     const { meter, primaryName } = openForModel(call, body.model, false);
     const request = decodeImages(body, route, decodeContext(call));

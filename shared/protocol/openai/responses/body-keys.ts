@@ -56,5 +56,8 @@ export function checkKeys(body: Readonly<Record<string, unknown>>, ignoresUnknow
     throw new ServeError(code, `\`${key}\` is not supported.`, { param: key });
   }
   if (ignoresUnknownKeys) return;
-  refuseUnknownKeys(Object.keys(body).filter((key) => !KNOWN.has(key)));
+  refuseUnknownKeys(
+    Object.keys(body).filter((key) => !KNOWN.has(key)),
+    USABLE_KEYS,
+  );
 }

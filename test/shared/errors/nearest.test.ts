@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { nearestName } from '../../../shared/config/index.ts';
+import { misspeltName, nearestName } from '../../../shared/errors/index.ts';
 
 const FLAGS = ['--router-mode', '--router-seed', '--http-port', '--http-host', '--model-name', '--model-path'];
 
@@ -17,6 +17,20 @@ describe('nearestName', () => {
 
   it('finds nothing for what is like none', () => {
     expect(nearestName('--zzzz-qqqq-xxxx', FLAGS)).toBeUndefined();
+  });
+
+  it.each([
+    ['temprature', 'temperature'],
+    ['max_token', 'max_tokens'],
+    ['sotp', 'stop'],
+    ['add_special_tokens', undefined],
+    ['x', undefined],
+  ])('takes %s for a misspelling of %s', (typed, meant) => {
+    expect(misspeltName(typed, ['temperature', 'max_tokens', 'stop', 'n', 'skip_special_tokens'])).toBe(meant);
+  });
+
+  it('finds nothing for a name that is too long to be a misspelt one', () => {
+    expect(nearestName(`${'--http-port'.repeat(20)}`, [`${'--http-port'.repeat(20)}`])).toBeUndefined();
   });
 
   it('undoes any one typing error', () => {
