@@ -61,8 +61,9 @@ export interface BlockIndex {
    */
   housekeep(blocksMax?: number): boolean;
   /**
-   * The index as of this call, in chunks to be written one after another; events may go on between the chunks. `cursors` is
-   * kept beside it, as it is. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one.
+   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks. `cursors`
+   * is kept beside it, as it is. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one; one
+   * that is left before its end is to be ended (`return`, which `for` does), as it keeps copies of what changes meanwhile.
    */
   snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void>;
   readonly counters: IndexCounters;
