@@ -7,7 +7,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../../shared/frontends/http/index.ts';
 import type { TlsMaterial } from '../../shared/frontends/tls/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { answerUnparsable } from './unparsable.ts';
+import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
 /** What a host needs of the app. */
 export interface FetchApp {
@@ -72,7 +72,12 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
 }
 
 function createHost(app: FetchApp, options: HttpServerOptions): Server {
-  const limits = { noDelay: true, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: HEADER_BYTES_MAX };
+  const limits = {
+    noDelay: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: HEADER_BYTES_MAX,
+    requireHostHeader: false, // refused below, with our own words and the request's id
+  };
   const answer = getRequestListener(
     (request, { incoming, outgoing }) =>
       // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
@@ -82,6 +87,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     { overrideGlobalObjects: false, hostname: 'localhost' },
   );
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    if (refuseUnroutable(incoming, outgoing)) return;
     answer(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
@@ -92,6 +98,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     tls === undefined
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
+  server.on('checkExpectation', refuseExpectation);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     answerUnparsable(app, error, socket).catch(() => socket.destroy()); // the connection is lost either way
   });

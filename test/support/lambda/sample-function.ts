@@ -3,7 +3,7 @@ import { Hono } from 'hono';
 import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpBindings, type HttpExchange } from '../../../shared/frontends/http/index.ts';
+import { alreadyAnswered, type HostExchange, type HttpBindings } from '../../../shared/frontends/http/index.ts';
 
 declare const awslambda: LambdaRuntime;
 
@@ -129,7 +129,7 @@ app.get('/crash', () => {
   return alreadyAnswered;
 });
 
-function exchangeOf(bindings: HttpBindings): HttpExchange {
+function exchangeOf(bindings: HttpBindings): HostExchange {
   if (bindings.exchange === undefined) throw new Error('the host gave no exchange');
   return bindings.exchange;
 }
