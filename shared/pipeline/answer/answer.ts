@@ -25,7 +25,6 @@ const PROMPT_TAIL = 6;
  * workers. `isComplete` turns true when every choice has ended and nothing more is wanted from the worker.
  */
 export class Answer {
-  readonly #request: GenerationRequest;
   readonly #sink: GenerationSink;
   readonly #meter: RequestMeter;
   readonly #prompt: Preprocessed;
@@ -43,6 +42,8 @@ export class Answer {
   #finished = 0;
   #hasLocalEnd = false;
   #workerUsage: CompletionUsage | undefined;
+  /** The worker answers in bodies of its own, whose tokens only it can count. */
+  #hasBodies = false;
 
   constructor(
     request: GenerationRequest,
@@ -52,7 +53,6 @@ export class Answer {
     meter: RequestMeter,
     plan?: SplitPlan,
   ) {
-    this.#request = request;
     this.#prompt = prompt;
     this.#loaded = loaded;
     this.#sink = sink;
@@ -126,7 +126,10 @@ export class Answer {
     for (const [index, choice] of this.#choices.entries()) {
       if (!choice.isFinished && choice.endedByToken) this.#finish(index, choice, '', 'stop', []);
     }
-    this.#sink.end(this.usage(), this.#finished > 0);
+    const usage = this.usage();
+    this.#meter.promptTokens(usage.promptTokens); // unless the frontend has counted them itself
+    if (this.#hasBodies && this.#workerUsage !== undefined) this.#meter.piecesHold(usage.completionTokens);
+    this.#sink.end(usage, this.#finished > 0);
   }
 
   /** Tokens as the client is shown them (http-api.md, section 14.4; ruling 32). */
@@ -154,8 +157,8 @@ export class Answer {
 
   /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
   #bodyChunk(output: EngineOutput): void {
-    const tokens = this.#request.stream ? 1 : (output.completion_usage?.completion_tokens ?? 1);
-    if (output.index != null) this.#meter.outputTokens(tokens);
+    this.#hasBodies = true;
+    if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
     this.#sink.event({ kind: 'body', body: output.body });
   }

@@ -27,6 +27,8 @@ class Sink extends RecordingSink {
   }
 }
 
+const ASKED = { stream_options: { include_usage: true } };
+
 describe('engine behind an OpenAI-compatible server', () => {
   let server: FakeServer;
   const engines: Engine[] = [];
@@ -100,13 +102,22 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(await starting).toMatchObject({ modelName: 'upstream-model' });
   });
 
+  it('asks every stream of text for its usage, with what the client asked beside it, and nothing else', async () => {
+    const engine = await started();
+    await ask(engine, { prompt: 'x', stream_options: { continuous_usage_stats: true } }, 'completions');
+    expect(server.received[0]?.body.stream_options).toEqual({ continuous_usage_stats: true, include_usage: true });
+    server.answer = ({ response }) => sendJson(response, 200, { choices: [] });
+    await ask(engine, { messages: [], stream: false });
+    expect(server.received[1]?.body).not.toHaveProperty('stream_options');
+  });
+
   it('passes the body through, with the server’s own name of the model and the key', async () => {
     const engine = await started({ apiKey: 'secret' });
     const body = { model: 'ours', messages: [{ role: 'user', content: 'x' }], odd: { kept: [1, null] } };
     await ask(engine, body);
     await ask(engine, { prompt: 'x' }, 'completions');
     expect(server.received[0]?.path).toBe('/v1/chat/completions');
-    expect(server.received[0]?.body).toEqual({ ...body, stream: true, model: 'upstream-model' });
+    expect(server.received[0]?.body).toEqual({ ...body, ...ASKED, stream: true, model: 'upstream-model' });
     expect(server.received[0]?.headers).toMatchObject({ authorization: 'Bearer secret', 'x-request-id': 'r1' });
     expect(server.received[1]?.path).toBe('/v1/completions');
   });
