@@ -66,12 +66,34 @@ export function toWire(thrown: unknown): WireError {
   return { kind, message, status: thrown.assertedStatus, param: thrown.param };
 }
 
-/** The failure that a wire record stands for. Unknown class names read as `Unknown`. */
+/**
+ * The failure that a wire record stands for. Unknown class names read as `Unknown`. A message that is JSON is opened: its
+ * text is the message, its number a status that says more than the class, unless the class is an overload.
+ */
 export function fromWire(wire: WireError): ServeError {
-  return workerError(isWorkerErrorKind(wire.kind) ? wire.kind : 'Unknown', wire.message, {
-    status: wire.status,
-    param: wire.param,
-  });
+  const kind = isWorkerErrorKind(wire.kind) ? wire.kind : 'Unknown';
+  const { param } = wire;
+  const wrapped = openMessage(wire.message);
+  if (wrapped === undefined) return workerError(kind, wire.message, { status: wire.status, param });
+  const isMistake = rowOf(kind).showsMessage === true;
+  // A mistake that the packed number lays at the worker's own door is none of the client's.
+  const meant = isMistake && wrapped.status !== undefined && !isClientStatus(wrapped.status) ? 'Internal' : kind;
+  const text = isMistake ? (wrapped.text ?? rowOf(kind).message) : wire.message;
+  return workerError(meant, text, { status: wrapped.status ?? wire.status, param });
+}
+
+/** What a worker packed into its message as `{"message": string?, "code": number?}`; undefined when it is no JSON object. */
+function openMessage(message: string): { readonly text?: string; readonly status?: number } | undefined {
+  if (!message.startsWith('{')) return undefined;
+  try {
+    const { message: text, code } = JSON.parse(message) as { readonly message?: unknown; readonly code?: unknown };
+    return {
+      ...(typeof text === 'string' && text !== '' ? { text } : {}),
+      ...(Number.isInteger(code) ? { status: code as number } : {}),
+    };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether the request may be sent to another worker after this failure. */

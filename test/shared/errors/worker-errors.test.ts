@@ -116,6 +116,46 @@ describe('a status that a worker asserts', () => {
   });
 });
 
+describe('a message that is JSON', () => {
+  const arrived = (kind: WorkerErrorKind, packed: object) =>
+    seen(fromWire({ kind, message: JSON.stringify(packed), param: 'n' }));
+
+  it('is opened: a client reads its text', () => {
+    expect(arrived('InvalidArgument', { message: 'n is too large' })).toMatchObject({
+      code: 'invalid_value',
+      status: 400,
+      message: 'n is too large',
+      param: 'n',
+    });
+    expect(arrived('InvalidArgument', { message: 'gone', code: 410 })).toMatchObject({ status: 410, message: 'gone' });
+    expect(arrived('InvalidArgument', { message: 'odd', code: 422 })).toMatchObject({ status: 400, message: 'odd' });
+  });
+
+  it('never reaches a client as it is', () => {
+    for (const packed of [{ detail: 'secret' }, { message: 5 }, { message: '' }, {}]) {
+      expect(arrived('InvalidArgument', packed)).toMatchObject({ status: 400, message: 'Invalid request' });
+    }
+  });
+
+  it('says by its number what the class leaves open, and that a mistake is the worker’s own', () => {
+    expect(arrived('Unknown', { message: 'x', code: 503 })).toMatchObject({ code: 'service_unavailable' });
+    expect(arrived('Internal', { code: 429 })).toMatchObject({ code: 'rate_limit_exceeded', status: 429 });
+    expect(arrived('InvalidArgument', { message: 'secret', code: 503 })).toMatchObject({
+      code: 'service_unavailable',
+      message: 'Service temporarily unavailable',
+    });
+    expect(arrived('InvalidArgument', { message: 'secret', code: 500 })).toMatchObject({
+      code: 'internal_error',
+      message: 'Internal server error',
+    });
+    expect(arrived('ResourceExhausted', { message: 'full', code: 400 })).toMatchObject({ code: 'server_overloaded' });
+  });
+
+  it.each(['{not JSON', '["list"]', '"text"'])('is plain text when it is no object: %s', (message) => {
+    expect(fromWire({ kind: 'InvalidArgument', message }).message).toBe(message);
+  });
+});
+
 describe('the way over the wire', () => {
   const failure = fc
     .record({

@@ -356,6 +356,23 @@ describe('a unary chat', () => {
     });
   });
 
+  it("gives a text worker's choice the keys that it had nothing to say under", async () => {
+    for (const said of [{ delta: { content: 'a' } }, { message: { role: 'assistant', content: 'a' } }]) {
+      const { text } = await answer({}, ({ sink }) => {
+        sink.event({ kind: 'body', body: { choices: [{ index: 0, ...said, finish_reason: 'stop' }] } });
+        sink.end(USAGE, true);
+      });
+      expect(JSON.parse(text).choices).toEqual([
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'a', refusal: null },
+          finish_reason: 'stop',
+          logprobs: null,
+        },
+      ]);
+    }
+  });
+
   it('is a failure when the worker sends nothing', async () => {
     const { response } = await answer({}, ({ sink }) => sink.end({ promptTokens: 1, completionTokens: 0 }, false));
     expect(response.status).toBe(500);
