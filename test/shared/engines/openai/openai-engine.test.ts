@@ -214,7 +214,7 @@ describe('engine behind an OpenAI-compatible server', () => {
       '429 of a full server',
       ({ response }) => sendJson(response, 429, { error: 'overloaded' }),
       'WorkerOverloaded',
-      503,
+      429,
       true,
     ],
     [
@@ -261,6 +261,33 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(error?.worker).toBe(kind);
     expect(error?.status).toBe(status);
     expect(error !== undefined && isMigratable(error)).toBe(canMove);
+  });
+
+  it.each([
+    [429, { 'retry-after': '7' }, 7000],
+    [429, { 'retry-after': '7', 'retry-after-ms': '6500' }, 6500],
+    [503, { 'retry-after': '30' }, 30_000],
+    [529, { 'retry-after': '5' }, 5000],
+    [529, {}, 1000],
+    [503, {}, undefined],
+    [429, { 'retry-after': 'soon' }, undefined],
+    [429, { 'retry-after': '999999999' }, 86_400_000],
+  ])('passes on when a %i with %j may be tried again', async (status, headers, retryAfterMs) => {
+    server.answer = ({ response }) => {
+      for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+      sendJson(response, status, { error: { message: 'later' } });
+    };
+    expect((await ask(await started())).error?.retryAfterMs).toBe(retryAfterMs);
+  });
+
+  it('reads a date for the next try as what is left until then', async () => {
+    server.answer = ({ response }) => {
+      response.setHeader('retry-after', new Date(Date.now() + 60_000).toUTCString());
+      sendJson(response, 503, {});
+    };
+    const { error } = await ask(await started());
+    expect(error?.retryAfterMs).toBeGreaterThan(30_000);
+    expect(error?.retryAfterMs).toBeLessThanOrEqual(60_000);
   });
 
   it('shows a client’s mistake in the server’s own words', async () => {
