@@ -1,12 +1,12 @@
 import { ServeError } from '../../shared/errors/index.ts';
-import type { BodyIntake, FrameSink, HttpExchange } from '../../shared/frontends/http/index.ts';
+import type { BodyIntake, FrameSink, HostExchange } from '../../shared/frontends/http/index.ts';
 import type { LambdaRequest } from './lambda-events.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
 export const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
 /** One event and the place for its answer, as the app sees them. */
-export class LambdaExchange implements HttpExchange {
+export class LambdaExchange implements HostExchange {
   readonly sink: FrameSink;
   readonly deadline: AbortSignal;
   readonly #request: LambdaRequest;

@@ -7,7 +7,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../../shared/frontends/http/index.ts';
 import type { TlsMaterial } from '../../shared/frontends/tls/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { answerUnparsable } from './unparsable.ts';
+import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
 /** What a host needs of the app. */
 export interface FetchApp {
@@ -81,6 +81,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     maxHeaderSize: HEADER_BYTES_MAX,
     headersTimeout: HEAD_TIMEOUT_MS,
     connectionsCheckingInterval: HEAD_CHECK_MS,
+    requireHostHeader: false, // refused below, with our own words and the request's id
   };
   const answer = getRequestListener(
     (request, { incoming, outgoing }) =>
@@ -94,6 +95,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
   const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     latest.set(incoming.socket, outgoing);
+    if (refuseUnroutable(incoming, outgoing)) return;
     answer(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
@@ -104,6 +106,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     tls === undefined
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
+  server.on('checkExpectation', refuseExpectation);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
     unparsable.add(socket);

@@ -265,7 +265,7 @@ class DiscoveredPipeline implements Pipeline {
     options: GenerateOptions,
   ): void {
     if (options.signal.aborted) return;
-    options.meter.promptTokens(preprocessed.promptTokens);
+    if (loaded !== undefined) options.meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,

@@ -26,6 +26,10 @@ export interface RequestMeter {
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void;
   /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
   outputTokens(count: number): void;
+  /** A piece of text arrived whose tokens its worker counts: for TTFT and inter-token latency it is one token. */
+  piece(): void;
+  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
+  piecesHold(tokens: number): void;
   /** Milliseconds since the handler's entry to the first token, once there was one. */
   readonly ttftMs: number | undefined;
   /** Closes the books; later calls do nothing. */

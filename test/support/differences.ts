@@ -397,4 +397,12 @@ export const DIFFERENCES: readonly Difference[] = [
   ...TOOLS_DIFFERENCES,
   ...MESSAGES_DIFFERENCES,
   ...RESPONSES_DIFFERENCES,
+  {
+    authority: 'order of authority 5 (users of the official SDKs expect an id on every answer)',
+    what: 'an answer to a client that names no request has an id made here',
+    applies: (row) => row.status !== null && !(row.request.headers ?? []).some(([name]) => name === 'x-request-id'),
+    rewrite: (expected) => {
+      expected.headers = { ...expected.headers, 'x-request-id': 'UUID' };
+    },
+  },
 ];

@@ -145,9 +145,8 @@ export class InferenceCall {
   }
 
   #ids(): readonly string[] {
-    const given = this.exchange.header('x-request-id');
-    const ids = this.#request === undefined ? [] : [this.#request.id];
-    return given === undefined || given === '' ? ids : [...ids, given];
+    const { requestId } = this.exchange;
+    return this.#request === undefined ? [requestId] : [this.#request.id, requestId];
   }
 
   #abandoned(): void {
@@ -204,7 +203,7 @@ export class InferenceCall {
     const span = this.#traceIds();
     this.deps.logger.info('request completed', {
       request_id: this.#request?.id,
-      x_request_id: this.exchange.header('x-request-id'),
+      x_request_id: this.exchange.requestId,
       trace_id: span.traceId,
       span_id: span.spanId,
       model: this.#model,
@@ -260,7 +259,7 @@ export class InferenceCall {
 function beginSpan(tracer: Tracer, exchange: HttpExchange, endpoint: Endpoint): Span {
   const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
   const { method, path: uri } = exchange;
-  const attributes = { method, uri, endpoint, x_request_id: exchange.header('x-request-id') };
+  const attributes = { method, uri, endpoint, x_request_id: exchange.requestId };
   return tracer.begin('http-request', headers, { kind: 'server', attributes });
 }
 

@@ -184,6 +184,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#answer.end();
       return;
     }
+    if (request !== this.#prompt.request) this.#answer.carriedOn();
     const { plane } = this.#context;
     this.#outputTokens = 0;
     this.#hasBegun = false;

@@ -150,6 +150,34 @@ describe('the Node server', () => {
     client.socket.destroy();
   });
 
+  const withId = (line: string, rest = 'host: t\r\n'): string => `${line}\r\nx-request-id: mine\r\n${rest}\r\n`;
+  it.each([
+    ['no Host', 400, withId('GET /live HTTP/1.1', '')],
+    ['a Host that is none', 400, withId('GET /live HTTP/1.1', 'host: a b\r\n')],
+    ['half an address as its Host', 400, withId('GET /live HTTP/1.1', 'host: [::\r\n')],
+    ['a target that is no URL', 400, withId('GET http://[::/live HTTP/1.1')],
+    ['no target', 400, withId('OPTIONS * HTTP/1.1')],
+    ['an expectation that nobody meets', 417, withId('GET /live HTTP/1.1', 'host: t\r\nexpect: more\r\n')],
+    ['a header that is none', 400, withId('GET /live HTTP/1.1', 'bad header: x\r\n')],
+    ['an unknown method', 405, withId('FOO /live HTTP/1.1')],
+  ])('refuses a request with %s under its id', async (_what, status, text) => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(text);
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(client.text).toContain('\r\nx-request-id: mine\r\n');
+    expect(client.text).toContain('"type":"invalid_request_error"');
+  });
+
+  it.each(['t', 'T.example:8000', '127.0.0.1:1', '[::1]:8000', 'a_b'])('takes requests to %s', async (host) => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(withId('GET /live HTTP/1.1', `host: ${host}\r\nconnection: close\r\n`));
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
   it('reads a body that comes in pieces, and refuses one over the limit while it is still coming', async () => {
     const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
     const { server } = await start({ pipeline, settings: { bodyLimitBytes: 1024 } });

@@ -171,6 +171,35 @@ describe('a chat stream', () => {
     expect(seen.at(-1)).toMatchObject({ nvext: { engine_data: { x: 1 } } });
   });
 
+  const toldBy =
+    (...bodies: object[]) =>
+    async (options: object) => {
+      const seen = await chunks(options, ({ sink }) => {
+        for (const body of bodies) sink.event({ kind: 'body', body });
+        sink.end(USAGE, true);
+      });
+      return seen.map(({ choices, usage }) => ({ choices: (choices as unknown[]).length, usage }));
+    };
+  const SPENT = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
+
+  it("shows a text worker's usage only to clients that asked", async () => {
+    const choices = [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }];
+    const apart = toldBy({ choices, usage: null }, { choices: [], usage: SPENT });
+    expect(await apart({})).toEqual([{ choices: 1, usage: undefined }]);
+    expect(await apart({ stream_options: { include_usage: true } })).toEqual([
+      { choices: 1, usage: null },
+      { choices: 0, usage: SPENT },
+    ]);
+    const beside = toldBy({ choices, usage: SPENT });
+    expect(await beside({})).toEqual([{ choices: 1, usage: undefined }]);
+    expect(await beside({ stream_options: { include_usage: true } })).toEqual([{ choices: 1, usage: SPENT }]);
+    const untold = toldBy({ choices });
+    expect(await untold({ stream_options: { include_usage: true } })).toEqual([
+      { choices: 1, usage: undefined },
+      { choices: 0, usage: SPENT },
+    ]);
+  });
+
   it("passes a text worker's own chunks on, under the answer's names", async () => {
     const seen = await chunks({}, ({ sink, request }) => {
       sink.event({
@@ -325,6 +354,23 @@ describe('a unary chat', () => {
       ],
       usage: { total_tokens: 4 },
     });
+  });
+
+  it("gives a text worker's choice the keys that it had nothing to say under", async () => {
+    for (const said of [{ delta: { content: 'a' } }, { message: { role: 'assistant', content: 'a' } }]) {
+      const { text } = await answer({}, ({ sink }) => {
+        sink.event({ kind: 'body', body: { choices: [{ index: 0, ...said, finish_reason: 'stop' }] } });
+        sink.end(USAGE, true);
+      });
+      expect(JSON.parse(text).choices).toEqual([
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'a', refusal: null },
+          finish_reason: 'stop',
+          logprobs: null,
+        },
+      ]);
+    }
   });
 
   it('is a failure when the worker sends nothing', async () => {

@@ -127,6 +127,8 @@ export const idleMeter: RequestMeter = {
   cachedTokens: () => {},
   servedBy: () => {},
   outputTokens: () => {},
+  piece: () => {},
+  piecesHold: () => {},
   ttftMs: undefined,
   end: () => {},
 };

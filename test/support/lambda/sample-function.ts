@@ -7,8 +7,8 @@ import {
   alreadyAnswered,
   BodyBudget,
   BodyIntake,
+  type HostExchange,
   type HttpBindings,
-  type HttpExchange,
 } from '../../../shared/frontends/http/index.ts';
 
 declare const awslambda: LambdaRuntime;
@@ -138,7 +138,7 @@ app.get('/crash', () => {
   return alreadyAnswered;
 });
 
-function exchangeOf(bindings: HttpBindings): HttpExchange {
+function exchangeOf(bindings: HttpBindings): HostExchange {
   if (bindings.exchange === undefined) throw new Error('the host gave no exchange');
   return bindings.exchange;
 }

@@ -4,9 +4,9 @@ import type { FrameSink } from './frame-sink.ts';
 /**
  * One HTTP request together with the place for its answer. A host (Node server, Lambda stream) makes one per request and
  * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and answers with a
- * `Response` whose body is a web stream. Handlers know nothing else of their host.
+ * `Response` whose body is a web stream.
  */
-export interface HttpExchange {
+export interface HostExchange {
   /** Upper case. */
   readonly method: string;
   /** Path as the client sent it: not decoded, without the query. */
@@ -33,9 +33,19 @@ export interface HttpExchange {
   readonly deadline?: AbortSignal;
 }
 
+/** An exchange as handlers get it: all that they know of their host. */
+export interface HttpExchange extends HostExchange {
+  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every answer carries it. */
+  readonly requestId: string;
+  /** That id where it was made here and therefore names no other request. */
+  readonly madeRequestId: string | undefined;
+  /** As `sink.head`, with the headers that every answer to this request carries. */
+  head(status: number, headers: Readonly<Record<string, string>>): void;
+}
+
 /** What a host passes as the second argument of `app.fetch`. */
 export interface HttpBindings {
-  readonly exchange?: HttpExchange;
+  readonly exchange?: HostExchange;
 }
 
 /** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */

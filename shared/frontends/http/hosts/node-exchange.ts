@@ -1,12 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ServeError } from '../../../errors/index.ts';
 import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
-import type { HttpExchange } from './exchange.ts';
+import type { HostExchange } from './exchange.ts';
 import type { FrameSink } from './frame-sink.ts';
 import { NodeFrameSink } from './node-sink.ts';
 
 /** The exchange of a Node HTTP server: reads from `incoming`, answers through `NodeFrameSink`. */
-export class NodeExchange implements HttpExchange {
+export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
   readonly path: string;
   readonly query: string;

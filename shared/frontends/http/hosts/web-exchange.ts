@@ -1,9 +1,9 @@
 import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
-import type { HttpExchange } from './exchange.ts';
+import type { HostExchange } from './exchange.ts';
 import { WebFrameSink } from './web-sink.ts';
 
 /** The exchange of a plain fetch handler: reads from a `Request`, answers with `response`. */
-export class WebExchange implements HttpExchange {
+export class WebExchange implements HostExchange {
   readonly sink: WebFrameSink;
   readonly method: string;
   readonly path: string;

@@ -47,6 +47,7 @@ export function decodeContext(
     headers: call.exchange,
     settings: settings.decode,
     random,
+    newId: call.exchange.madeRequestId,
     span: call.span,
     warn: (message) => logger.debug(message),
   };

@@ -47,6 +47,15 @@ export class RunningUsage implements RequestMeter {
     this.#meter.outputTokens(count);
   }
 
+  piece(): void {
+    this.#meter.piece();
+  }
+
+  piecesHold(tokens: number): void {
+    this.#completionTokens = tokens;
+    this.#meter.piecesHold(tokens);
+  }
+
   end(outcome: RequestOutcome): void {
     this.#meter.end(outcome);
   }
