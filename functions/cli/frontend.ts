@@ -28,7 +28,11 @@ export async function run({ settings: given, config }: CommandContext<'frontend'
     return 0;
   }
   const server = await serveFrontend(frontend, settings, logger);
-  logger.info('serving', { url: server.url, models: frontend.models.list().map(({ name }) => name) });
+  logger.info('serving', {
+    url: server.url,
+    address: server.address,
+    models: frontend.models.list().map(({ name }) => name),
+  });
   logger.info('draining', { reason: await stopped });
   await server.drain();
   logger.info('stopped');

@@ -61,9 +61,10 @@ export async function createFrontend({
   };
 }
 
-async function drain({ lifecycle, close }: Frontend, graceMs: number): Promise<void> {
+/** Whoever serves `fetch` has the connections, and sees to the last bytes. */
+async function drain({ lifecycle, drained, close }: Frontend, graceMs: number): Promise<void> {
   lifecycle.drain();
   await lifecycle.idle(systemClock, graceMs);
-  lifecycle.stop();
+  drained(lifecycle.cut());
   await close();
 }

@@ -17,6 +17,7 @@ import {
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
 import {
+  createDrainMetrics,
   createFrontendMetrics,
   type FrontendMetrics,
   type Logger,
@@ -105,6 +106,8 @@ export interface Frontend {
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
+  /** A drain is over and has cut so many answers: told in the log and counted. */
+  drained(cut: number): void;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -122,6 +125,7 @@ export async function composeFrontend(
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
+  const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
@@ -155,6 +159,10 @@ export async function composeFrontend(
       metrics,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
+      drained: (cut) => {
+        drains.cut(cut);
+        if (cut > 0) logger.for('http').warn('answers were cut by the shutdown', { cut });
+      },
       close: async () => {
         closing.abort();
         models.directory.close();
