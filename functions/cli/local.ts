@@ -43,7 +43,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
   try {
     const frontend = await composeFrontend(
       { ...settings, fileKv },
-      { logger, plane: { poolSizeMax: settings.tcpPoolSize }, given: config.given.keys() },
+      { logger, plane: { poolSizeMax: settings.tcpPoolSize } },
     );
     const serve = isInteractive ? chatInstead : serveUntilEnd;
     const reason = await serve({ frontend, settings, logger, workers, fleet, stopped, chatting });

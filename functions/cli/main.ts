@@ -1,17 +1,10 @@
 #!/usr/bin/env -S node --max-semi-space-size=4
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
-import { writeFile } from 'node:fs/promises';
 import packageJson from '../../package.json' with { type: 'json' };
-import {
-  ConfigError,
-  type Process,
-  type ResolvedConfig,
-  renderHelp,
-  renderSettingsJson,
-  resolveConfig,
-} from '../../shared/config/index.ts';
+import { ConfigError, type Process, renderHelp, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
+import { dumpConfig } from '../compose/dump-config.ts';
 import { COMMANDS, type Command } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
@@ -56,24 +49,15 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
   }
 }
 
-async function dumpConfig(config: ResolvedConfig, path: string): Promise<void> {
-  try {
-    await writeFile(path, renderSettingsJson(config));
-  } catch (thrown) {
-    throw new Error(`cannot write --dump-config-to ${path}: ${reasonOf(thrown)}; name a file in a writable folder`);
-  }
-}
-
 async function startProcess(
   name: Process,
   command: Command & { kind: 'process' },
   argv: readonly string[],
 ): Promise<number> {
   const config = resolveConfig(name, argv, process.env);
-  // The settings every process of a fleet shares; a command outside a fleet has no dump and no log format.
-  const shared: { readonly dumpConfigTo?: string | undefined; readonly loggingJsonl?: boolean } = config.settings;
-  report('warning', config.warnings, shared.loggingJsonl);
-  if (shared.dumpConfigTo !== undefined) await dumpConfig(config, shared.dumpConfigTo);
+  const { loggingJsonl }: { readonly loggingJsonl?: boolean } = config.settings; // a command outside a fleet has no logs
+  report('warning', config.warnings, loggingJsonl);
+  await dumpConfig(config);
   const end = argv.indexOf('--');
   const args = end < 0 ? [] : argv.slice(end + 1);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.

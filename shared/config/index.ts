@@ -10,6 +10,13 @@ export { describeSettings, renderSettings, renderSettingsJson } from './describe
 export { renderConfigurationDocs } from './docs.ts';
 export { forwardSettings } from './forward.ts';
 export { renderHelp } from './help.ts';
+export {
+  REASONING_PARSERS_WITHOUT_GRAMMAR,
+  type ReasoningParserName,
+  TOOL_CALL_PARSER_SPELLINGS,
+  TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
+  type ToolCallParserName,
+} from './parser-names.ts';
 export { commandOf, PROCESSES, type Process } from './processes.ts';
 export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';

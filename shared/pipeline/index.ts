@@ -4,7 +4,8 @@
  */
 
 export { CacheClearer, type CacheClearerOptions, type ClearedWorker } from './control/cache-clearer.ts';
-export { type CancelOutcome, RequestCanceller, type RequestCancellerOptions } from './control/request-canceller.ts';
+export type { ControlCaller } from './control/control-endpoints.ts';
+export { type CancelOutcome, RequestCanceller } from './control/request-canceller.ts';
 export { type ExplanationSource, RoutingExplainer, type RoutingExplainerOptions } from './control/routing-explainer.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export { conditionalBypass } from './disaggregation/conditional-bypass.ts';

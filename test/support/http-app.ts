@@ -17,7 +17,7 @@ export interface TestAppOptions {
   readonly pipeline?: Pipeline;
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
-  readonly discovery?: HttpAppDeps['discovery'];
+  readonly instances?: HttpAppDeps['instances'];
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
@@ -56,7 +56,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
         : (options.responseStore ?? undefined),
     records: options.records,
     canceller: options.canceller,
-    discovery: options.discovery ?? { list: async () => [] },
+    instances: options.instances ?? (() => []),
     lifecycle,
   };
   return { app: createHttpApp(deps), deps, lifecycle, lines };

@@ -24,6 +24,7 @@ import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
 import {
   createBodyMetrics,
+  createDrainMetrics,
   createFrontendMetrics,
   type FrontendMetrics,
   type Logger,
@@ -68,6 +69,7 @@ export type HostSettings = PrefillModelSettings &
       | 'responsesTable'
       | 'responseStoreMaxMb'
       | 'kvCacheBlockSize'
+      | 'roles'
       | 'routerOverlapRefreshAfterSecs'
       | 'serveIndexer'
       | 'routerUrl'
@@ -96,10 +98,6 @@ export interface FrontendOptions {
   readonly discovery?: DiscoveryHost;
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
-  /** Whether clients are answered; else only health, metrics and operators. @default true */
-  readonly servesClients?: boolean;
-  /** Names of the settings that the operator set; some that are set keep other settings from being chosen. @default none */
-  readonly given?: Iterable<string>;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -112,6 +110,8 @@ export interface Frontend {
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
+  /** A drain is over and has cut so many answers: told in the log and counted. */
+  drained(cut: number): void;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -119,7 +119,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -129,12 +129,13 @@ export async function composeFrontend(
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
+  const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
-    const parts = { discovery, plane, metrics, logger, followsEvents, given };
+    const parts = { discovery, plane, metrics, logger, followsEvents };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
@@ -145,12 +146,12 @@ export async function composeFrontend(
       logger: logger.for('http'),
       clock: systemClock,
       random: systemRandom,
-      settings: { ...httpSettings(settings), servesClients },
+      settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
       bodies: new BodyBudget(bodyBudgetBytes(settings), createBodyMetrics(metrics.registry)),
       responseStore,
       records,
       tracer: telemetry.tracer,
-      discovery,
+      instances: () => models.directory.instances(),
       caches: models.caches,
       canceller: models.canceller,
       explainer: models.explainer,
@@ -163,6 +164,10 @@ export async function composeFrontend(
       metrics,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
+      drained: (cut) => {
+        drains.cut(cut);
+        if (cut > 0) logger.for('http').warn('answers were cut by the shutdown', { cut });
+      },
       close: async () => {
         closing.abort();
         models.directory.close();
@@ -202,7 +207,6 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
-  readonly given: Iterable<string>;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
@@ -211,7 +215,7 @@ async function followModels(
   parts: Parts,
   onWorkers: (workers: number) => void,
 ) {
-  const { discovery, plane, metrics, logger, followsEvents, given } = parts;
+  const { discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, log),
@@ -235,7 +239,6 @@ async function followModels(
     openEventPlane,
     metrics,
     logger,
-    given,
   });
   const { router, explanations: source } = routing;
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);
@@ -302,12 +305,13 @@ async function followModels(
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
-  const control = { discovery, plane, clock: systemClock, random: systemRandom };
+  const instances = () => directory.instances();
+  const control = { plane, clock: systemClock, random: systemRandom, instances };
   const caches = new CacheClearer({
     ...control,
     models: () => primaryModels(directory),
   });
-  const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
+  const canceller = new RequestCanceller(control);
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
@@ -350,6 +354,11 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
     kvCacheBlockSize: card.kv_cache_block_size,
     migrationLimit: settings.migrationLimit,
   };
+}
+
+/** A container that is a router alone answers health, metrics and operators. */
+function servesClients({ roles = [] }: HostSettings): boolean {
+  return roles.length === 0 || roles.includes('http');
 }
 
 /** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */

@@ -135,7 +135,7 @@ export async function startWorkerProcess(
       open: () => openEngine(settings, context, opened++),
       names,
       card: {
-        ...cardSettings(settings, logger.for('worker')),
+        ...cardSettings(settings),
         ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings),

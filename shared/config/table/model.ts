@@ -1,72 +1,17 @@
 import { bool, choice, file, folder, int, jsonOrFalse, text } from '../builders.ts';
+import {
+  REASONING_PARSERS,
+  REASONING_PARSERS_WITHOUT_GRAMMAR,
+  TOOL_CALL_PARSER_SPELLINGS,
+  TOOL_CALL_PARSERS,
+  TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
+} from '../parser-names.ts';
 import { EDGES, HTTP_SERVERS, LASTING_FLEET_ROUTERS, LISTENERS, WORKERS } from '../processes.ts';
 
-// parsers.md, sections 1.1 and 2.1. A spelling with hyphens is the same name.
-const TOOL_CALL_PARSERS = [
-  'hermes',
-  'qwen25',
-  'nemotron_deci',
-  'llama3_json',
-  'mistral',
-  'phi4',
-  'jamba',
-  'default',
-  'deepseek_v3',
-  'deepseek_v3_1',
-  'deepseek_v3_2',
-  'deepseek_v4',
-  'qwen3_coder',
-  'nemotron_nano',
-  'minimax_m2',
-  'minimax_m3',
-  'glm47',
-  'kimi_k2',
-  'kimi_k3',
-  'gemma4',
-  'harmony',
-  'pythonic',
-  'inkling',
-  'poolside_v1',
-  'minimax_m3_nom',
-  'deepseek_v41',
-  'glm45',
-  'kimi_k25',
-  'qwen3',
-  'muse',
-  'muse_glimmer',
-] as const;
-const REASONING_PARSERS = [
-  'basic',
-  'qwen3',
-  'nemotron_deci',
-  'glm45',
-  'deepseek_v4',
-  'deepseek_r1',
-  'deepseek_v3_2',
-  'deepseek_v3',
-  'deepseek_v3_1',
-  'step3',
-  'nemotron_nano',
-  'nemotron3',
-  'nemotron_v3',
-  'kimi_k25',
-  'minimax_m2',
-  'minimax_append_think',
-  'minimax_m3',
-  'mistral',
-  'kimi',
-  'kimi_k3',
-  'granite',
-  'gpt_oss',
-  'gemma4',
-  'inkling',
-  'deepseek_v41',
-  'glm47',
-  'kimi_k2',
-  'qwen3_coder',
-  'muse',
-  'muse_glimmer',
-] as const;
+/** Names that are known and whose format is not published: a worker that no one can read must not register. */
+function unpublished(names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [name, 'its format is not published']));
+}
 
 /** Rows of "Model and tokenizer". */
 export const modelRows = {
@@ -194,7 +139,8 @@ export const modelRows = {
     flags: ['--dyn-tool-call-parser'],
     env: ['DYN_TOOL_CALL_PARSER'],
     values: TOOL_CALL_PARSERS,
-    synonyms: { deepseekv4: 'deepseek_v4' },
+    synonyms: TOOL_CALL_PARSER_SPELLINGS,
+    refused: unpublished(TOOL_CALL_PARSERS_WITHOUT_GRAMMAR),
     usedBy: WORKERS,
     source: '1.6.1',
     built: true,
@@ -205,6 +151,7 @@ export const modelRows = {
     env: ['DYN_REASONING_PARSER'],
     values: REASONING_PARSERS,
     synonyms: { deepseekv4: 'deepseek_v4' },
+    refused: unpublished(REASONING_PARSERS_WITHOUT_GRAMMAR),
     usedBy: WORKERS,
     source: '1.6.1',
     built: true,

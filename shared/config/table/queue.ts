@@ -7,7 +7,9 @@ export const queueRows = {
     flags: ['--router-queue-threshold'],
     env: ['DYN_ROUTER_QUEUE_THRESHOLD'],
     min: 0,
-    default: 16,
+    // The selection service queues only where it is told to: workers need not say then how many tokens they batch.
+    decide: (facts): number | null => (facts.read('service') === 'selection' ? null : 16),
+    defaultText: '16; stator router --service selection: None',
     usedBy: ROUTERS,
     source: 'seed; 1.6.1: unset; ruling 16',
     built: true,

@@ -90,7 +90,7 @@ export class InferenceCall {
 
   /**
    * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
-   * client is still there. The request must have been identified: from here on it can be cancelled by its ids.
+   * client is still there. The request must have been identified: from here on it can be cancelled by its id.
    */
   watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     const { sink, deadline } = this.exchange;
@@ -113,8 +113,8 @@ export class InferenceCall {
       () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
       { once: true },
     );
-    const cancel = (): void => breakOff(new ServeErrorClass('client_closed_request', 'Request cancelled'));
-    if (!this.#isOver) this.#forget = this.deps.lifecycle.running.add(this.#ids(), cancel);
+    const id = this.#request?.id;
+    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
@@ -142,11 +142,6 @@ export class InferenceCall {
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
     this.#tell(status, undefined, error);
-  }
-
-  #ids(): readonly string[] {
-    const { requestId } = this.exchange;
-    return this.#request === undefined ? [requestId] : [this.#request.id, requestId];
   }
 
   #abandoned(): void {

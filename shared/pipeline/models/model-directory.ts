@@ -77,6 +77,8 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #options: ModelDirectoryOptions;
   readonly #cards = new Map<string, ModelRecord>();
   readonly #endpoints = new Map<string, EndpointRecord>();
+  /** Those in key order; made when somebody first looks after a change. */
+  #instances: readonly EndpointRecord[] | undefined;
   #models = new Map<string, RoutableModel>();
   #listed: readonly RoutableModel[] = [];
   /** Names that nobody serves any more, with what was known of them. */
@@ -130,6 +132,12 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#remembered.size === 0 ? this.#listed : [...this.#listed, ...this.#remembered.values()];
   }
 
+  /** Every live endpoint of the namespaces that are followed, in key order; the same list until one comes or goes. */
+  instances(): readonly EndpointRecord[] {
+    this.#instances ??= [...this.#endpoints].sort(byKey).map(([, record]) => record);
+    return this.#instances;
+  }
+
   /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
   until(holds: (models: readonly RoutableModel[]) => boolean, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -170,9 +178,10 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #applyEndpoint(event: DiscoveryEvent): void {
     if (event.kind === 'removed') {
-      this.#endpoints.delete(event.key);
+      if (this.#endpoints.delete(event.key)) this.#instances = undefined;
     } else if (event.record.type === 'Endpoint' && this.isInScope(event.record.namespace)) {
       this.#endpoints.set(event.key, event.record);
+      this.#instances = undefined;
       this.#options.onWorkerAdded?.(event.record.instance_id);
     }
   }

@@ -153,9 +153,7 @@ export class ServedCall implements EngineSink {
 
   /** Whether its client knows it by an id of that key (`requestKeyOf`). */
   isKnownAs(key: string): boolean {
-    const { id, headers } = this.#call;
-    const given = headers['x-request-id'];
-    return requestKeyOf(id) === key || (given !== undefined && requestKeyOf(given) === key);
+    return requestKeyOf(this.#call.id) === key;
   }
 
   /** Ends the call at its client's wish, which came by another way than the call. */

@@ -1,10 +1,10 @@
-import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../functions/http/server.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { waitUntil } from '../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { LIVE, postText, RawClient } from './raw-client.ts';
 
 const servers: HttpServer[] = [];
 afterEach(async () => {
@@ -23,32 +23,9 @@ async function start(options: TestAppOptions = {}): Promise<TestApp & { readonly
   return { ...test, server };
 }
 
-/** Everything a connection received, as text. */
-class RawClient {
-  readonly socket: Socket;
-  text = '';
-  isClosed = false;
+const BODY = { model: 'm', messages: [{ role: 'user', content: 'hi' }], stream: true };
+const chat = (version = '1.1', headers = '') => postText('/v1/chat/completions', BODY, version, headers);
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
-    this.socket.on('data', (chunk) => {
-      this.text += chunk.toString('latin1');
-    });
-    this.socket.on('close', () => {
-      this.isClosed = true;
-    });
-    this.socket.on('error', () => undefined); // a reset is a way to close
-  }
-
-  send(text: string): void {
-    this.socket.write(text, 'latin1');
-  }
-}
-
-const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }], stream: true });
-const chat = (version = '1.1', headers = '') =>
-  `POST /v1/chat/completions HTTP/${version}\r\nhost: t\r\ncontent-type: application/json\r\n${headers}` +
-  `content-length: ${BODY.length}\r\n\r\n${BODY}`;
 /** Resolves when the server has handled what arrived before. */
 async function roundTrip(port: number): Promise<void> {
   const client = new RawClient(port);
@@ -56,8 +33,6 @@ async function roundTrip(port: number): Promise<void> {
   await waitUntil(() => client.text.includes('Service is live'));
   client.socket.destroy();
 }
-
-const LIVE = 'GET /live HTTP/1.1\r\nhost: t\r\n\r\n';
 
 describe('the Node server', () => {
   it('sends head and first frames in one piece', async () => {
@@ -278,6 +253,26 @@ describe('the Node server', () => {
 });
 
 describe('starting', () => {
+  it.each([
+    ['127.0.0.1', 'http://127.0.0.1', '127.0.0.1'],
+    ['0.0.0.0', 'http://127.0.0.1', '0.0.0.0'],
+    ['::', 'http://[::1]', '[::]'],
+    ['::1', 'http://[::1]', '[::1]'],
+    ['localhost', 'http://localhost', '(127.0.0.1|[::1])'],
+  ])(
+    'on %s says how it is reached and what it listens on, with the port that it was given',
+    async (host, url, address) => {
+      const { app, lifecycle } = createTestApp();
+      const server = await startHttpServer(app, { host, port: 0, lifecycle, logger: silentLogger });
+      servers.push(server);
+      expect(server.port).toBeGreaterThan(0);
+      expect(server.url).toBe(`${url}:${server.port}`);
+      const allowed = address.startsWith('(') ? address.slice(1, -1).split('|') : [address];
+      expect(allowed.map((each) => `${each}:${server.port}`)).toContain(server.address);
+      expect((await fetch(`${server.url}/live`)).status).toBe(200);
+    },
+  );
+
   it('names the flag when the port is in use', async () => {
     const { server, app, lifecycle } = await start();
     const again = startHttpServer(app, { host: '127.0.0.1', port: server.port, lifecycle, logger: silentLogger });
@@ -288,39 +283,5 @@ describe('starting', () => {
     const { app, lifecycle } = await start();
     const elsewhere = startHttpServer(app, { host: '192.0.2.1', port: 0, lifecycle, logger: silentLogger });
     await expect(elsewhere).rejects.toThrow('--http-host');
-  });
-});
-
-describe('closing', () => {
-  it('lets streams end, refuses new requests, and closes idle connections', async () => {
-    const pipeline = new ScriptedPipeline();
-    const { server, lifecycle } = await start({ pipeline });
-    const [client, idle] = [new RawClient(server.port), new RawClient(server.port)];
-    client.send(chat());
-    const { sink } = await pipeline.call(0);
-    sink.text(0, 'a', 1);
-    idle.send(LIVE);
-    await waitUntil(() => client.text.includes('"a"') && idle.text !== '');
-    const closing = server.close(10_000);
-    expect(lifecycle.stage).toBe('draining');
-    idle.send(chat());
-    await waitUntil(() => idle.text.includes('Service is not ready'));
-    playTexts(sink, ['b']);
-    expect(await closing).toEqual({ cut: 0 });
-    await waitUntil(() => client.isClosed && idle.isClosed);
-    expect(client.text).toContain('[DONE]');
-  });
-
-  it('cuts what has not ended by the deadline, without a [DONE]', async () => {
-    const pipeline = new ScriptedPipeline();
-    const { server } = await start({ pipeline });
-    const client = new RawClient(server.port);
-    client.send(chat());
-    const { sink, options } = await pipeline.call(0);
-    sink.text(0, 'a', 1);
-    await waitUntil(() => client.text.includes('"a"'));
-    expect(await server.close(50)).toEqual({ cut: 1 });
-    await waitUntil(() => client.isClosed && options.signal.aborted);
-    expect(client.text).not.toContain('[DONE]');
   });
 });

@@ -124,7 +124,7 @@ export async function startDeployment(
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
     bodies: new BodyBudget(1024 ** 3),
     responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
-    discovery,
+    instances: () => models.instances(),
     lifecycle,
   });
   const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });

@@ -57,7 +57,7 @@ function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute
       method: 'post',
       id: 'cancelRequest',
       tag: 'Generation',
-      summary: 'Ends a running request, by response id, request id or the x-request-id that it came with.',
+      summary: 'Ends a running request, by its response id or the id that the server gave it.',
     },
   ];
 }

@@ -76,6 +76,29 @@ const workerIds = (name = 'letters'): readonly string[] | undefined =>
   directory.find(name)?.workers.map(({ id }) => id);
 const names = (): readonly string[] => directory.list().map(({ name }) => name);
 
+describe('the live instances', () => {
+  it('are those in scope, in key order, read from the store once for any number of looks', async () => {
+    await Promise.all(['b', 'a'].map((id) => workers.put(endpoint(id))));
+    await workers.put(endpoint('c', 'elsewhere'));
+    let reads = 0;
+    const list = discovery.list.bind(discovery);
+    discovery.list = (...query) => {
+      reads++;
+      return list(...query);
+    };
+    const models = await follow({ namespace: 'ns' });
+    const before = reads;
+    const first = models.instances();
+    expect(first.map(({ instance_id }) => instance_id)).toEqual(['a', 'b']);
+    for (let look = 0; look < 10; look++) expect(models.instances()).toBe(first);
+    await settled(workers.put(endpoint('d')));
+    expect(models.instances().map(({ instance_id }) => instance_id)).toEqual(['a', 'b', 'd']);
+    await settled(workers.remove(endpoint('a')));
+    expect(models.instances().map(({ instance_id }) => instance_id)).toEqual(['b', 'd']);
+    expect(reads).toBe(before);
+  });
+});
+
 describe('a model', () => {
   it('is served by the endpoint instances of its cards, whichever comes first', async () => {
     await workers.put(endpoint('a'));
