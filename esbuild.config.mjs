@@ -106,6 +106,7 @@ if (!isUpToDate()) {
   const esbuild = await import('esbuild').catch((error) => error);
   if ('build' in esbuild) await bundle(esbuild.build);
   // Not a failure of the installation: bin/stator.js says the same to who runs it.
-  else if (isPrepare) console.error('stator: not built: esbuild is not installed; npm ci without --omit=dev installs it');
+  else if (isPrepare)
+    console.error('stator: not built: esbuild is not installed; npm ci without --omit=dev installs it');
   else throw esbuild;
 }

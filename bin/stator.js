@@ -12,6 +12,8 @@ if (existsSync(program)) {
 } else {
   const clone = fileURLToPath(new URL('..', import.meta.url));
   const isInstalled = existsSync(new URL('../node_modules/esbuild', import.meta.url));
-  process.stderr.write(`stator: not built; run ${isInstalled ? 'npm run build' : 'npm ci, which builds,'} in ${clone}\n`);
+  process.stderr.write(
+    `stator: not built; run ${isInstalled ? 'npm run build' : 'npm ci, which builds,'} in ${clone}\n`,
+  );
   process.exitCode = FAILURE_EXIT;
 }
