@@ -11,6 +11,8 @@ export interface FreshClone {
   readonly root: string;
   /** Defines the shell function `npm`, whose `ci` links the packages that are here instead of fetching them. */
   readonly npmFunction: string;
+  /** As `npm ci --ignore-scripts`, in the same way. */
+  install(): void;
   /** What git calls changed or new since the clone, a line each. */
   changes(): string;
   remove(): void;
@@ -32,12 +34,13 @@ export function makeFreshClone(): FreshClone {
   git(root, 'init', '--quiet');
   git(root, 'add', '--all');
   git(root, '-c', 'user.name=test', '-c', 'user.email=test@localhost', 'commit', '--quiet', '--message', 'As it is');
-  // What npm does at the end of `ci`, and what it does before: links where the file system allows, else copies.
+  // Links where the file system allows it, else copies. What npm has built beside the packages is not part of them.
   const link = `{ cp -al '${REPOSITORY}node_modules' node_modules || cp -a '${REPOSITORY}node_modules' node_modules; }`;
-  const install = `rm -rf node_modules && ${link} && rm -rf node_modules/.cache && command npm run --silent prepare`;
+  const install = `rm -rf node_modules && ${link} && rm -rf node_modules/.cache`;
   return {
     root,
-    npmFunction: `npm() { if [ "$1" = ci ]; then ${install}; else command npm "$@"; fi; }`,
+    npmFunction: `npm() { if [ "$1" = ci ]; then ${install} && command npm run --silent prepare; else command npm "$@"; fi; }`,
+    install: () => void execFileSync('sh', ['-c', install], { cwd: root }),
     changes: () => git(root, 'status', '--porcelain'),
     remove: () => rmSync(root, { recursive: true, force: true }),
   };
