@@ -19,8 +19,13 @@ describe.runIf(installation)('stator local', () => {
     const local = spawnProgram(node, args, { env: { TMPDIR: temporary } });
     try {
       const [url] = await local.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/, 40_000);
-      await waitUntil(async () => ((await (await fetch(`${url}/v1/models`)).json()) as { data: unknown[] }).data.length > 0);
-      const chat = await readChat(url, { model: 'stator-mini', messages: [{ role: 'user', content: 'What are you?' }] });
+      await waitUntil(
+        async () => ((await (await fetch(`${url}/v1/models`)).json()) as { data: unknown[] }).data.length > 0,
+      );
+      const chat = await readChat(url, {
+        model: 'stator-mini',
+        messages: [{ role: 'user', content: 'What are you?' }],
+      });
       expect(chat.finishReason).toBe('stop');
       expect(chat.text.length).toBeGreaterThan(20);
       local.signal('SIGTERM');

@@ -1,5 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -57,6 +66,15 @@ describe('the package', () => {
     expect(dangling).toEqual([]);
   });
 
+  it('has types whose comments send nobody to documents that are elsewhere', () => {
+    for (const path of files.filter((each) => each.endsWith('.d.ts'))) {
+      const cited = readFileSync(join(installed, path), 'utf8').match(
+        /.*(\w+\.md, section|\(sections? \d|ruling \d).*/g,
+      );
+      expect(cited ?? []).toEqual([]);
+    }
+  });
+
   it('brings one package along: the one with native code', () => {
     const { dependencies } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as {
       readonly dependencies: Readonly<Record<string, string>>;
@@ -72,7 +90,10 @@ describe('the package', () => {
     const local = spawnProgram(join(folder, 'node_modules/.bin/stator'), ['local', '--http-port=0'], { cwd: folder });
     try {
       const [url] = await local.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/, 30_000);
-      const chat = await readChat(url, { model: 'stator-mini', messages: [{ role: 'user', content: 'What are you?' }] });
+      const chat = await readChat(url, {
+        model: 'stator-mini',
+        messages: [{ role: 'user', content: 'What are you?' }],
+      });
       expect(chat.finishReason).toBe('stop');
       expect((await fetch(`${url}/docs/swagger-ui.css`)).status).toBe(200);
     } finally {
@@ -82,7 +103,7 @@ describe('the package', () => {
 
   it('opens its doors to programs', () => {
     const program = "const [a, b] = [await import('stator'), await import('stator/worker')];";
-    const shown = "console.log(typeof a.createFrontend, typeof b.defineWorker, a.ServeError.name, b.ServeError.name)";
+    const shown = 'console.log(typeof a.createFrontend, typeof b.defineWorker, a.ServeError.name, b.ServeError.name)';
     expect(run(process.execPath, '--input-type=module', '-e', program + shown)).toBe(
       'function function ServeError ServeError\n',
     );
