@@ -51,8 +51,8 @@ export interface DefinedWorker {
  *   model: 'parrot',
  *   input: 'text',
  *   kinds: ['chat'],
- *   async *generate({ input }, { signal }) {
- *     for (const word of input.body.messages.at(-1).content.split(' ')) yield `${word} `;
+ *   async *generate() {
+ *     for (const word of ['Pretty', ' Polly']) yield word;
  *   },
  * });
  * process.exitCode = await worker.run({ flags: process.argv.slice(2) });

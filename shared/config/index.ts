@@ -9,7 +9,7 @@ export { ConfigError } from './config-error.ts';
 export { describeSettings, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderConfigurationDocs } from './docs.ts';
 export { forwardSettings } from './forward.ts';
-export { renderHelp } from './help.ts';
+export { renderBriefHelp, renderHelp } from './help.ts';
 export {
   REASONING_PARSERS_WITHOUT_GRAMMAR,
   type ReasoningParserName,

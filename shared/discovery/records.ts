@@ -22,7 +22,7 @@ export interface CheckedFile {
   readonly size: number;
 }
 
-/** What the engine behind a card can do (runtime-and-workers.md, section 1.3). Names as on the wire. */
+/** What the engine behind a card can do. Names as on the wire. */
 export interface RuntimeConfig {
   readonly context_length?: number;
   /** Per data-parallel rank. */

@@ -126,7 +126,7 @@ export const mediaRows = {
     allowed: 'host names, * as prefix',
     defaultText: 'unset = any public host',
     usedBy: WORKERS,
-    source: 'product+',
+    source: 'Stator',
     built: true,
     about: 'Hosts from which media may be fetched.',
   }),

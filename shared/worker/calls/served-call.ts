@@ -197,6 +197,7 @@ export class ServedCall implements EngineSink {
       x_request_id: headers['x-request-id'],
       trace_id: parseTraceparent(headers.traceparent)?.traceId,
       ...toWire(error),
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake in somebody's code: where it is
     });
     this.#call.fail(error);
     this.#close(type);
