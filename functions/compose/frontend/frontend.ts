@@ -101,6 +101,11 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /**
+   * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
+   * when the model cannot be loaded.
+   */
+  readonly takesChats: (model: RoutableModel) => Promise<boolean>;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
@@ -153,6 +158,7 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      takesChats: models.takesChats,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
       close: async () => {
@@ -303,7 +309,11 @@ async function followModels(
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
-  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+  const takesChats = async (model: RoutableModel): Promise<boolean> => {
+    if (!model.card.model_type.includes('Chat')) return false;
+    return model.card.model_input !== 'Tokens' || (await store.get(model)).chatTemplate !== undefined;
+  };
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
 }
 
 async function eventPlaneOpener(

@@ -139,6 +139,7 @@ export async function startWorkerProcess(
         ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings),
+        ...(settings.engine === 'mocker' ? { runtime_data: MOCK } : {}),
       },
     };
     const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
@@ -153,6 +154,9 @@ export async function startWorkerProcess(
     throw error;
   }
 }
+
+/** Says on a card that nobody thinks behind it: who chats with such a model is told. */
+const MOCK = { engine: 'mocker' };
 
 async function startOne(
   surroundings: Surroundings,
