@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../shared/artifacts/index.ts';
 import { type StatorProcess, spawnProgram, useFleet, waitUntil } from '../support/index.ts';
+import { playExamples } from '../support/openapi-examples.ts';
 import { startFakeServer } from './fake-openai-server.ts';
 
 const fleet = useFleet();
@@ -77,6 +78,23 @@ describe('what stator local prints to try', () => {
     expect(textOf(await answer)).toBe('Hello there');
     await local.kill();
     fake.close();
+  });
+});
+
+describe('the documentation page of stator local', () => {
+  it('has examples for every operation that answer as they stand', async () => {
+    const local = await fleet.local(['--speedup-ratio=100', '--router-mode=kv']);
+    const played = await playExamples(local.url);
+    expect(played.filter(({ isDocumented }) => !isDocumented)).toEqual([]);
+    const answered = played.filter(({ status }) => status < 300).map(({ id }) => id);
+    expect(answered).toEqual(
+      expect.arrayContaining([
+        ...['createChatCompletion', 'createCompletion', 'createResponse', 'countInputTokens', 'createMessage'],
+        ...['countTokens', 'listModels', 'getModel', 'getModelReadiness', 'getHealth', 'getLive', 'getMetrics'],
+        ...['listBusyThresholds', 'setBusyThreshold', 'clearKvBlocks', 'explainPrompt'],
+      ]),
+    );
+    await local.kill();
   });
 });
 

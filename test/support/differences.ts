@@ -1,3 +1,4 @@
+import { DIRECTORY_DIFFERENCES } from './dynamo-http/directory-differences.ts';
 import {
   type Body,
   byId,
@@ -397,4 +398,5 @@ export const DIFFERENCES: readonly Difference[] = [
   ...TOOLS_DIFFERENCES,
   ...MESSAGES_DIFFERENCES,
   ...RESPONSES_DIFFERENCES,
+  ...DIRECTORY_DIFFERENCES,
 ];
