@@ -83,7 +83,7 @@ describe('what stator local prints to try', () => {
 
 describe('the documentation page of stator local', () => {
   it('has examples for every operation that answer as they stand', async () => {
-    const local = await fleet.local(['--speedup-ratio=100', '--router-mode=kv']);
+    const local = await fleet.local(['--speedup-ratio=100', '--router-mode=kv', '--enable-anthropic-api']);
     const played = await playExamples(local.url);
     expect(played.filter(({ isDocumented }) => !isDocumented)).toEqual([]);
     const answered = played.filter(({ status }) => status < 300).map(({ id }) => id);

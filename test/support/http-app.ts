@@ -21,6 +21,8 @@ export interface TestAppOptions {
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
   readonly canceller?: HttpAppDeps['canceller'];
+  /** @default one whose lines the test may look at */
+  readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -42,7 +44,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),
     metrics: createFrontendMetrics({ clock }),
-    logger,
+    logger: options.logger ?? logger,
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },

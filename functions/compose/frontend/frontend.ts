@@ -27,13 +27,16 @@ import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
 import type { PrefillModelSettings } from '../routing/prefill-model.ts';
 import { openRouterMetrics, openRouting } from '../routing/routing.ts';
 import { openTelemetry } from '../telemetry.ts';
+import { tellWhile } from '../tell-while.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
-import { cardFilter, modelOpener } from './open-model.ts';
+import { ModelLines } from './model-lines.ts';
+import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
 import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
+import { logRequests } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { stallObserver } from './stalls.ts';
@@ -188,7 +191,8 @@ async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle,
   if (pending !== undefined) {
     lifecycle.waiting(() => initial.pending);
     log.info('waiting for workers', { workers: workersMin });
-    if ((await initial.awaited) === 'late')
+    const tell = (waited_s: number): void => log.info('still waiting for workers', { for: initial.pending, waited_s });
+    if ((await tellWhile(initial.awaited, tell)) === 'late')
       log.warn('serving with fewer workers than asked for', { workers: workersMin });
   }
   lifecycle.discovered();
@@ -244,6 +248,7 @@ async function followModels(
     list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
     show: (facts) => metrics.setModel(facts),
   });
+  const lines = new ModelLines(log);
   const directory: LiveModelDirectory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
@@ -256,6 +261,7 @@ async function followModels(
       store.prefetch(models);
       const primary = primaryModels(directory);
       gauges.changed();
+      lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
       onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
@@ -286,6 +292,7 @@ async function followModels(
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
       ...stallObserver(registry, log),
+      ...logRequests(logger.for('pipeline')),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
     },
@@ -309,10 +316,7 @@ async function followModels(
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
-  const takesChats = async (model: RoutableModel): Promise<boolean> => {
-    if (!model.card.model_type.includes('Chat')) return false;
-    return model.card.model_input !== 'Tokens' || (await store.get(model)).chatTemplate !== undefined;
-  };
+  const takesChats = chatCheck(store);
   return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
 }
 

@@ -29,6 +29,7 @@ import { eventPlane } from '../planes/event-plane.ts';
 import { servingPlane } from '../planes/planes.ts';
 import { openStateTable } from '../routing/router-state.ts';
 import { openTelemetry } from '../telemetry.ts';
+import { tellWhile } from '../tell-while.ts';
 import { adapterCache as openAdapterCache } from './adapter-cache.ts';
 import { cardSettings } from './card-settings.ts';
 import { withMediaGuard } from './media-guard.ts';
@@ -167,7 +168,10 @@ async function startOne(
   const { settings, logger, ...parts } = surroundings;
   const { engine, model } = await open();
   engines.push(engine);
-  return startWorker(
+  const { engine: kind, engineUrl: url } = settings;
+  const tell = (waited_s: number): void =>
+    logger.for('worker').info('waiting for the engine', { engine: kind, url, waited_s });
+  const starting = startWorker(
     {
       ...parts,
       engine,
@@ -195,6 +199,7 @@ async function startOne(
     },
     signal,
   );
+  return tellWhile(starting, tell);
 }
 
 function canaryOf(settings: WorkerProcessSettings) {

@@ -41,6 +41,7 @@ export class ActiveRequest implements RequestMeter {
   #lastOutputMs = 0;
   #ttftMs: number | undefined;
   #outputTokens = 0;
+  #moves = 0;
   #hasPromptTokens = false;
   #hasCachedTokens = false;
   #hasEnded = false;
@@ -67,6 +68,14 @@ export class ActiveRequest implements RequestMeter {
     return this.#ttftMs;
   }
 
+  get workerId(): string | undefined {
+    return this.#decode?.workerId;
+  }
+
+  get moves(): number {
+    return this.#moves;
+  }
+
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
@@ -85,6 +94,10 @@ export class ActiveRequest implements RequestMeter {
     this.#showLatency(); // of the worker before
     this.#prefill = prefill;
     this.#decode = decode;
+  }
+
+  moved(): void {
+    this.#moves++;
   }
 
   outputTokens(count: number): void {
