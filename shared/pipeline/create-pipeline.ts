@@ -1,6 +1,6 @@
 import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
-import { toServeError } from '../errors/index.ts';
+import { type ServeError, toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
@@ -165,7 +165,7 @@ class DiscoveredPipeline implements Pipeline {
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     try {
       const model = this.#resolve(request);
-      if (model === undefined) throw modelNotFound('model');
+      if (model === undefined) throw this.#notFound(request.model, SERVED_BY[request.endpoint]);
       const isHeld = this.#hold?.isHolding(model.primaryName) ?? false;
       if (this.#hold === undefined || (model.readiness.isReady && !isHeld)) {
         this.#load(request, model, sink, options);
@@ -213,7 +213,7 @@ class DiscoveredPipeline implements Pipeline {
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
     const model = this.#find(name);
-    if (model === undefined) throw modelNotFound('model');
+    if (model === undefined) throw this.#notFound(name);
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
@@ -222,6 +222,10 @@ class DiscoveredPipeline implements Pipeline {
   /** The request with what the model's card and this deployment say about its prompt. */
   #asModelWants(request: GenerationRequest, { card }: RoutableModel): GenerationRequest {
     return withoutUnusableTools(withDefaultThinking(request, card), card, this.#excludesTools);
+  }
+
+  #notFound(name: string, type?: ModelType): ServeError {
+    return modelNotFound(this.models.list(), { name, type, param: 'model' });
   }
 
   /** The model that the request names, ready or not; undefined when there is none for that kind of request. */

@@ -18,7 +18,7 @@ export {
   type RoutableModel,
   type Worker,
 } from './models/model-directory.ts';
-export { modelNotFound, modelNotReady } from './models/model-errors.ts';
+export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
 export { ModelStore, type ModelStoreOptions, type OpenModel } from './models/model-store.ts';
 export { Hold, type HoldObserver, type HoldOptions, type HoldOutcome, type Takers } from './run/hold.ts';
 export type {

@@ -1,3 +1,4 @@
+import { DIRECTORY_DIFFERENCES } from './dynamo-http/directory-differences.ts';
 import {
   type Body,
   byId,
@@ -405,4 +406,5 @@ export const DIFFERENCES: readonly Difference[] = [
       expected.headers = { ...expected.headers, 'x-request-id': 'UUID' };
     },
   },
+  ...DIRECTORY_DIFFERENCES,
 ];

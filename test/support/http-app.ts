@@ -24,6 +24,8 @@ export interface TestAppOptions {
   /** Room for bodies that are being read. @default 1 GiB */
   readonly bodyBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
+  /** @default one whose lines the test may look at */
+  readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -45,7 +47,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),
     metrics: createFrontendMetrics({ clock }),
-    logger,
+    logger: options.logger ?? logger,
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },

@@ -35,13 +35,16 @@ import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
 import type { PrefillModelSettings } from '../routing/prefill-model.ts';
 import { openRouterMetrics, openRouting } from '../routing/routing.ts';
 import { openTelemetry } from '../telemetry.ts';
+import { tellWhile } from '../tell-while.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
-import { cardFilter, modelOpener } from './open-model.ts';
+import { ModelLines } from './model-lines.ts';
+import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
 import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
+import { logRequests } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { stallObserver } from './stalls.ts';
@@ -106,6 +109,11 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /**
+   * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
+   * when the model cannot be loaded.
+   */
+  readonly takesChats: (model: RoutableModel) => Promise<boolean>;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
@@ -162,6 +170,7 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      takesChats: models.takesChats,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
       drained: (cut) => {
@@ -195,7 +204,8 @@ async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle,
   if (pending !== undefined) {
     lifecycle.waiting(() => initial.pending);
     log.info('waiting for workers', { workers: workersMin });
-    if ((await initial.awaited) === 'late')
+    const tell = (waited_s: number): void => log.info('still waiting for workers', { for: initial.pending, waited_s });
+    if ((await tellWhile(initial.awaited, tell)) === 'late')
       log.warn('serving with fewer workers than asked for', { workers: workersMin });
   }
   lifecycle.discovered();
@@ -249,6 +259,7 @@ async function followModels(
     list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
     show: (facts) => metrics.setModel(facts),
   });
+  const lines = new ModelLines(log);
   const directory: LiveModelDirectory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
@@ -261,6 +272,7 @@ async function followModels(
       store.prefetch(models);
       const primary = primaryModels(directory);
       gauges.changed();
+      lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
       onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
@@ -291,6 +303,7 @@ async function followModels(
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
       ...stallObserver(registry, log),
+      ...logRequests(logger.for('pipeline')),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
     },
@@ -315,7 +328,8 @@ async function followModels(
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
-  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+  const takesChats = chatCheck(store);
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
 }
 
 async function eventPlaneOpener(

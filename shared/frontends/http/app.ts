@@ -23,6 +23,7 @@ import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-rou
 import { serveHealth, serveLive } from './routes/health.ts';
 import { serveMetrics } from './routes/metrics.ts';
 import { serveModel, serveModelList } from './routes/models.ts';
+import { ROOT_PATH, serveRoot } from './routes/root.ts';
 import { ServedExchange } from './served-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
@@ -51,6 +52,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
     post(EXPLAIN_PATH, serveExplain);
     get(`${EXPLAIN_PATH}/:id{.+}`, serveExplained);
   }
+  get(ROOT_PATH, serveRoot);
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);

@@ -195,8 +195,31 @@ export class InferenceCall {
 
   /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
+    const { ttftMs } = this;
+    const failure = error && {
+      error_type: errorTypeLabel(error.code),
+      error_detail: detailOf(error), // of what clients are not told, too
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
+    };
+    const told = {
+      model: this.#model,
+      status,
+      worker: this.#meter?.workerId,
+      prompt: usage?.promptTokens,
+      cached: usage?.cachedTokens,
+      output: usage?.completionTokens,
+      moved: this.#meter?.moves || undefined, // none is not worth a word
+      ttft_ms: ttftMs && Math.round(ttftMs),
+      ms: Math.round(this.elapsedMs),
+      ...failure,
+    };
+    this.deps.logger.info('request completed', told, { ...this.#allFigures(status, usage), ...failure });
+  }
+
+  /** What machines read of the line. */
+  #allFigures(status: number, usage: Usage | undefined): Readonly<Record<string, unknown>> {
     const span = this.#traceIds();
-    this.deps.logger.info('request completed', {
+    return {
       request_id: this.#request?.id,
       x_request_id: this.exchange.requestId,
       trace_id: span.traceId,
@@ -208,11 +231,11 @@ export class InferenceCall {
       elapsed_ms: round(this.elapsedMs),
       ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
       input_tokens: usage?.promptTokens,
+      cached_tokens: usage?.cachedTokens,
       output_tokens: usage?.completionTokens,
-      error_type: error === undefined ? undefined : errorTypeLabel(error.code),
-      error_detail: error === undefined ? undefined : detailOf(error), // of what clients are not told, too
-      error_cause: error?.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
-    });
+      worker_id: this.#meter?.workerId,
+      moves: this.#meter?.moves || undefined,
+    };
   }
 
   /** What http-api.md, section 17.5, wants in it, and the names that OpenTelemetry has for the same. */

@@ -82,6 +82,11 @@ export class Answer {
     this.#meter.servedBy(prefill, decode);
   }
 
+  /** For the figures of the request. */
+  moved(): void {
+    this.#meter.moved();
+  }
+
   /** The hot path: plain tokens of one engine output. */
   tokens(choiceIndex: number, ids: ArrayLike<number>, start: number, count: number): void {
     const choice = this.#choice(choiceIndex);

@@ -44,6 +44,7 @@ export class ActiveRequest implements RequestMeter {
   #pieces = 0;
   /** Tokens that the pieces hold; undefined = nobody said. */
   #toldTokens: number | undefined;
+  #moves = 0;
   #hasPromptTokens = false;
   #hasCachedTokens = false;
   #hasEnded = false;
@@ -70,6 +71,14 @@ export class ActiveRequest implements RequestMeter {
     return this.#ttftMs;
   }
 
+  get workerId(): string | undefined {
+    return this.#decode?.workerId;
+  }
+
+  get moves(): number {
+    return this.#moves;
+  }
+
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
@@ -88,6 +97,10 @@ export class ActiveRequest implements RequestMeter {
     this.#showLatency(); // of the worker before
     this.#prefill = prefill;
     this.#decode = decode;
+  }
+
+  moved(): void {
+    this.#moves++;
   }
 
   outputTokens(count: number): void {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EndpointRecord } from '../../../shared/discovery/records.ts';
+import { defaultHttpPaths } from '../../../shared/frontends/http/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -28,11 +29,65 @@ async function get(test: ReturnType<typeof createTestApp>, path: string, init: R
   return { status: response.status, headers: response.headers, text, body: text === '' ? undefined : JSON.parse(text) };
 }
 
+describe('GET /', () => {
+  it('says where things are, to programs and to browsers', async () => {
+    const test = createTestApp({ settings: { paths: { ...defaultHttpPaths, models: '/own/models' } } });
+    const { status, body } = await get(test, '/');
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ name: 'stator', docs: '/docs', openapi: '/openapi.json', models: '/own/models' });
+    for (const path of [body.docs, body.openapi, body.models, body.health, body.metrics]) {
+      expect((await test.app.fetch(new Request(`http://localhost${path}`))).status, path).toBeLessThan(400);
+    }
+    const page = await test.app.fetch(new Request('http://localhost/', { headers: { accept: 'text/html,*/*' } }));
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    const links = [...(await page.text()).matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href);
+    expect(links).toEqual(['docs', 'openapi.json', 'own/models', 'health', 'metrics']);
+  });
+});
+
+describe('a model that nobody serves', () => {
+  const chat = (model: string, on = models) =>
+    get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
+    });
+  const embedder = servedModel('emb', { card: { ...servedModel('emb').card, model_type: ['Embedding'] } });
+
+  it('is named, with those that are served and the one that was meant', async () => {
+    const { status, body } = await chat('org/n');
+    expect(status).toBe(404);
+    expect(body.error).toEqual({
+      message: 'Model not found: `org/n`. Did you mean `org/m`? Served here: org/foo/ready, org/m.',
+      type: 'invalid_request_error',
+      param: 'model',
+      code: 'model_not_found',
+    });
+    expect((await get(setUp(), '/v1/models/org/n')).body.error.message).toContain('Did you mean `org/m`?');
+  });
+
+  it('is told of those alone that take such requests', async () => {
+    const { body } = await chat('emb', [...models, embedder]);
+    expect(body.error.message).toBe(
+      'Model not found: `emb`. It takes no chat requests. Served here: org/foo/ready, org/m.',
+    );
+    const none = await chat('x', [embedder]);
+    expect(none.body.error.message).toBe('Model not found. No model that is served here takes chat requests.');
+  });
+
+  it('is answered briefly, however many models there are and however long the name is', async () => {
+    const many = Array.from({ length: 5000 }, (_, at) => servedModel(`adapter-${at}`));
+    const { body } = await chat('x'.repeat(200_000), many);
+    expect(body.error.message).toMatch(/adapter-9 and 4990 more\.$/);
+    expect(body.error.message.length).toBeLessThan(400);
+  });
+});
+
 describe('GET /v1/models', () => {
   it('lists the models that can be served', async () => {
     const { body } = await get(setUp(), '/v1/models');
     expect(body.data.map((model: { id: string }) => model.id)).toEqual(['org/foo/ready', 'org/m']);
-    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'nvidia', context_window: 4096 });
+    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'stator', context_window: 4096 });
   });
 
   it.each(['/v1/models/org/m', '/v1/models/org%2Fm', '/v1/models/org/foo/ready'])('finds %s', async (path) => {
@@ -151,7 +206,7 @@ describe('the stages of a process', () => {
 
 describe('routes that are not there', () => {
   it.each([
-    ['GET', '/', 404],
+    ['GET', '/nowhere', 404],
     ['POST', '/v1/chat/completions/', 404],
     ['POST', '//v1/chat/completions', 404],
     ['GET', '/v1/models/', 404],

@@ -1,4 +1,5 @@
 import { ServeError, toServeError } from '../../../errors/index.ts';
+import { missingModelHint } from '../../../pipeline/index.ts';
 import {
   decodeCountTokens,
   decodeMessages,
@@ -68,5 +69,6 @@ function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): Mess
 /** The name is registered for chat; checked after the body. @throws ServeError 404 */
 function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
   if (pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
-  throw new ServeError('model_not_found', `Model '${name}' not found`, { param: 'model' });
+  const hint = missingModelHint(pipeline.requestable.list(), { name, type: 'Chat' });
+  throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
 }

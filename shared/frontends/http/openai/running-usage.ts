@@ -28,6 +28,14 @@ export class RunningUsage implements RequestMeter {
     return this.#meter.ttftMs;
   }
 
+  get workerId(): string | undefined {
+    return this.#meter.workerId;
+  }
+
+  get moves(): number {
+    return this.#meter.moves;
+  }
+
   promptTokens(count: number): void {
     this.#promptTokens = count;
     this.#meter.promptTokens(count);
@@ -40,6 +48,10 @@ export class RunningUsage implements RequestMeter {
 
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void {
     this.#meter.servedBy(prefill, decode);
+  }
+
+  moved(): void {
+    this.#meter.moved();
   }
 
   outputTokens(count: number): void {

@@ -40,7 +40,7 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
     return;
   }
   if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
-  else answerError(exchange, modelNotFound(), deps.settings.overloadStatus);
+  else answerError(exchange, modelNotFound(models.list(), { name: id }), deps.settings.overloadStatus);
 }
 
 /** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it. */
@@ -48,7 +48,7 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   const { lifecycle, pipeline, settings } = deps;
   const model = pipeline.models.find(name);
   if (model === undefined) {
-    answerError(exchange, modelNotFound(), settings.overloadStatus);
+    answerError(exchange, modelNotFound(pipeline.models.list(), { name }), settings.overloadStatus);
     return;
   }
   const { readiness } = model;
@@ -57,12 +57,15 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 
+/** Nobody here knows whose a model is: it is this deployment's. */
+const OWNER = 'stator';
+
 function modelBody(model: ServedModel, { settings, clock }: HttpAppDeps): object {
   return {
     id: model.name,
     object: 'model',
     created: Math.floor(clock.wallMs() / 1000),
-    owned_by: 'nvidia',
+    owned_by: OWNER,
     context_window: settings.contextWindow ?? model.contextLength,
     ...(settings.maxOutputTokens === undefined ? {} : { max_output_tokens: settings.maxOutputTokens }),
   };

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
+import { introduce } from '../../../../functions/cli/chat-session.ts';
 import { vllmLaunchSettings } from '../../../../functions/compose/worker/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../functions/compose/worker/worker.ts';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
@@ -43,6 +44,15 @@ describe('a worker process', () => {
       needs: [],
       runtime_config: { stable_routing_id: 'worker-0', max_num_seqs: 3 },
     });
+  });
+
+  it('of a mock engine says so to whoever chats with it', async () => {
+    const { worker } = await start(['--engine=mocker', '--namespace=mock']);
+    const card = worker.workers[0]?.card;
+    expect.assert(card !== undefined);
+    expect(introduce({ name: 'm', card })).toMatch(/^m, a mock/);
+    const { worker: real } = await start(['--engine=vllm', ...ENGINE, '--namespace=real']);
+    expect(introduce({ name: 'm', card: real.workers[0]?.card ?? card })).toBe('m');
   });
 
   it('of a mock engine has no such role', async () => {
