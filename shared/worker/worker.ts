@@ -179,7 +179,11 @@ class ServingWorker implements Worker {
     this.#monitor = new EngineMonitor({ engine, clock, intervalMs, timeoutMs, onDown, onUp });
     if (this.#settings.canary !== undefined) this.#canary = this.#openCanary(this.#settings.canary);
     this.#showHealth();
-    logger.info('worker is ready', { instance_id: this.instanceId, model: this.card.display_name });
+    logger.info('worker is ready', {
+      instance_id: this.instanceId,
+      model: this.card.display_name,
+      pid: process.pid,
+    });
   }
 
   drain(): Promise<DrainReport> {

@@ -58,7 +58,7 @@ async function expectStreamedAnswer(response: Response): Promise<void> {
 
 describe('npm start', () => {
   it('builds and runs stator local, as this suite does', () => {
-    expect(packageJson.scripts.start).toBe('node esbuild.config.mjs && dist/stator.js local');
+    expect(packageJson.scripts.start).toBe('node esbuild.config.mjs && exec dist/stator.js local');
     expect(packageJson.bin).toEqual({ stator: 'bin/stator.js' });
   });
 

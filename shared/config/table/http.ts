@@ -52,7 +52,8 @@ export const httpRows = {
     usedBy: LISTENERS,
     source: 'Dynamo',
     built: true,
-    about: 'Time for running response bodies to end after SIGTERM.',
+    about:
+      'Time for running answers to reach their clients after SIGTERM; what is not over by then ends with an error.',
   }),
   httpSvcChatPath: route({
     env: ['DYN_HTTP_SVC_CHAT_PATH_ENV', 'DYN_HTTP_SVC_CHAT_PATH'],
