@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
@@ -24,6 +23,7 @@ import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/i
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
 import { playMedia } from './media.ts';
+import { loadModels, type RegisteredModel } from './records.ts';
 
 /** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
 const PREFIXED = (prefix: string) => ({
@@ -65,21 +65,15 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   },
 };
 
-interface RegisteredModel {
-  readonly name: string;
-  readonly aliases?: readonly string[];
-  readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
-  readonly context_length?: number;
-  readonly needs_prefill_peer?: boolean;
-  readonly tool_call_parser?: string;
-  readonly reasoning_parser?: string;
-}
-
 /** A frontend on a port, over scripted workers in the same process. */
 export interface Deployment {
   readonly port: number;
   readonly engine: ScriptedEngine;
   readonly loaded: LoadedModel;
+  /** Id of the instance behind each model. */
+  readonly instances: ReadonlyMap<string, string>;
+  /** Unix milliseconds. */
+  readonly startedMs: number;
   close(): Promise<void>;
 }
 
@@ -89,6 +83,7 @@ export async function startDeployment(
   folder: string,
   scripts: ReadonlyMap<string, WorkerScript>,
 ): Promise<Deployment> {
+  const startedMs = Date.now();
   const loaded = await loadModelFolder(join(folder, 'model'));
   const engine = new ScriptedEngine({
     scripts,
@@ -97,8 +92,9 @@ export async function startDeployment(
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  const registered: readonly RegisteredModel[] = JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
-  if (name !== 'empty') await registerModels(name, registered, plane, discovery, engine);
+  const registered = loadModels(folder);
+  const instances = new Map<string, string>();
+  if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
   const models = new LiveModelDirectory({ discovery });
   await models.start();
   const metrics = createFrontendMetrics();
@@ -130,6 +126,8 @@ export async function startDeployment(
     port: server.port,
     engine,
     loaded,
+    instances,
+    startedMs,
     close: async () => {
       await server.close(0);
       models.close();
@@ -138,17 +136,24 @@ export async function startDeployment(
   };
 }
 
+/** What models are registered in. */
+interface Ground {
+  readonly plane: RequestPlane;
+  readonly discovery: MemoryDiscovery;
+  readonly engine: ScriptedEngine;
+  readonly instances: Map<string, string>;
+}
+
 async function registerModels(
   deployment: string,
   registered: readonly RegisteredModel[],
-  plane: RequestPlane,
-  discovery: MemoryDiscovery,
-  engine: ScriptedEngine,
+  { plane, discovery, engine, instances }: Ground,
 ): Promise<void> {
   const random = seededRandom(7);
   for (const model of registered) {
     if (deployment === 'env2' && !['plain', 'ctx64', 't.hermes', 'x.hermes.qwen3'].includes(model.name)) continue;
     const id = random.instanceId();
+    instances.set(model.name, id);
     const server = await plane.serve({ instanceId: id });
     const component = componentOf(model.name, deployment);
     const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) => serve(call, model, engine));

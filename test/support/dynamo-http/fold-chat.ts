@@ -1,4 +1,4 @@
-import type { Body, Chunk } from './expectation.ts';
+import type { Body, Chunk } from './fields.ts';
 
 /** One choice of a chat stream, its chunks put together. */
 interface FoldedChoice {
@@ -9,6 +9,8 @@ interface FoldedChoice {
   roleContent: unknown;
   readonly calls: FoldedCall[];
   finish: unknown;
+  /** Log probabilities of its tokens, one after the other. */
+  readonly logprobs: unknown[];
   /** What was told in which order: `role reasoning content call-0 call-1 finish`; a repetition in a row counts once. */
   order: string;
 }
@@ -51,8 +53,9 @@ function foldChunk(folded: FoldedChat, { choices = [], usage, ...identity }: Chu
   for (const choice of choices) foldChoice(choiceAt(folded, Number(choice.index)), choice);
 }
 
-function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish }: Body): void {
+function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish, logprobs }: Body): void {
   const said = delta as Body;
+  choice.logprobs.push(...((((logprobs ?? {}) as Body).content as unknown[]) ?? []));
   const isRole = said.role !== undefined;
   if (isRole) {
     choice.roleContent = said.content;
@@ -85,7 +88,16 @@ function foldCall(choice: FoldedChoice, { index, id, type, function: called }: B
 function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
   const known = folded.choices.find((choice) => choice.index === index);
   if (known !== undefined) return known;
-  const choice = { index, content: '', reasoning: '', roleContent: undefined, calls: [], finish: null, order: '' };
+  const choice = {
+    index,
+    content: '',
+    reasoning: '',
+    roleContent: undefined,
+    calls: [],
+    finish: null,
+    logprobs: [],
+    order: '',
+  };
   folded.choices.push(choice);
   return choice;
 }
@@ -97,4 +109,16 @@ function tell(choice: FoldedChoice, what: string): void {
 
 function addOnce(values: string[], value: string): void {
   if (!values.includes(value)) values.push(value);
+}
+
+/** Order of frames by the prompt they belong to; frames of one prompt keep theirs. */
+export function byPrompt(a: unknown, b: unknown): number {
+  return promptOf(a) - promptOf(b);
+}
+
+function promptOf(frame: unknown): number {
+  const { data } = frame as { data?: unknown };
+  if (typeof data !== 'object' || data === null) return 1000; // [DONE]
+  const index = /-(\d+)$/.exec(String((data as Chunk).id))?.[1];
+  return index === undefined ? 999 : Number(index);
 }
