@@ -11,6 +11,8 @@ interface FoldedChoice {
   finish: unknown;
   /** Log probabilities of its tokens, one after the other. */
   readonly logprobs: unknown[];
+  /** Chunks that name the role. */
+  roles: number;
   /** What was told in which order: `role reasoning content call-0 call-1 finish`; a repetition in a row counts once. */
   order: string;
 }
@@ -59,6 +61,7 @@ function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish, logpro
   const isRole = said.role !== undefined;
   if (isRole) {
     choice.roleContent = said.content;
+    choice.roles++;
     tell(choice, 'role');
   }
   const reasoning = said.reasoning_content ?? said.reasoning;
@@ -96,6 +99,7 @@ function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
     calls: [],
     finish: null,
     logprobs: [],
+    roles: 0,
     order: '',
   };
   folded.choices.push(choice);
@@ -111,14 +115,16 @@ function addOnce(values: string[], value: string): void {
   if (!values.includes(value)) values.push(value);
 }
 
-/** Order of frames by the prompt they belong to; frames of one prompt keep theirs. */
-export function byPrompt(a: unknown, b: unknown): number {
-  return promptOf(a) - promptOf(b);
+/** The frames of a batch prompt by prompt, those of one in their order; what belongs to none stays where it is. */
+export function byPrompt<Frame>(frames: readonly Frame[]): Frame[] {
+  const end = frames.findIndex((frame) => promptOf(frame) === undefined);
+  const own = end < 0 ? [...frames] : frames.slice(0, end);
+  return [...own.sort((a, b) => Number(promptOf(a)) - Number(promptOf(b))), ...frames.slice(own.length)];
 }
 
-function promptOf(frame: unknown): number {
+function promptOf(frame: unknown): number | undefined {
   const { data } = frame as { data?: unknown };
-  if (typeof data !== 'object' || data === null) return 1000; // [DONE]
-  const index = /-(\d+)$/.exec(String((data as Chunk).id))?.[1];
-  return index === undefined ? 999 : Number(index);
+  const id = typeof data === 'object' && data !== null ? String((data as Chunk).id) : '';
+  const index = /-(?:[0-9a-f]{12}|UUID)-(\d+)$/.exec(id)?.[1];
+  return index === undefined ? undefined : Number(index);
 }

@@ -19,7 +19,8 @@ import { timeFaults } from './times.ts';
 export function judge(exchange: Exchange, applied: string[] = []): readonly string[] {
   const { row } = exchange;
   const { answer, faults } = readAnswer(exchange);
-  const expected = expectationOf(row, applied);
+  const { expected, compared, reasons } = expectationOf(row);
+  applied.push(...reasons);
   const actual = normalise(answer, row, expected);
   const hasFrames = Array.isArray(expected.frames) && answer.frames !== undefined;
   return [
@@ -27,7 +28,7 @@ export function judge(exchange: Exchange, applied: string[] = []): readonly stri
     ...(isDocument(answer) ? [] : [...identityFaults(exchange, answer), ...timeFaults(exchange, answer)]),
     ...(hasFrames ? idleFaults(row, answer) : []),
     ...(hasFrames && expected.isFolded === true ? borderFaults(row, answer) : []),
-    ...differencesOf(comparable(expected), { ...actual, worker: exchange.worker.map(maskTexts) }),
+    ...differencesOf(compared, { ...actual, worker: exchange.worker.map(maskTexts) }),
     ...(row.worker_cancelled === true && !exchange.wasCancelled ? ['the worker was not cancelled'] : []),
   ];
 }
@@ -37,8 +38,22 @@ function isDocument({ body }: Answer): boolean {
   return typeof body === 'object' && body !== null && 'openapi' in body;
 }
 
+/** What a row must be answered. */
+interface Judgement {
+  readonly expected: Expectation;
+  /** The same as it is compared. */
+  readonly compared: object;
+  /** Of the differences from the record. */
+  readonly reasons: readonly string[];
+}
+
+/** By row: judging an answer changes nothing about what is expected. */
+const judgements = new WeakMap<RecordedRow, Judgement>();
+
 /** What the record says, as far as it is compared, after every difference that applies. */
-function expectationOf(row: RecordedRow, applied: string[]): Expectation {
+function expectationOf(row: RecordedRow): Judgement {
+  const known = judgements.get(row);
+  if (known !== undefined) return known;
   const expected: Expectation = structuredClone({
     status: row.status,
     headers: { ...row.headers },
@@ -48,12 +63,15 @@ function expectationOf(row: RecordedRow, applied: string[]): Expectation {
     worker: [],
   });
   expected.worker = (row.worker_request ?? []).map((seen) => recordedWorkerRequest(structuredClone(seen), row));
+  const reasons: string[] = [];
   for (const difference of DIFFERENCES) {
     if (!difference.applies(row, expected)) continue;
     difference.rewrite(expected, row);
-    applied.push(difference.why);
+    reasons.push(difference.why);
   }
-  return expected;
+  const judgement = { expected, compared: comparable(expected), reasons };
+  judgements.set(row, judgement);
+  return judgement;
 }
 
 function comparable({ isFolded, ...expected }: Expectation): object {
@@ -98,7 +116,7 @@ function normalise(answer: Answer, row: RecordedRow, expected: Expectation): Ans
   if (masked.body?.instances !== undefined) masked.body.instances = masked.body.instances.slice(0, 2);
   if (masked.frames === undefined) return masked;
   let frames = [...masked.frames];
-  if (isBatch(row)) frames.sort(byPrompt);
+  if (isBatch(row)) frames = byPrompt(frames);
   if (hasIdleTime(row)) frames = frames.filter((frame) => !isComment(frame));
   // How many more frames came along before the client had left is chance.
   if (isCutShort(row) && Array.isArray(expected.frames)) frames.splice(expected.frames.length);

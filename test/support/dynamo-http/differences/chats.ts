@@ -45,7 +45,7 @@ export const CHATS: readonly Difference[] = [
     why: 'in which order the prompts of a batch speak is a matter of timing',
     applies: (row, expected) => isBatch(row) && expected.frames !== undefined,
     rewrite: (expected) => {
-      expected.frames?.sort(byPrompt);
+      expected.frames = byPrompt(expected.frames ?? []);
     },
   },
   {

@@ -19,6 +19,14 @@ const isComment = ({ comment, event, data }: Frames[number]): boolean =>
 
 const dataOf = (frame: Frames[number]): Body => (typeof frame.data === 'object' && frame.data !== null ? (frame.data as Body) : {});
 
+/** Frames whose order matters: both say something, and are not of two prompts of a batch, whose order is chance. */
+function mayNotSwap(frame: Frames[number], next: Frames[number] | undefined): boolean {
+  if (next === undefined || isComment(frame) || isComment(next)) return false;
+  const { id } = dataOf(frame);
+  const { id: nextId = id } = dataOf(next);
+  return id === nextId && JSON.stringify(frame) !== JSON.stringify(next);
+}
+
 /** Removes the first frame that is meant. */
 function dropFirst(frames: Frames, isMeant: (frame: Frames[number], at: number) => boolean): boolean {
   const at = frames.findIndex(isMeant);
@@ -64,10 +72,10 @@ export const STREAMS: readonly Mutation[] = [
     const first = frames[0];
     return frames.at(-1)?.data === '[DONE]' && first !== undefined && frames.push(first) > 0;
   }),
-  ofFrames('first two frames swapped', (frames) => {
-    if (frames.length < 2 || JSON.stringify(frames[0]) === JSON.stringify(frames[1])) return false;
-    frames.splice(0, 2, frames[1]!, frames[0]!); // there are two
-    return true;
+  ofFrames('two neighbours swapped', (frames) => {
+    const at = frames.findIndex((frame, index) => mayNotSwap(frame, frames[index + 1]));
+    if (at >= 0) frames.splice(at, 2, frames[at + 1]!, frames[at]!); // both were found
+    return at >= 0;
   }),
   ofFrames('frames reversed', (frames) => frames.length > 2 && frames.reverse().length > 0),
   ofFrames('a frame of text dropped', (frames) =>

@@ -42,10 +42,10 @@ export const VALUES: readonly Mutation[] = [
   replaced('worker ids of another worker', WORKER_IDS, '123456789012345'),
   ofAnswer('a different id on every chunk', ({ frames }) => {
     const chunks = (frames ?? []).map(({ data }) => data as Body).filter((data) => typeof data?.id === 'string');
-    for (const [at, chunk] of chunks.entries()) {
-      chunk.id = String(chunk.id).replace(/[0-9a-f]{12}/, at.toString(16).padStart(12, '0'));
-    }
-    return chunks.length > 1;
+    const changes = chunks.map((chunk, at) =>
+      put(chunk, 'id', String(chunk.id).replace(/[0-9a-f]{12}/, at.toString(16).padStart(12, '0'))),
+    );
+    return chunks.length > 1 && changes.some(Boolean);
   }),
   ofObjects('ids that are no UUIDs', (object) => typeof object.id === 'string' && /-[0-9a-f]{12}/.test(object.id) && put(object, 'id', 'chatcmpl-1')),
   ofObjects('item ids of other items', (object) =>
@@ -113,7 +113,7 @@ export const VALUES: readonly Mutation[] = [
   ofWorker('the worker got another prompt', ({ worker }) => changed(worker, 'prompt', (prompt) => (typeof prompt === 'string' && prompt !== '' ? `${prompt}x` : undefined))),
   ofWorker('the worker may make one token more', ({ worker }) =>
     changed(worker, 'stop_conditions', (stop) => {
-      const { max_tokens: most } = stop as Body;
+      const { max_tokens: most } = (stop ?? {}) as Body;
       return most === undefined ? undefined : { ...(stop as Body), max_tokens: Number(most) + 1 };
     }),
   ),
