@@ -46,7 +46,10 @@ export function workerError(
     const message = diagnostics === undefined ? row.message : reasonOf(diagnostics);
     return failure(row, kind, message, { cause: diagnostics, param, status: isMistake ? status : undefined });
   }
-  if (!saysNothing(kind) || status === undefined) return failure(row, kind, row.message, { cause: diagnostics, param });
+  if (!saysNothing(kind) || status === undefined) {
+    const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // read from it before
+    return failure(row, kind, row.message, { cause: diagnostics, param, status: isOwn ? status : undefined });
+  }
   const asserted = kindOfStatus(status) ?? (isMistake ? 'InvalidRequest' : kind);
   const meant = rowOf(asserted);
   return failure(meant, asserted, meant.message, { cause: diagnostics, param, status: isMistake ? status : undefined });

@@ -65,8 +65,10 @@ export class Conformance {
   }
 }
 
-/** The recorded server, or one like it where the row shows a setting of ours: moved paths, a smaller bound of bodies. */
+/** The recorded server, or one like it in the state or with the setting that the row is about. */
 function deploymentFor({ server, request, status, worker_request: asked }: RecordedRow): string {
+  if (server === 'mocker' && status === 529) return 'mocker-busy';
+  if (server === 'mocker' && status === 503) return 'mocker-draining';
   if (server === 'env1' && request.path.startsWith('/a/')) return 'env1-paths';
   if (status === 413 && server === 'default' && asked === undefined) return 'limit-45';
   return server;

@@ -3,6 +3,7 @@ import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { workerError } from '../../../shared/errors/index.ts';
 import {
   createHttpApp,
   defaultHttpPaths,
@@ -48,6 +49,9 @@ const ANTHROPIC = { isEnabled: true, stripsPreamble: true };
 const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   default: { anthropic: ANTHROPIC },
   empty: {},
+  mocker: { anthropic: ANTHROPIC },
+  'mocker-busy': { anthropic: ANTHROPIC },
+  'mocker-draining': { anthropic: ANTHROPIC },
   'limit-45': { bodyLimitBytes: 45 * 1024 * 1024 },
   env1: ENV1,
   'env1-paths': {
@@ -92,7 +96,7 @@ export async function startDeployment(
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  const registered = loadModels(folder);
+  const registered = name.startsWith('mocker') ? MOCKED : loadModels(folder);
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
   const models = new LiveModelDirectory({ discovery });
@@ -121,6 +125,7 @@ export async function startDeployment(
     discovery,
     lifecycle,
   });
+  if (name === 'mocker-draining') lifecycle.drain();
   const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
   return {
     port: server.port,
@@ -156,11 +161,21 @@ async function registerModels(
     instances.set(model.name, id);
     const server = await plane.serve({ instanceId: id });
     const component = componentOf(model.name, deployment);
-    const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) => serve(call, model, engine));
+    const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) =>
+      deployment === 'mocker-busy' ? refuse(call) : serve(call, model, engine),
+    );
     const place = { namespace: 'dynamo', component, endpoint: 'generate', instance_id: id };
     await discovery.put({ type: 'Endpoint', ...place, transport, device_type: 'cuda' });
     await discovery.put({ type: 'Model', ...place, card: cardOf(model) });
   }
+}
+
+/** The model of the recorded mock workers. */
+const MOCKED: readonly RegisteredModel[] = [{ name: 'qwen3', kind: 'chat' }];
+
+/** What a worker says that is full. */
+function refuse(call: IncomingCall): void {
+  call.fail(workerError('WorkerOverloaded', 'over its threshold'));
 }
 
 function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngine): void | Promise<void> {
@@ -172,6 +187,7 @@ function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngin
     playMedia(decodeEngineRequest(call.id, record, call.tokenIds), model.kind, call, engine);
     return;
   }
+  engine.seen.push({ request: decodeEngineRequest(call.id, record, call.tokenIds), prompt: '', wasCancelled: false });
   const delta = { index: 0, delta: { role: 'assistant', content: 'raw text' }, finish_reason: 'stop' };
   call.output({
     body: { id: 'worker', object: 'chat.completion.chunk', created: 1, model: 'worker', choices: [delta] },

@@ -37,7 +37,7 @@ export function contractOf(row: RecordedRow, status: number, message: string): C
   const places = placesOf(row.asked);
   if (status === 501) return { code: 'not_implemented', param: namedField(message, places) };
   if (status === 404) return notFound(row, message);
-  if (status === 503) return unavailable(message);
+  if (status === 503 || status === 529) return unavailable(message);
   return invalid(row, message, places);
 }
 

@@ -1,5 +1,5 @@
 import { type Exchange, isCutShort } from '../exchange.ts';
-import { type Body } from '../fields.ts';
+import type { Body } from '../fields.ts';
 import { walk } from '../identities.ts';
 import type { Answer, Frame, Json } from '../records.ts';
 import { readPayload, readWire } from '../wire-answer.ts';
@@ -25,7 +25,9 @@ export function ofAnswer(name: string, edit: (answer: EditableAnswer, exchange: 
     name,
     apply: (exchange) => {
       const answer = editable(exchange);
-      return answer !== undefined && edit(answer, exchange) ? { ...exchange, bytes: onWire(answer, exchange) } : undefined;
+      return answer !== undefined && edit(answer, exchange)
+        ? { ...exchange, bytes: onWire(answer, exchange) }
+        : undefined;
     },
   };
 }

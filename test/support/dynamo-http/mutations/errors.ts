@@ -14,7 +14,11 @@ function swapCode(name: string, status: number, codes: readonly [string, string]
   return ofAnswer(name, (answer) =>
     anyError(answer, (error) => {
       if (answer.status !== status || typeof error.code !== 'string') return false;
-      return put(error, 'code', codes.find((code) => code !== error.code));
+      return put(
+        error,
+        'code',
+        codes.find((code) => code !== error.code),
+      );
     }),
   );
 }
@@ -38,10 +42,16 @@ export const ERRORS: readonly Mutation[] = [
     anyError(answer, (error) => typeof error.code === 'string' && put(error, 'code', answer.status)),
   ),
   ofAnswer('type of another status', (answer) =>
-    anyError(answer, (error) => put(error, 'type', error.type === 'server_error' ? 'invalid_request_error' : 'server_error')),
+    anyError(answer, (error) =>
+      put(error, 'type', error.type === 'server_error' ? 'invalid_request_error' : 'server_error'),
+    ),
   ),
   ofAnswer('field name cut from a deserialisation error', (answer) =>
-    anyError(answer, (error) => LEAD_IN.test(String(error.message)) && put(error, 'message', String(error.message).replace(LEAD_IN, '$1'))),
+    anyError(
+      answer,
+      (error) =>
+        LEAD_IN.test(String(error.message)) && put(error, 'message', String(error.message).replace(LEAD_IN, '$1')),
+    ),
   ),
   ofAnswer('message missing', (answer) => anyError(answer, (error) => put(error, 'message', ''))),
   ofAnswer('error in a flat body', (answer) => {
@@ -54,7 +64,10 @@ export const ERRORS: readonly Mutation[] = [
     const { error, type } = answer.body ?? {};
     if (typeof error !== 'object' || error === null) return false;
     const { message } = error as Body;
-    const other = type === 'error' ? { message, type: 'invalid_request_error', param: null, code: null } : { type: 'api_error', message };
+    const other =
+      type === 'error'
+        ? { message, type: 'invalid_request_error', param: null, code: null }
+        : { type: 'api_error', message };
     answer.body = type === 'error' ? { error: other } : { type: 'error', error: other, request_id: 'req_0123456789ab' };
     return true;
   }),

@@ -5,7 +5,9 @@ const isChunked = (head: string): boolean => /\r\ntransfer-encoding: chunked/i.t
 
 /** Faults of HTTP and of event streams, made in the bytes. */
 export const FRAMING: readonly Mutation[] = [
-  ofBytes('chunked terminator missing', (payload, head) => (isChunked(head) ? payload.replace(/0\r\n\r\n$/, '') : undefined)),
+  ofBytes('chunked terminator missing', (payload, head) =>
+    isChunked(head) ? payload.replace(/0\r\n\r\n$/, '') : undefined,
+  ),
   ofBytes('bytes behind the last chunk', (payload, head) => (isChunked(head) ? `${payload}x` : undefined)),
   ofBytes('last byte of the answer missing', (payload, head) =>
     !isChunked(head) && payload.length > 0 ? payload.slice(0, -1) : undefined,
@@ -29,7 +31,10 @@ export const FRAMING: readonly Mutation[] = [
     return isNamed && changeHeader(headers, 'x-request-id', '11111111-1111-4111-8111-111111111111');
   }),
   // An answer to HEAD may leave it out.
-  ofAnswer('length missing', ({ headers }, { row }) => row.request.method !== 'HEAD' && dropHeader(headers, 'content-length')),
+  ofAnswer(
+    'length missing',
+    ({ headers }, { row }) => row.request.method !== 'HEAD' && dropHeader(headers, 'content-length'),
+  ),
   {
     name: 'a body in an answer to HEAD',
     apply: (exchange) =>

@@ -17,7 +17,8 @@ function choicesOf(frame: Frames[number] | undefined): Choice[] {
 const isComment = ({ comment, event, data }: Frames[number]): boolean =>
   comment === '' && event === undefined && data === undefined;
 
-const dataOf = (frame: Frames[number]): Body => (typeof frame.data === 'object' && frame.data !== null ? (frame.data as Body) : {});
+const dataOf = (frame: Frames[number]): Body =>
+  typeof frame.data === 'object' && frame.data !== null ? (frame.data as Body) : {};
 
 /** Frames whose order matters: both say something, and are not of two prompts of a batch, whose order is chance. */
 function mayNotSwap(frame: Frames[number], next: Frames[number] | undefined): boolean {
@@ -67,7 +68,10 @@ function mergeInto(before: Choice, now: Choice): boolean {
 export const STREAMS: readonly Mutation[] = [
   ofFrames('terminator missing', (frames) => dropFirst(frames, ({ data }) => data === '[DONE]')),
   ofFrames('terminator twice', (frames) => frames.at(-1)?.data === '[DONE]' && frames.push({ data: '[DONE]' }) > 0),
-  ofFrames('terminator where none belongs', (frames) => frames.at(-1)?.data !== '[DONE]' && frames.push({ data: '[DONE]' }) > 0),
+  ofFrames(
+    'terminator where none belongs',
+    (frames) => frames.at(-1)?.data !== '[DONE]' && frames.push({ data: '[DONE]' }) > 0,
+  ),
   ofFrames('frames behind the terminator', (frames) => {
     const first = frames[0];
     return frames.at(-1)?.data === '[DONE]' && first !== undefined && frames.push(first) > 0;
@@ -90,7 +94,10 @@ export const STREAMS: readonly Mutation[] = [
     dropFirst(frames, (frame) => choicesOf(frame).some(({ finish_reason: reason }) => reason != null)),
   ),
   ofFrames('usage chunk dropped', (frames) =>
-    dropFirst(frames, (frame) => dataOf(frame).usage != null && choicesOf(frame).length === 0 && dataOf(frame).type === undefined),
+    dropFirst(
+      frames,
+      (frame) => dataOf(frame).usage != null && choicesOf(frame).length === 0 && dataOf(frame).type === undefined,
+    ),
   ),
   ofFrames('a frame said twice', (frames) => {
     const at = frames.findIndex((frame) => choicesOf(frame).length > 0 || dataOf(frame).type !== undefined);
@@ -102,7 +109,9 @@ export const STREAMS: readonly Mutation[] = [
     const [choice] = choicesOf(frames[at]);
     if (choice === undefined) return false;
     const empty = choice.delta === undefined ? { ...choice, text: '' } : { ...choice, delta: {} };
-    frames.splice(at, 0, { data: { ...dataOf(frames[at]!), choices: [{ ...empty, finish_reason: null, logprobs: null }] } });
+    frames.splice(at, 0, {
+      data: { ...dataOf(frames[at]!), choices: [{ ...empty, finish_reason: null, logprobs: null }] },
+    });
     return true;
   }),
   ofFrames('keep-alive comments removed', (frames) => {
@@ -146,8 +155,11 @@ export const STREAMS: readonly Mutation[] = [
   ofFrames('ping missing', (frames) => dropFirst(frames, ({ event }) => event === 'ping')),
   ofFrames('tool arguments cut', (frames) => {
     for (const { delta } of frames.flatMap(choicesOf)) {
-      const call = ((delta?.tool_calls ?? []) as { function?: Body }[]).find(({ function: called }) => called?.arguments);
-      if (call?.function !== undefined) return put(call.function, 'arguments', String(call.function.arguments).slice(1));
+      const call = ((delta?.tool_calls ?? []) as { function?: Body }[]).find(
+        ({ function: called }) => called?.arguments,
+      );
+      if (call?.function !== undefined)
+        return put(call.function, 'arguments', String(call.function.arguments).slice(1));
     }
     return false;
   }),
