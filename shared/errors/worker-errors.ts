@@ -61,8 +61,11 @@ export function workerError(
       retryAfterMs,
     });
   }
-  if (!saysNothing(kind) || status === undefined)
-    return failure(row, kind, row.message, { cause: diagnostics, param, retryAfterMs });
+  if (!saysNothing(kind) || status === undefined) {
+    const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // read from it before
+    const shown = isOwn ? status : undefined;
+    return failure(row, kind, row.message, { cause: diagnostics, param, status: shown, retryAfterMs });
+  }
   const asserted = kindOfStatus(status) ?? (isMistake ? 'InvalidRequest' : kind);
   const meant = rowOf(asserted);
   const shown = isMistake ? status : undefined;

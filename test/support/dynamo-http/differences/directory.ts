@@ -1,5 +1,6 @@
-import type { Body, Difference, Expectation } from './expectation.ts';
-import { anything, textWith } from './match.ts';
+import type { Difference, Expectation } from '../expectation.ts';
+import type { Body } from '../fields.ts';
+import { Matcher, textWith } from '../match.ts';
 
 /** The error of a recorded body that says that a model is not there. */
 function missingModel({ body }: Expectation): { message: unknown } | undefined {
@@ -17,10 +18,9 @@ function modelsOf({ body }: Expectation): readonly Body[] {
 }
 
 /** What is told of models, and of where things are. */
-export const DIRECTORY_DIFFERENCES: readonly Difference[] = [
+export const DIRECTORY: readonly Difference[] = [
   {
-    authority: 'order of authority 5 (a mistaken name is mended sooner when the names that are there are told)',
-    what: 'a model that is not found is named, with those that are served and the nearest',
+    why: 'a model that is not found is named, with those that are served and the nearest: a mistaken name is mended sooner when the names that are there are told',
     applies: (_row, expected) => missingModel(expected) !== undefined,
     rewrite: (expected) => {
       const error = missingModel(expected);
@@ -28,21 +28,21 @@ export const DIRECTORY_DIFFERENCES: readonly Difference[] = [
     },
   },
   {
-    authority: 'order of authority 5 (a model does not belong to the maker of the record)',
-    what: 'models are owned by the deployment that serves them',
+    why: 'models are owned by the deployment that serves them: a model does not belong to the maker of the record',
     applies: (_row, expected) => modelsOf(expected).length > 0,
     rewrite: (expected) => {
       for (const model of modelsOf(expected)) model.owned_by = 'stator';
     },
   },
   {
-    authority: 'order of authority 5 (whoever opens the address wants to know what is there)',
-    what: 'the root says where things are',
+    why: 'the root says where things are: whoever opens the address wants to know what is there',
     applies: (row) => row.request.method === 'GET' && row.request.path === '/',
     rewrite: (expected) => {
       expected.status = 200;
-      const places = ['name', 'version', 'docs', 'openapi', 'models', 'health', 'metrics'];
-      expected.body = Object.fromEntries(places.map((name) => [name, anything]));
+      const place = new Matcher('a path', (path) => typeof path === 'string' && path.startsWith('/'));
+      const word = new Matcher('a word', (text) => typeof text === 'string' && text !== '');
+      const places = ['docs', 'openapi', 'models', 'health', 'metrics'].map((name) => [name, place]);
+      expected.body = { name: word, version: word, ...Object.fromEntries(places) };
     },
   },
 ];
