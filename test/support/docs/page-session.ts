@@ -8,7 +8,7 @@ import { waitUntil } from '../wait-until.ts';
 import type { FreshClone } from './fresh-clone.ts';
 
 const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
-const COMMAND_MS_MAX = 60_000;
+const COMMAND_MS_MAX = 100_000;
 const STOP_MS_MAX = 15_000;
 
 /** What a command is to the page that shows it. */
