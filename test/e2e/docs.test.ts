@@ -48,6 +48,7 @@ describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
         await session.run(command);
         for (const word of command.split(' ')) programs.delete(word);
       }
+      await session.settle();
     } else throw new Error(`nobody knows how to run ${block.language}`);
   }
 

@@ -80,6 +80,14 @@ export class PageSession {
     await this.#untilServing(running, command);
   }
 
+  /** After the last command of a block: the workers and the frontend that it started have found each other. */
+  async settle(): Promise<void> {
+    const kinds = this.#running.map(({ kind }) => kind);
+    if (!kinds.includes('frontend') || !kinds.includes('worker')) return;
+    const found = async () => (await this.#models()).length > 0;
+    await waitUntil(found, { timeoutMs: 20_000, pollMs: 50, what: 'the frontend serves the workers' });
+  }
+
   async close(): Promise<void> {
     await this.#stop(() => true);
     rmSync(this.#folder, { recursive: true, force: true });
