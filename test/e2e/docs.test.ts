@@ -6,7 +6,7 @@ import { PageSession } from '../support/docs/page-session.ts';
 import { freePort } from '../support/index.ts';
 import { type FakeServer, startFakeServer } from './fake-openai-server.ts';
 
-const BLOCK_MS_MAX = 120_000;
+const BLOCK_MS_MAX = 240_000;
 /** Languages of pictures and of output. */
 const TEXT = ['', 'mermaid'];
 const COMMAND = /^\s*(\$ )?(npx|npm|node|curl|stator|DYN_\w+=|STATOR_\w+=)\b/m;
@@ -48,6 +48,7 @@ describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
         await session.run(command);
         for (const word of command.split(' ')) programs.delete(word);
       }
+      await session.settle();
     } else throw new Error(`nobody knows how to run ${block.language}`);
   }
 

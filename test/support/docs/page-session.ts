@@ -8,7 +8,7 @@ import { waitUntil } from '../wait-until.ts';
 import type { FreshClone } from './fresh-clone.ts';
 
 const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
-const COMMAND_MS_MAX = 60_000;
+const COMMAND_MS_MAX = 100_000;
 const STOP_MS_MAX = 15_000;
 
 /** What a command is to the page that shows it. */
@@ -78,6 +78,14 @@ export class PageSession {
     const running = this.#start(kind, command);
     this.#running.push(running);
     await this.#untilServing(running, command);
+  }
+
+  /** After the last command of a block: the workers and the frontend that it started have found each other. */
+  async settle(): Promise<void> {
+    const kinds = this.#running.map(({ kind }) => kind);
+    if (!kinds.includes('frontend') || !kinds.includes('worker')) return;
+    const found = async () => (await this.#models()).length > 0;
+    await waitUntil(found, { timeoutMs: 20_000, pollMs: 50, what: 'the frontend serves the workers' });
   }
 
   async close(): Promise<void> {
