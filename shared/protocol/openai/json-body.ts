@@ -15,6 +15,11 @@ export interface JsonBody {
   readonly isRepaired: boolean;
   /** Root keys whose number is written with a fraction or exponent (`5.0`, `5e0`): not acceptable for integers. */
   readonly fractionalKeys: readonly string[];
+  /**
+   * Set when the body was not read to its end, because what it says would take too much memory: `value` is what was read
+   * before. Whoever checks it tells the first fault that it has, or this.
+   */
+  readonly refusal?: ServeError;
 }
 
 /** As deep as Dynamo reads; what walks over values later need not fear for its stack. */
@@ -36,7 +41,7 @@ export function parseJsonBody(bytes: Uint8Array): JsonBody {
 /**
  * `parseJsonBody` for bodies of megabytes, a piece at a time, so that others are served in between.
  * @param nextTurn resolves in a later turn of the event loop
- * @throws ServeError also `request_too_large`, for a body of so many small values that they would take many times its size
+ * @throws ServeError as `parseJsonBody`; a body of too many small values has a `refusal`
  */
 export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Promise<void>): Promise<JsonBody> {
   const steps = readBody(bytes, (buffer) => new JsonReader(buffer, DEPTH_MAX).read());
@@ -77,16 +82,18 @@ function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
   const value: unknown = JSON.parse(text);
   const { duplicateKey, fractionalKeys, depth } = scanRoot(text);
   if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
-  return { value, duplicateKey, fractionalKeys, hasLoneSurrogate: hasLoneSurrogate(text, value) };
+  const isHalf = hasLoneSurrogate(text, value);
+  return { value, duplicateKey, fractionalKeys, hasLoneSurrogate: isHalf, refusal: undefined };
 }
 
 /** What `JSON.parse` lets pass and the contract does not. */
-function inspect({ value, duplicateKey, fractionalKeys, hasLoneSurrogate }: ReadJson, isRepaired: boolean): JsonBody {
+function inspect(read: ReadJson, isRepaired: boolean): JsonBody {
+  const { value, duplicateKey, fractionalKeys, hasLoneSurrogate, refusal } = read;
   if (duplicateKey !== undefined) {
     throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${duplicateKey}\``, {
       param: duplicateKey,
     });
   }
   if (hasLoneSurrogate) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
-  return { value, isRepaired, fractionalKeys };
+  return { value, isRepaired, fractionalKeys, ...(refusal === undefined ? {} : { refusal }) };
 }

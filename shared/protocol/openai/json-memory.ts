@@ -1,8 +1,8 @@
 import { ServeError } from '../../errors/index.ts';
 
-/** Whatever its size, a body may take so much; and twice its size, when that is more. */
-const BYTES_FREE = 12 * 1024 * 1024;
-const BYTES_PER_BODY_BYTE = 2;
+/** Whatever its size, a body may take so much; and half as much again as its size, when that is more. */
+const BYTES_FREE = 8 * 1024 * 1024;
+const BYTES_PER_BODY_BYTE = 1.5;
 /** Objects and lists of one body. */
 const CONTAINERS_MAX = 100_000;
 /** Elements of one list. */

@@ -1,3 +1,4 @@
+import { ServeError } from '../../errors/index.ts';
 import { JsonMemory } from './json-memory.ts';
 import { addChild, addMembers, type Container, hasLoneSurrogate } from './json-pieces.ts';
 
@@ -17,7 +18,7 @@ export interface PieceSizes {
 }
 
 /** A slice takes 1 to 3 ms. */
-const SIZES: PieceSizes = { runBytes: 64 * 1024, longStringBytes: 256 * 1024, sliceBytes: 256 * 1024 };
+const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 256 * 1024 };
 /** Looked through byte by byte before the search for its end is left to native code. */
 const SHORT_STRING_BYTES = 64;
 const SEARCH_BYTES = 64 * 1024;
@@ -44,6 +45,8 @@ export interface ReadJson {
   readonly duplicateKey: string | undefined;
   readonly fractionalKeys: readonly string[];
   readonly hasLoneSurrogate: boolean;
+  /** Why it was not read to its end; `value` is what stands before. */
+  readonly refusal: ServeError | undefined;
 }
 
 /**
@@ -82,9 +85,26 @@ export class JsonReader {
   /**
    * Yields where others may have a turn.
    * @throws SyntaxError for what is no JSON, and for what is neither an object nor a list
-   * @throws ServeError `request_too_large`
    */
   *read(): Generator<void, ReadJson> {
+    let refusal: ServeError | undefined;
+    try {
+      yield* this.#readAll();
+    } catch (error) {
+      if (!(error instanceof ServeError)) throw error;
+      refusal = error;
+      this.#root = this.#frames[0]?.target;
+    }
+    return {
+      value: this.#root,
+      duplicateKey: this.#duplicateKey,
+      fractionalKeys: this.#fractionalKeys,
+      hasLoneSurrogate: this.#hasLoneSurrogate,
+      refusal,
+    };
+  }
+
+  *#readAll(): Generator<void, void> {
     const bytes = this.#bytes;
     while (this.#at < bytes.length) {
       if (this.#at >= this.#sliceEnd) yield* this.#giveTurn();
@@ -96,12 +116,6 @@ export class JsonReader {
       if (this.#frames.length > 0) this.#at = skipDigits(bytes, this.#at);
     }
     if (!this.#isRootRead) throw new SyntaxError('Unexpected end of JSON input');
-    return {
-      value: this.#root,
-      duplicateKey: this.#duplicateKey,
-      fractionalKeys: this.#fractionalKeys,
-      hasLoneSurrogate: this.#hasLoneSurrogate,
-    };
   }
 
   *#giveTurn(): Generator<void, void> {

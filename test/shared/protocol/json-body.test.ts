@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ServeError } from '../../../shared/errors/index.ts';
-import { type JsonBody, parseJsonBody, parseLargeJsonBody } from '../../../shared/protocol/openai/index.ts';
+import {
+  type JsonBody,
+  parseCompletionsBody,
+  parseJsonBody,
+  parseLargeJsonBody,
+} from '../../../shared/protocol/openai/index.ts';
 import { JsonReader, type PieceSizes } from '../../../shared/protocol/openai/json-reader.ts';
 import { scanRoot } from '../../../shared/protocol/openai/json-scan.ts';
 
@@ -180,20 +185,18 @@ describe('JsonReader', () => {
   });
 
   it.each([
-    ['lists', '[],'],
-    ['objects', '{},'],
-    ['short texts', '"ab",'],
-    ['ids of one digit', '1,'],
-  ])(
-    'gives up on megabytes of %s, which would take many times as much, and names the field',
-    async (_what, element) => {
-      const json = `{"model":"m","prompt":[${element.repeat(6_000_000 / element.length)}1]}`;
-      let turns = 0;
-      const reading = parseLargeJsonBody(Buffer.from(json), async () => void turns++);
-      await expect(reading).rejects.toMatchObject({ code: 'request_too_large', param: 'prompt' });
-      expect(turns).toBeGreaterThan(1);
-    },
-  );
+    ['lists', '[],', 'prompt'],
+    ['objects', '{},', 'prompt[0]'],
+    ['short texts', '"ab",', 'prompt'],
+    ['ids of one digit', '1,', 'prompt'],
+    ['ids that are none', '-1,', 'prompt[0]'],
+  ])('gives up on megabytes of %s, and names the first fault or the field', async (_what, element, param) => {
+    const json = `{"model":"m","prompt":[${element.repeat(6_000_000 / element.length)}1]}`;
+    let turns = 0;
+    const reading = parseLargeJsonBody(Buffer.from(json), async () => void turns++);
+    await expect(reading).rejects.toMatchObject({ code: 'request_too_large', param: 'prompt' });
+    expect(turns).toBeGreaterThan(1);
+  });
 
   it('reads a million ids, long texts and a long conversation', async () => {
     const value = {
