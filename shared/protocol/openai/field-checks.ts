@@ -1,7 +1,7 @@
 import { misspeltName, ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
-import { RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
+import { BIASES_MAX, LISTED_IDS_MAX, RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
 
 /** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
 export function invalidValue(message: string, param: string): ServeError {
@@ -82,7 +82,10 @@ function checkRepetitionPenalty(value: number | null | undefined): void {
 const TOKEN_ID_TEXT = /^(0|[1-9]\d{0,9})$/;
 
 function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
-  for (const [token, value] of Object.entries(bias)) {
+  let tokens = 0;
+  for (const token in bias) {
+    const value = bias[token];
+    if (++tokens > BIASES_MAX) throw invalidValue(`logit_bias: at most ${BIASES_MAX} tokens are allowed`, 'logit_bias');
     const param = `logit_bias.${token}`;
     if (!TOKEN_ID_TEXT.test(token) || Number(token) > 4_294_967_295) {
       throw invalidValue('Logit bias key must be a non-negative 32-bit integer token id', param);
@@ -106,7 +109,11 @@ function checkStop(stop: string | readonly string[] | readonly number[]): void {
 }
 
 function checkTokenIds(value: unknown, param: string): void {
-  if (value == null || isTokenIds(value)) return;
+  if (value == null) return;
+  if (Array.isArray(value) && value.length > LISTED_IDS_MAX) {
+    throw invalidValue(`${param}: at most ${LISTED_IDS_MAX} ids are allowed, got ${value.length}`, param);
+  }
+  if (isTokenIds(value)) return;
   throw invalidValue(`\`${param}\` must be an array of token IDs`, param);
 }
 

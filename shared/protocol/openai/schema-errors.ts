@@ -7,10 +7,13 @@ import { INTEGER_FIELDS } from './shared-fields.ts';
 
 /**
  * Checks the types of a body against its schema and gives the body back, untouched, with its type.
- * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`) or `invalid_value`.
+ * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`), `invalid_value`, or the body's own
+ * refusal.
  */
 export function requireShape<Schema extends z.ZodType>(schema: Schema, body: JsonBody): z.infer<Schema> {
   const fault = findFault(schema, body.value);
+  // Of a body that was not read to its end, what is missing may have stood behind.
+  if (body.refusal !== undefined && (fault === undefined || fault.kind === 'missing')) throw body.refusal;
   if (fault !== undefined) throw toShapeError(fault);
   for (const key of body.fractionalKeys) {
     if (!INTEGER_FIELDS.has(key)) continue;

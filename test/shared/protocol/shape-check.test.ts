@@ -16,7 +16,7 @@ const SCHEMAS: readonly (readonly [string, z.ZodType])[] = [
 const FIELDS = SCHEMAS.flatMap(([name, schema]) =>
   arrayFieldsOf(schema).map((field) => ({ name: `${name} ${field.path}`, schema, ...field })),
 );
-const LENGTH = 10_000;
+const LENGTH = 1000;
 
 /** Counts how often an element is read. */
 function counted(elements: readonly unknown[]): { readonly array: unknown; reads(): number } {

@@ -35,13 +35,14 @@ export class BodyIntake {
    * @throws ServeError `request_too_large`
    */
   expect(bytes: number): void {
-    if (bytes > this.#limit.bytes) throw bodyTooLarge(this.#limit);
+    this.#requireWithin(bytes);
+    this.#bytes.announce(bytes);
   }
 
   /** @throws ServeError `request_too_large`, `server_overloaded`. */
   add(chunk: Uint8Array): void {
     try {
-      this.expect(this.#bytes.sizeBytes + chunk.length);
+      this.#requireWithin(this.#bytes.sizeBytes + chunk.length);
       this.#take(chunk.length);
     } catch (thrown) {
       this.release();
@@ -64,6 +65,10 @@ export class BodyIntake {
   release(): void {
     this.#bytes.clear();
     this.#give(this.#takenBytes);
+  }
+
+  #requireWithin(bytes: number): void {
+    if (bytes > this.#limit.bytes) throw bodyTooLarge(this.#limit);
   }
 
   #take(bytes: number): void {

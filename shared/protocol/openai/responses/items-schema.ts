@@ -1,4 +1,6 @@
 import * as z from 'zod';
+import { PARTS_MAX } from '../field-ranges.ts';
+import { atMost } from '../shape-check.ts';
 
 const inputText = z.looseObject({ type: z.literal('input_text'), text: z.string() });
 const outputText = z.looseObject({ type: z.literal('output_text'), text: z.string() });
@@ -14,8 +16,11 @@ const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() 
 
 /** A part of a message or of a tool's output. `input_audio` does not parse (http-api.md, section 6.2). */
 const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
-const content = z.union([z.string(), z.array(contentPart)]);
-const toolOutput = z.union([z.string(), z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile]))]);
+const content = z.union([z.string(), atMost(z.array(contentPart), PARTS_MAX)]);
+const toolOutput = z.union([
+  z.string(),
+  atMost(z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile])), PARTS_MAX),
+]);
 const id = z.string().nullish();
 
 /** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
@@ -23,8 +28,8 @@ export const ITEM_SCHEMAS = {
   message: z.looseObject({ role: z.enum(['user', 'assistant', 'system', 'developer']), content, id }),
   reasoning: z.looseObject({
     id,
-    summary: z.array(z.looseObject({ text: z.string() })).nullish(),
-    content: z.array(z.looseObject({ text: z.string() })).nullish(),
+    summary: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
+    content: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
   }),
   function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), arguments: z.string() }),
   function_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
