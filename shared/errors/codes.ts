@@ -61,6 +61,7 @@ const CODES = {
   method_not_allowed: { ...INVALID, status: 405, grpc: 12 },
   request_too_large: { ...INVALID, status: 413, anthropicType: 'request_too_large', grpc: 8 },
   unsupported_media_type: { ...INVALID, status: 415 },
+  websocket_not_supported: { ...INVALID, status: 426, grpc: 12 },
   headers_too_large: { ...INVALID, status: 431 },
   rate_limit_exceeded: {
     status: 429,

@@ -143,8 +143,17 @@ function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
 }
 
 function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
+  if (exchange.header('upgrade')?.toLowerCase() === 'websocket') {
+    refuse(deps, exchange, webSocketRefusal(exchange.path), { allow });
+    return;
+  }
   const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${exchange.path}`);
   refuse(deps, exchange, error, { allow });
+}
+
+/** 426 is how agents that try WebSocket first learn to go on over HTTP at once; after any other status they try again. */
+function webSocketRefusal(path: string): ServeError {
+  return new ServeError('websocket_not_supported', `${path} is served over HTTP, not over WebSocket`);
 }
 
 /** A failure that no handler told: in the envelope of the dialect whose path it is. */

@@ -10,7 +10,15 @@ import type { HttpSettings } from './settings.ts';
 /** The part of the frontend's metrics that HTTP handlers count on. */
 export type FrontendMetricsPort = Pick<
   FrontendMetrics,
-  'startRequest' | 'embedded' | 'rejected' | 'cancelled' | 'disconnected' | 'failed' | 'contentType' | 'render'
+  | 'startRequest'
+  | 'embedded'
+  | 'rejected'
+  | 'cancelled'
+  | 'disconnected'
+  | 'failed'
+  | 'ignoredKeys'
+  | 'contentType'
+  | 'render'
 >;
 
 /** What the HTTP app works with. */

@@ -11,4 +11,10 @@ export {
   parseMessagesBody,
 } from './decode-messages.ts';
 export { estimateTokens } from './estimate-tokens.ts';
-export { type CountTokensBody, countTokensSchema, type MessagesBody, messagesSchema } from './messages-schema.ts';
+export {
+  type CountTokensBody,
+  countTokensSchema,
+  MESSAGES_KEYS,
+  type MessagesBody,
+  messagesSchema,
+} from './messages-schema.ts';

@@ -61,3 +61,28 @@ export const messagesSchema = z.looseObject({
   nvext: nvextSchema.nullish(),
 });
 export type MessagesBody = z.infer<typeof messagesSchema>;
+
+/** Root keys of the published body, the beta one's too, that change nothing here. */
+const IGNORED = [
+  'betas',
+  'billing_policy',
+  'cache_control',
+  'compaction',
+  'container',
+  'context_management',
+  'diagnostics',
+  'fallback_credit_token',
+  'fallbacks',
+  'inference_geo',
+  'mcp_servers',
+  'metadata',
+  'output_format',
+  'service_tier',
+  'speed',
+  'thread',
+  'user_profile_id',
+  'workspace_id',
+] as const;
+
+/** Root keys that mean something to the route, or are published and harmless. */
+export const MESSAGES_KEYS: ReadonlySet<string> = new Set([...Object.keys(messagesSchema.shape), ...IGNORED]);

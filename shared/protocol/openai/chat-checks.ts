@@ -7,6 +7,7 @@ import {
   checkStreamOptions,
   invalidValue,
   refuseUnknownKeys,
+  unsupported,
 } from './field-checks.ts';
 import { RANGES } from './field-ranges.ts';
 import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
@@ -26,6 +27,7 @@ const USABLE_KEYS = usableKeys(CHAT_KEYS);
 export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
   checkThinking(body.thinking);
   refuseDeprecated(body);
+  if (body.moderation != null) throw unsupported('moderation');
   if (body.messages.length === 0) {
     throw invalidValue("The 'messages' field cannot be empty. At least one message is required.", 'messages');
   }

@@ -8,6 +8,14 @@ export function invalidValue(message: string, param: string): ServeError {
   return new ServeError('invalid_value', message, { param });
 }
 
+/** A published key that changes what is answered, and that nothing here can honour. */
+export function unsupported(
+  key: string,
+  code: 'unsupported_parameter' | 'not_implemented' = 'unsupported_parameter',
+): ServeError {
+  return new ServeError(code, `\`${key}\` is not supported.`, { param: key });
+}
+
 /** `stream_options` belongs to streams only. */
 export function checkStreamOptions(body: ChatBody | CompletionsBody): void {
   if (body.stream_options != null && body.stream !== true) {

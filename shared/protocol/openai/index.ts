@@ -24,9 +24,12 @@ export {
 } from './decode-media.ts';
 export type { UsageReporting } from './decode-request.ts';
 export type { EmbeddingsBody } from './embeddings-schema.ts';
+export { ignoredKeyLabels } from './ignored-keys.ts';
 export type { ImagesBody } from './images-schema.ts';
 export { type JsonBody, parseJsonBody, parseLargeJsonBody } from './json-body.ts';
 export {
+  type CallKind,
+  type CallShape,
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
@@ -36,10 +39,12 @@ export {
   type OutputKind,
   type ParsedResponses,
   parseResponsesBody,
+  RESPONSES_KEYS,
   type ResponseEcho,
   type ResponsesBody,
   responseIdOf,
   responseIdOfItem,
+  sealSummary,
   toListedItems,
 } from './responses/index.ts';
 export type { VideosBody } from './videos-schema.ts';

@@ -50,8 +50,8 @@ const SHARED_HONOURED = [
   'nvext',
 ] as const;
 
-/** Refused with 501, before unknown keys are looked at. */
-const CHAT_REFUSED = ['function_call', 'functions'] as const;
+/** Refused by name, before unknown keys are looked at. */
+const CHAT_REFUSED = ['function_call', 'functions', 'moderation'] as const;
 
 export const CHAT_KEYS: RouteKeys = {
   route: 'chat',
@@ -82,6 +82,7 @@ export const CHAT_KEYS: RouteKeys = {
     'prediction',
     'audio',
     'prompt_cache_key',
+    'prompt_cache_options',
     'prompt_cache_retention',
     'safety_identifier',
     'verbosity',

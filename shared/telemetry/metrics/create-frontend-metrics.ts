@@ -56,6 +56,9 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     rejected: (model, endpoint) => families.rejections.with(models.of(model).model, endpoint).add(),
     cancelled: (model, endpoint, requestType) => models.of(model).route(endpoint, requestType).cancellations.add(),
     disconnected: () => families.disconnected.with().add(1),
+    ignoredKeys(endpoint, keys) {
+      for (const key of keys) families.ignoredKeys.with(endpoint, key).add();
+    },
     failure: (failureClass, reason) => families.failures.with(failureClass, reason).add(),
     failed(error) {
       const labels = failureLabelsOf(error);

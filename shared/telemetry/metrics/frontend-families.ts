@@ -62,6 +62,11 @@ function requestFamilies(registry: MetricRegistry, prefix: string, bounds: Bound
       byModel,
     ),
     disconnected: registry.gauge(`${prefix}_disconnected_clients`, 'Clients that left before the response had ended.'),
+    ignoredKeys: registry.counter(
+      'stator_frontend_ignored_keys_total',
+      'Requests with a root key that their route does not know, by that key; `other` for keys of no API.',
+      ['endpoint', 'key'],
+    ),
     failures: registry.counter(`${prefix}_failures_total`, 'Failures by class and reason.', ['class', 'reason']),
     duration: registry.histogram(
       `${prefix}_request_duration_seconds`,

@@ -54,6 +54,8 @@ export interface FrontendMetrics {
   cancelled(model: string, endpoint: string, requestType: RequestTypeLabel): void;
   /** A client left before its response had ended. */
   disconnected(): void;
+  /** A request had root keys that its route ignores. @param keys from a closed list: they become labels */
+  ignoredKeys(endpoint: string, keys: readonly string[]): void;
   failure(failureClass: string, reason: string): void;
   /** `failure` with the labels that belong to `error`. */
   failed(error: ServeError): void;

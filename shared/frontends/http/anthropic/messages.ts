@@ -4,10 +4,12 @@ import {
   decodeCountTokens,
   decodeMessages,
   estimateTokens,
+  MESSAGES_KEYS,
   type MessagesDecodeOptions,
   parseCountTokensBody,
   parseMessagesBody,
 } from '../../../protocol/anthropic/index.ts';
+import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
 import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
@@ -28,6 +30,7 @@ export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): 
     const body = parseMessagesBody(await readJson(exchange, deps));
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
+    deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
     call.identify(request);
     requestId = anthropicRequestId(request.id);
     requireChatModel(deps, body.model);

@@ -1,9 +1,8 @@
-import { ServeError } from '../../../errors/index.ts';
-import { refuseUnknownKeys } from '../field-checks.ts';
+import { unsupported } from '../field-checks.ts';
 
 /**
- * Every root key of the published body (ruling 11), by what becomes of it. `echoed` keys come back in the answer and change
- * nothing else; `ignored` keys are read by nobody.
+ * Every root key of the published body, by what becomes of it. `echoed` keys come back in the answer and change nothing
+ * else; `ignored` keys are read by nobody.
  */
 const HONOURED = [
   'input',
@@ -32,7 +31,13 @@ const ECHOED = [
   'prompt_cache_retention',
   'safety_identifier',
 ] as const;
-const IGNORED = ['user', 'stream_options', 'context_management', 'prompt_cache_options'] as const;
+const IGNORED = [
+  'user',
+  'stream_options',
+  'context_management',
+  'prompt_cache_options',
+  'client_metadata', // what codex says of itself with every turn
+] as const;
 /** They change what is answered and nothing here can do it; the first three as recorded. */
 const REFUSED = {
   background: 'not_implemented',
@@ -44,20 +49,16 @@ const REFUSED = {
 
 /** Root keys that a client can use: what the description of the API shows. */
 export const USABLE_KEYS: readonly string[] = [...HONOURED, ...ECHOED, ...IGNORED];
-const KNOWN: ReadonlySet<string> = new Set([...USABLE_KEYS, ...Object.keys(REFUSED)]);
+/** Root keys that mean something to the route, or are published and harmless. */
+export const RESPONSES_KEYS: ReadonlySet<string> = new Set([...USABLE_KEYS, ...Object.keys(REFUSED)]);
 
 /**
- * Refuses keys that nobody can honour, then keys that nobody knows.
- * @throws ServeError `not_implemented`, `unsupported_parameter`, `unknown_parameter`.
+ * Refuses published keys that nobody can honour. Keys that nobody knows are let pass: agents send keys of their own, and
+ * new ones with every release.
+ * @throws ServeError `not_implemented`, `unsupported_parameter`.
  */
-export function checkKeys(body: Readonly<Record<string, unknown>>, ignoresUnknownKeys: boolean): void {
+export function checkKeys(body: Readonly<Record<string, unknown>>): void {
   for (const [key, code] of Object.entries(REFUSED)) {
-    if (body[key] == null || body[key] === false) continue;
-    throw new ServeError(code, `\`${key}\` is not supported.`, { param: key });
+    if (body[key] != null && body[key] !== false) throw unsupported(key, code);
   }
-  if (ignoresUnknownKeys) return;
-  refuseUnknownKeys(
-    Object.keys(body).filter((key) => !KNOWN.has(key)),
-    USABLE_KEYS,
-  );
 }

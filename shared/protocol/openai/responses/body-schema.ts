@@ -4,15 +4,21 @@ import { nvextSchema } from '../nvext-schema.ts';
 import { atMost } from '../shape-check.ts';
 import { anyObject, modelName, positiveU32, u32 } from '../shared-fields.ts';
 
-/** `function` and `custom` are served; any other type is a hosted tool and only its type is looked at. */
-const tool = z.looseObject({
+const toolFields = {
   type: z.string(),
   name: z.string().optional(),
   description: z.string().nullish(),
   parameters: z.unknown().optional(),
   strict: z.boolean().nullish(),
   format: anyObject.nullish(),
-});
+  execution: z.string().nullish(),
+};
+
+/** What may stand in a namespace: a tool that is none itself. */
+const innerTool = z.looseObject(toolFields);
+
+/** One tool, of whatever type: which of them are served is decided where they are read. */
+export const tool = z.looseObject({ ...toolFields, tools: z.array(innerTool).optional() });
 
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
@@ -44,7 +50,7 @@ const reasoning = z.looseObject({
 /** Fields that `POST /v1/responses` and `/v1/responses/input_tokens` read alike. */
 const promptFields = {
   instructions: z.string().nullish(),
-  tools: z.array(tool).nullish(),
+  tools: atMost(z.array(tool), NAMES_MAX).nullish(),
 };
 
 /** Body of `POST /v1/responses` (http-api.md, section 6.1): types only. Items of `input` are checked one by one, later. */
@@ -86,5 +92,5 @@ export const inputTokensSchema = z.looseObject({
 });
 
 export type ResponsesBody = z.infer<typeof responsesSchema>;
-export type ResponsesTool = NonNullable<ResponsesBody['tools']>[number];
+export type ResponsesTool = z.infer<typeof tool>;
 export type InputTokensBody = z.infer<typeof inputTokensSchema>;

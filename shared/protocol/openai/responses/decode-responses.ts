@@ -1,5 +1,5 @@
 import { ServeError } from '../../../errors/index.ts';
-import type { GenerationRequest } from '../../generation/index.ts';
+import type { ChatMessage, GenerationRequest } from '../../generation/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { decodePrompt } from '../decode-chat.ts';
 import type { DecodeContext } from '../decode-context.ts';
@@ -19,6 +19,7 @@ import type { InputItem } from './items-schema.ts';
 import { itemsToMessages } from './items-to-messages.ts';
 import { parseItems } from './parse-items.ts';
 import { echoOf, type ResponseEcho, wantedLogprobs } from './response-echo.ts';
+import type { CallShape } from './tool-list.ts';
 
 /** A body whose types are right, with its items. */
 export interface ParsedResponses {
@@ -31,8 +32,10 @@ export interface ParsedResponses {
 export interface DecodedResponses {
   readonly request: GenerationRequest;
   readonly echo: ResponseEcho;
-  /** Tools whose calls are `custom_tool_call` items. */
-  readonly customToolNames: ReadonlySet<string>;
+  /** How calls stand in the answer, by the function's name in the chat. */
+  readonly callShapes: ReadonlyMap<string, CallShape>;
+  /** The answer's text is a summary that takes the place of the conversation. */
+  readonly compacts: boolean;
   /** Types of hosted tools that were dropped. */
   readonly droppedTools: readonly string[];
   /** Reasoning is shown as a summary too (`reasoning.summary`). */
@@ -55,11 +58,11 @@ export function parseResponsesBody(json: JsonBody): ParsedResponses {
 }
 
 /**
- * Everything about a body that its types do not say, apart from tools (http-api.md, section 6.1).
- * @throws ServeError `invalid_value`, `unknown_parameter`, `unsupported_parameter`, `not_implemented`.
+ * Everything about a body that its types do not say, apart from tools.
+ * @throws ServeError `invalid_value`, `unsupported_parameter`, `not_implemented`.
  */
-export function checkResponsesBody(body: ResponsesBody, { settings }: DecodeContext): void {
-  checkKeys(body, settings.ignoresUnknownKeys);
+export function checkResponsesBody(body: ResponsesBody): void {
+  checkKeys(body);
   for (const field of ['completion_token_ids', 'prompt_logprobs']) {
     if (body.nvext?.extra_fields?.includes(field) !== true) continue;
     const message = `\`nvext.extra_fields=["${field}"]\` is not supported by the Responses API.`;
@@ -85,12 +88,20 @@ export function decodeResponses(
   if (source.own.length === 0 && source.earlier.length === 0) {
     throw invalidValue('Messages array cannot be empty', 'input');
   }
-  const tools = decodeTools(body);
-  const chat = toChatBody(body, source, tools);
+  const items = [...source.earlier, ...source.own];
+  const ownFrom = source.earlier.length;
+  const tools = decodeTools(body, items, ownFrom);
+  const compacts = hasCompactionTrigger(items, ownFrom);
+  const chat = toChatBody(body, itemsToMessages(body.instructions, items, ownFrom), tools);
+  if (compacts) {
+    chat.tool_choice = 'none'; // a summary is text
+    delete chat.response_format;
+  }
   return {
     request: toRequest(chat, body, context),
     echo: echoOf(body, tools, source.isStored),
-    customToolNames: tools.customNames,
+    callShapes: tools.shapes,
+    compacts,
     droppedTools: tools.dropped,
     showsSummary: body.reasoning?.summary != null,
   };
@@ -116,14 +127,27 @@ function toRequest(chat: ChatBody, body: ResponsesBody, context: DecodeContext):
   return request;
 }
 
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/**
+ * Whether the conversation ends in the request to compact it.
+ * @throws ServeError `invalid_value` for one that stands elsewhere
+ */
+function hasCompactionTrigger(items: readonly InputItem[], ownFrom: number): boolean {
+  const at = items.findIndex(({ type }) => type === 'compaction_trigger');
+  if (at < 0) return false;
+  if (at === items.length - 1) return true;
+  const param = `input[${at - ownFrom}]`;
+  throw invalidValue(`${param}: a compaction_trigger must be the last item of input`, param);
+}
+
 /** The chat body that means the same; workers that take bodies untouched get this one. */
-function toChatBody(body: ResponsesBody, source: ResponsesSource, tools: DecodedTools): ChatBody {
-  const items = [...source.earlier, ...source.own];
+function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools: DecodedTools): Mutable<ChatBody> {
   const logprobs = wantedLogprobs(body);
   const format = chatFormat(body);
   return {
     model: body.model ?? '',
-    messages: itemsToMessages(body.instructions, items, source.earlier.length) as ChatBody['messages'],
+    messages: messages as ChatBody['messages'], // the schema describes them role by role
     ...(body.stream == null ? {} : { stream: body.stream }),
     ...(body.stream === true ? { stream_options: { include_usage: true } } : {}),
     ...(body.temperature == null ? {} : { temperature: body.temperature }),

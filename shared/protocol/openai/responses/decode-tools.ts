@@ -1,105 +1,59 @@
-import { assertNever, ServeError } from '../../../errors/index.ts';
+import { assertNever } from '../../../errors/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { invalidValue } from '../field-checks.ts';
-import { checkTool } from '../tool-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
+import type { InputItem } from './items-schema.ts';
+import { type CallShape, type ChatTool, chatToolName, ToolList } from './tool-list.ts';
 
-type ChatTool = NonNullable<ChatBody['tools']>[number];
 type ChatToolChoice = NonNullable<ChatBody['tool_choice']>;
 
 /** The tools of a request as the model is told of them. */
 export interface DecodedTools {
-  /** Function tools; a custom tool is a function of one text. */
   readonly chatTools: readonly ChatTool[];
-  /** Names of the custom ones among them. */
-  readonly customNames: ReadonlySet<string>;
+  /** How calls stand in the answer, by the function's name in the chat. */
+  readonly shapes: ReadonlyMap<string, CallShape>;
   /** The tools that are served, as the answer repeats them. */
   readonly echo: readonly Readonly<Record<string, unknown>>[];
   readonly chatChoice: ChatToolChoice | undefined;
   readonly echoChoice: unknown;
-  /** Types of the hosted tools that were dropped (ruling 11). */
+  /** Types of the hosted tools that were dropped. */
   readonly dropped: readonly string[];
 }
 
-const TOOLS_MAX = 1536;
-
 /**
- * Reads `tools` and `tool_choice`.
+ * Reads `tools` and `tool_choice`, and the tools that items of the conversation bring with them.
+ * @param ownFrom index of the first item that stands in the body's own `input`, for the paths in errors
  * @throws ServeError `invalid_value`, `missing_required_parameter`.
  */
-export function decodeTools(body: ResponsesBody): DecodedTools {
-  const tools = body.tools ?? [];
-  if (tools.length > TOOLS_MAX) {
-    throw invalidValue(`tools array cannot hold more than ${TOOLS_MAX} entries, got ${tools.length}`, 'tools');
+export function decodeTools(body: ResponsesBody, items: readonly InputItem[], ownFrom: number): DecodedTools {
+  const list = new ToolList();
+  const echo = list.add(body.tools ?? [], 'tools').map(echoOf);
+  for (const [at, item] of items.entries()) {
+    if (item.type !== 'additional_tools' && item.type !== 'tool_search_output') continue;
+    list.add(item.tools, `input[${at - ownFrom}].tools`);
   }
-  const chatTools: ChatTool[] = [];
-  const customNames = new Set<string>();
-  const echo: Readonly<Record<string, unknown>>[] = [];
-  const dropped = new Set<string>();
-  for (const [at, tool] of tools.entries()) {
-    if (tool.type !== 'function' && tool.type !== 'custom') {
-      dropped.add(tool.type);
-      continue;
-    }
-    const name = requireName(tool, at);
-    checkTool({ ...tool, name, parameters: tool.parameters }, at, `tools[${at}]`);
-    if (tool.type === 'custom') customNames.add(name);
-    chatTools.push(tool.type === 'custom' ? customTool(tool, name) : functionTool(tool, name));
-    echo.push(tool.type === 'custom' ? tool : functionEcho(tool, name));
-  }
-  return { ...decodeChoice(body, chatTools), customNames, echo, dropped: [...dropped] };
+  const { shapes, dropped, chatTools } = list;
+  return { ...decodeChoice(body, chatTools, shapes), shapes, echo, dropped };
 }
 
-function requireName(tool: ResponsesTool, at: number): string {
-  if (tool.name !== undefined) return tool.name;
-  const param = `tools[${at}].name`;
-  throw new ServeError('missing_required_parameter', `missing field \`${param}\``, { param });
-}
-
-function functionTool(tool: ResponsesTool, name: string): ChatTool {
+function echoOf(tool: ResponsesTool): Readonly<Record<string, unknown>> {
+  if (tool.type !== 'function') return tool;
   return {
     type: 'function',
-    function: {
-      name,
-      ...(tool.description == null ? {} : { description: tool.description }),
-      ...(tool.parameters == null ? {} : { parameters: tool.parameters }),
-      ...(tool.strict == null ? {} : { strict: tool.strict }),
-    },
-  };
-}
-
-function functionEcho(tool: ResponsesTool, name: string): Readonly<Record<string, unknown>> {
-  return {
-    type: 'function',
-    name,
+    name: tool.name,
     parameters: tool.parameters ?? null,
     strict: tool.strict ?? true,
     ...(tool.description == null ? {} : { description: tool.description }),
   };
 }
 
-/** Chat templates know functions only: the tool's text becomes the one argument of a function (`CustomInputReader`). */
-function customTool(tool: ResponsesTool, name: string): ChatTool {
-  const lines = [tool.description ?? '', describeFormat(tool.format)].filter((line) => line !== '');
-  return {
-    type: 'function',
-    function: {
-      name,
-      ...(lines.length === 0 ? {} : { description: lines.join('\n\n') }),
-      parameters: { type: 'object', properties: { input: { type: 'string' } }, required: ['input'] },
-    },
-  };
-}
-
-/** No engine holds one argument to a grammar, so that the model is told of it. */
-function describeFormat(format: ResponsesTool['format']): string {
-  if (format?.type !== 'grammar') return '';
-  return `\`input\` must match this ${String(format.syntax)} grammar:\n${String(format.definition)}`;
-}
-
 type DecodedChoice = Pick<DecodedTools, 'chatTools' | 'chatChoice' | 'echoChoice'>;
 
-function decodeChoice({ tool_choice: choice }: ResponsesBody, chatTools: readonly ChatTool[]): DecodedChoice {
+function decodeChoice(
+  { tool_choice: choice }: ResponsesBody,
+  chatTools: readonly ChatTool[],
+  shapes: DecodedTools['shapes'],
+): DecodedChoice {
   if (choice == null) return { chatTools, chatChoice: undefined, echoChoice: 'auto' };
   if (typeof choice === 'string') {
     if (choice === 'required') requireTools(chatTools);
@@ -108,10 +62,9 @@ function decodeChoice({ tool_choice: choice }: ResponsesBody, chatTools: readonl
   const kind = choiceKind(choice.type);
   switch (kind) {
     case 'named':
-      return { chatTools, chatChoice: namedChoice(choice.name, chatTools), echoChoice: choice };
+      return { chatTools, chatChoice: namedChoice(choice.name, chatTools, shapes), echoChoice: choice };
     case 'allowed': {
-      const names = new Set((choice.tools ?? []).map((tool) => tool.name));
-      const allowed = chatTools.filter((tool) => names.has(tool.function.name));
+      const allowed = allowedTools(choice.tools ?? [], chatTools, shapes);
       if (choice.mode === 'required') requireTools(allowed);
       return { chatTools: allowed, chatChoice: choice.mode ?? 'auto', echoChoice: choice };
     }
@@ -131,9 +84,36 @@ function requireTools(tools: readonly ChatTool[]): void {
   if (tools.length === 0) throw invalidValue('tool_choice is "required" but tools is empty', 'tool_choice');
 }
 
-function namedChoice(name: string | undefined, tools: readonly ChatTool[]): ChatToolChoice {
-  if (name !== undefined && tools.some((tool) => tool.function.name === name)) {
-    return { type: 'function', function: { name } };
-  }
-  throw invalidValue(`tool named "${name ?? ''}" in tool_choice is not present in tools`, 'tool_choice');
+type NamedTool = Readonly<Record<string, unknown>>;
+
+/** Tools by the names that the choice gives; the name of a namespace stands for all its tools. */
+function allowedTools(
+  allowed: readonly NamedTool[],
+  chatTools: readonly ChatTool[],
+  shapes: DecodedTools['shapes'],
+): readonly ChatTool[] {
+  const spaces = new Set(allowed.filter(({ type }) => type === 'namespace').map(({ name }) => name));
+  const names = new Set(allowed.map(({ namespace, name }) => chatToolName(textOf(namespace), String(name))));
+  return chatTools.filter((tool) => {
+    const { name } = tool.function;
+    const shape = shapes.get(name);
+    return names.has(name) || spaces.has(shape?.namespace) || (shape?.namespace !== undefined && names.has(shape.name));
+  });
+}
+
+/** A tool by its own name; in a namespace too, where only one has that name. */
+function namedChoice(
+  name: string | undefined,
+  chatTools: readonly ChatTool[],
+  shapes: DecodedTools['shapes'],
+): ChatToolChoice {
+  const named = chatTools.filter((tool) => tool.function.name === name);
+  const found = named.length > 0 ? named : chatTools.filter((tool) => shapes.get(tool.function.name)?.name === name);
+  if (found.length === 1) return { type: 'function', function: { name: found[0]!.function.name } }; // the only one
+  const problem = found.length === 0 ? 'is not present in tools' : 'is present in several namespaces';
+  throw invalidValue(`tool named "${name ?? ''}" in tool_choice ${problem}`, 'tool_choice');
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
 }

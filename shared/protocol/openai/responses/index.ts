@@ -2,7 +2,9 @@
  * @module protocol/openai/responses
  * The Responses API as published: its body and items, the chat they stand for, and what its answers repeat of them.
  */
+export { RESPONSES_KEYS } from './body-keys.ts';
 export type { ResponsesBody } from './body-schema.ts';
+export { sealSummary } from './compaction.ts';
 export {
   checkResponsesBody,
   type DecodedResponses,
@@ -11,7 +13,8 @@ export {
   parseResponsesBody,
 } from './decode-responses.ts';
 export { estimateInputTokens } from './estimate-input.ts';
-export { itemIdOf, type OutputKind, responseIdOf, responseIdOfItem } from './item-ids.ts';
+export { type CallKind, itemIdOf, type OutputKind, responseIdOf, responseIdOfItem } from './item-ids.ts';
 export type { InputItem } from './items-schema.ts';
 export type { ResponseEcho } from './response-echo.ts';
 export { toListedItems } from './stored-items.ts';
+export type { CallShape } from './tool-list.ts';

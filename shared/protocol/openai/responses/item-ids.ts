@@ -1,7 +1,10 @@
 import type { InputItem } from './items-schema.ts';
 
+/** Kinds of item that call a tool. */
+export type CallKind = 'function_call' | 'custom_tool_call' | 'tool_search_call';
+
 /** Kinds of item that an answer is made of. */
-export type OutputKind = 'message' | 'reasoning' | 'function_call' | 'custom_tool_call';
+export type OutputKind = 'message' | 'reasoning' | 'compaction' | CallKind;
 
 const PREFIXES = {
   message: 'msg',
@@ -11,6 +14,12 @@ const PREFIXES = {
   function_call_output: 'fco',
   custom_tool_call_output: 'ctco',
   item_reference: 'ref',
+  additional_tools: 'at',
+  tool_search_call: 'tsc',
+  tool_search_output: 'tso',
+  compaction: 'cmp',
+  compaction_trigger: 'cmpt',
+  configuration_update: 'cfg',
 } as const satisfies Record<InputItem['type'], string>;
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;

@@ -1,6 +1,7 @@
 import * as z from 'zod';
-import { PARTS_MAX } from '../field-ranges.ts';
+import { NAMES_MAX, PARTS_MAX } from '../field-ranges.ts';
 import { atMost } from '../shape-check.ts';
+import { tool } from './body-schema.ts';
 
 const inputText = z.looseObject({ type: z.literal('input_text'), text: z.string() });
 const outputText = z.looseObject({ type: z.literal('output_text'), text: z.string() });
@@ -22,6 +23,7 @@ const toolOutput = z.union([
   atMost(z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile])), PARTS_MAX),
 ]);
 const id = z.string().nullish();
+const namespace = z.string().nullish();
 
 /** One schema a kind of item; the kind of an item without `type` is told by its other fields (`kindOfItem`). */
 export const ITEM_SCHEMAS = {
@@ -31,11 +33,18 @@ export const ITEM_SCHEMAS = {
     summary: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
     content: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
   }),
-  function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), arguments: z.string() }),
+  function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, arguments: z.string() }),
   function_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
-  custom_tool_call: z.looseObject({ id, call_id: z.string(), name: z.string(), input: z.string() }),
+  custom_tool_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, input: z.string() }),
   custom_tool_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
   item_reference: z.looseObject({ id: z.string() }),
+  additional_tools: z.looseObject({ id, tools: atMost(z.array(tool), NAMES_MAX) }),
+  tool_search_call: z.looseObject({ id, call_id: z.string().nullish(), arguments: z.unknown() }),
+  tool_search_output: z.looseObject({ id, call_id: z.string().nullish(), tools: atMost(z.array(tool), NAMES_MAX) }),
+  compaction: z.looseObject({ id, encrypted_content: z.string() }),
+  compaction_trigger: z.looseObject({ id }),
+  /** Codex's own: settings of the turn, which the body's root says too. */
+  configuration_update: z.looseObject({ id }),
 } as const;
 
 /** Name of a kind of item. */

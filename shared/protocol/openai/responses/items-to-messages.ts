@@ -1,7 +1,9 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { ChatMessage } from '../../generation/index.ts';
 import { invalidValue } from '../field-checks.ts';
+import { COMPACTION_INSTRUCTION, openSummary, summaryMessage } from './compaction.ts';
 import type { ContentPart, InputItem, MessageItem } from './items-schema.ts';
+import { chatToolName, TOOL_SEARCH } from './tool-list.ts';
 
 type ToolOutput = Extract<InputItem, { readonly type: 'function_call_output' }>['output'];
 type ReasoningItem = Extract<InputItem, { readonly type: 'reasoning' }>;
@@ -16,7 +18,7 @@ interface AssistantDraft {
 }
 
 /**
- * Items as chat messages (http-api.md, section 6.2). Adjacent system messages become one, because many templates take only one
+ * Items as chat messages. Adjacent system messages become one, because many templates take only one
  * and only in front; reasoning, text and calls of the assistant that follow each other become one message, as the model wrote
  * them in one turn.
  * @param ownFrom index of the first item that stands in the body's own `input`, for the paths in errors
@@ -42,17 +44,34 @@ function addItem(messages: MessageList, item: InputItem, param: string): void {
       messages.reasoning(reasoningText(item));
       return;
     case 'function_call':
-      messages.call(item.call_id, item.name, item.arguments);
+      messages.call(item.call_id, chatToolName(item.namespace, item.name), item.arguments);
       return;
     case 'custom_tool_call':
-      messages.call(item.call_id, item.name, JSON.stringify({ input: item.input }));
+      messages.call(item.call_id, chatToolName(item.namespace, item.name), JSON.stringify({ input: item.input }));
       return;
     case 'function_call_output':
     case 'custom_tool_call_output':
       messages.add({ role: 'tool', content: toolContent(item.output, param), tool_call_id: item.call_id });
       return;
-    case 'item_reference':
-      return; // what it stands for was put in its place before; nothing is known of this one
+    case 'tool_search_call':
+      messages.call(item.call_id ?? '', TOOL_SEARCH, JSON.stringify(item.arguments ?? {}));
+      return;
+    case 'tool_search_output':
+      messages.add({ role: 'tool', content: JSON.stringify(item.tools), tool_call_id: item.call_id ?? '' });
+      return;
+    case 'compaction':
+      messages.add({
+        role: 'user',
+        content: summaryMessage(openSummary(item.encrypted_content, `${param}.encrypted_content`)),
+      });
+      return;
+    case 'compaction_trigger':
+      messages.add({ role: 'user', content: COMPACTION_INSTRUCTION });
+      return;
+    case 'item_reference': // what it stands for was put in its place before; nothing is known of this one
+    case 'additional_tools': // among the tools of the request
+    case 'configuration_update':
+      return;
     default:
       assertNever(item);
   }

@@ -1,10 +1,11 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { NamedLogprob, TokenLogprob } from '../../../../protocol/generation/index.ts';
+import { sealSummary } from '../../../../protocol/openai/index.ts';
 import type { OutputItem } from './output-items.ts';
 
 /** An item as clients read it, complete or not. */
 export function itemBody(item: OutputItem, showsSummary: boolean): Readonly<Record<string, unknown>> {
-  const { kind, id, callId, name, text, status } = item;
+  const { kind, id, callId, text, status } = item;
   switch (kind) {
     case 'message':
       return { type: kind, content: [textPart(item)], id, role: 'assistant', status };
@@ -17,11 +18,29 @@ export function itemBody(item: OutputItem, showsSummary: boolean): Readonly<Reco
         status,
       };
     case 'function_call':
-      return { type: kind, arguments: text, call_id: callId, name, id, status };
+      return { type: kind, arguments: text, call_id: callId, ...calledName(item), id, status };
     case 'custom_tool_call':
-      return { type: kind, call_id: callId, input: text, name, id, status };
+      return { type: kind, call_id: callId, input: text, ...calledName(item), id, status };
+    case 'tool_search_call':
+      return { type: kind, arguments: searchArguments(text), call_id: callId, execution: 'client', id, status };
+    case 'compaction':
+      return { type: kind, id, encrypted_content: sealSummary(text) };
     default:
       return assertNever(kind);
+  }
+}
+
+function calledName({ name, namespace }: OutputItem): Readonly<Record<string, unknown>> {
+  return namespace === undefined ? { name } : { name, namespace };
+}
+
+/** An object on this wire; a text that the answer broke off inside of stands as it is. */
+function searchArguments(text: string): unknown {
+  if (text.trim() === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // nothing the model wrote is lost
   }
 }
 

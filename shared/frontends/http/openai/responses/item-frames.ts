@@ -10,7 +10,8 @@ const GROWTH = {
   reasoning: 'response.reasoning_text',
   function_call: 'response.function_call_arguments',
   custom_tool_call: 'response.custom_tool_call_input',
-} as const satisfies Record<OutputItem['kind'], string>;
+} as const;
+type GrowingKind = keyof typeof GROWTH;
 const SUMMARY = 'response.reasoning_summary_text';
 
 const END = '}\n\n';
@@ -25,13 +26,15 @@ interface DeltaPieces {
 }
 
 /**
- * The events of one stream as text, numbered from 0 (http-api.md, section 6.4). What does not change from delta to delta is
- * built once an item; a delta is then five strings put together (style-anchors.md, section 4).
+ * The events of one stream as text, numbered from 0. What does not change from delta to delta is
+ * built once an item; a delta is then five strings put together.
  */
 export class ItemFrames implements ItemObserver {
   readonly #write: WriteFrame;
   readonly #showsSummary: boolean;
   #sequence = 0;
+  /** The growth of the open item has events of its own. */
+  #isTold = false;
   #delta: DeltaPieces = { head: '', middle: '' };
   #tail = END;
   #summaryDelta: DeltaPieces | undefined;
@@ -50,6 +53,8 @@ export class ItemFrames implements ItemObserver {
   opened(item: OutputItem): void {
     const { id: item_id, index: output_index } = item;
     this.#emit('response.output_item.added', { output_index, item: openedBody(item) });
+    this.#isTold = isGrowing(item);
+    if (!isGrowing(item)) return;
     const isPart = item.kind === 'message' || item.kind === 'reasoning';
     if (isPart) {
       const part = item.kind === 'message' ? textPart(item) : { type: 'reasoning_text', text: '' };
@@ -66,6 +71,7 @@ export class ItemFrames implements ItemObserver {
 
   /** The hot path. */
   grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
+    if (!this.#isTold) return;
     const { head, middle } = this.#delta;
     const quoted = JSON.stringify(text);
     const tail =
@@ -79,6 +85,12 @@ export class ItemFrames implements ItemObserver {
   }
 
   closed(item: OutputItem): void {
+    const { index: output_index } = item;
+    if (isGrowing(item)) this.#closeText(item);
+    this.#emit('response.output_item.done', { output_index, item: itemBody(item, this.#showsSummary) });
+  }
+
+  #closeText(item: GrowingItem): void {
     const { kind, id: item_id, index: output_index, name, text } = item;
     const place = { item_id, output_index };
     const done = `${GROWTH[kind]}.done`;
@@ -107,7 +119,6 @@ export class ItemFrames implements ItemObserver {
       default:
         assertNever(kind);
     }
-    this.#emit('response.output_item.done', { output_index, item: itemBody(item, this.#showsSummary) });
   }
 
   #closeSummary(place: { readonly item_id: string; readonly output_index: number }, text: string): void {
@@ -120,6 +131,13 @@ export class ItemFrames implements ItemObserver {
     const data = JSON.stringify({ type, sequence_number: this.#sequence++, ...fields });
     this.#write(`event: ${type}\ndata: ${data}\n\n`);
   }
+}
+
+type GrowingItem = OutputItem & { readonly kind: GrowingKind };
+
+/** Summaries and searches for tools are told whole, when they are complete. */
+function isGrowing(item: OutputItem): item is GrowingItem {
+  return Object.hasOwn(GROWTH, item.kind);
 }
 
 function deltaPieces(growth: string, { id, index }: OutputItem, place: string): DeltaPieces {

@@ -1,6 +1,6 @@
 import { ServeError } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { itemIdOf, type OutputKind } from '../../../../protocol/openai/index.ts';
+import { type CallShape, type DecodedResponses, itemIdOf, type OutputKind } from '../../../../protocol/openai/index.ts';
 import { CustomInputReader } from './custom-input-reader.ts';
 
 /** One item of an answer as it grows. */
@@ -12,11 +12,18 @@ export interface OutputItem {
   /** Of calls; empty for text. */
   readonly callId: string;
   readonly name: string;
-  /** What was said so far: text, reasoning, a function's arguments or a custom tool's input. */
+  /** Of calls of tools that stand in one. */
+  readonly namespace: string | undefined;
+  /** What was said so far: text, reasoning, a summary, a function's arguments or a custom tool's input. */
   text: string;
+  /** Lengths of the pieces in which `text` was said, in UTF-16 units: what a replay needs to number its events alike. */
+  readonly pieces: number[];
   readonly logprobs: TokenLogprob[];
   status: 'in_progress' | 'completed' | 'incomplete';
 }
+
+type CalledTool = Pick<OutputItem, 'callId' | 'name' | 'namespace'>;
+const NO_CALL: CalledTool = { callId: '', name: '', namespace: undefined };
 
 /** Hears of items as they come about. Calls are synchronous and in the order of generation. */
 export interface ItemObserver {
@@ -27,7 +34,8 @@ export interface ItemObserver {
 }
 
 /**
- * The items of one answer, in the order of generation, one open at a time (rulings.md, 7): what begins closes what was open.
+ * The items of one answer, in the order of generation, one open at a time: what begins closes what was open. A summary is one
+ * item of text, and whatever else the model says beside it is left out.
  *
  * | Open item | text | reasoning | call begins | call text | end |
  * |---|---|---|---|---|---|
@@ -38,7 +46,8 @@ export interface ItemObserver {
  */
 export class OutputItems {
   readonly #responseId: string;
-  readonly #customNames: ReadonlySet<string>;
+  readonly #shapes: ReadonlyMap<string, CallShape>;
+  readonly #textKind: 'message' | 'compaction';
   readonly #observer: ItemObserver;
   readonly #items: OutputItem[] = [];
   #open: OutputItem | undefined;
@@ -46,9 +55,14 @@ export class OutputItems {
   #openCall = -1;
   #reader: CustomInputReader | undefined;
 
-  constructor(responseId: string, customNames: ReadonlySet<string>, observer: ItemObserver) {
+  constructor(
+    responseId: string,
+    { callShapes, compacts }: Pick<DecodedResponses, 'callShapes' | 'compacts'>,
+    observer: ItemObserver,
+  ) {
     this.#responseId = responseId;
-    this.#customNames = customNames;
+    this.#shapes = callShapes;
+    this.#textKind = compacts ? 'compaction' : 'message';
     this.#observer = observer;
   }
 
@@ -58,27 +72,27 @@ export class OutputItems {
 
   /** The hot path. */
   text(text: string, logprobs?: readonly TokenLogprob[]): void {
-    const item = this.#open?.kind === 'message' ? this.#open : this.#begin('message');
-    item.text += text;
+    const item = this.#open?.kind === this.#textKind ? this.#open : this.#begin(this.#textKind);
     if (logprobs !== undefined) item.logprobs.push(...logprobs);
-    this.#observer.grew(item, text, logprobs);
+    this.#grow(item, text, logprobs);
   }
 
   reasoning(text: string): void {
-    const item = this.#open?.kind === 'reasoning' ? this.#open : this.#begin('reasoning');
-    item.text += text;
-    this.#observer.grew(item, text, undefined);
+    if (this.#isSummary) return;
+    this.#grow(this.#open?.kind === 'reasoning' ? this.#open : this.#begin('reasoning'), text);
   }
 
   call(index: number, callId: string, name: string): void {
-    const isCustom = this.#customNames.has(name);
-    this.#begin(isCustom ? 'custom_tool_call' : 'function_call', callId, name);
+    if (this.#isSummary) return;
+    const shape = this.#shapes.get(name) ?? { kind: 'function_call', name, namespace: undefined };
+    this.#begin(shape.kind, { callId, ...shape });
     this.#openCall = index;
-    this.#reader = isCustom ? new CustomInputReader() : undefined;
+    this.#reader = shape.kind === 'custom_tool_call' ? new CustomInputReader() : undefined;
   }
 
   /** @throws ServeError `internal_error` for a call that is not open: its item has been told as complete. */
   callText(index: number, text: string): void {
+    if (this.#isSummary) return;
     const item = this.#open;
     if (item === undefined || index !== this.#openCall) {
       throw new ServeError('internal_error', 'Internal server error', {
@@ -106,16 +120,25 @@ export class OutputItems {
   }
 
   #growCall(item: OutputItem, text: string): void {
-    if (text === '') return;
-    item.text += text;
-    this.#observer.grew(item, text, undefined);
+    if (text !== '') this.#grow(item, text);
   }
 
-  #begin(kind: OutputKind, callId = '', name = ''): OutputItem {
+  get #isSummary(): boolean {
+    return this.#textKind === 'compaction';
+  }
+
+  #grow(item: OutputItem, text: string, logprobs?: readonly TokenLogprob[]): void {
+    item.text += text;
+    item.pieces.push(text.length);
+    this.#observer.grew(item, text, logprobs);
+  }
+
+  #begin(kind: OutputKind, { callId, name, namespace }: CalledTool = NO_CALL): OutputItem {
     this.close('completed');
     const index = this.#items.length;
     const id = itemIdOf(kind, this.#responseId, 'output', index);
-    const item: OutputItem = { kind, id, index, callId, name, text: '', logprobs: [], status: 'in_progress' };
+    const named = { kind, id, index, callId, name, namespace };
+    const item: OutputItem = { ...named, text: '', pieces: [], logprobs: [], status: 'in_progress' };
     this.#items.push(item);
     this.#open = item;
     this.#observer.opened(item);

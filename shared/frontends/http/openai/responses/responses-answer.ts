@@ -61,7 +61,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     const { call, decoded, names, outlet } = parts;
     this.#parts = parts;
     this.#outlet = outlet;
-    this.#items = new OutputItems(names.id, decoded.customToolNames, outlet.observer);
+    this.#items = new OutputItems(names.id, decoded, outlet.observer);
     this.#nvext = NvextAnswer.for(decoded.request, call);
     this.#begin(decoded.request);
   }

@@ -5,8 +5,10 @@ import {
   decodeResponses,
   estimateInputTokens,
   type InputItem,
+  ignoredKeyLabels,
   type ParsedResponses,
   parseResponsesBody,
+  RESPONSES_KEYS,
   responseIdOf,
 } from '../../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../../telemetry/index.ts';
@@ -35,7 +37,8 @@ export async function serveResponses(
     const parsed = parseResponsesBody(json);
     const model = parsed.body.model ?? '';
     const { meter, primaryName } = openForModel(call, model, parsed.body.stream === true);
-    checkResponsesBody(parsed.body, decodeContext(call));
+    checkResponsesBody(parsed.body);
+    deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
     requireServed(deps, model, 'Chat');
     const items = await gatherItems(deps, exchange, parsed);
     const stores = isStored(deps, parsed.body);
