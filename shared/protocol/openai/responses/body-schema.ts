@@ -18,7 +18,7 @@ const toolFields = {
 const innerTool = z.looseObject(toolFields);
 
 /** One tool, of whatever type: which of them are served is decided where they are read. */
-export const tool = z.looseObject({ ...toolFields, tools: z.array(innerTool).optional() });
+export const tool = z.looseObject({ ...toolFields, tools: atMost(z.array(innerTool), NAMES_MAX).optional() });
 
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
