@@ -1,6 +1,6 @@
+import { BYTES_PER_TOKEN } from '../generation/index.ts';
 import { type AnyBlock, blockContent, type CountTokensBody } from './messages-schema.ts';
 
-const BYTES_PER_TOKEN = 3;
 const IMAGE_BYTES = 256;
 
 /**

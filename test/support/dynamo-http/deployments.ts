@@ -99,7 +99,7 @@ export async function startDeployment(
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
   const registered: readonly RegisteredModel[] = JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
   if (name !== 'empty') await registerModels(name, registered, plane, discovery, engine);
-  const models = new LiveModelDirectory({ discovery });
+  const models = new LiveModelDirectory({ discovery, clock: systemClock });
   await models.start();
   const metrics = createFrontendMetrics();
   const pipeline = createPipeline({
