@@ -39,7 +39,10 @@ describe('the page of metrics', () => {
 describe('the lint', () => {
   it.each([
     ['a 1', 'the last line is not ended'],
-    ['# HELP a_total x\n# TYPE a_total gauge\na_total 1\n', 'a_total non-counter metrics should not have "_total" suffix'],
+    [
+      '# HELP a_total x\n# TYPE a_total gauge\na_total 1\n',
+      'a_total non-counter metrics should not have "_total" suffix',
+    ],
     ['# HELP a x\n# TYPE a counter\na 1\n', 'a counter metrics should have "_total" suffix'],
     ['# HELP a_ms x\n# TYPE a_ms gauge\na_ms 1\n', 'a_ms metric names should not contain abbreviated units'],
     ['# TYPE a gauge\na 1\n', 'a no help text'],

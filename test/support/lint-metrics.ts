@@ -31,7 +31,10 @@ function lintFamily(name: string, help: string, type: string): readonly string[]
     [help === '', 'no help text'],
     [isCounter && !name.endsWith('_total'), 'counter metrics should have "_total" suffix'],
     [!isCounter && name.endsWith('_total'), 'non-counter metrics should not have "_total" suffix'],
-    [!isSpread && /_(count|sum|bucket)$/.test(name), 'non-histogram and non-summary metrics should not have its suffix'],
+    [
+      !isSpread && /_(count|sum|bucket)$/.test(name),
+      'non-histogram and non-summary metrics should not have its suffix',
+    ],
     [/_(counter|gauge|histogram|summary)$/.test(name), 'metric name should not include its type'],
     [/[A-Z]/.test(name), "metric names should be written in 'snake_case' not 'camelCase'"],
     [name.includes(':'), "metric names should not contain ':'"],

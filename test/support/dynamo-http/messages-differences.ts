@@ -11,9 +11,13 @@ import {
 import { anything, Matcher, textWith } from './match.ts';
 import type { RecordedRow } from './records.ts';
 
-/** Rows of Anthropic's routes, where that API is on. */
+const saysVersion = ({ request }: RecordedRow): boolean =>
+  (request.headers ?? []).some(([name]) => name === 'anthropic-version');
+
+/** Rows of Anthropic's routes, and of clients of that API on the routes of models, where it is on. */
 const isMessages = (row: RecordedRow): boolean =>
   (row.server === 'default' && row.request.path.startsWith('/v1/messages')) ||
+  (row.server === 'default' && row.request.path.startsWith('/v1/models') && saysVersion(row)) ||
   (row.server === 'env2' && row.request.path.startsWith('/b/msg'));
 
 const TYPES: Readonly<Record<number, string>> = {
