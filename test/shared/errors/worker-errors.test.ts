@@ -104,6 +104,11 @@ describe('a status that a worker asserts', () => {
     }
   });
 
+  it.each([401, 403, 404, 409, 413, 415, 429, 499])('of %d survives the way over the wire', (status) => {
+    const error = workerError('Unknown', 'no', { status });
+    expect(seen(fromWire(toWire(error)))).toEqual(seen(error));
+  });
+
   it('stands beside the text of a client’s mistake', () => {
     const error = fromWire({ kind: 'InvalidArgument', message: 'n is too large', status: 422, param: 'n' });
     expect(seen(error)).toMatchObject({ code: 'invalid_value', status: 400, message: 'n is too large', param: 'n' });

@@ -3,8 +3,8 @@ import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
 import type { GenerationEvent } from '../../../shared/protocol/generation/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 

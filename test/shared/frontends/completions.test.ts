@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
 import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 

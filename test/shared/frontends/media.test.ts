@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
