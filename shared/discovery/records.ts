@@ -90,6 +90,8 @@ export interface EndpointRecord extends Addressed {
 
 export interface ModelRecord extends Addressed {
   readonly type: 'Model';
+  /** Unix time in seconds at which the worker began to offer the model; absent in records of older workers. */
+  readonly registered_at?: number;
   readonly card: ModelCard;
   /** Adapter slug, for a LoRA card. */
   readonly model_suffix?: string;

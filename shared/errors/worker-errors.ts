@@ -55,11 +55,8 @@ export function workerError(
     return failure(row, kind, message, { cause: diagnostics, param, status: isMistake ? status : undefined });
   }
   if (kind === 'WorkerOverloaded' && status === LIMITED_STATUS) {
-    return failure(rowOf('RateLimited'), kind, rowOf('RateLimited').message, {
-      cause: diagnostics,
-      status,
-      retryAfterMs,
-    });
+    const { message } = rowOf('RateLimited');
+    return failure(rowOf('RateLimited'), kind, message, { cause: diagnostics, status, retryAfterMs });
   }
   if (!saysNothing(kind) || status === undefined) {
     const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // read from it before

@@ -15,6 +15,8 @@ export interface ServedModel {
   readonly card: ModelCard;
   /** Tokens; 0 = unknown. */
   readonly contextLength: number;
+  /** Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that worker. */
+  readonly createdSecs: number;
   readonly readiness: ModelReadiness;
 }
 
@@ -39,6 +41,8 @@ export interface ModelDirectory {
   /** Every registered name, ready or not, sorted by name. */
   list(): readonly ServedModel[];
   find(name: string): ServedModel | undefined;
+  /** As `find`; and a model that nobody serves any more, for as long as it is remembered: then it is not ready. */
+  known(name: string): ServedModel | undefined;
 }
 
 export interface GenerateOptions {
@@ -51,8 +55,8 @@ export interface GenerateOptions {
 export interface Pipeline {
   readonly models: ModelDirectory;
   /**
-   * The models as a request finds them: where requests wait for workers (`--hold-timeout`), one that has none now is there
-   * and counts as ready. Elsewhere the same as `models`.
+   * The models as a request finds them, those that are remembered included. Where requests wait for workers
+   * (`--hold-timeout`), one that has none now counts as ready.
    */
   readonly requestable: ModelDirectory;
   /** What operators set with `/busy_threshold`. */

@@ -358,10 +358,11 @@ class ServingWorker implements Worker {
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
-    const at = { ...this.#options.address, instance_id: this.instanceId };
+    const { address, clock } = this.#options;
+    const at = { ...address, instance_id: this.instanceId };
     return [
       { type: 'Endpoint', ...at, transport },
-      { type: 'Model', ...at, card: this.card },
+      { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), card: this.card },
     ];
   }
 

@@ -266,7 +266,9 @@ async function followModels(
     namespacePrefix: settings.namespacePrefix,
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     decodesAlone: settings.decodeFallback,
-    rememberedMax: holding === undefined ? 0 : REMEMBERED_MODELS_MAX,
+    clock: systemClock,
+    // Requests that wait for workers may come long after the last one has gone.
+    rememberedMs: holding === undefined ? settings.modelMemorySecs * 1000 : Number.POSITIVE_INFINITY,
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
@@ -354,8 +356,6 @@ function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
-/** Models without workers whose requests would still be held. */
-const REMEMBERED_MODELS_MAX = 1024;
 
 function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
   const { runtime_config: runtime } = card;

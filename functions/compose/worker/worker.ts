@@ -280,7 +280,8 @@ function withEngineMetrics(
     render: async () => {
       const own = await metrics.render();
       const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
-      return [own.trimEnd(), ...theirs].filter((text) => text !== '').join('\n');
+      const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
+      return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
     },
   };
 }

@@ -36,6 +36,18 @@ export const faultToleranceRows = {
     built: true,
     about: 'A worker that failed gets no request for this long.',
   }),
+  modelMemorySecs: decimal({
+    flags: ['--model-memory-secs'],
+    env: ['STATOR_MODEL_MEMORY_SECS'],
+    min: 0,
+    unit: 's',
+    note: '0 = off; without end with --hold-timeout',
+    default: 600,
+    usedBy: EDGES,
+    source: 'new',
+    built: true,
+    about: 'A model whose last worker has gone is 503 with Retry-After for this long, then 404.',
+  }),
   gracefulShutdownGracePeriodSecs: decimal({
     env: ['DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS'],
     min: 0,

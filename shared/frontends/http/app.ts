@@ -3,6 +3,7 @@ import { logLevelOf, ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answers/answer.ts';
 import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
+import { answerModelsError } from './anthropic/models.ts';
 import { answerPreflight, corsHeaders } from './cors.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
@@ -167,5 +168,7 @@ function refuse(
   const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
   if (anthropic.isEnabled && isMessages) {
     answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+  } else if (exchange.path === paths.models || exchange.path.startsWith(`${paths.models}/`)) {
+    answerModelsError(deps, exchange, error, headers);
   } else answerError(exchange, error, overloadStatus, headers);
 }

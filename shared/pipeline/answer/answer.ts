@@ -15,6 +15,7 @@ import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { failureInBody, failureInFinish, toldReason } from './finish-reasons.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
+import { TextTokens } from './text-tokens.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -46,6 +47,8 @@ export class Answer {
   /** The worker answers in bodies of its own, whose tokens only it can count. */
   #hasBodies = false;
   #isCarriedOn = false;
+  /** Present once a worker has sent text without its tokens. */
+  #textTokens: TextTokens | undefined;
 
   constructor(
     request: GenerationRequest,
@@ -139,7 +142,7 @@ export class Answer {
   usage(): Usage {
     const worker = this.#workerUsage;
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
-    const isCountedHere = this.#loaded !== undefined;
+    const isCountedHere = this.#loaded !== undefined && this.#textTokens === undefined;
     const promptTokens = this.#promptTokens();
     const cached = worker?.prompt_tokens_details?.cached_tokens;
     return {
@@ -179,7 +182,10 @@ export class Answer {
     if (choice.isFinished) return;
     const ids = output.token_ids ?? [];
     const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
-    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : choice.pushText(output.text, ids.length);
+    const pushed =
+      output.text == null
+        ? choice.push(ids, 0, ids.length)
+        : choice.pushText(output.text, this.#tokensOf(output.text, ids));
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
     const text = this.#split(index, pushed, choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
@@ -196,6 +202,12 @@ export class Answer {
         ...(shownLogprobs && { logprobs: shownLogprobs }),
       });
     } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
+  }
+
+  #tokensOf(text: string, ids: readonly number[]): number {
+    if (ids.length > 0 || text === '') return ids.length;
+    this.#textTokens ??= new TextTokens(this.#loaded?.tokenizer);
+    return this.#textTokens.of(text);
   }
 
   /** The text ended at a token or a string of it: nothing more is wanted from the worker for this choice. */

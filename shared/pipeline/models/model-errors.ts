@@ -68,10 +68,13 @@ function shortened(name: string): string {
   return name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
 }
 
-/** The name is registered, but no namespace has all the workers that it needs. */
+/** Workers take seconds at least to come up; sooner tries would find nothing new. */
+const NOT_READY_RETRY_MS = 5000;
+
+/** The name is registered or remembered, but no namespace has all the workers that it needs. */
 export function modelNotReady(name: string): ServeError {
   const message =
     `Model \`${name}\` is not ready to serve requests yet. ` +
     'The deployment may still be starting up or is not fully provisioned. Please retry shortly.';
-  return new ServeError('service_unavailable', message, { param: 'model' });
+  return new ServeError('service_unavailable', message, { param: 'model', retryAfterMs: NOT_READY_RETRY_MS });
 }

@@ -307,8 +307,14 @@ export class RequestRun implements CallSink, WatchedStream {
     const prefill = leg && ({ workerId: leg.worker.id, dpRank: leg.dpRank, workerType: 'prefill' } as const);
     this.#answer.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
-    const ids = { prefillWorkerId: (prefill ?? decode).workerId, decodeWorkerId: worker.id };
-    this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
+    const prefillDpRank = (prefill ?? decode).dpRank;
+    this.#sink.event({
+      kind: 'worker',
+      prefillWorkerId: (prefill ?? decode).workerId,
+      decodeWorkerId: worker.id,
+      ...(prefillDpRank === undefined ? {} : { prefillDpRank }),
+      ...(dpRank === undefined ? {} : { decodeDpRank: dpRank }),
+    });
   }
 
   #tellSent({ worker, dpRank, cachedTokens }: Reservation<Worker>): void {

@@ -1,7 +1,7 @@
+import { BYTES_PER_TOKEN } from '../generation/index.ts';
 import { findFault } from '../openai/shape-check.ts';
 import { type AnyBlock, type BlockContent, blockContent, type CountTokensBody } from './messages-schema.ts';
 
-const BYTES_PER_TOKEN = 3;
 const IMAGE_BYTES = 256;
 
 /**

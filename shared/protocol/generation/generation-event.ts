@@ -47,7 +47,9 @@ export type GenerationEvent =
       readonly kind: 'worker';
       readonly prefillWorkerId: string;
       readonly decodeWorkerId: string;
-      readonly dpRank?: number;
+      /** Data-parallel ranks of the two; absent = unset. */
+      readonly prefillDpRank?: number;
+      readonly decodeDpRank?: number;
     }
   /** A chunk or object in the dialect's own shape from a worker that took the body untouched, or an `EmbeddingRecord`. */
   | { readonly kind: 'body'; readonly body: unknown }

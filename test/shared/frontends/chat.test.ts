@@ -147,8 +147,9 @@ describe('a chat stream', () => {
 
   it('shows what nvext asked for, where it belongs', async () => {
     const extra_fields = ['worker_id', 'completion_token_ids', 'stop_reason', 'timing', 'engine_data'];
+    const RANKS = { prefillDpRank: 3, decodeDpRank: 1 };
     const seen = await chunks({ nvext: { extra_fields } }, ({ sink }) => {
-      sink.event({ kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', dpRank: 1 });
+      sink.event({ kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', ...RANKS });
       sink.event({ kind: 'delta', choice: 0, text: 'a', tokenIds: [7] });
       sink.event({ kind: 'engine-data', data: { x: 1 } });
       sink.event(finish({ tokenIds: [8], stopReason: 'END' }));
@@ -156,7 +157,7 @@ describe('a chat stream', () => {
     });
     const nvext = seen.map((chunk) => chunk.nvext as JsonObject);
     expect(nvext[0]).toHaveProperty('worker_id.decode_worker_id', 16);
-    expect(nvext[1]).toMatchObject({ completion_token_ids: [7], worker_id: { decode_dp_rank: 1 } });
+    expect(nvext[1]).toMatchObject({ completion_token_ids: [7], worker_id: { prefill_dp_rank: 3, decode_dp_rank: 1 } });
     expect(nvext[2]).toMatchObject({ completion_token_ids: [8], stop_reason: 'END', engine_data: { x: 1 } });
     expect(nvext[2]).toHaveProperty('timing.ttft_ms');
   });

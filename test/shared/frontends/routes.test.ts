@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../shared/discovery/records.ts';
 import { defaultHttpPaths } from '../../../shared/frontends/http/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
@@ -90,6 +91,16 @@ describe('GET /v1/models', () => {
     expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'stator', context_window: 4096 });
   });
 
+  it('says since when a model is there, the same at every time, and nothing of a context that nobody knows', async () => {
+    const unknown = servedModel('vague', { contextLength: 0, createdSecs: 1_234 });
+    const clock = new VirtualClock();
+    const test = createTestApp({ pipeline: new ScriptedPipeline([unknown]), clock });
+    const first = await get(test, '/v1/models/vague');
+    expect(first.body).toEqual({ id: 'vague', object: 'model', created: 1_234, owned_by: 'stator' });
+    await clock.advance(90_000);
+    expect((await get(test, '/v1/models')).body.data).toEqual([first.body]);
+  });
+
   it.each(['/v1/models/org/m', '/v1/models/org%2Fm', '/v1/models/org/foo/ready'])('finds %s', async (path) => {
     expect((await get(setUp(), path)).status).toBe(200);
   });
@@ -120,7 +131,8 @@ describe('GET /v1/models', () => {
         },
       },
     });
-    expect(await get(setUp(), '/v1/models/half')).toMatchObject({ status: 503 });
+    const { status, headers } = await get(setUp(), '/v1/models/half');
+    expect([status, headers.get('retry-after')]).toEqual([503, '5']);
   });
 
   it.each(['/v1/models/nope', '/v1/models/nope/ready', '/health?ready=nope', '/v1/models/%ff'])(

@@ -80,6 +80,7 @@ export function model(more: Partial<RoutableModel> = {}): RoutableModel {
       model_type: ['Chat', 'Completions'],
     } as unknown as ModelCard,
     contextLength: 100,
+    createdSecs: 1_700_000_000,
     readiness: { isReady: true, reason: undefined, namespaces: {} },
     mdcSum: 'sum',
     namespace: 'dynamo',

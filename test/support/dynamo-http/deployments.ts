@@ -100,7 +100,7 @@ export async function startDeployment(
   const registered = name.startsWith('mocker') ? MOCKED : loadModels(folder);
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
-  const models = new LiveModelDirectory({ discovery });
+  const models = new LiveModelDirectory({ discovery, clock: systemClock });
   await models.start();
   const metrics = createFrontendMetrics();
   const pipeline = createPipeline({

@@ -18,8 +18,16 @@ export const isChat = ({ request }: RecordedRow): boolean => /\/chat(\/completio
 export const isCompletions = (row: RecordedRow): boolean =>
   /\/(completions|cmp)$/.test(row.request.path) && !isChat(row);
 export const isResponses = ({ request }: RecordedRow): boolean => /^(?:\/v1\/responses|\/b\/rsp)$/.test(request.path);
-/** Below the route of Anthropic's Messages, where that API is on. */
-export const isMessages = ({ server, request }: RecordedRow): boolean =>
+/** Asked of the routes of models by a client of Anthropic's API, where that is on. */
+const isOfAnthropicsModels = ({ server, request }: RecordedRow): boolean =>
+  server === 'default' &&
+  request.path.startsWith('/v1/models') &&
+  (request.headers ?? []).some(([name]) => name === 'anthropic-version');
+
+/** Answered in Anthropic's dialect: below the route of its Messages, where that API is on, and models to its clients. */
+export const isMessages = (row: RecordedRow): boolean => isBelowMessages(row) || isOfAnthropicsModels(row);
+
+const isBelowMessages = ({ server, request }: RecordedRow): boolean =>
   (server === 'default' && request.path.startsWith('/v1/messages')) ||
   (server === 'env2' && request.path.startsWith('/b/msg')) ||
   (server === 'mocker' && request.path.startsWith('/v1/messages'));
