@@ -3,7 +3,7 @@ import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anth
 import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
 import { arrayFieldsOf } from '../../support/array-fields.ts';
 import { createTestApp } from '../../support/http-app.ts';
-import { ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
 const BODY_BYTES = 1024 * 1024;
 const ROUTES = [
@@ -32,7 +32,7 @@ function bodyOf({ route, bodyWith }: (typeof FIELDS)[number], element: string): 
 describe('an array that fills a body', () => {
   it.each(FIELDS)('is refused in the words of its field, in several turns: $route $path', async (field) => {
     const { app, deps } = createTestApp({
-      pipeline: new ScriptedPipeline(),
+      pipeline: new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a'])),
       settings: { bodyLimitBytes: 2 * BODY_BYTES, anthropic: { isEnabled: true, stripsPreamble: true } },
     });
     const [root = ''] = field.path.split(/[.[_]/); // `stop_sequences` are told of as stop sequences
