@@ -33,7 +33,7 @@ export class JsonMemory {
 
   constructor(bodyBytes: number) {
     this.#bodyBytes = bodyBytes;
-    this.#limitBytes = Math.max(BYTES_FREE, bodyBytes * BYTES_PER_BODY_BYTE);
+    this.#limitBytes = Math.max(BYTES_FREE, Math.floor(bodyBytes * BYTES_PER_BODY_BYTE));
   }
 
   /** @throws ServeError `request_too_large` */

@@ -14,7 +14,7 @@ export function requireShape<Schema extends z.ZodType>(schema: Schema, body: Jso
   const fault = findFault(schema, body.value);
   // Of a body that was not read to its end, what is missing may have stood behind.
   if (body.refusal !== undefined && (fault === undefined || fault.kind === 'missing')) throw body.refusal;
-  if (fault !== undefined) throw toShapeError(fault);
+  if (fault !== undefined) throw toShapeError(fault, [], body.refusal === undefined ? '' : 'at least ');
   for (const key of body.fractionalKeys) {
     if (!INTEGER_FIELDS.has(key)) continue;
     throw shapeError('invalid_value', `${key}: expected an integer, received a floating point number`, key);
@@ -36,7 +36,8 @@ export function requireShapeAt<Schema extends z.ZodType>(
   return value as z.infer<Schema>; // as above
 }
 
-function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = []): ServeError {
+/** @param orMore stands before the length of an array that may be longer than it is known to be */
+function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = [], orMore = ''): ServeError {
   const path = [...above, ...fault.path.reverse()]; // it grew from the value up
   const param = jsonPath(path);
   switch (fault.kind) {
@@ -52,7 +53,11 @@ function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = []): Se
       return shapeError('invalid_value', `${param}: did not match any allowed form of \`${lastKey(path)}\``, param);
     case 'too-many': {
       const { length, limit } = fault;
-      return shapeError('invalid_value', `${param}: at most ${limit} elements are allowed, got ${length}`, param);
+      return shapeError(
+        'invalid_value',
+        `${param}: at most ${limit} elements are allowed, got ${orMore}${length}`,
+        param,
+      );
     }
     case 'wrong': {
       const text = param === '' ? fault.message : `${param}: ${fault.message}`;
