@@ -52,7 +52,8 @@ export function workerError(
   const isMistake = isClientStatus(status);
   if (row.showsMessage) {
     const message = diagnostics === undefined ? row.message : reasonOf(diagnostics);
-    return failure(row, kind, message, { cause: diagnostics, param, status: isMistake ? status : undefined });
+    const shown = isMistake ? status : undefined;
+    return failure(row, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs });
   }
   if (kind === 'WorkerOverloaded' && status === LIMITED_STATUS) {
     const { message } = rowOf('RateLimited');
