@@ -53,6 +53,7 @@ describe.runIf(PYTHON !== '')('requests that a fuzzer makes from /openapi.json',
     async () => {
       const document = (await (await fetch(`${server.url}/openapi.json`)).json()) as Document;
       await nameWhatIsThere(document, server.url);
+      delete document.paths['/router/explain']; // no router here explains, and its bodies are those of other routes
       await writeFile(join(folder, 'openapi.json'), JSON.stringify(document));
       await writeFile(join(folder, 'schemathesis.toml'), CHECKS);
       const fuzzer = spawnProgram(
@@ -71,7 +72,7 @@ describe.runIf(PYTHON !== '')('requests that a fuzzer makes from /openapi.json',
       expect(report.test_cases).toMatchObject({ with_failures: 0, errored: 0 });
       expect(report.test_cases.generated).toBeGreaterThanOrEqual(REQUESTS_MIN);
       const unreached = Object.entries(report.valid_rates)
-        .filter(([route, { fuzzing }]) => fuzzing?.accepted === 0 && !/\{id\}|explain/.test(route)) // ids the fuzzer deletes; no router here explains
+        .filter(([route, { fuzzing }]) => fuzzing?.accepted === 0 && !route.includes('{id}')) // which the fuzzer deletes
         .map(([route]) => route);
       expect(unreached).toEqual([]);
     },
