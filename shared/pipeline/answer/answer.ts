@@ -14,6 +14,7 @@ import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { failureInBody, failureInFinish, toldReason } from './finish-reasons.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
+import { OnlyFirstCall } from './only-first-call.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
 import { TextTokens } from './text-tokens.ts';
 
@@ -39,6 +40,8 @@ export class Answer {
   /** By choice; empty when all text is content. */
   readonly #splits: TextSplit[] = [];
   readonly #skipsSpecialTokens: boolean;
+  /** For bodies of a worker when the client wants one call at a time. */
+  readonly #onlyFirstCall: OnlyFirstCall | undefined;
   #reasoningTokens = 0;
   readonly #choiceCount: number;
   #finished = 0;
@@ -65,6 +68,7 @@ export class Answer {
     this.#choiceCount = request.sampling.n ?? 1;
     this.#plan = plan;
     this.#skipsSpecialTokens = request.output.skip_special_tokens ?? plan?.keepsSpecialTokens !== true;
+    this.#onlyFirstCall = wantsOneCall(request) ? new OnlyFirstCall() : undefined;
     this.#rules = rulesOf(request, prompt, plan);
     this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
     this.#showsIds = request.extraFields.includes('completion_token_ids');
@@ -173,7 +177,8 @@ export class Answer {
     this.#hasBodies = true;
     if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
-    this.#sink.event({ kind: 'body', body: output.body });
+    const body = this.#onlyFirstCall === undefined ? output.body : this.#onlyFirstCall.of(output.body);
+    if (body !== undefined) this.#sink.event({ kind: 'body', body });
   }
 
   #delta(output: EngineOutput): void {
@@ -304,6 +309,11 @@ export class Answer {
       this.#loaded?.tokenizer.createDetokenizer(tail, { skipSpecialTokens }) ?? NO_DETOKENIZER,
     );
   }
+}
+
+/** Texts are held to it by their tool-call parser; bodies that a worker made are not. */
+function wantsOneCall({ prompt }: GenerationRequest): boolean {
+  return prompt.kind === 'chat' && prompt.parallelToolCalls === false;
 }
 
 function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPlan | undefined): ChoiceRules {

@@ -50,7 +50,16 @@ function tooLong(request: GenerationRequest, { tokens, isWhole }: PromptLength, 
 }
 
 /** The field of the client's body that holds the prompt. */
-export function promptField({ prompt, embedding }: GenerationRequest): string {
-  if (embedding !== undefined) return 'input';
-  return prompt.kind === 'chat' ? 'messages' : 'prompt';
+export function promptField({ endpoint, prompt }: GenerationRequest): string {
+  switch (endpoint) {
+    case 'embeddings':
+      return 'input';
+    case 'responses':
+    case 'chat_completions':
+    case 'anthropic_messages':
+      if (prompt.kind === 'tokens') return 'nvext.token_data'; // given in place of the conversation
+      return endpoint === 'responses' ? 'input' : 'messages';
+    default:
+      return prompt.kind === 'chat' ? 'messages' : 'prompt';
+  }
 }

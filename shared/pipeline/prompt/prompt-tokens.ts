@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
-import { ServeError, toServeError } from '../../errors/index.ts';
+import { ServeError } from '../../errors/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../protocol/generation/index.ts';
 import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
-import { refuseHopeless } from './context-length.ts';
+import { promptField, refuseHopeless } from './context-length.ts';
 import { mediaParts } from './media-parts.ts';
 
 /** What operators are told of prompts. */
@@ -106,7 +106,7 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
   if (prompt.kind !== 'chat') throw new TypeError('only chats are rendered');
   if (loaded.chatTemplate === undefined) {
     throw new ServeError('invalid_value', `model \`${request.model}\` has no chat template: use /v1/completions`, {
-      param: 'messages',
+      param: promptField(request),
     });
   }
   const startMs = clock.nowMs();
@@ -120,15 +120,19 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
       nowMs: clock.wallMs(),
     });
   } catch (thrown) {
-    throw mediaParts(prompt) === undefined ? thrown : withMediaHint(toServeError(thrown), request.model);
+    throw thrown instanceof ServeError && thrown.code === 'invalid_value' ? inItsField(thrown, request) : thrown;
   } finally {
     observer.template(clock.nowMs() - startMs);
   }
 }
 
-/** Templates of models without eyes fail on content that is a list, in words that help nobody. */
-function withMediaHint(error: ServeError, model: string): ServeError {
-  if (error.code !== 'invalid_value') return error;
-  const message = `${error.message}. They hold media, which model \`${model}\` may not take`;
-  return new ServeError('invalid_value', message, { param: 'messages', cause: error });
+/**
+ * What a template refuses, said of the field that the client wrote. Templates of models without eyes fail on content that is a
+ * list, in words that help nobody: a hint helps.
+ */
+function inItsField(error: ServeError, request: GenerationRequest): ServeError {
+  const hasMedia = mediaParts(request.prompt) !== undefined;
+  const hint = hasMedia ? `. They hold media, which model \`${request.model}\` may not take` : '';
+  const param = hasMedia || error.param === 'messages' ? promptField(request) : error.param;
+  return new ServeError('invalid_value', error.message + hint, { param, cause: error });
 }

@@ -10,7 +10,7 @@ type Part = Readonly<Record<string, unknown>>;
 type Path = readonly PropertyKey[];
 
 /**
- * The turns of a Messages body as chat messages, which is what templates take (http-api.md, section 7.1).
+ * The turns of a Messages body as chat messages, which is what templates take.
  * @throws ServeError 400; see `readBlock`.
  */
 export function chatMessages(messages: readonly MessageParam[]): readonly ChatMessage[] {
@@ -58,8 +58,29 @@ function resultText(content: BlockContent, path: Path, images: Part[]): string {
   return textOf(blocks, '');
 }
 
-/** A turn of which nothing is left has nothing to say. */
+/**
+ * A turn of the assistant: what was said and called, and after each run of calls that a server carried out its results, as
+ * messages of their own. A turn of which nothing is left has nothing to say.
+ */
 function assistantTurn(blocks: readonly ContentBlock[]): ChatMessage[] {
+  const messages: ChatMessage[] = [];
+  let said: ContentBlock[] = [];
+  for (const block of blocks) {
+    if (block.kind !== 'server_result') {
+      said.push(block);
+      continue;
+    }
+    messages.push(...assistantMessage(said), {
+      role: 'tool',
+      tool_call_id: block.toolUseId,
+      content: block.text,
+    });
+    said = [];
+  }
+  return [...messages, ...assistantMessage(said)];
+}
+
+function assistantMessage(blocks: readonly ContentBlock[]): ChatMessage[] {
   const text = textOf(blocks, '');
   const reasoning = blocks.map((block) => (block.kind === 'thinking' ? block.thinking : '')).join('');
   const calls = blocks.filter((block): block is ToolUse => block.kind === 'tool_use');

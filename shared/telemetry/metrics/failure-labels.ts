@@ -27,7 +27,7 @@ const LABELS: Readonly<Record<ErrorCode, FailureLabels>> = {
   previous_response_not_found: NOT_FOUND,
   request_too_large: TOO_LARGE,
   headers_too_large: TOO_LARGE,
-  websocket_not_supported: TOO_LARGE,
+  websocket_not_supported: INVALID,
   unsupported_media_type: { class: 'UnsupportedMedia', reason: 'request.unsupported_media' },
   rate_limit_exceeded: RATE_LIMITED,
   insufficient_quota: RATE_LIMITED,

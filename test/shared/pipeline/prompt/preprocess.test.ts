@@ -62,6 +62,34 @@ describe('a prompt that does not fit', () => {
     expect(preprocessNow(raw('a'.repeat(99)), model(), letterModel).request.stop.max_tokens).toBe(1);
   });
 
+  it.each([
+    ['chat_completions', 'messages'],
+    ['anthropic_messages', 'messages'],
+    ['responses', 'input'],
+  ] as const)('names the field of %s that held it', (endpoint, param) => {
+    const spoken = { ...letterModel, chatTemplate: compileChatTemplate('{{ messages[0].content }}') };
+    const messages = [{ role: 'user', content: 'a'.repeat(100) }];
+    const asked = request({ endpoint, prompt: { kind: 'chat', messages } });
+    expect(() => preprocessNow(asked, model(), spoken)).toThrow(
+      expect.objectContaining({ code: 'context_length_exceeded', param }),
+    );
+    expect(() => preprocessNow(asked, model(), letterModel)).toThrow(
+      expect.objectContaining({ code: 'invalid_value', param }), // no template
+    );
+  });
+
+  it.each([
+    ['chat_completions', 'nvext.token_data'],
+    ['responses', 'nvext.token_data'],
+    ['completions', 'prompt'],
+    ['embeddings', 'input'],
+  ] as const)('names the field of %s that held its token ids', (endpoint, param) => {
+    const asked = request({ endpoint, prompt: { kind: 'tokens', tokenIds: Array(100).fill(1) } });
+    expect(() => preprocessNow(asked, model(), letterModel)).toThrow(
+      expect.objectContaining({ code: 'context_length_exceeded', param }),
+    );
+  });
+
   it('is not even encoded when it is too long whatever its tokens are', () => {
     const encode = () => {
       throw new Error('encoded');

@@ -122,8 +122,41 @@ describe('the turns of a Messages body', () => {
   });
 
   it('leave out a turn of the assistant of which nothing is for the model', () => {
-    const server = { type: 'server_tool_use', id: 's', name: 'web_search', input: {} };
-    expect(messages(USER, { role: 'assistant', content: [server] }, USER)).toEqual([USER, USER]);
+    const hidden = { type: 'redacted_thinking', data: 'x' };
+    expect(messages(USER, { role: 'assistant', content: [hidden] }, USER)).toEqual([USER, USER]);
+  });
+
+  const search = { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'q' } };
+  const searched = {
+    role: 'assistant',
+    content: null,
+    tool_calls: [
+      { id: 'srvtoolu_1', type: 'function', function: { name: 'web_search', arguments: '{"query":"q"}' } },
+    ],
+  };
+
+  it('keep a turn of nothing but a tool that a server carried out', () => {
+    expect(messages(USER, { role: 'assistant', content: [search] }, USER)).toEqual([USER, searched, USER]);
+  });
+
+  it('make the result of such a tool a tool message between what was said before and after it', () => {
+    const found = { type: 'web_search_result', title: 'T', url: 'https://x.test', encrypted_content: 'zz' };
+    const content = [
+      search,
+      { type: 'web_search_tool_result', tool_use_id: 'srvtoolu_1', content: [found] },
+      { type: 'text', text: 'It is T.' },
+    ];
+    expect(messages(USER, { role: 'assistant', content }, USER)).toEqual([
+      USER,
+      searched,
+      {
+        role: 'tool',
+        tool_call_id: 'srvtoolu_1',
+        content: '[{"type":"web_search_result","title":"T","url":"https://x.test"}]',
+      },
+      { role: 'assistant', content: 'It is T.' },
+      USER,
+    ]);
   });
 
   it('continue an answer that the client has begun', () => {
