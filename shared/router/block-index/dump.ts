@@ -1,6 +1,7 @@
 import { ROOT } from './block-records.ts';
 import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
-import { fastest, type Holdings } from './holdings.ts';
+import type { Holdings } from './holdings.ts';
+import { fastest } from './levels.ts';
 import type { HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** By level. */
