@@ -124,6 +124,12 @@ export class Cuts {
     return true;
   }
 
+  /** As `settle` for a child of a block that is right already. */
+  settleBelow(parent: number, child: number, tenure: number): void {
+    this.#settleChild(parent, child, tenure);
+    this.#holdings.giveBack(child);
+  }
+
   /**
    * The tenure is about to hold the child, and perhaps holds it already: what it held of it before is put right, and cuts at
    * its parent pass it over from now on.

@@ -2,7 +2,7 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import { ROOT } from './block-records.ts';
-import { dumpTenure } from './dump.ts';
+import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
 import { Holdings } from './holdings.ts';
@@ -11,7 +11,7 @@ import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
 import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
-import type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
 import { Upkeep } from './upkeep.ts';
 import { writeSnapshot } from './write-snapshot.ts';
 
@@ -22,11 +22,15 @@ const SWEPT_PER_EVENT = 8;
 /** Blocks that give way to an event at most, beyond those that it adds: less than 1 ms. */
 const EVICTED_AHEAD = 1024;
 
+const LOOKS_MAX = 512;
+
 export interface FlatIndexOptions {
   readonly ranks: RankTable;
   readonly blocksMax: number;
   readonly bytesMax: () => number;
   readonly onEvicted: (blocks: number) => void;
+  /** As in `BlockIndexOptions`. */
+  readonly looksMax?: number;
 }
 
 /** The index in typed arrays; see `Holdings`. */
@@ -46,7 +50,7 @@ export class FlatBlockIndex implements BlockIndex {
     this.#blocksMax = options.blocksMax;
     this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
-    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16));
+    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
     this.#upkeep = new Upkeep(this.holdings);
   }
 
@@ -299,8 +303,8 @@ export class FlatBlockIndex implements BlockIndex {
     return tenures.blocks[tenures.find(rank)] ?? 0;
   }
 
-  dump(rank: number): readonly StoredRun[] {
-    return dumpTenure(this.holdings, this.holdings.tenures.find(rank));
+  dump(rank: number): Generator<DumpSlice, void, void> {
+    return dumpRank(this.holdings, rank);
   }
 
   housekeep(blocksMax = 5000): boolean {

@@ -9,8 +9,7 @@ import { PagedWords } from './paged-words.ts';
 import type { PairSet } from './pair-set.ts';
 import { Tenures } from './tenures.ts';
 
-/** Blocks below one that goes that an event looks at by itself, beside some for each hash that it tells of. */
-const LOOKED_AT = 512;
+/** For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any case. */
 const LOOKED_AT_PER_HASH = 4;
 
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
@@ -29,13 +28,20 @@ export class Holdings {
   readonly sets: HolderSets;
   /** What removals have yet to take along. */
   readonly cuts = new Cuts(this);
+  /** Places in rows of siblings, kept right while blocks go. */
+  readonly cursors = new Set<{ next: number }>();
   readonly #use: MemoryUse = { bytes: 0 };
   readonly #below: number[] = [];
   readonly #levels: number[] = [];
+  readonly #looksMax: number;
   #looksLeft = 0;
 
-  /** @param setGranulesMax room for sets of holders, 16 bytes each */
-  constructor(setGranulesMax: number) {
+  /**
+   * @param setGranulesMax room for sets of holders, 16 bytes each
+   * @param looksMax blocks below one that goes that an event looks at in any case; what is beyond is left to `cuts`
+   */
+  constructor(setGranulesMax: number, looksMax: number) {
+    this.#looksMax = looksMax;
     const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords(this.#use)) as FiveWords;
     this.words = [blocks, shared, own, sets, locals];
     this.table = new HashTable([blocks, shared, own, sets], this.#use);
@@ -47,7 +53,7 @@ export class Holdings {
   /** What is dropped from now on belongs to another event, which tells of so many hashes. */
   beginEvent(hashes: number): void {
     this.cuts.beginEvent();
-    this.#looksLeft = LOOKED_AT + LOOKED_AT_PER_HASH * hashes;
+    this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
   }
 
   /** Tiers of the tenure, by the way in which the block was named. */
@@ -283,6 +289,9 @@ export class Holdings {
   /** @returns its parent if that has no children left, else 0 */
   #remove(block: number): number {
     if (!this.cuts.isEmpty) this.cuts.left(block);
+    if (this.cursors.size > 0) {
+      for (const cursor of this.cursors) if (cursor.next === block) cursor.next = this.blocks.next(block);
+    }
     return this.blocks.remove(block);
   }
 
