@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import type { Holdings } from './holdings.ts';
-import { fastest } from './levels.ts';
+import { fastest, NOT_HELD } from './levels.ts';
 import { PairSet } from './pair-set.ts';
 
 /** The children of a block were not looked at yet. */
@@ -162,9 +162,13 @@ export class Cuts {
     if (this.has(tenure)) for (const cut of this.#open.filter((each) => each.tenure === tenure)) this.#end(cut);
   }
 
-  /** All there are, for `restore`: block, tenure, level and number of children to pass over, which follow. */
+  /**
+   * All there are, for `restore`: block, tenure, level and number of children to pass over, which follow. What is bare is
+   * told as a cut of nobody's, which ends with a look at its block.
+   */
   toWords(): Int32Array {
-    const words: number[] = [];
+    const { bare } = this.#holdings;
+    const words = bare === ROOT ? [] : [bare, 0, NOT_HELD, 0];
     for (const { block, tenure, level, done, isOver } of this.#open) {
       if (!isOver) words.push(block, tenure, level, done?.size ?? 0, ...(done ?? []));
     }

@@ -19,8 +19,6 @@ const LOOKED_AT_MAX = 4096;
 export class Upkeep {
   readonly #holdings: Holdings;
   #sweepAt = 0;
-  /** A block that the sweep left bare and has yet to free. */
-  #bare = ROOT;
   /** Tenures that this round of the sweep frees. */
   #sweepTenures = 0;
   #evictAt = 0;
@@ -33,16 +31,16 @@ export class Upkeep {
 
   get isIdle(): boolean {
     const { tenures, cuts } = this.#holdings;
-    return this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty && this.#bare === ROOT;
+    return this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty && this.#holdings.bare === ROOT;
   }
 
   /** Looks at up to `blocksMax` blocks. @returns whether there is more to do */
   sweep(blocksMax: number): boolean {
     const { cuts } = this.#holdings;
     for (let left = blocksMax; left > 0; left--) {
-      if (this.#bare !== ROOT) this.#bare = this.#holdings.giveBackOne(this.#bare);
+      if (this.#holdings.bare !== ROOT) this.#holdings.bare = this.#holdings.giveBackOne(this.#holdings.bare);
       else if (!cuts.isEmpty) {
-        this.#bare = cuts.step();
+        this.#holdings.bare = cuts.step();
         left -= STEP_BLOCKS - 1;
       } else if (this.#beginRound()) left -= this.#sweepOne() >>> HOLDERS_SHIFT;
       else return false;
@@ -63,8 +61,8 @@ export class Upkeep {
   #sweepOne(): number {
     const { blocks, tenures } = this.#holdings;
     if (this.#sweepAt > 0) {
-      this.#bare = this.#sweepAt--;
-      return blocks.isFree(this.#bare) ? 0 : this.#holdings.sweep(this.#bare);
+      this.#holdings.bare = this.#sweepAt--;
+      return blocks.isFree(this.#holdings.bare) ? 0 : this.#holdings.sweep(this.#holdings.bare);
     }
     tenures.recycle(this.#sweepTenures);
     this.#sweepTenures = 0;
