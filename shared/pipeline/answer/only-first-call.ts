@@ -11,8 +11,9 @@ export class OnlyFirstCall {
   /** The body without further calls; undefined when nothing is left of a chunk. What is no chat body stays as it is. */
   of(body: unknown): unknown {
     if (!isBody(body) || !Array.isArray(body.choices)) return body;
-    const choices = body.choices.map((choice: unknown, at) => (isBody(choice) ? this.#choice(choice, at) : choice));
-    if (choices.every((choice, at) => choice === body.choices[at])) return body;
+    const given: readonly unknown[] = body.choices;
+    const choices = given.map((choice, at) => (isBody(choice) ? this.#choice(choice, at) : choice));
+    if (choices.every((choice, at) => choice === given[at])) return body;
     const isEmpty = choices.every((choice) => choice === undefined) && body.usage == null;
     return isEmpty ? undefined : { ...body, choices: choices.filter((choice) => choice !== undefined) };
   }
