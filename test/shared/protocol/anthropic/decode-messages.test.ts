@@ -130,9 +130,7 @@ describe('the turns of a Messages body', () => {
   const searched = {
     role: 'assistant',
     content: null,
-    tool_calls: [
-      { id: 'srvtoolu_1', type: 'function', function: { name: 'web_search', arguments: '{"query":"q"}' } },
-    ],
+    tool_calls: [{ id: 'srvtoolu_1', type: 'function', function: { name: 'web_search', arguments: '{"query":"q"}' } }],
   };
 
   it('keep a turn of nothing but a tool that a server carried out', () => {
