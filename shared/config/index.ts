@@ -17,7 +17,7 @@ export {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from './parser-names.ts';
-export { commandOf, PROCESSES, type Process } from './processes.ts';
+export { PROCESSES, type Process } from './processes.ts';
 export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
 export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';
