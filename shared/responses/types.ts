@@ -9,6 +9,11 @@ export interface StoredResponse {
   readonly owner: string;
   /** The response object as its client read it. */
   readonly response: JsonObject;
+  /**
+   * Lengths of the pieces in which each item of the answer was told, in UTF-16 units of its text: a replay numbers its events as
+   * the stream did. Absent for answers that were told whole.
+   */
+  readonly pieces?: readonly (readonly number[])[];
   /** Every item that went into it, those of earlier responses first: a follow-up needs no other record. */
   readonly input: readonly JsonObject[];
 }

@@ -59,8 +59,7 @@ export class ScriptedEngine {
 
   /** Plays the script that the prompt names, a turn for each step, until `signal` says that it need not go on. */
   async generate(request: EngineRequest, sink: OutputSink, signal: AbortSignal): Promise<void> {
-    const ids = request.input.kind === 'tokens' ? request.input.tokenIds : new Uint32Array(0);
-    const prompt = this.#options.decode(ids);
+    const prompt = this.#promptOf(request);
     const seen: SeenRequest = { request, prompt, wasCancelled: false };
     if (request.isHealthCheck !== true) this.seen.push(seen); // a canary (ruling 31) is no request of a client
     try {
@@ -70,6 +69,17 @@ export class ScriptedEngine {
       seen.wasCancelled = true;
       sink.end();
     }
+  }
+
+  /** The request names a script of bodies: what a worker plays that takes requests untouched. */
+  playsBodies(request: EngineRequest): boolean {
+    return this.#scriptOf(this.#promptOf(request)).steps.some(({ body }) => body !== undefined);
+  }
+
+  /** As text; of a worker that takes bodies, the body. */
+  #promptOf({ input }: EngineRequest): string {
+    if (input.kind === 'text') return JSON.stringify(input.body);
+    return this.#options.decode(input.kind === 'tokens' ? input.tokenIds : new Uint32Array(0));
   }
 
   #scriptOf(prompt: string): WorkerScript {

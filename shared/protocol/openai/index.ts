@@ -30,6 +30,8 @@ export { type JsonBody, parseJsonBody, parseLargeJsonBody } from './json-body.ts
 export {
   type CallKind,
   type CallShape,
+  COMPACT_KEYS,
+  COMPACTION_TRIGGER,
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
@@ -37,7 +39,9 @@ export {
   type InputItem,
   itemIdOf,
   type OutputKind,
+  openSummary,
   type ParsedResponses,
+  parseCompactBody,
   parseResponsesBody,
   RESPONSES_KEYS,
   type ResponseEcho,

@@ -75,7 +75,7 @@ export class DynamoDbResponseStore implements ResponseStore {
       const text = await decompress(Buffer.concat([head.body, ...further.map(bodyOf)]), {
         maxOutputLength: BODY_BYTES_MAX,
       });
-      const body = JSON.parse(text.toString()) as Pick<StoredResponse, 'response' | 'input'>; // written by `put`
+      const body = JSON.parse(text.toString()) as Omit<StoredResponse, 'id' | 'owner'>; // written by `put`
       return { id, owner, ...body };
     });
   }
@@ -98,8 +98,8 @@ export class DynamoDbResponseStore implements ResponseStore {
     this.#table.close();
   }
 
-  async #toPieces({ id, response, input }: StoredResponse): Promise<readonly Uint8Array[]> {
-    const text = Buffer.from(JSON.stringify({ response, input }));
+  async #toPieces({ id, owner: _owner, ...body }: StoredResponse): Promise<readonly Uint8Array[]> {
+    const text = Buffer.from(JSON.stringify(body));
     if (text.length > BODY_BYTES_MAX) throw tooLarge(id, text.length);
     const pieces = toPieces(await compress(text));
     if (pieces.length > PIECES_MAX) throw tooLarge(id, text.length);

@@ -42,13 +42,13 @@ export class MemoryResponseStore implements ResponseStore {
   async put(response: StoredResponse, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     const { clock, ttlMs, bytesMax } = this.#options;
-    const { id, owner } = response;
+    const { id, owner, ...body } = response;
     this.#dropExpired();
     const known = this.#kept.get(id);
     if (known !== undefined && known.owner !== owner) {
       throw new ResponseStoreError('conflict', `response ${id} belongs to another owner`);
     }
-    const text = Buffer.from(JSON.stringify({ response: response.response, input: response.input }));
+    const text = Buffer.from(JSON.stringify(body));
     if (text.length > bytesMax) {
       throw new ResponseStoreError('too_large', `response ${id} has ${text.length} bytes, the store takes ${bytesMax}`);
     }
@@ -62,7 +62,7 @@ export class MemoryResponseStore implements ResponseStore {
     signal?.throwIfAborted();
     const kept = this.#find(id, owner);
     if (kept === undefined) return undefined;
-    const body = JSON.parse(kept.text.toString()) as Pick<StoredResponse, 'response' | 'input'>; // written by `put`
+    const body = JSON.parse(kept.text.toString()) as Omit<StoredResponse, 'id' | 'owner'>; // written by `put`
     return { id, owner, ...body };
   }
 

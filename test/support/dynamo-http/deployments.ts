@@ -185,6 +185,10 @@ function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngin
   if (model.kind === 'chat') {
     return engine.generate(decodeEngineRequest(call.id, record, call.tokenIds), call, call.stopped);
   }
+  if (model.kind === 'textin') {
+    const request = decodeEngineRequest(call.id, record, call.tokenIds);
+    if (engine.playsBodies(request)) return engine.generate(request, call, call.stopped);
+  }
   if (model.kind !== 'textin') {
     playMedia(decodeEngineRequest(call.id, record, call.tokenIds), model.kind, call, engine);
     return;

@@ -98,6 +98,7 @@ export class MessageStream extends StreamAnswer implements GenerationSink {
 
   end(usage: Usage): void {
     if (this.isOver) return;
+    this.#bodies?.end();
     if (!this.#isStarted) this.#start();
     this.close();
     this.#blocks.close();

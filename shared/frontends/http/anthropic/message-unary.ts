@@ -84,6 +84,7 @@ export class MessageUnary extends UnaryAnswer {
   }
 
   protected write(usage: Usage): void {
+    this.#bodies?.end();
     const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
     const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
     answerJson(this.call.exchange, 200, body, requestIdHeader(this.#names.requestId));

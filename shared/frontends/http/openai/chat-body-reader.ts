@@ -1,4 +1,5 @@
 import type { FinishReason, GenerationSink } from '../../../protocol/generation/index.ts';
+import { CallOrder } from './call-order.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -6,14 +7,20 @@ const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'len
 
 /**
  * Turns the chat chunks, or the whole chat object, of a worker that takes bodies untouched into events, for dialects whose
- * answers have another shape. One for each request: it remembers which calls were told.
+ * answers have another shape. One for each request: it remembers which calls were told, and tells one after the other.
  */
 export class ChatBodyReader {
   readonly #sink: Pick<GenerationSink, 'text' | 'event'>;
-  readonly #calls = new Set<string>();
+  readonly #calls: CallOrder;
 
   constructor(sink: Pick<GenerationSink, 'text' | 'event'>) {
     this.#sink = sink;
+    this.#calls = new CallOrder((event) => sink.event(event));
+  }
+
+  /** The worker is done: tells what was held back. */
+  end(): void {
+    this.#calls.flush();
   }
 
   /** Anything that is not a chat body says nothing. */
@@ -29,6 +36,7 @@ export class ChatBodyReader {
     if (isBody(said)) this.#readMessage(said, index);
     const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
+    this.#calls.flush();
     this.#sink.event({
       kind: 'finish',
       choice: index,
@@ -43,9 +51,13 @@ export class ChatBodyReader {
   #readMessage(said: Body, choice: number): void {
     const reasoning = said.reasoning_content ?? said.reasoning;
     if (typeof reasoning === 'string' && reasoning !== '') {
+      this.#calls.flush();
       this.#sink.event({ kind: 'reasoning', choice, text: reasoning });
     }
-    if (typeof said.content === 'string' && said.content !== '') this.#sink.text(choice, said.content, 0);
+    if (typeof said.content === 'string' && said.content !== '') {
+      this.#calls.flush();
+      this.#sink.text(choice, said.content, 0);
+    }
     if (!Array.isArray(said.tool_calls)) return;
     for (const [at, call] of said.tool_calls.entries()) if (isBody(call)) this.#readCall(call, choice, at);
   }
@@ -53,14 +65,12 @@ export class ChatBodyReader {
   #readCall(call: Body, choice: number, at: number): void {
     const index = typeof call.index === 'number' ? call.index : at;
     const called = isBody(call.function) ? call.function : {};
-    const key = `${choice}/${index}`;
-    if (!this.#calls.has(key) && typeof called.name === 'string' && called.name !== '') {
-      this.#calls.add(key); // some servers say id and name again with every piece
-      const id = typeof call.id === 'string' ? call.id : `call_${index}`;
-      this.#sink.event({ kind: 'tool-call', choice, index, id, name: called.name });
+    if (!this.#calls.knows(choice, index) && typeof called.name === 'string' && called.name !== '') {
+      // some servers say id and name again with every piece
+      this.#calls.begin(choice, index, typeof call.id === 'string' ? call.id : `call_${index}`, called.name);
     }
     const text = called.arguments;
-    if (typeof text === 'string' && text !== '') this.#sink.event({ kind: 'tool-arguments', choice, index, text });
+    if (typeof text === 'string' && text !== '') this.#calls.grow(choice, index, text);
   }
 }
 

@@ -80,10 +80,15 @@ function responsesRoutes({ responses }: HttpSettings['paths']): readonly Describ
     ({ path, method, id, tag: 'Responses', summary }) as const;
   const create = route(responses, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.');
   const count = route(`${below}/input_tokens`, 'post', 'countInputTokens', 'Estimates the tokens of items.');
+  const compact = route(`${below}/compact`, 'post', 'compactResponse', 'Sums a conversation up, to go on from.');
   return [
     { ...create, body: 'ResponseRequest', answers: JSON_OR_EVENTS },
     { ...count, body: 'InputTokensRequest' },
-    route(`${below}/{id}`, 'get', 'getResponse', 'A kept answer.'),
+    { ...compact, body: 'CompactRequest' },
+    {
+      ...route(`${below}/{id}`, 'get', 'getResponse', 'A kept answer; with stream=true its events.'),
+      answers: JSON_OR_EVENTS,
+    },
     route(`${below}/{id}`, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
     route(`${below}/{id}/cancel`, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
     route(`${below}/{id}/input_items`, 'get', 'listInputItems', 'What a kept answer was asked.'),

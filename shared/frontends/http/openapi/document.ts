@@ -89,10 +89,10 @@ const CONTENTS: Readonly<Record<string, Json>> = {
 };
 
 /** A schema as JSON Schema; on a route that refuses unknown keys, with exactly those that can be used. */
-function schemaOf({ schema, keys }: BodySchema, { decode }: HttpSettings): Json {
+function schemaOf({ schema, keys, ignoresOtherKeys = false }: BodySchema, { decode }: HttpSettings): Json {
   const { $schema: _dialect, ...described } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   if (keys === undefined || decode.ignoresUnknownKeys) return described;
   const typed: Json = described.properties ?? {};
   const properties = Object.fromEntries(keys.map((key) => [key, typed[key] ?? {}]));
-  return { ...described, properties, additionalProperties: false };
+  return { ...described, properties, additionalProperties: ignoresOtherKeys };
 }

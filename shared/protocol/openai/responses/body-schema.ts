@@ -91,6 +91,19 @@ export const inputTokensSchema = z.looseObject({
   ...promptFields,
 });
 
+/** Body of `POST /v1/responses/compact`: every field may be left out, but not all that say what to compact. */
+export const compactSchema = z.looseObject({
+  model: modelName.nullish(),
+  input: z.union([z.string(), z.array(z.unknown()).meta({ items: { type: 'object' } })]).nullish(),
+  instructions: z.string().nullish(),
+  previous_response_id: z.string().nullish(),
+  prompt_cache_key: z.string().nullish(),
+  prompt_cache_options: anyObject.nullish(),
+  prompt_cache_retention: z.string().nullish(),
+  service_tier: z.string().nullish(),
+});
+
 export type ResponsesBody = z.infer<typeof responsesSchema>;
 export type ResponsesTool = z.infer<typeof tool>;
 export type InputTokensBody = z.infer<typeof inputTokensSchema>;
+export type CompactBody = z.infer<typeof compactSchema>;

@@ -4,7 +4,8 @@
  */
 export { RESPONSES_KEYS } from './body-keys.ts';
 export type { ResponsesBody } from './body-schema.ts';
-export { sealSummary } from './compaction.ts';
+export { openSummary, sealSummary } from './compaction.ts';
+export { COMPACT_KEYS, COMPACTION_TRIGGER, parseCompactBody } from './decode-compact.ts';
 export {
   checkResponsesBody,
   type DecodedResponses,

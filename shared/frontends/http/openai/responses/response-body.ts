@@ -71,7 +71,8 @@ function failureCode({ status }: ServeError): string {
   return status >= 400 && status < 500 ? 'invalid_prompt' : 'server_error';
 }
 
-function responseUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
+/** `usage` of a response. */
+export function responseUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens ?? 0 },

@@ -1,12 +1,14 @@
 import { reasonOf, ServeError } from '../../../../errors/index.ts';
 import {
   type InputItem,
+  type ParsedResponses,
   type ResponsesBody,
   responseIdOfItem,
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
-import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
+import type { StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
+import type { HttpExchange } from '../../hosts/exchange.ts';
 
 /** Owner of everything while no keys are asked for. */
 export const ANYBODY = '';
@@ -38,7 +40,7 @@ export function responseNotFound(id: string): ServeError {
  * What was said before `body`: all items of the response it follows, those of its own answer last.
  * @throws ServeError `previous_response_not_found`, `service_unavailable`.
  */
-export async function earlierItems(
+async function earlierItems(
   deps: HttpAppDeps,
   { previous_response_id: id }: ResponsesBody,
   signal: AbortSignal,
@@ -56,7 +58,7 @@ export async function earlierItems(
  * to the model (http-api.md, section 6.2).
  * @throws ServeError `not_found`, `invalid_value` for too many, `service_unavailable`.
  */
-export async function resolveReferences(
+async function resolveReferences(
   deps: HttpAppDeps,
   items: readonly InputItem[],
   signal: AbortSignal,
@@ -82,6 +84,26 @@ export async function resolveReferences(
   });
 }
 
+interface GatheredItems {
+  /** What was said before the request. */
+  readonly earlier: readonly InputItem[];
+  /** The request's own, references replaced by what they stand for. */
+  readonly own: readonly InputItem[];
+}
+
+/** Everything that a request's prompt is made of. @throws ServeError as `earlierItems` and `resolveReferences` */
+export async function gatherItems(
+  deps: HttpAppDeps,
+  { sink }: HttpExchange,
+  { body, items }: ParsedResponses,
+): Promise<GatheredItems> {
+  const [earlier, own] = await Promise.all([
+    earlierItems(deps, body, sink.closed),
+    resolveReferences(deps, items, sink.closed),
+  ]);
+  return { earlier, own };
+}
+
 /** What is kept of a request until its answer is complete. */
 export interface KeptInput {
   readonly id: string;
@@ -90,9 +112,13 @@ export interface KeptInput {
 }
 
 /** Stores an answer. False when that failed, which costs the client the answer's name and nothing else. */
-export async function keep(deps: HttpAppDeps, { id, items }: KeptInput, response: JsonObject): Promise<boolean> {
+export async function keep(
+  deps: HttpAppDeps,
+  { id, items }: KeptInput,
+  answer: Pick<StoredResponse, 'response' | 'pieces'>,
+): Promise<boolean> {
   try {
-    await deps.responseStore?.put({ id, owner: ANYBODY, response, input: toListedItems(items, id) });
+    await deps.responseStore?.put({ id, owner: ANYBODY, input: toListedItems(items, id), ...answer });
     return true;
   } catch (thrown) {
     deps.logger.warn('response could not be stored', { response_id: id, reason: reasonOf(thrown) });
@@ -120,9 +146,20 @@ export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown
   return new ServeError('service_unavailable', 'The response store cannot be reached', { cause, retryAfterMs: 1000 });
 }
 
-/** Everything that a stored response knows: its input, then its answer. Both were checked when they were made. */
+/**
+ * Everything that a stored response knows: its input, then its answer. Both were checked when they were made. Of what a summary
+ * took the place of, only the user's own words stay.
+ */
 function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {
-  return [...input, ...(response.output as readonly JsonObject[])] as unknown as readonly InputItem[];
+  const given = input as unknown as readonly InputItem[];
+  const output = response.output as unknown as readonly InputItem[];
+  const isCompacted = output.some(({ type }) => type === 'compaction');
+  return [...(isCompacted ? given.filter(isUserMessage) : given), ...output];
+}
+
+/** What the user said: kept beside a summary. */
+export function isUserMessage(item: InputItem): boolean {
+  return item.type === 'message' && item.role === 'user';
 }
 
 function byId(item: InputItem): readonly [string, InputItem] {

@@ -8,7 +8,7 @@ import type {
   Usage,
 } from '../../../../protocol/generation/index.ts';
 import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
-import type { JsonObject } from '../../../../responses/index.ts';
+import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { statusOf } from '../../answers/answer.ts';
 import type { Abandonable, InferenceCall } from '../../inference-call.ts';
 import { annotationFrame, preprocessorFrame } from '../annotation-frame.ts';
@@ -23,6 +23,8 @@ import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
 
 type SaidEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
 
+type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
+
 /** What an answer is made with. */
 export interface ResponsesAnswerParts {
   readonly call: InferenceCall;
@@ -33,6 +35,8 @@ export interface ResponsesAnswerParts {
   readonly kept: KeptInput | undefined;
   /** Runs once, when the answer is over in any way. */
   readonly onOver: () => void;
+  /** What the client is told of a state. @default a response object */
+  readonly compose?: (state: ResponseState) => JsonObject;
 }
 
 /**
@@ -56,11 +60,17 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   #final: JsonObject | undefined;
   #isOver = false;
   #isAbandoned = false;
+  /** The answer once it is over; undefined when there is none. */
+  readonly recorded: Promise<Recorded | undefined>;
+  #tellRecorded: (recorded: Recorded | undefined) => void = () => {};
 
   constructor(parts: ResponsesAnswerParts) {
     const { call, decoded, names, outlet } = parts;
     this.#parts = parts;
     this.#outlet = outlet;
+    this.recorded = new Promise((resolve) => {
+      this.#tellRecorded = resolve;
+    });
     this.#items = new OutputItems(names.id, decoded, outlet.observer);
     this.#nvext = NvextAnswer.for(decoded.request, call);
     this.#begin(decoded.request);
@@ -107,6 +117,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
 
   end(usage: Usage, finished: boolean): void {
     if (this.#isOver) return;
+    this.#bodies?.end();
     const hasFinished = finished || this.#reason !== undefined;
     if (!hasFinished && this.#items.all.length === 0) {
       this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
@@ -114,7 +125,12 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     }
     const incompleteReason = incompleteReasonOf(this.#reason);
     const isCut = incompleteReason !== undefined || !hasFinished;
-    if (this.#outlet.needsItem && this.#items.all.length === 0) this.#items.openEmptyMessage();
+    if (this.#parts.decoded.compacts) {
+      if (!this.#items.all.some(({ text }) => text.trim() !== '')) {
+        this.fail(new ServeError('bad_worker_response', 'The model wrote no summary'));
+        return;
+      }
+    } else if (this.#outlet.needsItem && this.#items.all.length === 0) this.#items.openEmptyMessage();
     this.#items.close(isCut ? 'incomplete' : 'completed');
     this.#over();
     const state: ResponseState = {
@@ -131,7 +147,8 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   fail(thrown: ServeError): void {
     if (this.#isOver) return;
     const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
-    if (isClientCancel(error)) this.#cancelled(error);
+    if (isClientCancel(error) && !this.#parts.decoded.compacts)
+      this.#cancelled(error); // half a summary is none
     else if (this.#outlet.isBegun) this.#failBegun(error);
     else this.#refuse(error);
   }
@@ -170,7 +187,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     this.#outlet.finish('response.failed', this.#text(body));
     const { call, kept } = this.#parts;
     call.fail(error, 200);
-    if (kept !== undefined) void keep(call.deps, kept, body); // tells of its own failure; nobody waits for a failed answer
+    if (kept !== undefined) void keep(call.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed answer
   }
 
   #cancelled(error: ServeError): void {
@@ -217,13 +234,20 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
       return;
     }
     // First the store, then the last event: a client may name the response as soon as it has read that.
-    keep(call.deps, kept, body)
+    keep(call.deps, kept, this.#recorded(body))
       .then((isKept) => finish(isKept ? body : { ...body, store: false }))
       .catch((thrown: unknown) => call.fail(toServeError(thrown), 200));
   }
 
   #body(state: ResponseState): JsonObject {
-    return responseBody(this.#parts.names, this.#parts.decoded.echo, state);
+    const { compose, names, decoded } = this.#parts;
+    return compose?.(state) ?? responseBody(names, decoded.echo, state);
+  }
+
+  /** The answer, with the lengths of its pieces where the client was told them one by one. */
+  #recorded(response: JsonObject): Recorded {
+    if (!this.#parts.decoded.request.stream) return { response };
+    return { response, pieces: this.#items.all.map(({ pieces }) => pieces) };
   }
 
   /** The object as text, with `nvext` at its end if that was asked for. */
@@ -245,6 +269,8 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#parts.onOver();
+    // By the next turn the end is known, and with it the last state.
+    queueMicrotask(() => this.#tellRecorded(this.#final === undefined ? undefined : this.#recorded(this.#final)));
   }
 }
 

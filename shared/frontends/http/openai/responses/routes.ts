@@ -1,6 +1,7 @@
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { RunningResponses } from './running-responses.ts';
+import { serveCompact } from './serve-compact.ts';
 import { serveInputTokens, serveResponses } from './serve-responses.ts';
 import { serveInputItems, serveResponseCancel, serveStoredResponse } from './serve-stored.ts';
 
@@ -17,7 +18,7 @@ export interface ResponsesRoute {
 const ID = ':id{resp_[^/]+}';
 
 /**
- * The routes of the Responses API (http-api.md, sections 1, 6 and 11.1), below `path`. They share what runs in this process.
+ * The routes of the Responses API, below `path`. They share what runs in this process.
  * @param path `DYN_HTTP_SVC_RESPONSES_PATH_ENV`; a slash at its end does not count for what stands below
  */
 export function responsesRoutes(path: string): readonly ResponsesRoute[] {
@@ -28,6 +29,7 @@ export function responsesRoutes(path: string): readonly ResponsesRoute[] {
   return [
     { path, allow: 'POST', serve: (deps, exchange) => serveResponses(deps, exchange, running) },
     { path: `${below}/input_tokens`, allow: 'POST', serve: serveInputTokens },
+    { path: `${below}/compact`, allow: 'POST', serve: serveCompact },
     {
       path: `${below}/${ID}`,
       allow: 'GET,HEAD,DELETE',

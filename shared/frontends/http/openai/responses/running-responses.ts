@@ -1,10 +1,12 @@
-import type { JsonObject } from '../../../../responses/index.ts';
+import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 
 /** A response that is being made in this process. */
 export interface RunningResponse {
   readonly owner: string;
   /** The response as it stands; its last state once it is over. */
   snapshot(): JsonObject;
+  /** The response once it is over; undefined when it ended without one. Never rejects. */
+  readonly recorded: Promise<Pick<StoredResponse, 'response' | 'pieces'> | undefined>;
 }
 
 /** The responses under way in this process, by id. Bounded by the requests that are under way. */

@@ -6,7 +6,6 @@ import {
   estimateInputTokens,
   type InputItem,
   ignoredKeyLabels,
-  type ParsedResponses,
   parseResponsesBody,
   RESPONSES_KEYS,
   responseIdOf,
@@ -18,7 +17,7 @@ import type { HttpExchange } from '../../hosts/exchange.ts';
 import { InferenceCall } from '../../inference-call.ts';
 import { readJson } from '../../read-json.ts';
 import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';
-import { ANYBODY, earlierItems, isStored, resolveReferences } from './response-keeper.ts';
+import { ANYBODY, gatherItems, isStored } from './response-keeper.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import { ResponsesStream } from './responses-stream.ts';
 import { ResponsesUnary } from './responses-unary.ts';
@@ -62,23 +61,6 @@ export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange
   }
 }
 
-interface GatheredItems {
-  readonly earlier: readonly InputItem[];
-  readonly own: readonly InputItem[];
-}
-
-async function gatherItems(
-  deps: HttpAppDeps,
-  { sink }: HttpExchange,
-  { body, items }: ParsedResponses,
-): Promise<GatheredItems> {
-  const [earlier, own] = await Promise.all([
-    earlierItems(deps, body, sink.closed),
-    resolveReferences(deps, items, sink.closed),
-  ]);
-  return { earlier, own };
-}
-
 interface Start {
   readonly call: InferenceCall;
   readonly decoded: DecodedResponses;
@@ -104,7 +86,7 @@ function start({ call, decoded, model, meter, kept, running }: Start): void {
     kept: kept === undefined ? undefined : { id, items: kept },
     onOver: () => running.remove(id, entry),
   });
-  const entry: RunningResponse = { owner: ANYBODY, snapshot: () => answer.snapshot() };
+  const entry: RunningResponse = { owner: ANYBODY, snapshot: () => answer.snapshot(), recorded: answer.recorded };
   running.add(id, entry);
   const { signal } = call.watch(answer);
   call.deps.pipeline.generate(request, answer, { signal, meter });

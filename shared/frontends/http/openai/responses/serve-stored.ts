@@ -7,11 +7,15 @@ import type { HttpExchange } from '../../hosts/exchange.ts';
 import { cancelRequest } from '../../routes/cancel.ts';
 import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
 import type { RunningResponses } from './running-responses.ts';
+import { readReplayQuery, serveReplay } from './serve-replay.ts';
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
 
-/** `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. */
+/**
+ * `GET` and `DELETE /v1/responses/{id}`: a stored one, or, to look at, one that is being made in this process. With
+ * `stream=true` its events, from the one behind `starting_after` on.
+ */
 export async function serveStoredResponse(
   deps: HttpAppDeps,
   exchange: HttpExchange,
@@ -20,6 +24,11 @@ export async function serveStoredResponse(
 ): Promise<void> {
   await answering(deps, exchange, async () => {
     if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
+    const replay = readReplayQuery(new URLSearchParams(exchange.query));
+    if (replay !== undefined) {
+      await serveReplay(deps, exchange, id, running, replay);
+      return undefined;
+    }
     return running.find(id, ANYBODY)?.snapshot() ?? (await findStored(deps, id, exchange.sink.closed)).response;
   });
 }
@@ -92,10 +101,11 @@ async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: strin
 async function answering(
   { settings }: HttpAppDeps,
   exchange: HttpExchange,
-  make: () => Promise<JsonObject>,
+  make: () => Promise<JsonObject | undefined>,
 ): Promise<void> {
   try {
-    answerJson(exchange, 200, await make());
+    const body = await make();
+    if (body !== undefined) answerJson(exchange, 200, body); // else it has answered itself
   } catch (thrown) {
     answerError(exchange, toServeError(thrown), settings.overloadStatus);
   }
