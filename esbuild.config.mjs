@@ -1,8 +1,21 @@
 // Bundles what is run or deployed into dist/. Native packages stay outside the bundles and are loaded from node_modules.
-import { chmod, cp, rm } from 'node:fs/promises';
-import { build } from 'esbuild';
+//   node esbuild.config.mjs             what a clone runs: readable, with source maps and benchmarks
+//   node esbuild.config.mjs --package   what is packed: blanks, source maps and benchmarks left out
+//   node esbuild.config.mjs --prepare   for npm: whichever of the two is there and up to date will do
+// Does nothing where dist/ is up to date: a process that runs from it goes on loading its later chunks.
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { chmod, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 
 const NATIVE = ['zeromq'];
+/** The page at /docs, with the licences of what it is made of. */
+const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
+const MODEL = 'shared/artifacts/builtin-model';
+/** Goes with node_modules: other packages are another build. */
+const RECORD = 'node_modules/.cache/stator/build.json';
+
+const isPackage = process.argv.includes('--package');
+const isPrepare = process.argv.includes('--prepare');
+const variant = isPackage ? 'package' : 'clone';
 
 const common = {
   bundle: true,
@@ -11,40 +24,89 @@ const common = {
   // ES modules where a package has both: a CommonJS one that is imported lazily would lose its names to `default`.
   mainFields: ['module', 'main'],
   format: 'esm',
-  sourcemap: true,
+  splitting: true,
+  outdir: 'dist',
+  // Names stay as they are: stack traces can be read without a source map.
+  sourcemap: !isPackage,
+  minifyWhitespace: isPackage,
   legalComments: 'none',
   logLevel: 'warning',
+  metafile: true,
   external: NATIVE,
+  // msgpackr looks for a native helper beside itself, where a bundle has none.
+  define: { 'process.env.MSGPACKR_NATIVE_ACCELERATION_DISABLED': '"true"' },
   // CommonJS packages inside an ES module bundle still call require() for node's own modules.
   banner: {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },
 };
 
-await rm('dist', { recursive: true, force: true });
-await Promise.all([
-  build({
-    ...common,
-    entryPoints: {
-      stator: 'functions/cli/main.ts',
-      // The package's own doors: `import ... from 'stator'` and `'stator/worker'`.
-      frontend: 'functions/sdk/frontend.ts',
-      worker: 'functions/sdk/worker.ts',
-      'tokenizer-loader': 'shared/tokens/loader-thread.ts',
-      'encode-thread': 'shared/tokens/prompts/encode-thread.ts',
-      bench: 'bench/main.ts',
-      'bench-floor': 'bench/floor.ts',
-      'bench-loop-probe': 'bench/loop-probe.ts',
-    },
-    outdir: 'dist',
-    splitting: true,
-    chunkNames: 'chunks/[name]-[hash]',
-  }),
-]);
-await chmod('dist/stator.js', 0o755);
-await cp('shared/artifacts/builtin-model', 'dist/builtin-model', { recursive: true });
-// The page at /docs, with the licences of what it is made of.
-const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
-for (const file of SWAGGER_UI) {
-  await cp(new URL(file, import.meta.resolve('swagger-ui-dist/package.json')), `dist/swagger-ui/${file}`);
+const product = {
+  ...common,
+  chunkNames: 'chunks/[name]-[hash]',
+  entryPoints: {
+    stator: 'functions/cli/main.ts',
+    // The package's own doors: `import ... from 'stator'` and `'stator/worker'`.
+    frontend: 'functions/sdk/frontend.ts',
+    worker: 'functions/sdk/worker.ts',
+    'tokenizer-loader': 'shared/tokens/loader-thread.ts',
+    'encode-thread': 'shared/tokens/prompts/encode-thread.ts',
+  },
+};
+
+const benchmarks = {
+  ...common,
+  chunkNames: 'bench-chunks/[name]-[hash]',
+  entryPoints: {
+    bench: 'bench/main.ts',
+    'bench-floor': 'bench/floor.ts',
+    'bench-loop-probe': 'bench/loop-probe.ts',
+  },
+};
+
+/** When a file was written and how long it is, or undefined where it is gone. */
+function stampOf(path) {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat && `${stat.mtimeMs} ${stat.size}`;
+}
+
+/** Whether dist/ was made, as a variant that will do, of the files as they are now. */
+function isUpToDate() {
+  try {
+    const record = JSON.parse(readFileSync(RECORD, 'utf8'));
+    if (!isPrepare && record.variant !== variant) return false;
+    return (
+      record.outputs.every((path) => existsSync(path)) &&
+      Object.entries(record.inputs).every(([path, stamp]) => stampOf(path) === stamp)
+    );
+  } catch {
+    return false; // no record, or one of another time: build
+  }
+}
+
+async function bundle(build) {
+  await rm('dist', { recursive: true, force: true });
+  const results = await Promise.all((isPackage ? [product] : [product, benchmarks]).map((options) => build(options)));
+  await chmod('dist/stator.js', 0o755);
+  await cp(MODEL, 'dist/builtin-model', { recursive: true });
+  for (const file of SWAGGER_UI) {
+    await cp(new URL(file, import.meta.resolve('swagger-ui-dist/package.json')), `dist/swagger-ui/${file}`);
+  }
+  const sources = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
+  const outputs = results.flatMap(({ metafile }) => Object.keys(metafile.outputs));
+  const own = sources.filter((path) => !/^node_modules|:/.test(path));
+  const model = (await readdir(MODEL)).map((name) => `${MODEL}/${name}`);
+  const inputs = ['esbuild.config.mjs', 'package-lock.json', ...model, ...own];
+  const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };
+  await mkdir('node_modules/.cache/stator', { recursive: true });
+  await writeFile(RECORD, JSON.stringify(record));
+}
+
+if (!isUpToDate()) {
+  const esbuild = await import('esbuild').catch((error) => error);
+  if ('build' in esbuild) await bundle(esbuild.build);
+  // Not a failure of the installation: bin/stator.js says the same to who runs it.
+  else if (isPrepare)
+    console.error('stator: not built: esbuild is not installed; npm ci without --omit=dev installs it');
+  else throw esbuild;
 }

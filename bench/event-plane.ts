@@ -1,5 +1,5 @@
 // CPU of one process per event, published and received, over NATS and over ZeroMQ in the same run, and how fast a log is
-// replayed. Needs nats-server on PATH, or its path in NATS_SERVER_BIN. Run by itself:
+// replayed. Installs nats-server where there is none, as the tests do; STATOR_TEST_NATS_BIN names another. Run by itself:
 //   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -16,6 +16,7 @@ import {
 } from '../shared/planes/event/index.ts';
 import { createNatsClient } from '../shared/planes/nats/index.ts';
 import { freePort } from '../test/support/free-port.ts';
+import { natsServer } from '../test/support/tools/nats-server.ts';
 
 const { values } = parseArgs({
   options: { events: { type: 'string', default: '50000' }, json: { type: 'boolean', default: false } },
@@ -112,9 +113,11 @@ async function withNatsServer<T>(use: (url: string) => Promise<T>): Promise<T> {
   const port = await freePort();
   const file = join(folder, 'nats.conf');
   await writeFile(file, `listen: "127.0.0.1:${port}"\njetstream { store_dir: "${join(folder, 'data')}" }\n`);
-  const server = spawn(process.env.NATS_SERVER_BIN ?? 'nats-server', ['-c', file], { stdio: 'ignore' });
+  const program =
+    process.env.STATOR_TEST_NATS_BIN || ((await natsServer.findInstalled()) ?? (await natsServer.install()));
+  const server = spawn(program, ['-c', file], { stdio: 'ignore' });
   const gone = new Promise<never>((_, reject) => {
-    server.on('error', () => reject(new Error('nats-server is not on PATH: name it in NATS_SERVER_BIN')));
+    server.on('error', (error) => reject(new Error(`${program} cannot be started: ${error.message}`)));
   });
   try {
     return await Promise.race([use(`nats://127.0.0.1:${port}`), gone]);

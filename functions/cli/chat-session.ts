@@ -1,4 +1,5 @@
 import { reasonOf } from '../../shared/errors/index.ts';
+import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { Frontend } from '../compose/frontend/frontend.ts';
 import { chatInTerminal } from './chat.ts';
 import { chatThrough } from './chat-turns.ts';
@@ -20,7 +21,7 @@ export async function chatWith(
   const model = await firstChatModel(frontend, ending.signal);
   if (model === undefined) return;
   chatting.abort();
-  await chatInTerminal(chatThrough(frontend, path, model), model, {
+  await chatInTerminal(chatThrough(frontend, path, model.name), introduce(model), {
     input: process.stdin,
     output: process.stdout,
     signal: ending.signal,
@@ -32,8 +33,14 @@ export async function chatWith(
   });
 }
 
+/** A model as the chat introduces it. A mock says so: it answers anything, and knows nothing. */
+export function introduce({ name, card }: Pick<RoutableModel, 'name' | 'card'>): string {
+  const isMock = card.runtime_config.runtime_data?.engine === 'mocker';
+  return isMock ? `${name}, a mock that recites a text whatever it is asked. A real engine: --engine` : name;
+}
+
 /** Undefined when the chat ends before there is a model. */
-async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<string | undefined> {
+async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promise<RoutableModel | undefined> {
   const find = () => models.list().find(({ card, workers }) => card.model_type.includes('Chat') && workers.length > 0);
   if (find() === undefined) process.stderr.write('Waiting for a worker that serves a chat model; Ctrl-C leaves.\n');
   try {
@@ -42,5 +49,5 @@ async function firstChatModel({ models }: Frontend, signal: AbortSignal): Promis
     if (!signal.aborted) throw error;
     return undefined;
   }
-  return find()?.name;
+  return find();
 }

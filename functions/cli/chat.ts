@@ -52,7 +52,7 @@ export async function chatInTerminal(chat: Chat, model: string, terminal: ChatTe
   signal.addEventListener('abort', leave, { once: true });
   if (isTerminal) {
     lines.once('close', () => writer.cancel()); // Ctrl-D in the middle of an answer; a pipe has merely ended
-    output.write(`Chat with ${model}. Ctrl-C cancels an answer, Ctrl-D leaves.\n`);
+    output.write(`Chat with ${model}.\nCtrl-C cancels an answer, Ctrl-D leaves.\n`);
   }
   try {
     lines.prompt();

@@ -1,24 +1,17 @@
 import { composeFrontend } from '../compose/frontend/frontend.ts';
 import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger, openQuietLogger } from '../compose/logger.ts';
-import { rolesOf } from '../compose/routing/roles.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
 import { chatWith } from './chat-session.ts';
 import type { CommandContext } from './commands.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
-export async function run({ settings: given, config }: CommandContext<'frontend'>): Promise<number> {
-  const { settings, servesClients } = rolesOf(given);
+export async function run({ settings, config }: CommandContext<'frontend'>): Promise<number> {
   const { interactive: isInteractive } = settings;
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
   const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
-  const frontend = await composeFrontend(settings, {
-    logger,
-    plane: { poolSizeMax: settings.tcpPoolSize },
-    servesClients,
-    given: config.given.keys(),
-  });
+  const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
   if (isInteractive) {
     try {
       await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);
@@ -28,7 +21,11 @@ export async function run({ settings: given, config }: CommandContext<'frontend'
     return 0;
   }
   const server = await serveFrontend(frontend, settings, logger);
-  logger.info('serving', { url: server.url, models: frontend.models.list().map(({ name }) => name) });
+  logger.info('serving', {
+    url: server.url,
+    address: server.address,
+    models: frontend.models.list().map(({ name }) => name),
+  });
   logger.info('draining', { reason: await stopped });
   await server.drain();
   logger.info('stopped');

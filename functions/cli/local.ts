@@ -2,19 +2,24 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { forwardSettings } from '../../shared/config/index.ts';
+import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { composeFrontend, type Frontend } from '../compose/frontend/frontend.ts';
 import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger, openQuietLogger, QUIET } from '../compose/logger.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
+import { tellWhile } from '../compose/tell-while.ts';
 import { staggerDelayMs } from '../compose/worker/stagger-delay.ts';
 import { chatWith } from './chat-session.ts';
 import type { CommandContext } from './commands.ts';
+import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet } from './local-fleet.ts';
 import { WorkerProcesses } from './local-workers.ts';
 
-/** How long the workers may take to register before the banner says that they are still starting. */
+/** How long all workers may take to register before those that have are enough. */
 const WORKERS_READY_MS = 20_000;
+/** Nothing is said of a start that is as short. */
+const USUAL_START_MS = 3000;
 
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
 export async function run({ settings, config, env }: CommandContext<'local'>): Promise<number> {
@@ -43,7 +48,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
   try {
     const frontend = await composeFrontend(
       { ...settings, fileKv },
-      { logger, plane: { poolSizeMax: settings.tcpPoolSize }, given: config.given.keys() },
+      { logger, plane: { poolSizeMax: settings.tcpPoolSize } },
     );
     const serve = isInteractive ? chatInstead : serveUntilEnd;
     const reason = await serve({ frontend, settings, logger, workers, fleet, stopped, chatting });
@@ -73,8 +78,8 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
   const server = await serveFrontend(frontend, settings, logger); // before the workers: a port in use costs nothing
   workers.start();
   const failure = Promise.race([workers.failed, stopped.then(() => undefined)]);
-  const isUp = await Promise.race([workersRegistered(frontend, fleet), failure.then(() => false)]);
-  if (isUp) process.stdout.write(banner(frontend, server.url, fleet, settings.engine));
+  const isUp = await Promise.race([workersRegistered(local, failure), failure.then(() => false)]);
+  if (isUp) process.stdout.write(await renderBanner(frontend, { url: server.url, fleet, settings }));
   const reason = await failure;
   workers.retire();
   await server.drain();
@@ -82,18 +87,12 @@ async function serveUntilEnd(local: Local): Promise<string | undefined> {
 }
 
 /** Chats until the user leaves; resolves as above. */
-async function chatInstead({
-  frontend,
-  settings,
-  workers,
-  fleet,
-  stopped,
-  chatting,
-}: Local): Promise<string | undefined> {
+async function chatInstead(local: Local): Promise<string | undefined> {
+  const { frontend, settings, workers, stopped, chatting } = local;
   workers.start();
   try {
     const over = Promise.race([workers.failed, stopped.then(() => undefined)]);
-    const isUp = await Promise.race([workersRegistered(frontend, fleet), over.then(() => false)]);
+    const isUp = await Promise.race([workersRegistered(local, over), over.then(() => false)]);
     if (!isUp) return await over;
     return await Promise.race([
       chatWith(frontend, settings.httpSvcChatPath, over, chatting).then(() => undefined),
@@ -108,45 +107,35 @@ async function chatInstead({
 /** Workers of one machine talk over loopback alone, whatever addresses it has. */
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };
 
-/** Resolves with true when every worker serves, or when waiting any longer would tell the user nothing. */
-async function workersRegistered(
-  frontend: Frontend,
-  { workers: wanted, prefillWorkers }: LocalFleet,
-): Promise<boolean> {
-  const deadline = AbortSignal.timeout(WORKERS_READY_MS);
-  try {
-    await frontend.models.until(
-      (models) =>
-        models.some(
-          ({ workers, prefill }) => workers.length >= wanted && (prefill?.workers.length ?? 0) >= prefillWorkers,
-        ),
-      deadline,
+/** Resolves with true when every worker serves, or when some do and waiting any longer would tell the user nothing. */
+async function workersRegistered({ frontend, fleet }: Local, over: Promise<unknown>): Promise<boolean> {
+  const ending = new AbortController();
+  void over.finally(() => ending.abort());
+  const registered = (): number => Math.max(0, ...frontend.models.list().map(workersOf));
+  const wanted = fleet.workers + fleet.prefillWorkers;
+  const allServe = frontend.models.until(
+    (models) =>
+      models.some(
+        ({ workers, prefill }) =>
+          workers.length >= fleet.workers && (prefill?.workers.length ?? 0) >= fleet.prefillWorkers,
+      ),
+    AbortSignal.any([ending.signal, AbortSignal.timeout(WORKERS_READY_MS)]),
+  );
+  const someServe = () =>
+    frontend.models.until((models) => models.some(({ workers }) => workers.length > 0), ending.signal);
+  const tell = (waitedSecs: number): void =>
+    void process.stderr.write(
+      `stator: waiting for workers: ${registered()} of ${wanted} ready after ${waitedSecs} s\n`,
     );
+  try {
+    await tellWhile(allServe.catch(someServe), tell, { firstMs: USUAL_START_MS });
+    return true;
   } catch (error) {
-    if (!deadline.aborted) throw error; // else the banner tells what there is
+    if (!ending.signal.aborted) throw error;
+    return false;
   }
-  return true;
 }
 
-function describeWorkers({ workers, prefillWorkers }: LocalFleet, engine: string): string {
-  if (engine !== 'mocker') return 'one worker in front of your server';
-  if (prefillWorkers > 0) return `${prefillWorkers} prefill and ${workers} decode mock workers`;
-  return workers === 1 ? 'one mock worker' : `${workers} mock workers`;
-}
-
-function banner(frontend: Frontend, url: string, fleet: LocalFleet, engine: string): string {
-  const model = frontend.models.list()[0]?.name;
-  const served = model === undefined ? 'workers are still starting' : `model ${model}`;
-  return `
-  Stator is up: ${describeWorkers(fleet, engine)}, ${served}
-  OpenAI-compatible endpoint: ${url}/v1
-
-  Try it:
-    curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\
-      -d '{"model":"${model ?? 'MODEL'}","stream":true,"messages":[{"role":"user","content":"What are you?"}]}'
-
-  Also: ${url}/v1/models  ${url}/health  ${url}/metrics
-  Stop with Ctrl-C.
-
-`;
+function workersOf({ workers, prefill }: RoutableModel): number {
+  return workers.length + (prefill?.workers.length ?? 0);
 }

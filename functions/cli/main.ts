@@ -1,50 +1,18 @@
 #!/usr/bin/env -S node --max-semi-space-size=4
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
-import { writeFile } from 'node:fs/promises';
 import packageJson from '../../package.json' with { type: 'json' };
-import {
-  ConfigError,
-  nearestName,
-  type Process,
-  type ResolvedConfig,
-  renderHelp,
-  renderSettingsJson,
-  resolveConfig,
-} from '../../shared/config/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+import { ConfigError, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { nearestName, reasonOf } from '../../shared/errors/index.ts';
+import { dumpConfig } from '../compose/dump-config.ts';
 import { COMMANDS, type Command } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
+import { RUNNABLE, renderCommand, renderEverything, renderOverview } from './help.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 
 const USAGE_EXIT = 2;
 const FAILURE_EXIT = 1;
 const IDLE_WAKE_MS = 3_600_000;
-
-function renderCommands(): string {
-  const about = (command: Command) =>
-    command.kind === 'not built' ? `${command.about} (not built yet)` : command.about;
-  const rows = Object.entries(COMMANDS).map(([name, command]) => [name, about(command)] as const);
-  const lines = [...rows, ['config', 'Effective settings and where each came from'] as const].map(
-    ([name, text]) => `  ${name.padEnd(10)} ${text}`,
-  );
-  return `Usage: stator COMMAND [flags]
-
-Commands
-${lines.join('\n')}
-
-  stator COMMAND --help    every flag and variable of a command
-  stator --version         the version
-
-Settings are described in docs/configuration.md.
-`;
-}
-
-function commandHelp(name: string, command: Command): string {
-  const head = `Usage: stator ${name} [flags]\n\n${command.about}.\n`;
-  if (command.kind === 'not built') return `${head}\nNot built yet.\n`;
-  return `${head}\n  -h, --help, --version\n\n${renderHelp(name as Process)}`; // 'process' commands are named as theirs
-}
 
 /** Lines on stderr, each of them one line whatever a message quotes: plain, or one JSON object each where logs are read by machines. */
 function report(level: 'warning' | 'error', lines: readonly string[], jsonl = false): void {
@@ -57,24 +25,15 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
   }
 }
 
-async function dumpConfig(config: ResolvedConfig, path: string): Promise<void> {
-  try {
-    await writeFile(path, renderSettingsJson(config));
-  } catch (thrown) {
-    throw new Error(`cannot write --dump-config-to ${path}: ${reasonOf(thrown)}; name a file in a writable folder`);
-  }
-}
-
 async function startProcess(
   name: Process,
   command: Command & { kind: 'process' },
   argv: readonly string[],
 ): Promise<number> {
   const config = resolveConfig(name, argv, process.env);
-  // The settings every process of a fleet shares; a command outside a fleet has no dump and no log format.
-  const shared: { readonly dumpConfigTo?: string | undefined; readonly loggingJsonl?: boolean } = config.settings;
-  report('warning', config.warnings, shared.loggingJsonl);
-  if (shared.dumpConfigTo !== undefined) await dumpConfig(config, shared.dumpConfigTo);
+  const { loggingJsonl }: { readonly loggingJsonl?: boolean } = config.settings; // a command outside a fleet has no logs
+  report('warning', config.warnings, loggingJsonl);
+  await dumpConfig(config);
   const end = argv.indexOf('--');
   const args = end < 0 ? [] : argv.slice(end + 1);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
@@ -87,7 +46,10 @@ async function startProcess(
 }
 
 function refuseCommand(name: string): number {
-  const nearest = nearestName(name, [...Object.keys(COMMANDS), 'config']);
+  const nearest = nearestName(
+    name,
+    RUNNABLE.map(([command]) => command),
+  );
   const hint = nearest === undefined ? 'stator --help lists all' : `did you mean stator ${nearest}?`;
   report('error', [`unknown command ${JSON.stringify(name)}; ${hint}`]);
   return USAGE_EXIT;
@@ -98,37 +60,52 @@ function asks(argv: readonly string[], ...flags: readonly string[]): boolean {
   return argv.slice(0, end < 0 ? undefined : end).some((argument) => flags.includes(argument));
 }
 
+function isHelpFlag(argument: string): boolean {
+  return argument === '--help' || argument === '-h' || argument === '--help=all';
+}
+
+/** What help is asked for: `--help` anywhere before `--`, with `all` behind it for everything. */
+function readHelp(argv: readonly string[]): 'brief' | 'all' | undefined {
+  const end = argv.indexOf('--');
+  const own = argv.slice(0, end < 0 ? undefined : end);
+  const at = own.findIndex(isHelpFlag);
+  if (at < 0) return undefined;
+  return own[at] === '--help=all' || own[at + 1] === 'all' ? 'all' : 'brief';
+}
+
+/** `help COMMAND` is `COMMAND --help`, and a version is asked for in three ways. */
+function normalize([name, ...rest]: readonly string[]): readonly string[] {
+  if (name === '-v' || name === 'version') return ['--version'];
+  if (name !== 'help') return name === undefined ? [] : [name, ...rest];
+  const [command, ...more] = rest;
+  return command === undefined || command === 'all' ? ['--help', ...rest] : [command, '--help', ...more];
+}
+
 /** Runs the command line; resolves with the exit code. */
 async function runCommand(argv: readonly string[]): Promise<number> {
-  const [name, ...rest] = argv;
+  const [name, ...rest] = normalize(argv);
   if (name === undefined) {
-    process.stdout.write(renderCommands());
+    process.stdout.write(renderOverview());
     return USAGE_EXIT;
   }
-  if (asks(argv, '--version')) {
-    process.stdout.write(`stator ${packageJson.version}\n`);
-    return 0;
-  }
-  if (name === '--help' || name === '-h' || name === 'help') {
-    process.stdout.write(renderCommands());
-    return 0;
-  }
-  const wantsHelp = asks(rest, '--help', '-h');
-  if (name === 'config') return wantsHelp ? printHelp(CONFIG_HELP) : runConfig(rest);
+  if (name === '--version' || asks(rest, '--version')) return print(`stator ${packageJson.version}\n`);
+  if (isHelpFlag(name)) return print(readHelp([name, ...rest]) === 'all' ? renderEverything() : renderOverview());
+  const help = readHelp(rest);
+  if (name === 'config') return help === undefined ? runConfig(rest) : print(CONFIG_HELP);
   if (name === 'router' && rest[0] === 'explain') {
-    return printHelp(wantsHelp ? EXPLAIN_HELP : await explainRouting(rest.slice(1)));
+    return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
   const command = Object.entries(COMMANDS).find(([known]) => known === name)?.[1];
   if (command === undefined) return refuseCommand(name);
-  if (wantsHelp) return printHelp(commandHelp(name, command));
   if (command.kind === 'not built') {
     report('error', [`stator ${name} is not built yet; stator --help lists what is`]);
     return USAGE_EXIT;
   }
-  return startProcess(name as Process, command, rest); // 'process' commands are named as theirs
+  if (help !== undefined) return print(renderCommand(name as Process, command.about, help)); // named as their process
+  return startProcess(name as Process, command, rest);
 }
 
-function printHelp(text: string): number {
+function print(text: string): number {
   process.stdout.write(text);
   return 0;
 }

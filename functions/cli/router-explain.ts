@@ -127,9 +127,21 @@ function renderDecision(explanation: ExplanationRecord, title: 'request' | 'pref
       ...fixedCells(candidate),
     ];
   });
-  return `${headlines(explanation, title).join('\n')}\n\n${alignColumns([head, ...rows])}`;
+  return `${headlines(explanation, title).join('\n')}\n\n${alignColumns(withoutIdleColumns([head, ...rows], terms))}`;
 }
 
+/** Tiers that hold nothing and parts that add nothing to any cost are left out: few deployments have them all. */
+function withoutIdleColumns(
+  rows: readonly (readonly string[])[],
+  terms: readonly string[],
+): readonly (readonly string[])[] {
+  const [head = [], ...cells] = rows;
+  const mayGo = new Set([...terms, ...LOWER_TIERS]);
+  const kept = head.map((name, at) => !mayGo.has(name) || cells.some((row) => row[at] !== '0'));
+  return rows.map((row) => row.filter((_, at) => kept[at]));
+}
+
+const LOWER_TIERS = ['host', 'disk', 'shared'];
 const FIXED_HEADS = ['device', 'host', 'disk', 'shared', 'tokens', 'blocks', 'adds', 'active'];
 
 function fixedCells({ overlap, load }: CandidateRecord): readonly string[] {
@@ -153,7 +165,8 @@ function headlines(explanation: ExplanationRecord, title: string): readonly stri
   return [
     `${title.padEnd(9)}${explanation.request_id}: ${facts.join(', ')}`,
     `chosen   ${outcome}`,
-    'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use, blocks it adds, active requests',
+    'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use,',
+    '         blocks it adds, active requests',
   ];
 }
 

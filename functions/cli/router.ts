@@ -15,16 +15,13 @@ import { UsageError } from './config.ts';
 const GRACE_MS = 5000;
 
 /** `stator router`: the standalone router or one of the services beside it (router.md, section 10) until told to stop. */
-export async function run({ settings, config }: CommandContext<'router'>): Promise<number> {
+export async function run({ settings }: CommandContext<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
   const telemetry = await openTelemetry(settings, logger, undefined);
-  const given = [...config.given.keys()];
   const { service } = settings;
   const running =
-    service === 'router'
-      ? await startRouter(settings, logger, given, stopped)
-      : await startService(service, settings, logger, given);
+    service === 'router' ? await startRouter(settings, logger, stopped) : await startService(service, settings, logger);
   logger.info('serving', { service, ...running.facts });
   logger.info('stopping', { reason: await stopped });
   await running.close();
@@ -41,7 +38,6 @@ interface Running {
 async function startRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
-  given: readonly string[],
   stopped: Promise<string>,
 ): Promise<Running> {
   if (settings.routerEndpoint === undefined) {
@@ -49,7 +45,7 @@ async function startRouter(
   }
   const stopping = new AbortController();
   void stopped.then((reason) => stopping.abort(new Error(reason)));
-  const { instanceId, close } = await startStandaloneRouter(settings, logger, given, stopping.signal);
+  const { instanceId, close } = await startStandaloneRouter(settings, logger, stopping.signal);
   return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
 }
 
@@ -57,9 +53,8 @@ async function startService(
   name: Exclude<ServiceSettings['service'], 'router'>,
   settings: ServiceSettings,
   logger: ProcessLogger,
-  given: readonly string[],
 ): Promise<Running> {
-  const service = await START[name](settings, logger.for('router'), given);
+  const service = await START[name](settings, logger.for('router'));
   try {
     const server = await serveApp(service.app, settings.serviceHost, settings.servicePort ?? service.port);
     const close = async (): Promise<void> => {

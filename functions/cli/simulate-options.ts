@@ -41,11 +41,11 @@ export async function simulationOptions(
 }
 
 function kvConfig(
-  { settings, given }: ResolvedConfig<'simulate'>,
+  { settings }: ResolvedConfig<'simulate'>,
   policies: PolicyConfig | undefined,
 ): Promise<KvRouterConfig> {
   const routerSettings = { ...settings, routerCostModel: settings.costModel };
-  return explainRefusal(() => kvRouterConfigOf(routerSettings, given.keys(), policies?.settings));
+  return explainRefusal(() => kvRouterConfigOf(routerSettings, policies?.settings));
 }
 
 /** A configuration that the router refuses is the user's mistake. */

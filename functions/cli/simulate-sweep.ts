@@ -1,11 +1,11 @@
 import {
   ConfigError,
   forwardSettings,
-  nearestName,
   type ResolvedConfig,
   type SettingName,
   TABLE,
 } from '../../shared/config/index.ts';
+import { nearestName } from '../../shared/errors/index.ts';
 
 /** One run of a sweep: its command line, and what sets it apart. */
 export interface SweptRun {

@@ -3,8 +3,16 @@ import { performance } from 'node:perf_hooks';
 import { ConfigError, resolveConfig, type Settings } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { simulate } from '../../shared/simulate/index.ts';
-import { type RunReport, renderHtml, renderJson, renderText, reportRun } from '../../shared/simulate/report/index.ts';
+import {
+  labelOf,
+  type RunReport,
+  renderHtml,
+  renderJson,
+  renderText,
+  reportRun,
+} from '../../shared/simulate/report/index.ts';
 import type { CommandContext } from './commands.ts';
+import { Progress } from './progress.ts';
 import { simulatedFleet, withExtraEngineArgs } from './simulate-fleet.ts';
 import { describeRun, simulationOptions } from './simulate-options.ts';
 import { type SweptRun, sweepRuns } from './simulate-sweep.ts';
@@ -13,20 +21,47 @@ import { WorkloadSource } from './simulate-workload.ts';
 /** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */
 export async function run({ settings, config, env }: CommandContext<'simulate'>): Promise<number> {
   const kindOfReport = reportKind(settings.report);
+  const runs = await simulateAll(config, env);
+  process.stdout.write(settings.json ? renderJson(runs) : renderText(runs));
+  if (settings.report !== undefined) {
+    const isJson = kindOfReport === 'json';
+    await writeReport(settings.report, isJson ? renderJson(runs, true) : renderHtml(runs, commandLine()));
+    process.stderr.write(`stator: wrote the report to ${settings.report}\n`);
+  }
+  return 0;
+}
+
+/** Every run of the sweep, one after the other. */
+async function simulateAll(
+  config: CommandContext<'simulate'>['config'],
+  env: CommandContext<'simulate'>['env'],
+): Promise<readonly RunReport[]> {
   const workloads = new WorkloadSource();
   const told = new Set<string>(config.warnings);
   const runs: RunReport[] = [];
-  for (const swept of sweepRuns(config)) {
-    const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
-    warnOnce(own.warnings, told);
-    const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
-    runs.push(await simulateOnce(swept, own, fleet, workloads));
+  const asked = sweepRuns(config);
+  const progress = new Progress(process.stderr);
+  try {
+    for (const swept of asked) {
+      const which = asked.length === 1 ? '' : ` run ${runs.length + 1} of ${asked.length}: ${labelOf(swept)}`;
+      progress.tell(`simulating${which}`);
+      const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
+      warnOnce(own.warnings, told);
+      const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
+      runs.push(await simulateOnce(swept, own, fleet, workloads));
+    }
+    return runs;
+  } finally {
+    progress.end();
   }
-  process.stdout.write(settings.json ? renderJson(runs) : renderText(runs));
-  if (settings.report !== undefined) {
-    await writeReport(settings.report, kindOfReport === 'json' ? renderJson(runs, true) : renderHtml(runs));
-  }
-  return 0;
+}
+
+/** What was typed, in quotes where a shell wants them. */
+function commandLine(): string {
+  const words = process.argv
+    .slice(2)
+    .map((word) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
+  return ['stator', ...words].join(' ');
 }
 
 async function simulateOnce(

@@ -17,7 +17,7 @@ export async function run({ config }: CommandContext<'worker'>): Promise<number>
     return await serveUntilStopped(start, async (worker, stopped) => {
       await reportToParent({ kind: 'ready' });
       const reason = await Promise.race([stopped, worker.engineExit]);
-      logger.info('draining', { reason: reasonOf(reason) });
+      logger.info('stopping', { reason: reasonOf(reason) }); // the workers themselves say that they drain
       await worker.drain();
       return typeof reason === 'string' ? 0 : 1; // an engine that has died: whoever started us starts us again
     });

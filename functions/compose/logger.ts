@@ -5,7 +5,22 @@ import { createLogger, type ProcessLogger } from '../../shared/telemetry/index.t
 export function openLogger(
   settings: Pick<Settings<'worker'>, 'log' | 'loggingJsonl' | 'logUseLocalTz'>,
 ): ProcessLogger {
-  return createLogger({ filter: settings.log, jsonl: settings.loggingJsonl, useLocalTime: settings.logUseLocalTz });
+  const isTerminal = process.stderr.isTTY === true;
+  return createLogger({
+    filter: settings.log,
+    jsonl: settings.loggingJsonl,
+    useLocalTime: settings.logUseLocalTz,
+    isTerminal,
+    isPainted: isPainted(process.env, isTerminal),
+  });
+}
+
+/** What programs agree on: any `NO_COLOR` means none, `FORCE_COLOR` some even where nobody reads along, unless it is 0. */
+export function isPainted(env: Readonly<Record<string, string | undefined>>, isTerminal: boolean): boolean {
+  const { NO_COLOR: none = '', FORCE_COLOR: forced, TERM: terminal } = env;
+  if (none !== '') return false;
+  if (forced !== undefined) return forced !== '0' && forced !== 'false';
+  return isTerminal && terminal !== 'dumb';
 }
 
 /** The same for a process that talks to a person in its terminal: nothing below a warning, unless levels were asked for. */

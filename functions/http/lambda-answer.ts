@@ -30,11 +30,11 @@ export async function writeResponse(sink: LambdaSink, response: Response): Promi
 }
 
 /** Ends an answer that the app left unfinished. The dialect is the app's own business, so this speaks the most common one. */
-export function endWithError(sink: LambdaSink, error: ServeError): void {
+export function endWithError(sink: LambdaSink, error: ServeError, requestId: string): void {
   if (sink.isNew) {
     const retryAfter =
       error.retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(error.retryAfterMs / 1000)) };
-    sink.head(error.status, { 'content-type': 'application/json', ...retryAfter });
+    sink.head(error.status, { 'content-type': 'application/json', 'x-request-id': requestId, ...retryAfter });
     sink.write(JSON.stringify(openAiErrorBody(error)));
     sink.end();
   } else if (sink.isOpen && sink.contentType?.startsWith('text/event-stream')) {

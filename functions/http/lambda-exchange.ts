@@ -1,12 +1,12 @@
 import { ServeError } from '../../shared/errors/index.ts';
-import type { FrameSink, HttpExchange } from '../../shared/frontends/http/index.ts';
+import type { BodyIntake, FrameSink, HostExchange } from '../../shared/frontends/http/index.ts';
 import type { LambdaRequest } from './lambda-events.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
 export const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
 /** One event and the place for its answer, as the app sees them. */
-export class LambdaExchange implements HttpExchange {
+export class LambdaExchange implements HostExchange {
   readonly sink: FrameSink;
   readonly deadline: AbortSignal;
   readonly #request: LambdaRequest;
@@ -41,13 +41,16 @@ export class LambdaExchange implements HttpExchange {
     return this.#request.headers.get(name);
   }
 
-  async readBody(limitBytes: number): Promise<Uint8Array> {
+  async readBody(intake: BodyIntake): Promise<void> {
     const { body, isBase64 } = this.#request;
-    const bytesMax = Math.min(limitBytes, LAMBDA_BODY_BYTES_MAX);
+    const encoding = isBase64 ? 'base64' : 'utf8';
     // Counted before anything is decoded.
-    if (Buffer.byteLength(body, isBase64 ? 'base64' : 'utf8') > bytesMax) {
-      throw new ServeError('request_too_large', `Request body exceeds the limit of ${bytesMax / 1024 / 1024} MB`);
+    const sizeBytes = Buffer.byteLength(body, encoding);
+    if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
+      const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
+      throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
     }
-    return Buffer.from(body, isBase64 ? 'base64' : 'utf8');
+    intake.expect(sizeBytes);
+    if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));
   }
 }

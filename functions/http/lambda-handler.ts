@@ -1,6 +1,6 @@
-import { type Clock, systemClock, type Timer } from '../../shared/clock/index.ts';
+import { type Clock, systemClock, systemRandom, type Timer } from '../../shared/clock/index.ts';
 import { ServeError, toServeError } from '../../shared/errors/index.ts';
-import { alreadyAnswered } from '../../shared/frontends/http/index.ts';
+import { alreadyAnswered, requestIdOf } from '../../shared/frontends/http/index.ts';
 import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaExchange } from './lambda-exchange.ts';
@@ -56,7 +56,7 @@ export function createLambdaHandler(
     const sink = new LambdaSink(stream, options.openHttpStream, request?.method ?? 'POST');
     const fail = (error: ServeError): void => {
       options.onFailure(error, context.awsRequestId);
-      endWithError(sink, error);
+      endWithError(sink, error, requestIdOf(request?.headers.get('x-request-id'), systemRandom));
     };
     const limits = armLimits(sink, context, options, fail);
     let running: FunctionApp | undefined;

@@ -7,7 +7,10 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../../shared/frontends/http/index.ts';
 import type { TlsMaterial } from '../../shared/frontends/tls/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { answerUnparsable } from './unparsable.ts';
+import { Connections } from './connections.ts';
+import { drainServer } from './drain.ts';
+import { listeningAt } from './listening-at.ts';
+import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
 /** What a host needs of the app. */
 export interface FetchApp {
@@ -28,51 +31,61 @@ export interface HttpServerOptions {
 
 /** A listening server. */
 export interface HttpServer {
-  /** Without a trailing slash. */
+  /** As clients on this machine reach it, without a trailing slash. */
   readonly url: string;
+  /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
+  readonly address: string;
   readonly port: number;
   /** Shows another certificate from the next connection on; only where the server was started with one. */
   useCertificate(tls: TlsMaterial): void;
   /**
-   * Drains (http-api.md, section 17.2): new inference requests get 503, responses under way have `graceMs` to end, then
-   * every connection is closed. Resolves with the responses that were cut. Later calls change nothing.
+   * Drains: new inference requests get 503, answers under way have `graceMs` to reach their clients to the last byte, those
+   * that are not over by then end with an error. Resolves, a second later at most, with the answers that were cut, when every
+   * connection is closed. Later calls change nothing.
    */
   close(graceMs: number): Promise<{ readonly cut: number }>;
 }
 
 /** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
 const KEEP_ALIVE_MS = 75_000;
-/** One header of 500 kB passes (http-api.md, section 2.1). */
-const HEADER_BYTES_MAX = 1024 * 1024;
-/** How long a draining server still says 503 to new connections while streams end. */
-const LINGER_MS = 1000;
+/** One header of 500 kB passes. */
+const HEADER_BYTES_MAX = 544 * 1024;
+/** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
+const HEAD_TIMEOUT_MS = 20_000;
+const HEAD_CHECK_MS = 5000;
 
 /**
  * Serves an app on a port.
  * @throws Error with one line that names the flag to change when the port cannot be bound.
  */
 export async function startHttpServer(app: FetchApp, options: HttpServerOptions): Promise<HttpServer> {
-  const server = createHost(app, options);
+  const { server, connections } = createHost(app, options);
   await listen(server, options);
-  const { port } = server.address() as AddressInfo; // a TCP server that listens has one
-  const scheme = options.tls === undefined ? 'http' : 'https';
-  const host = options.host.includes(':') ? `[${options.host}]` : options.host;
+  const bound = server.address() as AddressInfo; // a TCP server that listens has one
+  const { lifecycle, clock = systemClock } = options;
   let closing: Promise<{ readonly cut: number }> | undefined;
   return {
-    url: `${scheme}://${host}:${port}`,
-    port,
+    ...listeningAt(options.tls === undefined ? 'http' : 'https', options.host, bound),
+    port: bound.port,
     useCertificate: (tls) => {
       if (server instanceof TlsServer) server.setSecureContext(tls);
     },
     close: (graceMs) => {
-      closing ??= drain(server, options, graceMs);
+      closing ??= drainServer({ server, connections, lifecycle, clock, graceMs });
       return closing;
     },
   };
 }
 
-function createHost(app: FetchApp, options: HttpServerOptions): Server {
-  const limits = { noDelay: true, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: HEADER_BYTES_MAX };
+function createHost(app: FetchApp, options: HttpServerOptions): { server: Server; connections: Connections } {
+  const limits = {
+    noDelay: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout: HEAD_TIMEOUT_MS,
+    connectionsCheckingInterval: HEAD_CHECK_MS,
+    requireHostHeader: false, // refused below, with our own words and the request's id
+  };
   const answer = getRequestListener(
     (request, { incoming, outgoing }) =>
       // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
@@ -81,7 +94,12 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
       }),
     { overrideGlobalObjects: false, hostname: 'localhost' },
   );
+  const latest = new WeakMap<Socket, ServerResponse>();
+  const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    if (!connections.opened(outgoing)) return;
+    latest.set(incoming.socket, outgoing);
+    if (refuseUnroutable(incoming, outgoing)) return;
     answer(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
@@ -92,10 +110,14 @@ function createHost(app: FetchApp, options: HttpServerOptions): Server {
     tls === undefined
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
+  const connections = new Connections(server);
+  server.on('checkExpectation', refuseExpectation);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
-    answerUnparsable(app, error, socket).catch(() => socket.destroy()); // the connection is lost either way
+    if (unparsable.has(socket)) return; // it is about to be closed
+    unparsable.add(socket);
+    answerUnparsable(app, error, socket, latest.get(socket)).catch(() => socket.destroy()); // the connection is lost either way
   });
-  return server;
+  return { server, connections };
 }
 
 function listen(server: Server, { host, port }: HttpServerOptions): Promise<void> {
@@ -122,22 +144,4 @@ function toListenError(error: NodeJS.ErrnoException, host: string, port: number)
         cause: error,
       });
   }
-}
-
-async function drain(server: Server, options: HttpServerOptions, graceMs: number): Promise<{ readonly cut: number }> {
-  const { lifecycle, clock = systemClock } = options;
-  lifecycle.drain();
-  const closed = new Promise<void>((resolve) => server.once('close', resolve));
-  const linger = clock.after(Math.min(LINGER_MS, graceMs), () => server.close());
-  await lifecycle.idle(clock, graceMs);
-  linger.cancel();
-  const cut = lifecycle.inflight;
-  lifecycle.stop();
-  if (server.listening) server.close();
-  server.closeIdleConnections();
-  // Responses that have just ended are still on their way out; a turn lets them leave.
-  await new Promise((resolve) => setImmediate(resolve));
-  server.closeAllConnections();
-  await closed;
-  return { cut };
 }

@@ -12,24 +12,13 @@ const HOUSEKEEPING_MS = 100;
 /** Requests that were never freed are looked for this often (router.md, section 5.5). */
 const EXPIRY_CHECK_MS = 60_000;
 
-/**
- * The selection service (router.md, section 10.4). Its queue is off unless the operator sets a threshold, as in Dynamo:
- * workers need not say then how many tokens they batch.
- *
- * @param given names of the settings that the operator set
- */
-export async function startSelectionService(
-  settings: ServiceSettings,
-  logger: Logger,
-  given: Iterable<string>,
-): Promise<RunningService> {
-  const names = new Set(given);
+/** The selection service (router.md, section 10.4). */
+export async function startSelectionService(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
   const { policies, prefillDuration } = await openRouterFiles(settings);
-  const routerQueueThreshold = names.has('routerQueueThreshold') ? settings.routerQueueThreshold : null;
   const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
   const replicas = await openReplicas(settings, logger);
   const service = new SelectionService({
-    config: kvRouterConfigOf({ ...settings, routerQueueThreshold }, names, policies?.settings),
+    config: kvRouterConfigOf(settings, policies?.settings),
     policies,
     prefillDuration,
     indexBytesMax: settings.indexMaxMb * 2 ** 20,

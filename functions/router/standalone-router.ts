@@ -39,13 +39,11 @@ export interface RunningRouter {
 
 /**
  * The standalone router (router.md, section 10.1): `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
- * @param given names of the settings that the operator set
  * @param signal ends the wait for the first workers
  */
 export async function startStandaloneRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
-  given: Iterable<string>,
   signal: AbortSignal,
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
@@ -58,7 +56,7 @@ export async function startStandaloneRouter(
   const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
   const instanceId = systemRandom.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
-  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, given, files });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files });
   const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock: systemClock, signal });
   const workers = new EndpointWorkers(name, (present) => {
     follow(present);
@@ -92,13 +90,12 @@ interface PoolParts {
   readonly discovery: Discovery;
   readonly plane: RequestPlane;
   readonly logger: ProcessLogger;
-  readonly given: Iterable<string>;
   readonly files: RouterFiles;
 }
 
 /** The workers' router, its index, and what feeds it. */
-function openPool(settings: ServiceSettings, { name, discovery, plane, logger, given, files }: PoolParts) {
-  const config = kvRouterConfigOf(settings, given, files.policies?.settings);
+function openPool(settings: ServiceSettings, { name, discovery, plane, logger, files }: PoolParts) {
+  const config = kvRouterConfigOf(settings, files.policies?.settings);
   const key = `${name.namespace}.${name.component}.${name.endpoint}`;
   const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
   const metrics = createRouterMetrics({

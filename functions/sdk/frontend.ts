@@ -4,6 +4,7 @@
  */
 import { systemClock } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
+import { dumpConfig } from '../compose/dump-config.ts';
 import { composeFrontend, type Frontend } from '../compose/frontend/frontend.ts';
 import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger } from '../compose/logger.ts';
@@ -39,9 +40,11 @@ export async function createFrontend({
   flags = [],
   env = process.env,
 }: FrontendOptions = {}): Promise<EmbeddedFrontend> {
-  const { settings, warnings } = resolveConfig('frontend', flags, env);
+  const config = resolveConfig('frontend', flags, env);
+  const { settings } = config;
   const logger = openLogger(settings);
-  for (const warning of warnings) logger.for('config').warn(warning);
+  for (const warning of config.warnings) logger.for('config').warn(warning);
+  await dumpConfig(config);
   const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
   let server: ReturnType<typeof serveFrontend> | undefined;
   let closed: Promise<void> | undefined;
@@ -61,9 +64,10 @@ export async function createFrontend({
   };
 }
 
-async function drain({ lifecycle, close }: Frontend, graceMs: number): Promise<void> {
+/** Whoever serves `fetch` has the connections, and sees to the last bytes. */
+async function drain({ lifecycle, drained, close }: Frontend, graceMs: number): Promise<void> {
   lifecycle.drain();
   await lifecycle.idle(systemClock, graceMs);
-  lifecycle.stop();
+  drained(lifecycle.cut());
   await close();
 }

@@ -3,6 +3,7 @@
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
 import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
+import { dumpConfig } from '../compose/dump-config.ts';
 import { openLogger } from '../compose/logger.ts';
 import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
 import { startWorkerProcess } from '../compose/worker/worker.ts';
@@ -50,8 +51,8 @@ export interface DefinedWorker {
  *   model: 'parrot',
  *   input: 'text',
  *   kinds: ['chat'],
- *   async *generate({ input }, { signal }) {
- *     for (const word of input.body.messages.at(-1).content.split(' ')) yield `${word} `;
+ *   async *generate() {
+ *     for (const word of ['Pretty', ' Polly']) yield word;
  *   },
  * });
  * process.exitCode = await worker.run({ flags: process.argv.slice(2) });
@@ -71,9 +72,11 @@ async function startDefined(
   { flags = [], env = process.env, signal = new AbortController().signal }: StartOptions = {},
 ): Promise<RunningWorker> {
   // Which engine to start is the only setting that must be given, and here it comes from code.
-  const { settings, warnings } = resolveConfig('worker', flags, env, { allowMissing: true });
+  const config = resolveConfig('worker', flags, env, { allowMissing: true });
+  const { settings } = config;
   const logger = openLogger(settings);
-  for (const warning of warnings) logger.for('config').warn(warning);
+  for (const warning of config.warnings) logger.for('config').warn(warning);
+  await dumpConfig(config);
   const { model, aliases = [], card = {} } = definition;
   const running = await startWorkerProcess(settings, logger, signal, {
     open: () => engineOf(definition),

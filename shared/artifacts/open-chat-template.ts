@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
+import { compareModelFile, describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
 import { CUSTOM_TEMPLATE_ROLE, type ModelReference } from './model-reference.ts';
 
 /** A template is refused above this. */
@@ -26,9 +26,11 @@ export async function openChatTemplate({ modelName, files, modelPath }: ModelRef
   const wanted = files[CUSTOM_TEMPLATE_ROLE];
   if (wanted === undefined) return undefined;
   const places = [wanted.path, ...(modelPath === undefined ? [] : [join(modelPath, basename(wanted.path))])];
+  if (wanted.size > TEMPLATE_BYTES_MAX) {
+    throw new ModelFolderError(`model ${modelName}: its chat template has more than ${TEMPLATE_BYTES_MAX} bytes`);
+  }
   for (const path of places) {
-    const found = await describeModelFile(path);
-    if (found?.checksum === wanted.checksum) return readFile(path, 'utf8');
+    if ((await compareModelFile(path, wanted)) === 'same') return readFile(path, 'utf8');
   }
   throw new ModelFolderError(
     `model ${modelName}: its chat template ${wanted.path} is absent here or differs from the worker's copy; ` +

@@ -1,5 +1,5 @@
 import { basename, join, resolve } from 'node:path';
-import { describeModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
+import { compareModelFile, type ModelFile, ModelFolderError } from '../tokens/index.ts';
 import { CUSTOM_TEMPLATE_ROLE, type ModelReference } from './model-reference.ts';
 
 /**
@@ -36,9 +36,9 @@ async function findDifference(folder: string, files: Readonly<Record<string, Mod
   for (const [role, wanted] of Object.entries(files)) {
     if (role === CUSTOM_TEMPLATE_ROLE) continue; // has a place of its own
     const path = join(folder, basename(wanted.path));
-    const found = await describeModelFile(path);
-    if (found === undefined) return `${path} (${role}) is absent`;
-    if (found.checksum !== wanted.checksum) return `${path} (${role}) differs from the worker's copy`;
+    const found = await compareModelFile(path, wanted);
+    if (found === 'absent') return `${path} (${role}) is absent`;
+    if (found === 'different') return `${path} (${role}) differs from the worker's copy`;
   }
   return undefined;
 }

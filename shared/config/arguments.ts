@@ -1,5 +1,5 @@
+import { nearestName } from '../errors/index.ts';
 import { commandsWithFlag, type FlagMeaning, indexFlags } from './flag-index.ts';
-import { nearestName } from './nearest.ts';
 import { commandOf, type Process } from './processes.ts';
 import { describeAllowed } from './row.ts';
 import type { SettingName } from './table.ts';

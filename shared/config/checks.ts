@@ -203,6 +203,32 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs --zmq-kv-events-ports',
   },
   {
+    setting: 'roles',
+    holds: ({ process, values }) => process !== 'frontend' || values.roles?.includes('grpc') !== true,
+    says: 'grpc is not built yet: leave it out',
+  },
+  {
+    setting: 'roles',
+    holds: ({ values }) => values.roles?.includes('worker') !== true,
+    says: 'worker needs a process of its own: stator worker',
+  },
+  {
+    setting: 'roles',
+    holds: ({ values }) => values.roles?.includes('router') !== true || values.routerMode === 'kv',
+    says: 'router needs --router-mode kv',
+  },
+  {
+    setting: 'roles',
+    holds: ({ values }) => values.roles?.includes('router') !== true || values.routerRole === 'resident',
+    says: 'router excludes every --router-role but resident',
+  },
+  {
+    setting: 'routerRole',
+    holds: ({ values: { routerRole, roles = [] } }) =>
+      routerRole !== 'resident' || roles.length === 0 || roles.includes('router'),
+    says: 'resident needs router among the --roles',
+  },
+  {
     setting: 'systemPort',
     holds: ({ process, values }) =>
       process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,

@@ -92,7 +92,7 @@ export function renderSettings<P extends Process>(config: ResolvedConfig<P>): st
 }
 
 const NAME_WIDTH = 44;
-const VALUE_WIDTH = 32;
+const VALUE_WIDTH = 26;
 
 /** The effective settings as JSON text, for `--dump-config-to` and `stator config --json`. */
 export function renderSettingsJson<P extends Process>(config: ResolvedConfig<P>): string {

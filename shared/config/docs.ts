@@ -22,6 +22,7 @@ A setting is taken from its flag, else its variable, else the configuration file
 | JSON | inline, or \`@file\` |
 | Files | \`~\` is the home folder; a file or folder must exist unless the process writes it |
 | Several names | aliases of one setting: when two are given and differ, the first in the table counts, with a warning. Older spellings work and warn |
+| Source | whose setting it is: \`Dynamo\` by its documentation, \`1.6.1\` that release of it, \`Stator\` this product; what differs follows |
 | Not built yet | accepted, shown as such by \`stator config\`, and warned about once at start |
 `;
 

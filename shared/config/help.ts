@@ -1,10 +1,13 @@
-import { showDefault } from './describe.ts';
+import { showDefault, showValue } from './describe.ts';
+import { type Asked, BRIEFS, type Brief } from './help-briefs.ts';
 import type { Process } from './processes.ts';
 import type { Row } from './row.ts';
-import { GROUPS, rowsOf } from './table.ts';
+import { GROUPS, rowsOf, TABLE } from './table.ts';
 
-const WIDTH = 100;
+const WIDTH = 96;
 const INDENT = '      ';
+/** Column at which the brief help says what a flag is for. */
+const ABOUT_COLUMN = 32;
 
 /** Breaks `text` into lines of at most `WIDTH` characters, each after `indent`. */
 function wrapText(text: string, indent: string): string {
@@ -31,21 +34,61 @@ function headOf(row: Row): string {
 function notesOf(row: Row): string {
   const variables = row.flags.length > 0 && row.env.length > 0 ? [`Variable ${row.env.join(', ')}.`] : [];
   const allowed = row.allowed === '' ? [] : [`Allowed: ${row.allowed}.`];
-  const built = row.built ? [] : ['Not built yet.'];
-  return [...allowed, `Default: ${showDefault(row)}.`, ...variables, ...built].join(' ');
+  return [...allowed, `Default: ${showDefault(row)}.`, ...variables].join(' ');
 }
 
 function describeRow(row: Row): string {
-  return [`  ${headOf(row)}`, wrapText(row.about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
+  return [wrapText(headOf(row), '  '), wrapText(row.about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
 }
 
-/** Every setting of `process` that a user can give on the command line or in the environment, by section. */
+/**
+ * Every setting of `process` that a user can give on the command line or in the environment, by section. What is not built
+ * is left out.
+ */
 export function renderHelp(process: Process): string {
   const sections = GROUPS.flatMap((group) => {
     const rows = rowsOf(process, group).filter(
-      ([, row]) => row.flags.length + row.env.length > 0 || row.type.arity === 'rest',
+      ([, row]) => row.built && (row.flags.length + row.env.length > 0 || row.type.arity === 'rest'),
     );
     return rows.length === 0 ? [] : [`${group.title}\n${rows.map(([, row]) => describeRow(row)).join('\n')}`];
   });
   return `${sections.join('\n\n')}\n`;
+}
+
+function briefHead(row: Row, { flag = row.flags[0], value = valueName(row) }: Asked): string {
+  if (row.type.arity === 'rest') return '-- ARGUMENTS';
+  const letter = row.flags.find((name) => !name.startsWith('--'));
+  const names = letter === undefined ? `${flag}` : `${letter}, ${flag}`;
+  return row.type.arity === 'switch' ? names : `${names} ${value}`;
+}
+
+/** The type without its unit: `int s` is INT. */
+function valueName(row: Row): string {
+  return row.type.name.replace(/\W.*/, '').toUpperCase();
+}
+
+function briefLine(process: Process, asked: Asked): string {
+  const { setting, about } = asked;
+  const row = TABLE.get(setting);
+  if (row === undefined) throw new Error(`no row ${setting}`);
+  const own = row.defaultFor[process] ?? row.default;
+  const hasOwn = typeof own === 'number' || (typeof own === 'string' && own !== '');
+  const text = hasOwn && !about.includes('default') ? `${about} (default: ${showValue(row, own)})` : about;
+  const head = `  ${briefHead(row, asked)}`;
+  const [first = '', ...more] = wrapText(text, ' '.repeat(ABOUT_COLUMN)).split('\n');
+  if (head.length > ABOUT_COLUMN - 2) return [head, first, ...more].join('\n');
+  return [head + first.slice(head.length), ...more].join('\n');
+}
+
+function briefOf(process: Process): Brief {
+  const brief = BRIEFS[process];
+  if (brief === undefined) throw new Error(`stator ${process} has no brief help`);
+  return brief;
+}
+
+/** The examples and the dozen flags of `process` that matter most; `renderHelp` has all. */
+export function renderBriefHelp(process: Process): string {
+  const { examples, flags } = briefOf(process);
+  const shown = examples.map(({ command, about }) => `  ${command}\n${wrapText(about, INDENT)}`);
+  return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(process, flag)).join('\n')}\n`;
 }

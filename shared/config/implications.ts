@@ -39,6 +39,32 @@ function translateOverlapWeight({ values, given }: ConfigView): void {
   if (weight === 0 && !given.has('routerKvOverlapScoreCredit')) values.routerKvOverlapScoreCredit = 0;
 }
 
+/** Weights of Dynamo's formula: one that is set keeps its meaning. */
+const WEIGHTS = [
+  'routerKvOverlapScoreCredit',
+  'routerKvOverlapScoreCreditDecay',
+  'routerKvOverlapScoreWeight',
+  'routerPrefillLoadScale',
+  'routerDecodeActiveRequestWeight',
+  'routerHostCacheHitWeight',
+  'routerDiskCacheHitWeight',
+  'sharedCacheMultiplier',
+  'routerTemperature',
+] as const satisfies readonly SettingName[];
+
+/** Whoever sets a weight gets the formula that has it; what a policy file sets is known when it is read. */
+function chooseCostModel({ values, given }: ConfigView): void {
+  if (!WEIGHTS.some((weight) => given.has(weight))) return;
+  for (const setting of ['routerCostModel', 'costModel'] as const) {
+    if (values[setting] === 'auto') values[setting] = 'dynamo';
+  }
+}
+
+/** A process with the role of a router answers others, too. */
+function translateRoles({ values }: ConfigView): void {
+  if (values.roles?.includes('router') === true) values.routerRole ??= 'resident';
+}
+
 /** The load-only preset is one of mode `kv` (router.md, section 1.4). */
 function translateLoadAware({ values }: ConfigView): void {
   if (values.loadAware === true && values.routerMode !== undefined) values.routerMode = 'kv';
@@ -68,7 +94,9 @@ function chooseLaw({ values, given }: ConfigView): readonly string[] {
 /** Lets settings that stand for others take effect. Changes `view.values`; returns warnings. */
 export function applyImplications(view: ConfigView): readonly string[] {
   translateOverlapWeight(view);
+  chooseCostModel(view);
   translateLoadAware(view);
+  translateRoles(view);
   translateWorkerRole(view);
   return [...straightenBuckets(view), ...chooseLaw(view)];
 }

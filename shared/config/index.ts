@@ -9,9 +9,15 @@ export { ConfigError } from './config-error.ts';
 export { describeSettings, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderConfigurationDocs } from './docs.ts';
 export { forwardSettings } from './forward.ts';
-export { renderHelp } from './help.ts';
-export { nearestName } from './nearest.ts';
-export { commandOf, PROCESSES, type Process } from './processes.ts';
+export { renderBriefHelp, renderHelp } from './help.ts';
+export {
+  REASONING_PARSERS_WITHOUT_GRAMMAR,
+  type ReasoningParserName,
+  TOOL_CALL_PARSER_SPELLINGS,
+  TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
+  type ToolCallParserName,
+} from './parser-names.ts';
+export { PROCESSES, type Process } from './processes.ts';
 export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
 export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';

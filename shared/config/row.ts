@@ -21,7 +21,7 @@ export interface RowFields<P extends Process = Process> {
   /** Names in the planner's configuration file; the first is the name. */
   readonly keys?: readonly string[];
   readonly usedBy: readonly P[];
-  /** Where the row comes from: the seed reference, Dynamo 1.6.1, a ruling, or this product. */
+  /** Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone. */
   readonly source: string;
   /** Whether the feature behind the row works today; a setting of one that does not is accepted with a warning. */
   readonly built: boolean;

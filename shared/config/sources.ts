@@ -1,6 +1,6 @@
+import { nearestName } from '../errors/index.ts';
 import { type FlagUse, readArguments } from './arguments.ts';
 import { patternOf } from './flag-index.ts';
-import { nearestName } from './nearest.ts';
 import { commandOf, type Process } from './processes.ts';
 import type { Row } from './row.ts';
 import { rowsOf, type SettingName, TABLE } from './table.ts';

@@ -3,8 +3,20 @@ import { addressOf } from './keys.ts';
 import type { DiscoveryRecord } from './records.ts';
 import type { Bucket } from './types.ts';
 
-// Loose objects: a newer process may write fields that this one does not know, and they must survive.
-const name = z.string().min(1);
+/** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
+const TEXT_LENGTH_MAX = 400_000;
+/** Ranks of one worker: each costs its own load, queue and index entries in every router. */
+const RANKS_MAX = 1024;
+const ITEMS_MAX = 256;
+const BYTES_MAX = 2 ** 50;
+
+// Loose objects: a newer process may write fields that this one does not know, and they must survive. Those that this one
+// reads are bounded here, so that nobody behind has to doubt a record: it may be written by a process gone wrong.
+const name = z.string().min(1).max(1024);
+const word = z.string().max(1024);
+const words = z.array(word).max(ITEMS_MAX);
+const count = z.int().min(0);
+const flag = z.boolean().nullish();
 const addressed = {
   namespace: name,
   component: name,
@@ -12,17 +24,44 @@ const addressed = {
   instance_id: z.string().regex(/^[0-9a-f]{1,16}$/),
 };
 const workerType = z.enum(['aggregated', 'prefill', 'decode', 'encode']);
+const file = z.looseObject({ path: z.string().max(4096), checksum: word, size: count.max(BYTES_MAX) });
+const runtimeConfig = z.looseObject({
+  context_length: count.nullish(),
+  total_kv_blocks: count.nullish(),
+  max_num_seqs: count.nullish(),
+  max_num_batched_tokens: count.nullish(),
+  tool_call_parser: word.nullish(),
+  reasoning_parser: word.nullish(),
+  default_thinking_mode: z.enum(['enabled', 'disabled']).nullish(),
+  tokenizer_backend: word.nullish(),
+  exclude_tools_when_tool_choice_none: flag,
+  data_parallel_start_rank: count.max(RANKS_MAX).nullish(),
+  data_parallel_size: count.min(1).max(RANKS_MAX).nullish(),
+  enable_local_indexer: flag,
+  kv_event_publishing_enabled: flag,
+  taints: words.nullish(),
+  topology_domains: z.record(word, word).nullish(),
+  kv_transfer_domain: word.nullish(),
+  kv_transfer_enforcement: z.enum(['required', 'preferred']).nullish(),
+  kv_transfer_preferred_weight: z.number().min(0).max(1).nullish(),
+  route_to_encoder: flag,
+  stable_routing_id: word.nullish(),
+  disaggregated_endpoint: z
+    .looseObject({ bootstrap_host: word.nullish(), bootstrap_port: count.max(65_535).nullish() })
+    .nullish(),
+});
 const card = z.looseObject({
   display_name: name,
-  slug: z.string(),
-  files: z.record(z.string(), z.looseObject({ path: z.string(), checksum: z.string(), size: z.number() })),
-  kv_cache_block_size: z.number(),
-  model_type: z.array(z.string()),
+  slug: word,
+  files: z.record(word, file),
+  architectural_max_context_length: count.nullish(),
+  kv_cache_block_size: count.max(2 ** 20),
+  model_type: words,
   model_input: z.enum(['Tokens', 'Text', 'Tensor']),
   worker_type: workerType,
-  needs: z.array(z.array(workerType)),
-  aliases: z.array(z.string()),
-  runtime_config: z.looseObject({}),
+  needs: z.array(z.array(workerType).max(ITEMS_MAX)).max(ITEMS_MAX),
+  aliases: words,
+  runtime_config: runtimeConfig,
 });
 const scope = z.discriminatedUnion('kind', [
   z.looseObject({ kind: z.literal('namespace'), namespace: name }),
@@ -52,10 +91,11 @@ export function toText(value: DiscoveryRecord): string {
 }
 
 /**
- * The record that `text` holds, or undefined when it is no record or belongs under another key: half-written files and
- * rows of other programs are told apart from data here and nowhere else.
+ * The record that `text` holds, or undefined when it is no record, holds values out of bounds, or belongs under another key:
+ * half-written files, rows of other programs and of processes gone wrong are told apart from data here and nowhere else.
  */
 export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRecord | undefined {
+  if (text.length > TEXT_LENGTH_MAX) return undefined;
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -22,7 +22,7 @@ export interface CheckedFile {
   readonly size: number;
 }
 
-/** What the engine behind a card can do (runtime-and-workers.md, section 1.3). Names as on the wire. */
+/** What the engine behind a card can do. Names as on the wire. */
 export interface RuntimeConfig {
   readonly context_length?: number;
   /** Per data-parallel rank. */
@@ -90,6 +90,8 @@ export interface EndpointRecord extends Addressed {
 
 export interface ModelRecord extends Addressed {
   readonly type: 'Model';
+  /** Unix time in seconds at which the worker began to offer the model; absent in records of older workers. */
+  readonly registered_at?: number;
   readonly card: ModelCard;
   /** Adapter slug, for a LoRA card. */
   readonly model_suffix?: string;

@@ -15,6 +15,7 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
+export { misspeltName, nearestName } from './nearest.ts';
 export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,

@@ -1,3 +1,4 @@
+import { type ErrorCode, isErrorCode } from './codes.ts';
 import { reasonOf, ServeError, type ServeErrorOptions } from './serve-error.ts';
 import {
   isClientStatus,
@@ -18,12 +19,18 @@ export interface WireError {
   /** HTTP status that the worker asserts, if it does. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
+  /** Set where the worker's own code chose it together with `message`, which then is for the client to read. */
+  readonly code?: string | undefined;
+  /** When to try again, as far as the worker knows. */
+  readonly retryAfterMs?: number | undefined;
 }
 
 interface WorkerErrorOptions {
   /** HTTP status that the worker asserts. Read only where the class itself says little: see `workerError`. */
   readonly status?: number | undefined;
   readonly param?: string | undefined;
+  /** When to try again, as far as the worker knows. @default what the code says */
+  readonly retryAfterMs?: number | undefined;
 }
 
 /**
@@ -31,7 +38,8 @@ interface WorkerErrorOptions {
  *
  * An asserted status counts for two sorts of classes. A client's mistake keeps its text and takes any status from 400 to
  * 499, 422 as 400. A class that says nothing (`Internal`, `Unknown`) becomes the class that the status stands for, with
- * that class's own text; a number that stands for none is an internal error. All other classes say more than a number.
+ * that class's own text; a number that stands for none is an internal error. All other classes say more than a number,
+ * but for a full worker that says 429: it may be tried elsewhere, and stays 429 for the client.
  */
 export function workerError(
   kind: WorkerErrorKind,
@@ -39,18 +47,31 @@ export function workerError(
   options: WorkerErrorOptions = {},
 ): ServeError {
   const row = rowOf(kind);
-  const { param } = options;
+  const { param, retryAfterMs } = options;
   const status = options.status === 422 ? 400 : options.status;
   const isMistake = isClientStatus(status);
   if (row.showsMessage) {
     const message = diagnostics === undefined ? row.message : reasonOf(diagnostics);
-    return failure(row, kind, message, { cause: diagnostics, param, status: isMistake ? status : undefined });
+    const shown = isMistake ? status : undefined;
+    return failure(row, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs });
   }
-  if (!saysNothing(kind) || status === undefined) return failure(row, kind, row.message, { cause: diagnostics, param });
+  if (kind === 'WorkerOverloaded' && status === LIMITED_STATUS) {
+    const { message } = rowOf('RateLimited');
+    return failure(rowOf('RateLimited'), kind, message, { cause: diagnostics, status, retryAfterMs });
+  }
+  if (!saysNothing(kind) || status === undefined) {
+    const isOwn = isMistake && status !== undefined && kindOfStatus(status) === kind; // read from it before
+    const shown = isOwn ? status : undefined;
+    return failure(row, kind, row.message, { cause: diagnostics, param, status: shown, retryAfterMs });
+  }
   const asserted = kindOfStatus(status) ?? (isMistake ? 'InvalidRequest' : kind);
   const meant = rowOf(asserted);
-  return failure(meant, asserted, meant.message, { cause: diagnostics, param, status: isMistake ? status : undefined });
+  const shown = isMistake ? status : undefined;
+  return failure(meant, asserted, meant.message, { cause: diagnostics, param, status: shown, retryAfterMs });
 }
+
+/** What servers say that limit their callers, and those that are full. */
+const LIMITED_STATUS = 429;
 
 function failure(row: KindRow, worker: WorkerErrorKind, message: string, options: ServeErrorOptions): ServeError {
   return new ServeError(row.code, message, { ...options, worker });
@@ -60,18 +81,58 @@ function failure(row: KindRow, worker: WorkerErrorKind, message: string, options
 export function toWire(thrown: unknown): WireError {
   if (!(thrown instanceof ServeError)) return { kind: 'Unknown', message: reasonOf(thrown) };
   const kind = thrown.worker ?? kindOfCode(thrown.code);
+  const { assertedStatus: status, param, retryAfterMs } = thrown;
+  const later = retryAfterMs === undefined ? {} : { retryAfterMs };
+  if (isRaised(thrown)) return { kind, message: thrown.message, status, param, code: thrown.code, ...later };
   // What the client may read travels as it is; otherwise the wire carries what operators want to read.
   const isShown = rowOf(kind).showsMessage === true || thrown.cause === undefined;
   const message = isShown ? thrown.message : reasonOf(thrown.cause);
-  return { kind, message, status: thrown.assertedStatus, param: thrown.param };
+  return { kind, message, status, param, ...later };
 }
 
-/** The failure that a wire record stands for. Unknown class names read as `Unknown`. */
-export function fromWire(wire: WireError): ServeError {
-  return workerError(isWorkerErrorKind(wire.kind) ? wire.kind : 'Unknown', wire.message, {
-    status: wire.status,
-    param: wire.param,
+/** Whether a worker's own code chose code and message, for the client; what it let fall has a class, or no code of its own. */
+function isRaised({ worker, code, cause }: ServeError): boolean {
+  return worker === undefined && (code !== 'internal_error' || cause === undefined);
+}
+
+function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs }: WireError): ServeError {
+  return new ServeError(code, message, {
+    status,
+    param,
+    retryAfterMs,
+    ...(isWorkerErrorKind(kind) && { worker: kind }),
   });
+}
+
+/**
+ * The failure that a wire record stands for. Unknown class names read as `Unknown`. A message that is JSON is opened: its
+ * text is the message, its number a status that says more than the class, unless the class is an overload.
+ */
+export function fromWire(wire: WireError): ServeError {
+  const { code, param, retryAfterMs } = wire;
+  if (code !== undefined && isErrorCode(code)) return raised(code, wire);
+  const kind = isWorkerErrorKind(wire.kind) ? wire.kind : 'Unknown';
+  const wrapped = openMessage(wire.message);
+  if (wrapped === undefined) return workerError(kind, wire.message, { status: wire.status, param, retryAfterMs });
+  const isMistake = rowOf(kind).showsMessage === true;
+  // A mistake that the packed number lays at the worker's own door is none of the client's.
+  const meant = isMistake && wrapped.status !== undefined && !isClientStatus(wrapped.status) ? 'Internal' : kind;
+  const text = isMistake ? (wrapped.text ?? rowOf(kind).message) : wire.message;
+  return workerError(meant, text, { status: wrapped.status ?? wire.status, param, retryAfterMs });
+}
+
+/** What a worker packed into its message as `{"message": string?, "code": number?}`; undefined when it is no JSON object. */
+function openMessage(message: string): { readonly text?: string; readonly status?: number } | undefined {
+  if (!message.startsWith('{')) return undefined;
+  try {
+    const { message: text, code } = JSON.parse(message) as { readonly message?: unknown; readonly code?: unknown };
+    return {
+      ...(typeof text === 'string' && text !== '' ? { text } : {}),
+      ...(Number.isInteger(code) ? { status: code as number } : {}),
+    };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Whether the request may be sent to another worker after this failure. */

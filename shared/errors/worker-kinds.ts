@@ -1,6 +1,6 @@
 import { type ErrorCode, httpStatusOf } from './codes.ts';
 
-/** What each class of failure of a worker or of the way to it means (runtime-and-workers.md, sections 4.9, 7.1, 7.4). */
+/** What each class of failure of a worker or of the way to it means. */
 export interface KindRow {
   readonly code: ErrorCode;
   /** What the client reads. Never the worker's own diagnostics, unless `showsMessage`. */
@@ -79,7 +79,7 @@ export function saysNothing(kind: WorkerErrorKind): boolean {
   return rowOf(kind) === INTERNAL;
 }
 
-/** What a bare HTTP status of a worker stands for (http-api.md, section 2.4; ruling 2 for 503 and 529). */
+/** What a bare HTTP status of a worker stands for. */
 const ASSERTED: Readonly<Record<number, WorkerErrorKind>> = {
   401: 'Unauthenticated',
   403: 'PermissionDenied',

@@ -1,6 +1,6 @@
 import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
-import { toServeError } from '../errors/index.ts';
+import { type ServeError, toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
@@ -99,7 +99,7 @@ class DiscoveredPipeline implements Pipeline {
   constructor({ migrationLimit = 3, streamSilenceMsMax: silenceMsMax = 0, stallMs = 0, ...options }: PipelineOptions) {
     const { models, store, clock, observer } = options;
     this.models = models;
-    this.requestable = options.hold === undefined ? models : heldModels(models);
+    this.requestable = requestableModels(models, options.hold !== undefined);
     this.#hold = options.hold;
     this.thresholds = new BusyThresholds(options.thresholds);
     this.#store = store;
@@ -165,7 +165,7 @@ class DiscoveredPipeline implements Pipeline {
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     try {
       const model = this.#resolve(request);
-      if (model === undefined) throw modelNotFound('model');
+      if (model === undefined) throw this.#notFound(request.model, SERVED_BY[request.endpoint]);
       const isHeld = this.#hold?.isHolding(model.primaryName) ?? false;
       if (this.#hold === undefined || (model.readiness.isReady && !isHeld)) {
         this.#load(request, model, sink, options);
@@ -206,14 +206,14 @@ class DiscoveredPipeline implements Pipeline {
   }
 
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
-    const model = this.models.find(request.model);
+    const model = this.models.known(request.model);
     if (model === undefined || model.card.model_input !== 'Tokens') return undefined;
     return promptTokens(this.#asModelWants(request, model), await this.#store.get(model), this.#tools);
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
-    const model = this.#find(name);
-    if (model === undefined) throw modelNotFound('model');
+    const model = this.models.known(name);
+    if (model === undefined) throw this.#notFound(name);
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
@@ -224,15 +224,15 @@ class DiscoveredPipeline implements Pipeline {
     return withoutUnusableTools(withDefaultThinking(request, card), card, this.#excludesTools);
   }
 
-  /** The model that the request names, ready or not; undefined when there is none for that kind of request. */
-  #resolve({ model: name, endpoint }: GenerationRequest): RoutableModel | undefined {
-    const model = this.#find(name);
-    const type = SERVED_BY[endpoint];
-    return type !== undefined && model?.card.model_type.includes(type) === true ? model : undefined;
+  #notFound(name: string, type?: ModelType): ServeError {
+    return modelNotFound(this.models.list(), { name, type, param: 'model' });
   }
 
-  #find(name: string): RoutableModel | undefined {
-    return this.#hold === undefined ? this.models.find(name) : this.models.known(name);
+  /** The model that the request names, ready or not; undefined when there is none for that kind of request. */
+  #resolve({ model: name, endpoint }: GenerationRequest): RoutableModel | undefined {
+    const model = this.models.known(name);
+    const type = SERVED_BY[endpoint];
+    return type !== undefined && model?.card.model_type.includes(type) === true ? model : undefined;
   }
 
   #begin(
@@ -265,7 +265,7 @@ class DiscoveredPipeline implements Pipeline {
     options: GenerateOptions,
   ): void {
     if (options.signal.aborted) return;
-    options.meter.promptTokens(preprocessed.promptTokens);
+    if (loaded !== undefined) options.meter.promptTokens(preprocessed.promptTokens); // else the worker will tell
     annotate(request, preprocessed.formattedPrompt, preprocessed.request.input, sink);
     const plan = planSplit({
       request,
@@ -280,17 +280,17 @@ class DiscoveredPipeline implements Pipeline {
   }
 }
 
-/** What requests may name where they wait for workers: every known model, each as good as ready. */
-function heldModels(models: LiveModelDirectory): ModelDirectory {
-  const asReady = (model: RoutableModel): RoutableModel =>
-    model.readiness.isReady ? model : { ...model, readiness: { ...model.readiness, isReady: true, reason: undefined } };
-  return {
-    list: () => models.listKnown().map(asReady),
-    find: (name) => {
-      const model = models.known(name);
-      return model && asReady(model);
-    },
+/** What requests may name: every known model, each as good as ready where requests wait for workers (`isHeld`). */
+function requestableModels(models: LiveModelDirectory, isHeld: boolean): ModelDirectory {
+  const asFound = (model: RoutableModel): RoutableModel =>
+    model.readiness.isReady || !isHeld
+      ? model
+      : { ...model, readiness: { ...model.readiness, isReady: true, reason: undefined } };
+  const find = (name: string): RoutableModel | undefined => {
+    const model = models.known(name);
+    return model && asFound(model);
   };
+  return { list: () => models.listKnown().map(asFound), find, known: find };
 }
 
 /** Asks the worker for special tokens as well, in case it makes text itself, unless the client has said what it wants. */

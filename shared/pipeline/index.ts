@@ -4,7 +4,8 @@
  */
 
 export { CacheClearer, type CacheClearerOptions, type ClearedWorker } from './control/cache-clearer.ts';
-export { type CancelOutcome, RequestCanceller, type RequestCancellerOptions } from './control/request-canceller.ts';
+export type { ControlCaller } from './control/control-endpoints.ts';
+export { type CancelOutcome, RequestCanceller } from './control/request-canceller.ts';
 export { type ExplanationSource, RoutingExplainer, type RoutingExplainerOptions } from './control/routing-explainer.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
 export { conditionalBypass } from './disaggregation/conditional-bypass.ts';
@@ -17,7 +18,7 @@ export {
   type RoutableModel,
   type Worker,
 } from './models/model-directory.ts';
-export { modelNotFound, modelNotReady } from './models/model-errors.ts';
+export { missingModelHint, modelNotFound, modelNotReady } from './models/model-errors.ts';
 export { ModelStore, type ModelStoreOptions, type OpenModel } from './models/model-store.ts';
 export { Hold, type HoldObserver, type HoldOptions, type HoldOutcome, type Takers } from './run/hold.ts';
 export type {

@@ -15,6 +15,8 @@ export interface ServedModel {
   readonly card: ModelCard;
   /** Tokens; 0 = unknown. */
   readonly contextLength: number;
+  /** Unix time in seconds at which the first worker that is known offered it: the same at every frontend that knows that worker. */
+  readonly createdSecs: number;
   readonly readiness: ModelReadiness;
 }
 
@@ -39,6 +41,8 @@ export interface ModelDirectory {
   /** Every registered name, ready or not, sorted by name. */
   list(): readonly ServedModel[];
   find(name: string): ServedModel | undefined;
+  /** As `find`; and a model that nobody serves any more, for as long as it is remembered: then it is not ready. */
+  known(name: string): ServedModel | undefined;
 }
 
 export interface GenerateOptions {
@@ -51,8 +55,8 @@ export interface GenerateOptions {
 export interface Pipeline {
   readonly models: ModelDirectory;
   /**
-   * The models as a request finds them: where requests wait for workers (`--hold-timeout`), one that has none now is there
-   * and counts as ready. Elsewhere the same as `models`.
+   * The models as a request finds them, those that are remembered included. Where requests wait for workers
+   * (`--hold-timeout`), one that has none now counts as ready.
    */
   readonly requestable: ModelDirectory;
   /** What operators set with `/busy_threshold`. */
@@ -75,6 +79,33 @@ export interface Pipeline {
   textOf(model: string, tokenIds: readonly number[]): Promise<string>;
 }
 
+/** One sending of a request. */
+export interface SentAttempt {
+  readonly requestId: string;
+  readonly model: string;
+  readonly workerId: string;
+  /** Who computes its prompt, where that is another one. */
+  readonly prefillWorkerId: string | undefined;
+  readonly dpRank: number | undefined;
+  readonly promptTokens: number;
+  /** That the worker has cached, as far as the router knows. */
+  readonly cachedTokens: number;
+  /** 1 for the first worker. */
+  readonly attempt: number;
+}
+
+/** A request on its way to another worker. */
+export interface RequestMove {
+  readonly requestId: string;
+  readonly model: string;
+  /** The one that failed; undefined where none had been chosen. */
+  readonly workerId: string | undefined;
+  /** Class of its failure. */
+  readonly reason: string;
+  /** That the client has been told already. */
+  readonly outputTokens: number;
+}
+
 /** What operators are told of the steps inside the pipeline. Durations in milliseconds. */
 export interface PipelineObserver {
   stage(stage: 'preprocess' | 'route', ms: number): void;
@@ -91,6 +122,10 @@ export interface PipelineObserver {
   /** From the end of a remote prefill to the first token of the decode worker. */
   kvTransferred?(ms: number): void;
   migrated(model: string, type: 'new_request' | 'ongoing_request'): void;
+  /** A request goes to the worker that was chosen for it. */
+  sent?(attempt: SentAttempt): void;
+  /** A request leaves a worker that has failed it, for another one. */
+  moved?(move: RequestMove): void;
   /** A worker gets no new request until a canary passes (ruling 31). */
   workerStalled?(model: string, workerId: string): void;
   /** It takes requests again, or has left discovery. */

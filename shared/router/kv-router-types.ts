@@ -65,8 +65,9 @@ export interface KvPool {
 export interface KvRouter extends Router {
   readonly mode: 'kv';
   /**
-   * The workers of a pool as they are now; makes the pool when it is new. `choose` does the same with the workers it is
-   * given, so that this is needed only to have the index fed before the first request. Cheap for a list seen before.
+   * The workers of a pool as they are now; makes the pool when it is new. What is known of workers that are not among them
+   * any more is forgotten: their blocks, their bookings. Nothing else changes who is in a pool: the list that comes with a
+   * request may have been read a while ago, and counts only when the pool is not known yet. Cheap for a list seen before.
    */
   setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool;
   /** Worker sets in the order they appeared. */

@@ -22,7 +22,7 @@ export function createKvRouter(options: KvRouterOptions): KvRouter {
 
 /** A pool with what the router itself keeps of it. */
 interface LivePool extends KvPool {
-  /** The list last given, by which a new one is told from one seen before. */
+  /** The workers as `setWorkers` told them last, by which a new list is told from one seen before. */
   listed: readonly RoutableWorker[];
   byId: ReadonlyMap<string, RoutableWorker>;
   readonly affinity: SessionAffinity | undefined;
@@ -62,8 +62,10 @@ class PooledKvRouter implements KvRouter {
     return [...this.#pools.values()];
   }
 
-  setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool {
-    return this.#current(pool, workers);
+  setWorkers(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
+    const pool = this.#pools.get(poolName(facts)) ?? this.#addPool(facts);
+    if (pool.listed !== workers) this.#replaceWorkers(pool, workers);
+    return pool;
   }
 
   choose<Worker extends RoutableWorker>(
@@ -138,23 +140,21 @@ class PooledKvRouter implements KvRouter {
 
   #poolOf(request: RouteRequest, workers: readonly RoutableWorker[]): LivePool {
     if (request.pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
-    return this.#current(request.pool, workers);
+    // The list may be older than what `setWorkers` told since: the caller may have waited for something after it read it.
+    return this.#pools.get(poolName(request.pool)) ?? this.setWorkers(request.pool, workers);
   }
 
-  #current(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
-    const name = poolName(facts);
-    let pool = this.#pools.get(name);
-    if (pool === undefined) {
-      pool = this.#makePool(facts);
-      this.#pools.set(name, pool);
-    }
-    if (pool.listed !== workers) {
-      pool.listed = workers;
-      pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
-      pool.scheduler.setWorkers(workers.map(toSchedulable));
-      this.#arm(pool);
-    }
+  #addPool(facts: WorkerPool): LivePool {
+    const pool = this.#makePool(facts);
+    this.#pools.set(poolName(facts), pool);
     return pool;
+  }
+
+  #replaceWorkers(pool: LivePool, workers: readonly RoutableWorker[]): void {
+    pool.listed = workers;
+    pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
+    pool.scheduler.setWorkers(workers.map(toSchedulable));
+    this.#arm(pool);
   }
 
   #makePool(pool: WorkerPool): LivePool {
@@ -210,7 +210,7 @@ class PooledKvRouter implements KvRouter {
     asked: SchedulingRequest,
     pool: LivePool,
   ): Reservation<Worker> {
-    // The scheduler chooses only among the workers of the list that `choose` was last given for the pool.
+    // The scheduler chooses only among the workers that were last told for the pool.
     const worker = pool.byId.get(decision.workerId) as Worker;
     const sessionId = request.routing.session_id;
     if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);

@@ -24,10 +24,20 @@ export interface RequestMeter {
   cachedTokens(count: number): void;
   /** Who computes its prompt and who goes on from there, mostly the same one; again after a migration. */
   servedBy(prefill: WorkerLabels, decode: WorkerLabels): void;
+  /** It goes on at another worker. */
+  moved(): void;
   /** One engine output with `count` tokens arrived: the first sets TTFT, later ones count inter-token latency per token. */
   outputTokens(count: number): void;
+  /** A piece of text arrived whose tokens its worker counts: for TTFT and inter-token latency it is one token. */
+  piece(): void;
+  /** The worker says how many tokens the pieces so far hold; as long as it does not, each counts as one. Adds up over prompts. */
+  piecesHold(tokens: number): void;
   /** Milliseconds since the handler's entry to the first token, once there was one. */
   readonly ttftMs: number | undefined;
+  /** Who answers it, or did last; undefined before it went to anybody. */
+  readonly workerId: string | undefined;
+  /** How often it went on at another worker. */
+  readonly moves: number;
   /** Closes the books; later calls do nothing. */
   end(outcome: RequestOutcome): void;
 }

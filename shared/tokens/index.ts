@@ -20,7 +20,7 @@ export {
   seededHashes,
   xxh3Hash,
 } from './hashing/block-hashes.ts';
-export { describeModelFile } from './model-files.ts';
+export { compareModelFile, describeModelFile } from './model-files.ts';
 export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
 export { ModelFolderError } from './model-folder-error.ts';
 export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';

@@ -76,13 +76,42 @@ export async function readModelFiles(folder: string): Promise<Readonly<Record<st
   return files;
 }
 
-/** Size and SHA-256 of one file; undefined when it does not exist. */
+/**
+ * Size and SHA-256 of one file; undefined when it does not exist.
+ * @throws ModelFolderError when it is no regular file (a device has no end), or larger than any file of a model's text side
+ */
 export async function describeModelFile(path: string): Promise<ModelFile | undefined> {
+  const size = await regularSize(path);
+  return size === undefined ? undefined : { path, checksum: await checksumOf(path, size), size };
+}
+
+/**
+ * Whether the file at `path` is the one that a card describes. Only a file of the same size is read.
+ * @throws ModelFolderError as `describeModelFile`
+ */
+export async function compareModelFile(path: string, wanted: ModelFile): Promise<'same' | 'different' | 'absent'> {
+  const size = await regularSize(path);
+  if (size === undefined) return 'absent';
+  return size === wanted.size && (await checksumOf(path, size)) === wanted.checksum ? 'same' : 'different';
+}
+
+/** The largest tokenizers have some 50 MB. */
+const FILE_BYTES_MAX = 1024 * 1024 * 1024;
+
+async function regularSize(path: string): Promise<number | undefined> {
   const found = await stat(path).catch(ifMissing);
   if (found === undefined) return undefined;
+  if (!found.isFile()) throw new ModelFolderError(`${path}: not a file`);
+  if (found.size > FILE_BYTES_MAX)
+    throw new ModelFolderError(`${path}: ${found.size} bytes, more than ${FILE_BYTES_MAX}`);
+  return found.size;
+}
+
+/** Of the first `size` bytes: a file that grows meanwhile is cut there. */
+async function checksumOf(path: string, size: number): Promise<string> {
   const hash = createHash('sha256');
-  await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
-  return { path, checksum: `sha256:${hash.digest('hex')}`, size: found.size };
+  if (size > 0) await pipeline(createReadStream(path, { highWaterMark: 1 << 20, end: size - 1 }), hash);
+  return `sha256:${hash.digest('hex')}`;
 }
 
 function ifMissing(error: NodeJS.ErrnoException): undefined {

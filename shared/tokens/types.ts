@@ -64,7 +64,7 @@ export interface ChatTemplateInput {
   readonly addGenerationPrompt?: boolean | undefined;
   /** Ends the prompt inside the last message, which must be from the assistant. @default false */
   readonly continueFinalMessage?: boolean | undefined;
-  /** Extra variables; they override everything above (`chat_template_args`). */
+  /** Extra variables; of those above only what a decoder lets through is overridden (`chat_template_args`). */
   readonly args?: Readonly<Record<string, unknown>> | undefined;
   /** Unix milliseconds for `strftime_now`. */
   readonly nowMs: number;

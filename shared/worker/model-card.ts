@@ -42,7 +42,7 @@ export type CardSettings = Pick<
   readonly workerType?: WorkerType | undefined;
 };
 
-/** The peers without which a worker serves nobody: one of these sets (runtime-and-workers.md, section 1.3). */
+/** The peers without which a worker serves nobody: one of these sets. */
 const NEEDS: Readonly<Record<WorkerType, ModelCard['needs']>> = {
   aggregated: [],
   prefill: [['decode']],
@@ -51,8 +51,8 @@ const NEEDS: Readonly<Record<WorkerType, ModelCard['needs']>> = {
 };
 
 /**
- * The card of a worker (runtime-and-workers.md, section 1.3). One that prefills for others offers no surface to clients and
- * says nothing of how answers are read (section 8.1).
+ * The card of a worker. One that prefills for others offers no surface to clients and
+ * says nothing of how answers are read.
  *
  * @throws Error with a text for the operator when nothing names the model.
  */

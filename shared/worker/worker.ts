@@ -179,7 +179,11 @@ class ServingWorker implements Worker {
     this.#monitor = new EngineMonitor({ engine, clock, intervalMs, timeoutMs, onDown, onUp });
     if (this.#settings.canary !== undefined) this.#canary = this.#openCanary(this.#settings.canary);
     this.#showHealth();
-    logger.info('worker is ready', { instance_id: this.instanceId, model: this.card.display_name });
+    logger.info('worker is ready', {
+      instance_id: this.instanceId,
+      model: this.card.display_name,
+      pid: process.pid,
+    });
   }
 
   drain(): Promise<DrainReport> {
@@ -354,10 +358,11 @@ class ServingWorker implements Worker {
   }
 
   #records(transport: Transport): DiscoveryRecord[] {
-    const at = { ...this.#options.address, instance_id: this.instanceId };
+    const { address, clock } = this.#options;
+    const at = { ...address, instance_id: this.instanceId };
     return [
       { type: 'Endpoint', ...at, transport },
-      { type: 'Model', ...at, card: this.card },
+      { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), card: this.card },
     ];
   }
 

@@ -104,6 +104,24 @@ export function describeSnapshotStore(name: string, open: () => Promise<Snapshot
       await expect(store.list(abort.signal)).rejects.toThrow('enough');
     });
 
+    it('ends what it was to write when it gives up half way', async () => {
+      const store = await start();
+      const abort = new AbortController();
+      let isEnded = false;
+      function* slices(): Generator<Uint8Array> {
+        try {
+          for (;;) {
+            yield new Uint8Array(1000);
+            abort.abort(new Error('enough'));
+          }
+        } finally {
+          isEnded = true;
+        }
+      }
+      await expect(store.put('a', slices(), abort.signal)).rejects.toThrow('enough');
+      expect(isEnded).toBe(true);
+    });
+
     it('fails rather than give back what was not put', async () => {
       const store = await start();
       await store.put('a', [new Uint8Array(100_000).fill(7)], never);

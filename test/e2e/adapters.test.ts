@@ -32,10 +32,18 @@ describe('an adapter whose workers are replaced', () => {
     for (let at = 0; at < 4; at++) expect((await ask()).status).toBe(200);
     const fresh = await fleet.worker(); // serves the base model alone
     await second.kill();
-    await waitUntil(async () => (await ask()).status === 404, { timeoutMs: 10_000, what: 'the adapter to be missing' });
-    expect(await (await ask()).json()).toMatchObject({ error: { code: 'model_not_found', param: 'model' } });
-    const models = (await (await fetch(`${frontend.url}/v1/models`)).json()) as { data: readonly { id: string }[] };
-    expect(models.data.map(({ id }) => id)).toEqual(['stator-mini']);
+    const listed = async (): Promise<readonly string[]> => {
+      const models = (await (await fetch(`${frontend.url}/v1/models`)).json()) as { data: readonly { id: string }[] };
+      return models.data.map(({ id }) => id);
+    };
+    await waitUntil(async () => !(await listed()).includes('tuned'), {
+      timeoutMs: 10_000,
+      what: 'the adapter to be missing',
+    });
+    expect(await listed()).toEqual(['stator-mini']);
+    const missing = await ask();
+    expect([missing.status, missing.headers.get('retry-after')]).toEqual([503, '5']); // its worker may come back
+    expect(await missing.json()).toMatchObject({ error: { code: 'service_unavailable', param: 'model' } });
     expect((await postJson(`${fresh.url}/v1/loras`, ADAPTER)).status).toBe(200);
     await fleet.untilWorkers(frontend, 1, 'tuned');
     expect(await (await ask()).json()).toMatchObject({ model: 'tuned', choices: [{ finish_reason: 'length' }] });

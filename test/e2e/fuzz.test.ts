@@ -53,6 +53,7 @@ describe.runIf(PYTHON !== '')('requests that a fuzzer makes from /openapi.json',
     async () => {
       const document = (await (await fetch(`${server.url}/openapi.json`)).json()) as Document;
       await nameWhatIsThere(document, server.url);
+      delete document.paths['/router/explain']; // no router here explains, and its bodies are those of other routes
       await writeFile(join(folder, 'openapi.json'), JSON.stringify(document));
       await writeFile(join(folder, 'schemathesis.toml'), CHECKS);
       const fuzzer = spawnProgram(

@@ -71,7 +71,7 @@ describe.runIf(PYTHON !== '')('the official Python client', () => {
 
   it('frees the worker when it leaves a stream', async () => {
     expect(report.abort.seen).toBe(5);
-    await frontend.waitForOutput(/request completed .*request_type=stream status=499/);
+    await frontend.waitForOutput(/request completed .*status=499/);
     await waitUntil(async () => (await worker.metric('dynamo_component_inflight_requests')) === 0);
   });
 

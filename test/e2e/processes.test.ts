@@ -87,6 +87,11 @@ describe('stator frontend and stator worker in terminals of their own', () => {
       expect(answer.ids).toHaveLength(1);
     }
     expect(await frontend.metric('dynamo_frontend_model_migration_total')).toBe(1);
+    const moved = new RegExp(
+      `INFO pipeline: request moves to another worker model=\\S+ worker=${hasty.instanceId} reason=`,
+    );
+    await frontend.waitForOutput(moved);
+    await frontend.waitForOutput(/request completed model=\S+ status=200 worker=\w+ .*moved=1 .*ms=\d+/);
     workers.pop();
   });
 
@@ -97,6 +102,8 @@ describe('stator frontend and stator worker in terminals of their own', () => {
     expect(response.status).toBe(404);
     expect(await response.json()).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
     expect(await (await fetch(`${frontend.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
+    await frontend.waitForOutput(/INFO models: model is served model=stator-mini workers=\d/);
+    await frontend.waitForOutput(/INFO models: model is served no more model=stator-mini reason=/);
     const health = await fetch(`${frontend.url}/health`);
     expect(health.status).toBe(200);
     expect(await health.json()).toEqual({ status: 'healthy', endpoints: [], instances: [] });

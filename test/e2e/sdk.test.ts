@@ -50,6 +50,18 @@ describe('the examples of the SDK', () => {
     expect(refused.stderr()).toBe('stator: unknown flag --no-such-flag; stator worker --help lists all\n');
   });
 
+  it('say back what comes in parts', async () => {
+    const content = [
+      { type: 'text', text: 'all the words' },
+      { type: 'text', text: 'of all parts' },
+    ];
+    const answer = await postJson(`${frontend.url}/v1/chat/completions`, {
+      model: 'parrot',
+      messages: [{ role: 'user', content }],
+    });
+    expect(await answer.json()).toMatchObject({ choices: [{ message: { content: 'all the words of all parts' } }] });
+  });
+
   it('serve the same model to Anthropic clients', async () => {
     const answer = await postJson(`${frontend.url}/v1/messages`, { ...question, max_tokens: 100 });
     expect(await answer.json()).toMatchObject({ content: [{ type: 'text', text: 'all the words come back' }] });
@@ -83,5 +95,31 @@ describe('the examples of the SDK', () => {
     expect(await parrot.exited).toBe(0);
     expect(await echo.exited).toBe(0);
     await fleet.untilWorkers(frontend, 0, 'parrot');
+  });
+});
+
+describe('a mistake in the code of a model', () => {
+  const fleet = useFleet();
+  const PROGRAM = `
+    import { defineWorker } from 'stator/worker';
+    async function* misspell({ input }) { yield input.body.mesages[0].content; }
+    const worker = defineWorker({ model: 'mistaken', input: 'text', kinds: ['chat'], generate: misspell });
+    process.exitCode = await worker.run({ flags: ['--discovery-backend', 'file'] });`;
+
+  it('is told in the log with the place where it happened, and not to the client', async () => {
+    const args = ['--input-type=module', '--eval', PROGRAM];
+    const worker = spawnNode(args, { cwd: ROOT, env: { DYN_FILE_KV: fleet.fileKv } });
+    const frontend = await fleet.frontend();
+    await fleet.untilWorkers(frontend, 1, 'mistaken');
+    const answer = await postJson(`${frontend.url}/v1/chat/completions`, {
+      model: 'mistaken',
+      messages: [{ role: 'user', content: 'hello' }],
+    });
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).not.toContain('Cannot read');
+    const [line] = await worker.waitForOutput(/request failed.*/);
+    expect(line).toContain('Cannot read properties of undefined');
+    expect(line).toMatch(/"stack":\["at \w*\.?misspell/);
+    await worker.kill();
   });
 });

@@ -3,7 +3,6 @@ import { App, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Capture, Match, Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { rolesOf } from '../../functions/compose/routing/roles.ts';
 import { HTTP_FUNCTION_CHOICES, HTTP_FUNCTION_VARIABLES } from '../../functions/http/environment.ts';
 import { HttpFunction, type HttpFunctionProps } from '../../infra/constructs/http-function.ts';
 import { Network } from '../../infra/constructs/network.ts';
@@ -226,7 +225,7 @@ describe('the serving stack', () => {
       const { given: known, warnings, settings } = resolveConfig('frontend', [], Object.fromEntries(texts));
       expect(warnings).toEqual([]);
       expect(known.size).toBe(given.length);
-      expect(rolesOf(settings)).toMatchObject({ servesClients: false, settings: { routerRole: 'resident' } });
+      expect(settings).toMatchObject({ roles: ['router'], routerRole: 'resident' });
     });
 
     it('tells the function where they are, and lets it ask in mode kv', () => {

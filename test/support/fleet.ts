@@ -179,8 +179,8 @@ async function countWorkers(url: string, model: string): Promise<number> {
   return types.reduce((sum, { workers }) => sum + workers, 0);
 }
 
-/** Removes what would steer a `stator` process, or make it warn of variables that it does not know. */
+/** Removes what would steer a `stator` process, paint what it writes, or make it warn of variables that it does not know. */
 function withoutOurs(): Env {
-  const names = Object.keys(process.env).filter((name) => /^(DYN|STATOR|AWS)_/.test(name));
+  const names = Object.keys(process.env).filter((name) => /^((DYN|STATOR|AWS)_|FORCE_COLOR$)/.test(name));
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }

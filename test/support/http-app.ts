@@ -1,5 +1,6 @@
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
+  BodyBudget,
   createHttpApp,
   defaultHttpSettings,
   type HttpAppDeps,
@@ -16,11 +17,15 @@ export interface TestAppOptions {
   readonly pipeline?: Pipeline;
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
-  readonly discovery?: HttpAppDeps['discovery'];
+  readonly instances?: HttpAppDeps['instances'];
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
   readonly records?: HttpAppDeps['records'];
+  /** Room for bodies that are being read. @default 1 GiB */
+  readonly bodyBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
+  /** @default one whose lines the test may look at */
+  readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
   readonly stage?: ServiceStage;
 }
@@ -42,17 +47,18 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),
     metrics: createFrontendMetrics({ clock }),
-    logger,
+    logger: options.logger ?? logger,
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },
+    bodies: new BodyBudget(options.bodyBudgetBytes ?? 1024 ** 3),
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })
         : (options.responseStore ?? undefined),
     records: options.records,
     canceller: options.canceller,
-    discovery: options.discovery ?? { list: async () => [] },
+    instances: options.instances ?? (() => []),
     lifecycle,
   };
   return { app: createHttpApp(deps), deps, lifecycle, lines };

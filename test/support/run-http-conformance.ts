@@ -1,29 +1,61 @@
 // Plays every row of a folder of .jsonl files in the format of test/fixtures/dynamo-http against the whole front, with
-// scripted workers behind, and says which rows fail and which differ from the record by what authority.
+// scripted workers behind, and says which rows fail and which differ from the record for what reason.
 // `npm run conformance:http -- DIR`; ends with `N passed, N failed`.
+// `npm run conformance:http -- --mutate [DIR]` then spoils the answers in many ways, and fails when one goes unnoticed.
 import { Conformance } from './dynamo-http/conformance.ts';
-import { reasonLeftOut } from './dynamo-http/left-out.ts';
+import type { Exchange } from './dynamo-http/exchange.ts';
+import { judge } from './dynamo-http/judge.ts';
+import { MUTATIONS, outcomeOf } from './dynamo-http/mutations/index.ts';
+import { FIXTURES, type RecordedRow } from './dynamo-http/records.ts';
 
-const folder = process.argv[2];
+const mutates = process.argv.includes('--mutate');
+const folder = process.argv.slice(2).find((argument) => argument !== '--mutate') ?? (mutates ? FIXTURES : undefined);
 if (folder === undefined) {
-  console.error('usage: npm run conformance:http -- DIR');
+  console.error('usage: npm run conformance:http -- [--mutate] DIR');
   process.exit(2);
 }
 
 const conformance = new Conformance(folder);
-const played = conformance.rows.filter((row) => {
-  const reason = reasonLeftOut(row);
-  if (reason !== undefined) console.log(`${row.id} left out: ${reason}`);
-  return reason === undefined;
-});
+const passed: Exchange[] = [];
 let failed = 0;
-for (const row of played) {
+for (const row of conformance.rows) {
   const applied: string[] = [];
-  const differences = await conformance.play(row, applied);
-  for (const each of applied) console.log(`${row.id} differs by ${each}`);
-  for (const difference of differences) console.log(`${row.id} FAILED ${difference}`);
-  if (differences.length > 0) failed++;
+  const { exchange, faults } = await play(row, applied);
+  if (!mutates) for (const why of applied) console.log(`${row.id} differs: ${why}`);
+  for (const fault of faults) console.log(`${row.id} FAILED ${fault}`);
+  if (faults.length > 0) failed++;
+  else if (exchange !== undefined) passed.push(exchange);
 }
 await conformance.close();
-console.log(`${played.length - failed} passed, ${failed} failed`);
-process.exitCode = failed === 0 ? 0 : 1;
+console.log(`${passed.length} passed, ${failed} failed`);
+const unnoticed = mutates ? mutate() : 0;
+process.exitCode = failed === 0 && unnoticed === 0 ? 0 : 1;
+
+/** One row that cannot be played, or not be judged, is a fault of its own and none of the others'. */
+async function play(
+  row: RecordedRow,
+  applied: string[],
+): Promise<{ readonly exchange?: Exchange; readonly faults: readonly string[] }> {
+  try {
+    const exchange = await conformance.exchange(row);
+    return { exchange, faults: judge(exchange, applied) };
+  } catch (error) {
+    return { faults: [String(error)] };
+  }
+}
+
+/** Prints what became of every mutation; returns how many spoiled answers nobody noticed. */
+function mutate(): number {
+  const line = (name: string, changed: unknown, noticed: unknown): string =>
+    `${name.padEnd(48)}${String(changed).padStart(9)}${String(noticed).padStart(9)}`;
+  console.log(line('mutation', 'changed', 'noticed'));
+  let sum = 0;
+  for (const mutation of MUTATIONS) {
+    const { changed, unnoticed: missed } = outcomeOf(mutation, passed);
+    const examples = missed.length === 0 ? '' : `  unnoticed: ${missed.slice(0, 8).join(', ')}`;
+    console.log(line(mutation.name, changed, changed - missed.length) + examples);
+    sum += missed.length;
+  }
+  console.log(`${MUTATIONS.length} mutations, ${sum} spoiled answers unnoticed`);
+  return sum;
+}

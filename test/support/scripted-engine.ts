@@ -190,25 +190,10 @@ const KIND_OF_TYPE: Readonly<Record<string, WorkerErrorKind>> = {
   WorkerUnavailable: 'WorkerUnavailable',
 };
 
-const KIND_OF_CODE: Readonly<Record<number, WorkerErrorKind>> = {
-  400: 'InvalidRequest',
-  401: 'Unauthenticated',
-  403: 'PermissionDenied',
-  404: 'NotFound',
-  409: 'Conflict',
-  413: 'PayloadTooLarge',
-  415: 'UnsupportedMedia',
-  422: 'InvalidRequest',
-  429: 'RateLimited',
-  499: 'Cancelled',
-  501: 'NotImplemented',
-  502: 'BackendProtocol',
-  503: 'Unavailable',
-  504: 'DeadlineExceeded',
-  529: 'ResourceExhausted',
-};
-
 function raised({ type, msg, code }: NonNullable<WorkerScript['raise']>): ServeError {
-  if (type === 'HttpError') return workerError(KIND_OF_CODE[code ?? 500] ?? 'Internal', msg);
+  if (type === 'HttpError') {
+    const isMistake = code === 400 || code === 422;
+    return workerError(isMistake ? 'InvalidRequest' : 'Unknown', msg, { status: code });
+  }
   return workerError(KIND_OF_TYPE[type] ?? 'Unknown', msg);
 }

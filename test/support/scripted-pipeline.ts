@@ -30,6 +30,7 @@ export class ScriptedPipeline implements Pipeline {
     this.models = {
       list: () => models,
       find: (name) => models.find((model) => model.name === name),
+      known: (name) => models.find((model) => model.name === name),
     };
     this.requestable = this.models;
   }
@@ -82,6 +83,7 @@ export function servedModel(name: string, overrides: Partial<ServedModel> = {}):
     name,
     primaryName: name,
     contextLength: 4096,
+    createdSecs: 1_700_000_000,
     readiness: {
       isReady: true,
       reason: undefined,

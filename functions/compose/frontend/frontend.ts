@@ -1,8 +1,14 @@
+import { getHeapStatistics } from 'node:v8';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { Settings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
-import { createHttpApp, type HttpSettings, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
+import {
+  BodyBudget,
+  createHttpApp,
+  type HttpSettings,
+  ServiceLifecycle,
+} from '../../../shared/frontends/http/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -17,6 +23,8 @@ import {
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
 import {
+  createBodyMetrics,
+  createDrainMetrics,
   createFrontendMetrics,
   type FrontendMetrics,
   type Logger,
@@ -27,13 +35,16 @@ import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
 import type { PrefillModelSettings } from '../routing/prefill-model.ts';
 import { openRouterMetrics, openRouting } from '../routing/routing.ts';
 import { openTelemetry } from '../telemetry.ts';
+import { tellWhile } from '../tell-while.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
-import { cardFilter, modelOpener } from './open-model.ts';
+import { ModelLines } from './model-lines.ts';
+import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
 import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
+import { logRequests } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { stallObserver } from './stalls.ts';
@@ -61,6 +72,7 @@ export type HostSettings = PrefillModelSettings &
       | 'responsesTable'
       | 'responseStoreMaxMb'
       | 'kvCacheBlockSize'
+      | 'roles'
       | 'routerOverlapRefreshAfterSecs'
       | 'serveIndexer'
       | 'routerUrl'
@@ -89,10 +101,6 @@ export interface FrontendOptions {
   readonly discovery?: DiscoveryHost;
   /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
   readonly followsEvents?: boolean;
-  /** Whether clients are answered; else only health, metrics and operators. @default true */
-  readonly servesClients?: boolean;
-  /** Names of the settings that the operator set; some that are set keep other settings from being chosen. @default none */
-  readonly given?: Iterable<string>;
 }
 
 /** A frontend ready to answer; the host decides where its requests come from. */
@@ -101,10 +109,17 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /**
+   * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
+   * when the model cannot be loaded.
+   */
+  readonly takesChats: (model: RoutableModel) => Promise<boolean>;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
   refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
+  /** A drain is over and has cut so many answers: told in the log and counted. */
+  drained(cut: number): void;
   /** Closes connections and discovery; answers under way are cut. */
   close(): Promise<void>;
 }
@@ -112,7 +127,7 @@ export interface Frontend {
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
   settings: FrontendSettings & HostSettings,
-  { logger, plane: planeOptions, discovery: host, followsEvents = true, servesClients, given = [] }: FrontendOptions,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
     prefix: settings.metricsPrefix,
@@ -122,12 +137,13 @@ export async function composeFrontend(
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
   const lifecycle = new ServiceLifecycle();
+  const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
   const discovery = await openDiscovery(settings, logger.for('discovery'), host);
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
-    const parts = { discovery, plane, metrics, logger, followsEvents, given };
+    const parts = { discovery, plane, metrics, logger, followsEvents };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
@@ -138,11 +154,12 @@ export async function composeFrontend(
       logger: logger.for('http'),
       clock: systemClock,
       random: systemRandom,
-      settings: { ...httpSettings(settings), servesClients },
+      settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
+      bodies: new BodyBudget(bodyBudgetBytes(settings), createBodyMetrics(metrics.registry)),
       responseStore,
       records,
       tracer: telemetry.tracer,
-      discovery,
+      instances: () => models.directory.instances(),
       caches: models.caches,
       canceller: models.canceller,
       explainer: models.explainer,
@@ -153,8 +170,13 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      takesChats: models.takesChats,
       refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
       flush: () => telemetry.flush(),
+      drained: (cut) => {
+        drains.cut(cut);
+        if (cut > 0) logger.for('http').warn('answers were cut by the shutdown', { cut });
+      },
       close: async () => {
         closing.abort();
         models.directory.close();
@@ -182,7 +204,8 @@ async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle,
   if (pending !== undefined) {
     lifecycle.waiting(() => initial.pending);
     log.info('waiting for workers', { workers: workersMin });
-    if ((await initial.awaited) === 'late')
+    const tell = (waited_s: number): void => log.info('still waiting for workers', { for: initial.pending, waited_s });
+    if ((await tellWhile(initial.awaited, tell)) === 'late')
       log.warn('serving with fewer workers than asked for', { workers: workersMin });
   }
   lifecycle.discovered();
@@ -194,7 +217,6 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
-  readonly given: Iterable<string>;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
@@ -203,7 +225,7 @@ async function followModels(
   parts: Parts,
   onWorkers: (workers: number) => void,
 ) {
-  const { discovery, plane, metrics, logger, followsEvents, given } = parts;
+  const { discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, log),
@@ -227,7 +249,6 @@ async function followModels(
     openEventPlane,
     metrics,
     logger,
-    given,
   });
   const { router, explanations: source } = routing;
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);
@@ -238,18 +259,22 @@ async function followModels(
     list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
     show: (facts) => metrics.setModel(facts),
   });
+  const lines = new ModelLines(log);
   const directory: LiveModelDirectory = new LiveModelDirectory({
     discovery,
     namespace: settings.namespace,
     namespacePrefix: settings.namespacePrefix,
     kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
     decodesAlone: settings.decodeFallback,
-    rememberedMax: holding === undefined ? 0 : REMEMBERED_MODELS_MAX,
+    clock: systemClock,
+    // Requests that wait for workers may come long after the last one has gone.
+    rememberedMs: holding === undefined ? settings.modelMemorySecs * 1000 : Number.POSITIVE_INFINITY,
     onChange: () => {
       const models = directory.list();
       store.prefetch(models);
       const primary = primaryModels(directory);
       gauges.changed();
+      lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
       onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
@@ -280,6 +305,7 @@ async function followModels(
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
       ...stallObserver(registry, log),
+      ...logRequests(logger.for('pipeline')),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
     },
@@ -294,16 +320,18 @@ async function followModels(
     excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
     busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
   });
-  const control = { discovery, plane, clock: systemClock, random: systemRandom };
+  const instances = () => directory.instances();
+  const control = { plane, clock: systemClock, random: systemRandom, instances };
   const caches = new CacheClearer({
     ...control,
     models: () => primaryModels(directory),
   });
-  const canceller = new RequestCanceller({ ...control, isServedFrom: (namespace) => directory.isInScope(namespace) });
+  const canceller = new RequestCanceller(control);
   const { routerConditionalDisagg: isConditional } = settings;
   const explainer =
     source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
-  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer };
+  const takesChats = chatCheck(store);
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
 }
 
 async function eventPlaneOpener(
@@ -328,8 +356,6 @@ function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
-/** Models without workers whose requests would still be held. */
-const REMEMBERED_MODELS_MAX = 1024;
 
 function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
   const { runtime_config: runtime } = card;
@@ -344,6 +370,11 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
   };
 }
 
+/** A container that is a router alone answers health, metrics and operators. */
+function servesClients({ roles = [] }: HostSettings): boolean {
+  return roles.length === 0 || roles.includes('http');
+}
+
 /** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
 function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
   if (settings.admissionControl === 'none') return {};
@@ -352,6 +383,12 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
     prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
     prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
   };
+}
+
+/** A body takes about twice its size while it is read, and what it says about as much again: a quarter leaves room for the rest. */
+function bodyBudgetBytes({ httpBodyBudgetMb }: FrontendSettings): number {
+  if (httpBodyBudgetMb !== undefined) return httpBodyBudgetMb * 1024 * 1024;
+  return Math.floor(getHeapStatistics().heap_size_limit / 4);
 }
 
 function httpSettings(settings: FrontendSettings): HttpSettings {

@@ -3,16 +3,17 @@ import type { Settings } from '../../../shared/config/index.ts';
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { findReasoningFormat } from '../../../shared/parsers/reasoning/index.ts';
 import { hasParserOfVersion } from '../../../shared/parsers/tool-calls/index.ts';
-import type { OpenModel } from '../../../shared/pipeline/index.ts';
+import type { ModelStore, OpenModel, RoutableModel } from '../../../shared/pipeline/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, ModelFolderError } from '../../../shared/tokens/index.ts';
+import { tellWhile } from '../tell-while.ts';
 
 type OpenModelSettings = Pick<Settings<'frontend'> & Settings<'function'>, 'tokenizer' | 'tokenizerFallback'> &
   Partial<Pick<Settings<'frontend'>, 'modelPath'>>;
 
 /** Opens the models that cards name. `log` is told where something else than what was asked for has to do. */
 export function modelOpener(settings: OpenModelSettings, log: Logger): OpenModel {
-  return async (card) => {
+  const open: OpenModel = async (card) => {
     const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
     const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
     const loaded = await loadModelFolder(folder, {
@@ -22,6 +23,18 @@ export function modelOpener(settings: OpenModelSettings, log: Logger): OpenModel
     });
     warnOfReasoningFallback(card, log);
     return loaded;
+  };
+  return (card) => {
+    const tell = (waited_s: number): void => log.info('loading the tokenizer', { model: card.display_name, waited_s });
+    return tellWhile(open(card), tell);
+  };
+}
+
+/** Tells whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. */
+export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel) => Promise<boolean> {
+  return async (model) => {
+    if (!model.card.model_type.includes('Chat')) return false;
+    return model.card.model_input !== 'Tokens' || (await store.get(model)).chatTemplate !== undefined;
   };
 }
 

@@ -13,6 +13,8 @@ type ServerSettings = Pick<
 export interface FrontendServer {
   /** As clients on this machine reach it. */
   readonly url: string;
+  /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
+  readonly address: string;
   /** Refuses new requests, lets running answers end within the grace period, closes everything. */
   drain(): Promise<void>;
 }
@@ -40,10 +42,11 @@ export async function serveFrontend(
         ? undefined
         : watchTlsFiles(paths, tls, { clock: systemClock, logger: log, onChange: server.useCertificate });
     return {
-      url: server.url.replace('//0.0.0.0:', '//127.0.0.1:'),
+      url: server.url,
+      address: server.address,
       drain: async () => {
         const { cut } = await server.close(settings.httpGracefulShutdownTimeoutSecs * 1000);
-        if (cut > 0) log.warn('answers were cut by the shutdown', { cut });
+        frontend.drained(cut);
         watch.stop();
         certificate?.stop();
         await frontend.close();

@@ -1,5 +1,3 @@
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Settings } from '../../../shared/config/index.ts';
 import { createDiscovery, type Discovery, parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
@@ -28,7 +26,7 @@ export async function openDiscovery(
     case 'mem':
       return createDiscovery({ backend, ...base });
     case 'file':
-      return createDiscovery({ backend, ...base, rootPath: settings.fileKv ?? join(tmpdir(), 'dynamo_store_kv') });
+      return createDiscovery({ backend, ...base, rootPath: settings.fileKv });
     case 'dynamodb':
       if (settings.discoveryTable === undefined)
         throw new Error('discovery backend dynamodb needs STATOR_DISCOVERY_TABLE');

@@ -40,7 +40,7 @@ export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
   readonly natsAttemptsMax?: number;
 }
 
-/** The request plane of a process that only calls. `logger` is told of outages of NATS. */
+/** The request plane of a process that only calls. `logger` is told of its connections, and of outages of NATS. */
 export async function callingPlane(
   settings: CallerSettings,
   observer: RequestPlaneObserver,
@@ -48,7 +48,7 @@ export async function callingPlane(
   logger?: Logger,
 ): Promise<RequestPlane> {
   const options = {
-    ...commonOptions(settings, observer),
+    ...commonOptions(settings, logger === undefined ? observer : { ...observer, ...connectionLines(logger) }),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
   };
@@ -58,6 +58,14 @@ export async function callingPlane(
     return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
   }
   return tcpPlane(settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
+}
+
+/** For who asks for details: connections to workers come and go with traffic. */
+function connectionLines(logger: Logger): Pick<RequestPlaneObserver, 'connectionOpened' | 'connectionClosed'> {
+  return {
+    connectionOpened: (address) => logger.debug('connection to a worker is opened', { address }),
+    connectionClosed: (address) => logger.debug('connection to a worker is closed', { address }),
+  };
 }
 
 /**

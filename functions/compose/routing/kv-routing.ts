@@ -102,7 +102,7 @@ export class KvRouting implements Routing {
     const { routerMetrics, metrics } = parts;
     const { policies } = files;
     this.#parts = parts;
-    this.#config = kvRouterConfigOf(settings, parts.given, policies?.settings);
+    this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = createKvRouter({

@@ -29,7 +29,7 @@ import {
   replicaBookings,
   SharedLoad,
 } from '../../../shared/router/state/index.ts';
-import type { ProcessLogger } from '../../../shared/telemetry/index.ts';
+import type { ProcessLogger, RouterMetrics } from '../../../shared/telemetry/index.ts';
 import type { SharedRouterState } from './router-state.ts';
 
 export interface ReplicaParts {
@@ -42,6 +42,7 @@ export interface ReplicaParts {
   /** The table of shared counters. @default none: replicas hear of each other by events alone */
   readonly shared: SharedRouterState | undefined;
   readonly logger: ProcessLogger;
+  readonly routerMetrics: Pick<RouterMetrics, 'peerBookingUnremembered'>;
   /** Worker sets of the router. */
   pools(): readonly KvPool[];
 }
@@ -205,13 +206,14 @@ class ComponentLink {
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { discovery, eventPlane, logger, shared, routerId } = this.#parts;
+    const { discovery, eventPlane, logger, shared, routerId, routerMetrics } = this.#parts;
     const scope = { kind: 'component', ...this.#scope } as const;
     const publisher = this.#publisher ?? (await eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
     this.#publisher = publisher;
     const { publisherId, transport } = publisher;
     const apply = (event: ActiveSequenceEvent): void => this.#apply(event);
-    const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock: systemClock, apply });
+    const onFull = (): void => routerMetrics.peerBookingUnremembered();
+    const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock: systemClock, apply, onFull });
     this.#sync = sync;
     this.#follower ??= new TopicFollower({
       eventPlane,

@@ -30,8 +30,6 @@ export interface RoutingParts {
   limitsOf(model: string): BusyLimits;
   /** What is shared with other routers. @default nothing */
   readonly shared?: SharedRouterState | undefined;
-  /** Names of the settings that the operator set. */
-  readonly given: Iterable<string>;
 }
 
 /** The feeds of a process, and the event plane that they opened. */

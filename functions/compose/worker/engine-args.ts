@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { ConfigError, nearestName, type ResolvedConfig, resolveConfig, TABLE } from '../../../shared/config/index.ts';
-import { reasonOf } from '../../../shared/errors/index.ts';
+import { ConfigError, type ResolvedConfig, resolveConfig, TABLE } from '../../../shared/config/index.ts';
+import { nearestName, reasonOf } from '../../../shared/errors/index.ts';
 
 type Mocking = 'worker' | 'simulate';
 

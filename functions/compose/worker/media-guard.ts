@@ -14,6 +14,7 @@ type MediaSettings = Pick<
   | 'mmLocalPath'
   | 'mmMaxFileSizeMb'
   | 'mmMaxDataUrlMb'
+  | 'mmMaxRequestMb'
   | 'mediaAllowHosts'
 >;
 
@@ -37,6 +38,7 @@ export function withMediaGuard(engine: Engine, settings: MediaSettings): Engine 
     allowHosts: settings.mediaAllowHosts,
     allowsInternal: settings.mmAllowInternal,
     localFolder: settings.mmLocalPath,
+    requestBytesMax: settings.mmMaxRequestMb * MIB,
     keepAliveMs: settings.httpKeepaliveTimeoutSecs * 1000,
     connectTimeoutMs: settings.httpConnectTimeoutSecs * 1000,
     ...(fileMb === undefined ? {} : { fileBytesMax: fileMb * MIB }),

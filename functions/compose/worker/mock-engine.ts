@@ -149,13 +149,21 @@ function portOf(flag: string, ports: readonly number[] | undefined, at: number, 
 
 const PARAGRAPH_BREAK = '\n\n';
 
+/** The question that everybody asks first, and how much of the text answers it: what a mock is, and what Stator is. */
+const FIRST_QUESTION = { opening: 'What', whole: 'What are you' } as const;
+const INTRODUCTION_PARAGRAPHS = 2;
+
 async function readableIds(folder: string) {
   const { tokenizer } = await loadModelFolder(folder);
-  const passages = builtinText()
-    .trim()
-    .split(PARAGRAPH_BREAK)
-    .map((passage) => tokenizer.encode(passage));
-  return { passages, separator: tokenizer.encode(PARAGRAPH_BREAK) };
+  const paragraphs = builtinText().trim().split(PARAGRAPH_BREAK);
+  const introduction = paragraphs.slice(0, INTRODUCTION_PARAGRAPHS).join(PARAGRAPH_BREAK);
+  // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.
+  const cue = tokenizer.encode(FIRST_QUESTION.whole).slice(tokenizer.encode(FIRST_QUESTION.opening).length);
+  return {
+    passages: paragraphs.map((paragraph) => tokenizer.encode(paragraph)),
+    separator: tokenizer.encode(PARAGRAPH_BREAK),
+    introduction: { cue, passage: tokenizer.encode(introduction) },
+  };
 }
 
 /** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */

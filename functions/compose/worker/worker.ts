@@ -29,6 +29,7 @@ import { eventPlane } from '../planes/event-plane.ts';
 import { servingPlane } from '../planes/planes.ts';
 import { openStateTable } from '../routing/router-state.ts';
 import { openTelemetry } from '../telemetry.ts';
+import { tellWhile } from '../tell-while.ts';
 import { adapterCache as openAdapterCache } from './adapter-cache.ts';
 import { cardSettings } from './card-settings.ts';
 import { withMediaGuard } from './media-guard.ts';
@@ -135,10 +136,11 @@ export async function startWorkerProcess(
       open: () => openEngine(settings, context, opened++),
       names,
       card: {
-        ...cardSettings(settings, logger.for('worker')),
+        ...cardSettings(settings),
         ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
         workerType: workerTypeOf(settings),
+        ...(settings.engine === 'mocker' ? { runtime_data: MOCK } : {}),
       },
     };
     const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
@@ -154,6 +156,9 @@ export async function startWorkerProcess(
   }
 }
 
+/** Says on a card that nobody thinks behind it: who chats with such a model is told. */
+const MOCK = { engine: 'mocker' };
+
 async function startOne(
   surroundings: Surroundings,
   { open, names, card }: DefinedModel,
@@ -163,7 +168,10 @@ async function startOne(
   const { settings, logger, ...parts } = surroundings;
   const { engine, model } = await open();
   engines.push(engine);
-  return startWorker(
+  const { engine: kind, engineUrl: url } = settings;
+  const tell = (waited_s: number): void =>
+    logger.for('worker').info('waiting for the engine', { engine: kind, url, waited_s });
+  const starting = startWorker(
     {
       ...parts,
       engine,
@@ -191,6 +199,7 @@ async function startOne(
     },
     signal,
   );
+  return tellWhile(starting, tell);
 }
 
 function canaryOf(settings: WorkerProcessSettings) {
@@ -271,7 +280,8 @@ function withEngineMetrics(
     render: async () => {
       const own = await metrics.render();
       const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
-      return [own.trimEnd(), ...theirs].filter((text) => text !== '').join('\n');
+      const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
+      return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
     },
   };
 }

@@ -10,7 +10,7 @@ export const eventPlaneRows = {
     decide: (facts) => (facts.read('discoveryBackend') === 'dynamodb' ? 'nats' : 'zmq'),
     defaultText: 'zmq for file and mem; nats for dynamodb',
     usedBy: PLANE_ENDS,
-    source: 'seed; 1.6.1: zmq always',
+    source: 'Dynamo; 1.6.1: zmq always',
     built: true,
     about: 'Carries KV events and load.',
   }),

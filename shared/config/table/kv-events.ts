@@ -17,7 +17,7 @@ export const kvEventsRows = {
     ],
     defaultText: 'set by the sidecar, on loopback; off for decode workers and without prefix caching',
     usedBy: ['worker'],
-    source: 'seed (vLLM page)',
+    source: 'Dynamo (vLLM page)',
     built: true,
     about: "Engine's event publisher; on only with enable_kv_cache_events.",
   }),

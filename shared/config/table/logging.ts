@@ -8,7 +8,7 @@ export const loggingRows = {
     env: ['DYN_DUMP_CONFIG_TO'],
     written: true,
     usedBy: FLEET,
-    source: 'seed',
+    source: 'Dynamo',
     built: true,
     about: 'Writes the resolved configuration, secrets hidden.',
   }),
@@ -146,7 +146,7 @@ export const loggingRows = {
     usedBy: EDGES,
     source: '1.6.1',
     built: true,
-    about: 'Takes a record of every request; sinks nats, otel and s3 are not built.',
+    about: 'Takes a record of every request.',
   }),
   requestTraceSinks: choices({
     env: ['DYN_REQUEST_TRACE_SINKS'],

@@ -9,7 +9,7 @@ export const metricsRows = {
     allowed: 'invalid characters become _',
     default: 'dynamo_frontend',
     usedBy: EDGES,
-    source: 'seed',
+    source: 'Dynamo',
     built: true,
     about: 'Prefix of frontend metrics.',
   }),

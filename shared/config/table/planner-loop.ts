@@ -125,7 +125,7 @@ export const plannerLoopRows = {
     note: 'prophet = seasonal',
     default: 'kalman',
     usedBy: PLANNERS,
-    source: '1.6.1: arima; ruling 42',
+    source: '1.6.1: arima',
     built: false,
     about: 'Forecast of requests and lengths.',
   }),

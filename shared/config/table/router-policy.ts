@@ -10,7 +10,7 @@ export const routerPolicyRows = {
     usedBy: ROUTERS,
     source: '1.6.1',
     built: true,
-    about: 'Policy classes and worker selection (router.md 6.4); overrides flags.',
+    about: 'Policy classes and worker selection; overrides flags.',
   }),
   routerPrefillPolicy: text({
     flags: ['--router-prefill-policy'],

@@ -1,13 +1,18 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { constants } from 'node:fs';
+import { lstat, lutimes, mkdir, open, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
 import { decodeSegment } from '../keys.ts';
 import type { Bucket } from '../types.ts';
+import { checkRealFolder } from './own-folder.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
+const TEMPORARY_NAME = /^\.tmp_[0-9a-f]{16}$/;
+/** Records are some kilobytes; a larger file is none of ours and is not read. */
+const RECORD_BYTES_MAX = 1024 * 1024;
 
 interface CachedText {
   readonly version: string;
@@ -15,8 +20,9 @@ interface CachedText {
 }
 
 /**
- * One bucket of the file back end (section 1.4): one file a key, its whole key percent-encoded into the name, alive while
- * its modification time is younger than the time to live. Any process deletes what is older.
+ * One bucket of the file back end: one file a key, its whole key percent-encoded into the name, alive while its modification
+ * time is younger than the time to live. Any process deletes what is older, if its name is one that this class makes; links
+ * are never followed, and never deleted.
  *
  *   {root}/v1/instances/dynamo%2Fbackend%2Fgenerate%2Fbfa8c2c963503f05
  */
@@ -34,7 +40,9 @@ export class BucketFolder {
 
   /** Makes the folder and those above it. */
   async create(): Promise<void> {
-    await mkdir(this.path, { recursive: true });
+    await mkdir(this.path, { recursive: true, mode: 0o700 });
+    await checkRealFolder(dirname(this.path)); // the `v1` of `v1/instances`
+    await checkRealFolder(this.path);
   }
 
   /** Writes through a temporary file, so that no reader ever sees a part. */
@@ -42,7 +50,7 @@ export class BucketFolder {
     await this.create();
     const temporaryPath = join(this.path, TEMPORARY_PREFIX + randomBytes(8).toString('hex'));
     try {
-      await writeFile(temporaryPath, text);
+      await writeFile(temporaryPath, text, { flag: 'wx', mode: 0o600 });
       await this.#stamp(temporaryPath);
       await rename(temporaryPath, this.#pathOf(key));
     } catch (error) {
@@ -86,16 +94,16 @@ export class BucketFolder {
   async #liveVersionOf(name: string): Promise<string | undefined> {
     const path = join(this.path, name);
     const askedAtMs = this.#clock.wallMs(); // not after: the process may be stopped before it looks at the answer
-    const status = await ifPresent(stat(path));
-    if (status === undefined || !status.isFile()) return undefined;
+    const status = await ifPresent(lstat(path));
+    if (status === undefined || !status.isFile() || status.size > RECORD_BYTES_MAX) return undefined;
     if (askedAtMs - status.mtimeMs < this.#ttlMs) return `${status.ino}/${status.size}/${status.mtimeMs}`;
-    await rm(path, { force: true }); // an owner that was only slow writes it again at its next renewal
+    if (isOurs(name)) await rm(path, { force: true }); // an owner that was only slow writes it again at its next renewal
     return undefined;
   }
 
   async #stamp(path: string): Promise<void> {
     const nowSeconds = this.#clock.wallMs() / 1000;
-    await utimes(path, nowSeconds, nowSeconds);
+    await lutimes(path, nowSeconds, nowSeconds);
   }
 
   #pathOf(key: string): string {
@@ -107,14 +115,30 @@ export class BucketFolder {
 function keyOf(name: string): string | undefined {
   if (name.startsWith(TEMPORARY_PREFIX)) return undefined;
   try {
-    return decodeSegment(name);
+    const key = decodeSegment(name);
+    return key.includes('/') && encodeSegment(key) === name ? key : undefined;
   } catch {
     return undefined; // not one of ours
   }
 }
 
+/** Whether this back end makes files of that name. */
+function isOurs(name: string): boolean {
+  return TEMPORARY_NAME.test(name) || keyOf(name) !== undefined;
+}
+
 function readIfPresent(path: string): Promise<string | undefined> {
-  return ifPresent(readFile(path, 'utf8'));
+  return ifPresent(readRegular(path));
+}
+
+/** The text of a file that is no link. */
+async function readRegular(path: string): Promise<string> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
 }
 
 async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
@@ -127,5 +151,6 @@ async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
 }
 
 function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ENOENT' || code === 'ELOOP'; // a link put there since it was looked at: not ours
 }

@@ -12,10 +12,14 @@ import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
 import { BucketFolder } from './bucket-folder.ts';
 import { FolderFollower } from './folder-follower.ts';
+import { makeOwnFolder, userFolderPath } from './own-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
-  /** Root folder (`DYN_FILE_KV`), made when absent. Processes that share it see each other. */
-  readonly rootPath: string;
+  /**
+   * Root folder (`DYN_FILE_KV`), made when absent. Processes that share it see each other, and trust whoever can write it.
+   * @default a folder of this user alone below the temporary folder
+   */
+  readonly rootPath?: string | undefined;
   /** Longest time between two readings while watching. @default 1000, at most half the time to live */
   readonly pollMs?: number;
 }
@@ -30,11 +34,13 @@ const POLL_MS = 1000;
 /** A folder over a network may hang. */
 const REFRESH_TIMEOUT_MS = 1000;
 
-/** Discovery through a folder that processes of one machine share (section 1.4). */
+/** Discovery through a folder that processes of one machine share. */
 export class FileDiscovery implements Discovery {
   readonly backend = 'file';
   readonly #base: DiscoveryBase;
   readonly #rootPath: string;
+  /** Somebody named the folder, and answers for who can write it. */
+  readonly #isShared: boolean;
   readonly #folders: ReadonlyMap<Bucket, BucketFolder>;
   readonly #followers: ReadonlyMap<Bucket, FolderFollower>;
   readonly #keeper: LeaseKeeper;
@@ -44,10 +50,11 @@ export class FileDiscovery implements Discovery {
 
   constructor(options: FileDiscoveryOptions) {
     this.#base = withDefaults(options);
-    this.#rootPath = options.rootPath;
+    this.#rootPath = options.rootPath ?? userFolderPath();
+    this.#isShared = options.rootPath !== undefined;
     const { clock, ttlMs, report } = this.#base;
     const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
-    this.#folders = new Map(BUCKETS.map((name) => [name, new BucketFolder(options.rootPath, name, clock, ttlMs)]));
+    this.#folders = new Map(BUCKETS.map((name) => [name, new BucketFolder(this.#rootPath, name, clock, ttlMs)]));
     this.#followers = new Map(
       [...this.#folders].map(([name, folder]) => [name, new FolderFollower({ folder, clock, pollMs, report })]),
     );
@@ -157,8 +164,10 @@ export class FileDiscovery implements Discovery {
 
   async #attempt<T>(verb: string, work: () => Promise<T>): Promise<T> {
     try {
+      if (!this.#isShared) await makeOwnFolder(this.#rootPath);
       return await work();
     } catch (error) {
+      if (error instanceof DiscoveryError) throw error;
       throw this.#toError(verb, error);
     }
   }

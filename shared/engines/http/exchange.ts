@@ -4,7 +4,7 @@ import { type ServeError, toServeError, workerError } from '../../errors/index.t
 import type { EngineSink } from '../types.ts';
 import { SseParser } from './sse-parser.ts';
 import { type Exchange as Connection, jsonOrText, readAll, type Upstream, type UpstreamMessage } from './upstream.ts';
-import { faultInStream, faultOfStatus, readFault } from './upstream-errors.ts';
+import { faultInStream, faultOfStatus, readFault, retryAfterOf } from './upstream-errors.ts';
 
 /** Turns what an engine answers into output. Every method may throw a `ServeError`, which fails the request. */
 export interface AnswerReader {
@@ -94,7 +94,8 @@ export class EngineExchange {
     const body = jsonOrText(text);
     const { isStream } = this.#reader;
     if (status !== 200) {
-      await this.#failOrGone(faultOfStatus(status, readFault(body, 'no message')), status >= 500);
+      const retryAfterMs = retryAfterOf(response.headers, this.#deps.clock.wallMs());
+      await this.#failOrGone(faultOfStatus(status, readFault(body, 'no message'), retryAfterMs), status >= 500);
     } else if (isStream || typeof body !== 'object' || body === null) {
       this.fail(workerError('BackendProtocol', `engine answered with ${isStream ? 'no event stream' : 'no JSON'}`));
     } else {
@@ -149,7 +150,8 @@ export class EngineExchange {
   async #failOrGone(error: ServeError, isSuspect: boolean): Promise<void> {
     this.#isFailing = true;
     const isGone = isSuspect && !(await this.#deps.isAlive());
-    this.fail(isGone ? workerError('EngineShutdown', error.cause) : error);
+    const { cause, retryAfterMs } = error;
+    this.fail(isGone ? workerError('EngineShutdown', cause, { retryAfterMs }) : error);
   }
 
   #event(data: string): void {

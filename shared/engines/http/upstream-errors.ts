@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 
 /** Error of an OpenAI-compatible server, as far as it said one. */
@@ -42,21 +43,42 @@ const KIND_OF_STATUS: Readonly<Record<number, WorkerErrorKind>> = {
   529: 'WorkerOverloaded',
 };
 
-/** The failure that an error status of the engine stands for (runtime-and-workers.md, section 6.3). */
-export function faultOfStatus(status: number, fault: UpstreamFault): ServeError {
+/**
+ * The failure that an error status of the engine stands for.
+ * @param retryAfterMs when the engine wants to be asked again, as far as it says
+ */
+export function faultOfStatus(status: number, fault: UpstreamFault, retryAfterMs?: number): ServeError {
   const diagnostics = `engine answered ${status}: ${fault.message}`;
   if (status === 429) {
     // A hosted service limits the caller; a server of one's own says that it is full, and another worker may not be.
     const isLimit = /rate_limit|quota|billing/.test(fault.labels);
-    return workerError(isLimit ? 'RateLimited' : 'WorkerOverloaded', diagnostics);
+    return workerError(isLimit ? 'RateLimited' : 'WorkerOverloaded', diagnostics, { status, retryAfterMs });
   }
   const kind = KIND_OF_STATUS[status];
-  if (kind !== undefined) return workerError(kind, diagnostics);
+  if (kind !== undefined) return workerError(kind, diagnostics, { retryAfterMs });
   if (status >= 400 && status < 500) {
     return workerError('InvalidArgument', fault.message, { status, param: fault.param });
   }
   return workerError('Unknown', diagnostics);
 }
+
+/** Longest wait that is passed on: what asks for more is told this. */
+const RETRY_AFTER_MS_MAX = 24 * 3_600_000;
+
+/**
+ * `Retry-After` of an answer in milliseconds, of which `retry-after-ms` says more exactly the same; undefined where neither
+ * is there or can be read.
+ * @param wallMs now, for times that are dates
+ */
+export function retryAfterOf(headers: IncomingHttpHeaders, wallMs: number): number | undefined {
+  const { 'retry-after-ms': exact, 'retry-after': seconds } = headers;
+  if (typeof exact === 'string' && NUMBER.test(exact)) return Math.min(Number(exact), RETRY_AFTER_MS_MAX);
+  if (seconds === undefined) return undefined;
+  const waitMs = NUMBER.test(seconds) ? Number(seconds) * 1000 : Date.parse(seconds) - wallMs;
+  return Number.isNaN(waitMs) ? undefined : Math.min(Math.max(waitMs, 0), RETRY_AFTER_MS_MAX);
+}
+
+const NUMBER = /^\d+(?:\.\d+)?$/;
 
 /** The failure that an error object inside a stream stands for. */
 export function faultInStream(body: unknown): ServeError {

@@ -5,6 +5,7 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import { isInternalAddress } from './internal-addresses.ts';
+import type { MediaBudget } from './media-budget.ts';
 import type { MediaConnections } from './media-connections.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
 
@@ -24,6 +25,8 @@ export interface MediaFetchOptions {
   readonly resolve?: typeof resolveName;
   /** Connections of earlier fetches under the same policy. @default each fetch has one of its own */
   readonly connections?: MediaConnections;
+  /** Of the request that the medium belongs to. @default none but the policy's bound of a file */
+  readonly budget?: MediaBudget;
 }
 
 /**
@@ -41,10 +44,10 @@ export async function fetchMedia(url: string, options: MediaFetchOptions): Promi
     let at = url;
     for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
       const fault = checkMediaUrl(at, policy);
-      if (fault !== undefined) throw refused(redirects === 0 ? fault : `leads to ${at}, which ${fault}`);
+      if (fault !== undefined) throw refused(redirects === 0 ? fault : `redirects to one that ${fault}`);
       const response = await get(new URL(at), options, both);
       const next = redirectOf(response, at);
-      if (next === undefined) return await readWhole(response, policy);
+      if (next === undefined) return await readWhole(response, policy, options.budget);
       response.destroy();
       at = next;
     }
@@ -100,10 +103,10 @@ function publicLookup(policy: MediaPolicy, resolve: typeof resolveName): LookupF
   return (hostname, lookupOptions, callback) => {
     resolve(hostname, { ...lookupOptions, all: true }, (error, found) => {
       const addresses = found as LookupAddress[] | undefined;
+      // A name that is not there and one inside read alike, or requests could list the names of an internal zone.
+      const isPublic = error === null && !addresses?.some(({ address }) => isInternalAddress(address));
+      if (!isPublic && !policy.allowsInternal) return callback(refused('names no public host'), []);
       if (error !== null) return callback(error, []);
-      const bad = policy.allowsInternal ? undefined : addresses?.find(({ address }) => isInternalAddress(address));
-      if (bad !== undefined)
-        return callback(refused(`is on ${hostname}, which is the internal address ${bad.address}`), []);
       const [first] = addresses ?? [];
       if (lookupOptions.all === true || first === undefined) return callback(null, addresses ?? []);
       return callback(null, first.address, first.family);
@@ -116,7 +119,11 @@ function redirectOf({ statusCode = 0, headers }: IncomingMessage, from: string):
   return URL.canParse(headers.location, from) ? new URL(headers.location, from).href : headers.location;
 }
 
-async function readWhole(response: IncomingMessage, { fileBytesMax }: MediaPolicy): Promise<FetchedMedia> {
+async function readWhole(
+  response: IncomingMessage,
+  { fileBytesMax }: MediaPolicy,
+  budget: MediaBudget | undefined,
+): Promise<FetchedMedia> {
   const { statusCode = 0, headers } = response;
   if (statusCode !== 200) {
     response.destroy();
@@ -132,6 +139,7 @@ async function readWhole(response: IncomingMessage, { fileBytesMax }: MediaPolic
   for await (const part of response as AsyncIterable<Buffer>) {
     length += part.length;
     if (length > fileBytesMax) throw tooLarge; // leaving the loop destroys the response
+    budget?.take(part.length);
     parts.push(part);
   }
   const mediaType = headers['content-type']?.split(';')[0]?.trim() || 'application/octet-stream';

@@ -1,13 +1,14 @@
 import type { Clock } from '../../clock/index.ts';
 import { Slots } from '../../concurrency/index.ts';
-import { toServeError, workerError } from '../../errors/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { fetchMedia } from './fetch-media.ts';
 import { readLocalMedia } from './local-media.ts';
+import { MediaBudget } from './media-budget.ts';
 import { MediaConnections } from './media-connections.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
-import { mediaUrlsOf, withMediaUrls } from './media-urls.ts';
+import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';
 
 /** Media of one request; models take a handful. */
 const MEDIA_MAX = 64;
@@ -39,18 +40,13 @@ export function createMediaGuardedEngine(
   const slots = new Slots(fetchesMax);
   const connections = new MediaConnections(policy);
   const generate = (request: EngineRequest, sink: EngineSink, signal: AbortSignal): void => {
-    const named = request.input.kind === 'text' ? mediaUrlsOf(request.input.body) : [];
-    if (named.length === 0) {
-      engine.generate(request, sink, signal);
-      return;
-    }
-    inlined(request, { policy, clock, signal, slots, connections })
-      .then((ready) => {
-        if (!signal.aborted) engine.generate(ready, sink, signal);
-      })
-      .catch((thrown: unknown) => {
-        if (!signal.aborted) sink.fail(toServeError(thrown));
+    if (request.input.kind === 'text') {
+      inline(request, request.input, { policy, clock, signal, slots, connections }, (ready) => {
+        if (signal.aborted) return;
+        if (ready instanceof Error) sink.fail(ready);
+        else engine.generate(ready, sink, signal);
       });
+    } else engine.generate(request, sink, signal);
   };
   return new Proxy(engine, {
     get: (target, name) => {
@@ -61,45 +57,95 @@ export function createMediaGuardedEngine(
   });
 }
 
-async function inlined(request: EngineRequest, options: FetchOptions): Promise<EngineRequest> {
-  if (request.input.kind !== 'text') return request;
-  const { body } = request.input;
-  const named = mediaUrlsOf(body);
-  if (named.length > MEDIA_MAX) {
-    throw workerError('InvalidArgument', `a request may name ${MEDIA_MAX} media, not ${named.length}`, {
-      param: 'messages',
-    });
+interface BudgetedOptions extends FetchOptions {
+  readonly budget: MediaBudget;
+}
+
+type TextInput = Extract<EngineRequest['input'], { readonly kind: 'text' }>;
+
+/** Gives the request with its media inline, or what is wrong with them; in this turn when there is nothing to read. */
+function inline(
+  request: EngineRequest,
+  input: TextInput,
+  options: FetchOptions,
+  done: (ready: EngineRequest | ServeError) => void,
+): void {
+  const budget = new MediaBudget(options.policy.requestBytesMax);
+  let rebuilt: RebuiltBody;
+  try {
+    rebuilt = rebuildMessages(input.body);
+    takeInline(rebuilt, options.policy, budget);
+  } catch (thrown) {
+    done(toServeError(thrown));
+    return;
   }
-  const byUrl = new Map<string, Promise<string>>();
+  const ready = { ...request, input: { ...input, body: rebuilt.body } };
+  if (rebuilt.media.length === 0) {
+    done(ready);
+    return;
+  }
+  readMedia(rebuilt.media, { ...options, budget }).then(
+    () => done(ready),
+    (thrown: unknown) => done(toServeError(thrown)),
+  );
+}
+
+async function readMedia(media: readonly NamedMedium[], options: BudgetedOptions): Promise<void> {
   const failed = new AbortController();
   const signal = AbortSignal.any([options.signal, failed.signal]);
-  const replacements = new Map<string, string>();
+  const byUrl = new Map<string, Promise<InlineMedium>>();
   await Promise.all(
-    named.map(async ({ path, url }) => {
+    media.map(async ({ path, url, replaceWith }) => {
       try {
-        const known = byUrl.get(url) ?? inline(url, { ...options, signal });
-        byUrl.set(url, known);
-        replacements.set(path, await known);
+        const known = byUrl.get(url);
+        const reading = known ?? readMedium(url, { ...options, signal });
+        byUrl.set(url, reading);
+        const { text, bytes } = await reading;
+        if (known !== undefined) options.budget.take(bytes); // read once, but it stands in the body again
+        replaceWith(text);
       } catch (thrown) {
         failed.abort(thrown); // the other media are not needed any more
-        throw workerError('InvalidArgument', toServeError(thrown).message, { param: path });
+        const { message, param } = toServeError(thrown);
+        throw workerError('InvalidArgument', message, { param: param ?? path });
       }
     }),
   );
-  return { ...request, input: { ...request.input, body: withMediaUrls(body, replacements) } };
 }
 
-async function inline(url: string, options: FetchOptions): Promise<string> {
-  if (/^data:/i.test(url)) {
-    const fault = checkMediaUrl(url, options.policy);
-    if (fault !== undefined) throw workerError('InvalidArgument', `a media URL ${fault}`);
-    return url;
+/** Counts the media, and the bytes of those that stand in the messages as such. @throws ServeError `invalid_value` */
+function takeInline({ media, sounds }: RebuiltBody, { dataUrlBytesMax }: MediaPolicy, budget: MediaBudget): void {
+  const named = media.length + sounds.length;
+  if (named > MEDIA_MAX) {
+    throw workerError('InvalidArgument', `a request may name ${MEDIA_MAX} media, not ${named}`, { param: 'messages' });
   }
-  const { policy, signal, slots } = options;
+  for (const { path, data } of sounds) {
+    const bytes = Math.floor(data.length * 0.75);
+    if (bytes > dataUrlBytesMax) {
+      const says = `input_audio.data holds about ${bytes} bytes; at most ${dataUrlBytesMax} are allowed`;
+      throw workerError('InvalidArgument', says, { param: path });
+    }
+    budget.take(bytes);
+  }
+}
+
+/** A medium as a `data:` URL, and how many bytes it holds. */
+interface InlineMedium {
+  readonly text: string;
+  readonly bytes: number;
+}
+
+async function readMedium(url: string, options: BudgetedOptions): Promise<InlineMedium> {
+  const { policy, signal, slots, budget } = options;
+  if (/^data:/i.test(url)) {
+    const fault = checkMediaUrl(url, policy);
+    if (fault !== undefined) throw workerError('InvalidArgument', `a media URL ${fault}`);
+    budget.take(url.length);
+    return { text: url, bytes: url.length };
+  }
   const { localFolder: folder, fileBytesMax } = policy;
   const isLocal = folder !== undefined && /^file:/i.test(url);
   const { mediaType, bytes } = await slots.run(signal, () =>
-    isLocal ? readLocalMedia(url, { folder, fileBytesMax }, signal) : fetchMedia(url, options),
+    isLocal ? readLocalMedia(url, { folder, fileBytesMax, budget }, signal) : fetchMedia(url, options),
   );
-  return `data:${mediaType};base64,${bytes.toString('base64')}`;
+  return { text: `data:${mediaType};base64,${bytes.toString('base64')}`, bytes: bytes.length };
 }

@@ -17,8 +17,8 @@ const INTERNAL_NETWORKS: readonly (readonly [network: string, prefixBits: number
   ['203.0.113.0', 24],
   ['224.0.0.0', 4], // multicast
   ['240.0.0.0', 4], // reserved, and broadcast
-  ['::', 128],
-  ['::1', 128],
+  ['::', 96], // unspecified, loopback, and IPv4 in the old compatible form
+  ['::ffff:0:0:0', 96], // IPv4 translated
   ['64:ff9b::', 96], // NAT64: the IPv4 address inside may be internal
   ['64:ff9b:1::', 48],
   ['100::', 64],
@@ -26,6 +26,7 @@ const INTERNAL_NETWORKS: readonly (readonly [network: string, prefixBits: number
   ['2001:db8::', 32],
   ['2002::', 16], // 6to4, as NAT64
   ['3fff::', 20],
+  ['5f00::', 16], // segment routing
   ['fc00::', 7],
   ['fe80::', 10],
   ['fec0::', 10],

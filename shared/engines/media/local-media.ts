@@ -4,11 +4,14 @@ import { extname, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { workerError } from '../../errors/index.ts';
 import type { FetchedMedia } from './fetch-media.ts';
+import type { MediaBudget } from './media-budget.ts';
 
 export interface LocalMediaBounds {
   /** The only folder whose files may be read. */
   readonly folder: string;
   readonly fileBytesMax: number;
+  /** Of the request that the medium belongs to. @default none but `fileBytesMax` */
+  readonly budget?: MediaBudget;
 }
 
 /** By ending: a file says nothing else of what it is. */
@@ -39,7 +42,7 @@ export async function readLocalMedia(
   bounds: LocalMediaBounds,
   signal: AbortSignal,
 ): Promise<FetchedMedia> {
-  const { fileBytesMax } = bounds;
+  const { fileBytesMax, budget } = bounds;
   const path = await pathBelow(url, bounds.folder);
   signal.throwIfAborted();
   // A link put there since, and a pipe that never ends, are not opened.
@@ -48,6 +51,7 @@ export async function readLocalMedia(
     const stats = await file.stat();
     if (!stats.isFile()) throw refused('is no file');
     if (stats.size > fileBytesMax) throw refused(`holds more than ${fileBytesMax} bytes`);
+    budget?.take(stats.size);
     const bytes = Buffer.alloc(stats.size); // as large as it was: one that grows is cut there
     const { bytesRead } = await file.read(bytes, 0, stats.size, 0);
     signal.throwIfAborted();

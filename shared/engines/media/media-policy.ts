@@ -12,6 +12,8 @@ export interface MediaPolicy {
   readonly fileBytesMax: number;
   /** Of the decoded content of a `data:` URL. */
   readonly dataUrlBytesMax: number;
+  /** Of all media of one request together. */
+  readonly requestBytesMax: number;
   readonly connectTimeoutMs: number;
   /** From the first byte sent to the last one read, redirects included. */
   readonly timeoutMs: number;
@@ -22,7 +24,8 @@ export interface MediaPolicy {
 const MIB = 1024 * 1024;
 
 /**
- * The policy with its defaults: every public host, no local file, 100 MiB a file, 32 MiB inline, 5 s to connect, 30 s in all,
+ * The policy with its defaults: every public host, no local file, 100 MiB a file, 32 MiB inline, 256 MiB
+ * a request, 5 s to connect, 30 s in all,
  * connections kept for 15 s.
  */
 export function mediaPolicy(given: Partial<MediaPolicy> = {}): MediaPolicy {
@@ -32,6 +35,7 @@ export function mediaPolicy(given: Partial<MediaPolicy> = {}): MediaPolicy {
     localFolder: undefined,
     fileBytesMax: 100 * MIB,
     dataUrlBytesMax: 32 * MIB,
+    requestBytesMax: 256 * MIB,
     connectTimeoutMs: 5000,
     timeoutMs: 30_000,
     keepAliveMs: 15_000,
@@ -60,10 +64,10 @@ export function hostOf({ hostname }: URL): string {
 
 function checkHost(host: string, { allowHosts, allowsInternal }: MediaPolicy): string | undefined {
   if (allowHosts !== undefined && !allowHosts.some((allowed) => matches(host, allowed.toLowerCase()))) {
-    return `is on ${host}, which is not one of the allowed hosts`;
+    return 'is on a host that is not one of those allowed';
   }
   const isInternal = isIP(host) === 0 ? LOCAL_NAMES.test(host) : isInternalAddress(host);
-  return isInternal && !allowsInternal ? `is on ${host}, an internal address` : undefined;
+  return isInternal && !allowsInternal ? 'is on an internal address' : undefined;
 }
 
 function matches(host: string, allowed: string): boolean {

@@ -1,3 +1,5 @@
+import { workerError } from '../../errors/index.ts';
+
 /** A URL of a medium inside a chat body. */
 export interface MediaUrl {
   /** JSON path of the URL in the body, such as `messages[0].content[1].image_url.url`. */
@@ -5,52 +7,96 @@ export interface MediaUrl {
   readonly url: string;
 }
 
-const MEDIA_PARTS = ['image_url', 'video_url', 'audio_url'] as const;
+/** A medium that a rebuilt body names, which what was read for it may take the place of. */
+export interface NamedMedium extends MediaUrl {
+  readonly replaceWith: (url: string) => void;
+}
 
+/** A body whose messages hold only what was looked at. */
+export interface RebuiltBody {
+  readonly body: Body;
+  /** In the order of the messages. */
+  readonly media: readonly NamedMedium[];
+  /** Sound that stands in the messages as such, in base64. */
+  readonly sounds: readonly { readonly path: string; readonly data: string }[];
+}
+
+type Body = Readonly<Record<string, unknown>>;
 type Part = Readonly<Record<string, unknown>>;
+type MediaType = 'image_url' | 'video_url' | 'audio_url';
 
 /** URLs of the media that the messages of a chat body name, in order. What is not shaped like a chat has none. */
-export function mediaUrlsOf(body: Readonly<Record<string, unknown>>): readonly MediaUrl[] {
-  const found: MediaUrl[] = [];
-  visitMedia(body, (path, url) => {
-    found.push({ path, url });
-    return url;
-  });
-  return found;
+export function mediaUrlsOf(body: Body): readonly MediaUrl[] {
+  return rebuildMessages(body).media;
 }
 
-/** The body with every media URL that `replacements` (by path) names replaced; parts that do not change are shared. */
-export function withMediaUrls(
-  body: Readonly<Record<string, unknown>>,
-  replacements: ReadonlyMap<string, string>,
-): Readonly<Record<string, unknown>> {
-  return replacements.size === 0 ? body : visitMedia(body, (path, url) => replacements.get(path) ?? url);
-}
-
-function visitMedia(
-  body: Readonly<Record<string, unknown>>,
-  visit: (path: string, url: string) => string,
-): Readonly<Record<string, unknown>> {
-  if (!Array.isArray(body.messages)) return body;
+/**
+ * The body with each part of its messages built anew from the fields that were looked at, and nothing else: an engine that
+ * reads a part another way (by another key than its `type`, say) finds no URL there that was never checked.
+ *
+ * @throws ServeError `invalid_value` naming the part whose type is none of text, refusal, image_url, video_url, audio_url,
+ *   input_audio, or whose fields are not what its type wants
+ */
+export function rebuildMessages(body: Body): RebuiltBody {
+  if (!Array.isArray(body.messages)) return { body, media: [], sounds: [] };
+  const found: Found = { media: [], sounds: [] };
   const messages = body.messages.map((message: unknown, at) => {
     if (!isRecord(message) || !Array.isArray(message.content)) return message;
     const content = message.content.map((part: unknown, partAt) =>
-      isRecord(part) ? visitPart(part, `messages[${at}].content[${partAt}]`, visit) : part,
+      rebuildPart(part, `messages[${at}].content[${partAt}]`, found),
     );
     return { ...message, content };
   });
-  return { ...body, messages };
+  return { body: { ...body, messages }, ...found };
 }
 
-function visitPart(part: Part, path: string, visit: (path: string, url: string) => string): Part {
-  for (const name of MEDIA_PARTS) {
-    const value = part[name];
-    if (typeof value === 'string') return { ...part, [name]: visit(`${path}.${name}`, value) };
-    if (isRecord(value) && typeof value.url === 'string') {
-      return { ...part, [name]: { ...value, url: visit(`${path}.${name}.url`, value.url) } };
+interface Found {
+  readonly media: NamedMedium[];
+  readonly sounds: { readonly path: string; readonly data: string }[];
+}
+
+function rebuildPart(part: unknown, path: string, found: Found): Part {
+  if (typeof part === 'string') return { type: 'text', text: part };
+  const { type } = isRecord(part) ? part : {};
+  if (isRecord(part)) {
+    if (type === 'text' && typeof part.text === 'string') return { type, text: part.text };
+    if (type === 'refusal' && typeof part.refusal === 'string') return { type, refusal: part.refusal };
+    if (type === 'input_audio') return rebuildSound(part.input_audio, `${path}.input_audio`, found);
+    if (type === 'image_url' || type === 'video_url' || type === 'audio_url') {
+      return rebuildMedium(type, part[type], `${path}.${type}`, found);
     }
   }
-  return part;
+  throw workerError('InvalidArgument', `a content part is none of ${PART_TYPES}`, { param: path });
+}
+
+const PART_TYPES = 'text, refusal, image_url, video_url, audio_url, input_audio';
+
+function rebuildMedium(type: MediaType, value: unknown, path: string, { media }: Found): Part {
+  const isBare = typeof value === 'string';
+  const { url, detail } = isRecord(value) ? value : { url: value };
+  if (typeof url !== 'string') throw workerError('InvalidArgument', `${type} has no url`, { param: path });
+  const medium: { url: string; detail?: string } = { url };
+  if (type === 'image_url' && typeof detail === 'string') medium.detail = detail;
+  const replaceWith = (inline: string): void => {
+    medium.url = inline;
+  };
+  media.push({ path: isBare ? path : `${path}.url`, url, replaceWith });
+  return { type, [type]: medium };
+}
+
+const SOUND_FORMAT = /^[a-z0-9][a-z0-9.+-]{0,31}$/i;
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
+
+function rebuildSound(value: unknown, path: string, { sounds }: Found): Part {
+  const { data, format } = isRecord(value) ? value : {};
+  if (typeof data !== 'string' || !BASE64.test(data)) {
+    throw workerError('InvalidArgument', 'input_audio.data is not base64', { param: `${path}.data` });
+  }
+  if (typeof format !== 'string' || !SOUND_FORMAT.test(format)) {
+    throw workerError('InvalidArgument', 'input_audio.format is not the name of a format', { param: `${path}.format` });
+  }
+  sounds.push({ path: `${path}.data`, data });
+  return { type: 'input_audio', input_audio: { data, format } };
 }
 
 function isRecord(value: unknown): value is Part {

@@ -6,7 +6,7 @@ import type { Defer } from './pass-loop.ts';
 import type { SchedulerOptions } from './scheduler.ts';
 import type { Thinking } from './thinking-cursor.ts';
 import type { TimingModel } from './timing.ts';
-import { type IdRange, type PassageTokens, passageTokens } from './token-cursor.ts';
+import { type IdRange, type Introduction, type PassageTokens, passageTokens } from './token-cursor.ts';
 import type { TransfersOptions } from './transfers.ts';
 
 /** Where a mock engine publishes its KV events like vLLM. */
@@ -59,6 +59,8 @@ export interface MockEngineOptions {
     readonly passages: readonly ArrayLike<number>[];
     /** Tokens between two passages of one answer. */
     readonly separator: ArrayLike<number>;
+    /** Default: no question has an answer of its own. */
+    readonly introduction?: Introduction;
   };
   /** Ids of random output. Default 0 to 31999. */
   readonly randomIds?: IdRange;
@@ -136,8 +138,7 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
     startupTimeMs: ratio('startupTimeMs', options.startupTimeMs ?? 0),
     seed: options.seed ?? 0,
     waitingRequestsMax: whole('waitingRequestsMax', options.waitingRequestsMax ?? 16_384),
-    text:
-      options.readableTokenIds && passageTokens(options.readableTokenIds.passages, options.readableTokenIds.separator),
+    text: textOf(options.readableTokenIds),
     randomIds,
     thinking: options.thinking && checkThinking(options.thinking),
     kvStream: scheduler.enablePrefixCaching ? options.kvStream : undefined,
@@ -152,6 +153,10 @@ export function resolveMockOptions(options: MockEngineOptions): MockSettings {
       timeoutMs: ratio('handoffTimeoutMs', options.handoffTimeoutMs ?? 300_000),
     },
   };
+}
+
+function textOf(ids: MockEngineOptions['readableTokenIds']): PassageTokens | undefined {
+  return ids && passageTokens(ids.passages, ids.separator, ids.introduction);
 }
 
 /** A sequence must be able to run alone, or it would wait or be preempted for ever. */

@@ -64,11 +64,23 @@ export interface PassageTokens {
   readonly openings: readonly ArrayLike<number>[];
   /** The same passages, each after a separator. */
   readonly continuations: readonly ArrayLike<number>[];
+  /** What is answered to one question; undefined = it is answered like any other. */
+  readonly introduction: Introduction | undefined;
 }
+
+/** A question, by the tokens that it ends with, and the passage that answers it. */
+export interface Introduction {
+  readonly cue: ArrayLike<number>;
+  readonly passage: ArrayLike<number>;
+}
+
+/** Longest way from a question's end to its answer: what a chat template writes between them. */
+const CUE_REACH_TOKENS = 32;
 
 /**
  * Readable text. A passage begins at any token that equals the first one of the passage chosen by the hash of all tokens
- * before it, so a cursor that reads a prompt with half an answer at its end finds itself in the middle of that answer.
+ * before it, so a cursor that reads a prompt with half an answer at its end finds itself in the middle of that answer. Shortly
+ * behind the cue of the introduction that one is chosen, whatever the hash.
  *
  * | State | token read | goes to |
  * |---|---|---|
@@ -84,6 +96,9 @@ export class ReadableCursor implements TokenCursor {
   #passage: ArrayLike<number>; // the one that the next token belongs to
   #at = 0;
   #isEnded = false;
+  /** Tokens of the cue that have just been read, in order. */
+  #cued = 0;
+  #sinceCue = Number.POSITIVE_INFINITY;
 
   constructor(seed: number, text: PassageTokens) {
     this.#state = seed | 0;
@@ -94,11 +109,26 @@ export class ReadableCursor implements TokenCursor {
   push(token: number): void {
     const follows = this.#passage[this.#at] === token;
     this.#state = mix(this.#state, token);
+    if (this.#text.introduction !== undefined) this.#listen(this.#text.introduction.cue, token);
     this.#at = follows ? this.#at + 1 : 0;
     this.#isEnded = this.#at === this.#passage.length;
     if (follows && !this.#isEnded) return;
     this.#at = 0;
-    this.#passage = this.#chosen(this.#isEnded ? this.#text.continuations : this.#text.openings);
+    this.#passage = this.#isEnded ? this.#chosen(this.#text.continuations) : this.#opening();
+  }
+
+  #listen(cue: ArrayLike<number>, token: number): void {
+    this.#sinceCue++;
+    this.#cued = cue[this.#cued] === token ? this.#cued + 1 : cue[0] === token ? 1 : 0;
+    if (this.#cued < cue.length) return;
+    this.#cued = 0;
+    this.#sinceCue = 0;
+  }
+
+  #opening(): ArrayLike<number> {
+    const { introduction, openings } = this.#text;
+    const isAsked = introduction !== undefined && this.#sinceCue <= CUE_REACH_TOKENS;
+    return isAsked ? introduction.passage : this.#chosen(openings);
   }
 
   next(mayEnd: boolean): number {
@@ -114,9 +144,12 @@ export class ReadableCursor implements TokenCursor {
 export function passageTokens(
   passages: readonly ArrayLike<number>[],
   separator: ArrayLike<number>,
+  introduction?: Introduction,
 ): PassageTokens | undefined {
   const openings = passages.filter((passage) => passage.length > 0).map((passage) => Uint32Array.from(passage));
   if (openings.length === 0) return undefined;
   const gap = Array.from(separator);
-  return { openings, continuations: openings.map((opening) => Uint32Array.from([...gap, ...opening])) };
+  const continuations = openings.map((opening) => Uint32Array.from([...gap, ...opening]));
+  const isWhole = introduction !== undefined && introduction.cue.length > 0 && introduction.passage.length > 0;
+  return { openings, continuations, introduction: isWhole ? introduction : undefined };
 }

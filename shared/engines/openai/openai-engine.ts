@@ -4,6 +4,7 @@ import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
 import { baseUrl, readModels } from '../http/listed-models.ts';
 import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
+import { askingForUsage } from '../http/usage-asked.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink } from '../types.ts';
 import { BodyReader } from './body-reader.ts';
 
@@ -40,7 +41,7 @@ const PATHS: Readonly<Record<string, string>> = {
 
 /**
  * Attaches any OpenAI-compatible server as an engine that takes text: the client's body goes through as it is, apart from
- * the model's name, and every chunk comes back as `body`. A request that does not stream gives one whole object.
+ * the model's name and the wish for usage, and every chunk comes back as `body`. A request that does not stream gives one whole object.
  *
  * @throws TypeError when `url` is no HTTP URL.
  */
@@ -105,7 +106,8 @@ class OpenAiEngine implements Engine {
       sink.fail(workerError('EngineShutdown', 'the engine is stopped'));
       return;
     }
-    const body = JSON.stringify({ ...input.body, model: this.#modelName ?? input.body.model });
+    const asked = askingForUsage(input.endpoint, input.body);
+    const body = JSON.stringify({ ...asked, model: this.#modelName ?? input.body.model });
     const onAbort = (): void => exchange.drop();
     const reader = new BodyReader(sink, input.body.stream === true);
     const exchange = new EngineExchange(this.#exchangeDeps(signal, onAbort), sink, reader);

@@ -49,6 +49,10 @@ export interface LaunchPlan {
   command(ports: LaunchPorts): LaunchCommand;
   /** Arguments that older versions do not know and that are left out then, each with its values. */
   readonly optional: readonly (readonly string[])[];
+  /** What its output says, or its shell, where the program is not installed. */
+  readonly missing: RegExp;
+  /** What installs it. */
+  readonly install: string;
 }
 
 /** What differs from one engine server to another. Requests and answers in one place, questions in another. */

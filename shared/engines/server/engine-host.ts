@@ -125,6 +125,7 @@ export class EngineHost implements EngineServer {
       await process.stop(STOP_GRACE_MS);
       if (signal.aborted) throw thrown;
       const unknown = end === undefined ? [] : unknownArguments(end, optional);
+      if (end !== undefined && isMissing(end, launch)) throw new Error(missingText(command.program, launch));
       if (unknown.length === 0) throw end === undefined ? thrown : new Error(end.reason);
       logger.info('this engine is older than some arguments: starting it without them', { args: unknown.flat() });
       this.#upstream.close();
@@ -172,6 +173,19 @@ export class EngineHost implements EngineServer {
     this.#onExit = undefined;
     listener(this.#exit);
   }
+}
+
+const SHELL_FOUND_NOTHING = 127;
+
+function isMissing({ code, tail }: ProcessEnd, { missing }: LaunchPlan): boolean {
+  return code === SHELL_FOUND_NOTHING || tail.some((line) => missing.test(line));
+}
+
+function missingText(program: string, { install }: LaunchPlan): string {
+  return (
+    `the engine is not installed here (\`${program}\` cannot run it): ${install}, name another command with --engine-command, ` +
+    'or attach a server that runs already with --engine-url'
+  );
 }
 
 /** Those of `optional` that the engine's argument parser said it does not know. */

@@ -4,6 +4,7 @@ import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
 import { isRefused, tracingHeaders } from '../http/upstream.ts';
+import { askingForUsage } from '../http/usage-asked.ts';
 import { EventRelay } from '../kv-stream/event-relay.ts';
 import { sourcesOfRanks } from '../kv-stream/event-source.ts';
 import { BodyReader } from '../openai/body-reader.ts';
@@ -249,7 +250,7 @@ export class ServerEngine implements Engine {
       throw workerError('NotImplemented', `this engine does not take ${what}`);
     }
     const model = request.routing.lora_name ?? this.#info?.modelName ?? input.body.model;
-    const body = JSON.stringify({ ...input.body, model });
+    const body = JSON.stringify({ ...askingForUsage(input.endpoint, input.body), model });
     const reader = new BodyReader(sink, input.body.stream === true);
     return { message: { path, body, headers: tracingHeaders(request) }, reader };
   }

@@ -37,6 +37,8 @@ export function sglangLaunch(settings: SglangLaunchSettings): LaunchPlan {
     eventsPort: settings.eventsPort,
     command: (ports) => commandOf(settings, ports),
     // Each event then has the new ids alone; without it the ids so far are sent again and again.
+    missing: /No module named '?sglang/,
+    install: "pip install 'sglang[all]'",
     optional: [['--incremental-streaming-output']],
   };
 }

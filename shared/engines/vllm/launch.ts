@@ -40,6 +40,8 @@ export function vllmLaunch(settings: VllmLaunchSettings): LaunchPlan {
     ranks: settings.dataParallelSize ?? 1,
     eventsPort: settings.eventsPort,
     command: (ports) => commandOf(settings, ports),
+    missing: /No module named '?vllm/,
+    install: 'pip install vllm',
     optional: [
       ['--enable-scale-out'],
       ['--shutdown-timeout', `${settings.shutdownTimeoutSecs}`],

@@ -3,9 +3,10 @@ import { logLevelOf, ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answers/answer.ts';
 import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
-import { answerPreflight, withCors } from './cors.ts';
+import { answerModelsError } from './anthropic/models.ts';
+import { answerPreflight, corsHeaders } from './cors.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { alreadyAnswered, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
+import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from './media-paths.ts';
 import { serveChat } from './openai/chat.ts';
@@ -23,6 +24,8 @@ import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-rou
 import { serveHealth, serveLive } from './routes/health.ts';
 import { serveMetrics } from './routes/metrics.ts';
 import { serveModel, serveModelList } from './routes/models.ts';
+import { ROOT_PATH, serveRoot } from './routes/root.ts';
+import { ServedExchange } from './served-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
 type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
@@ -50,6 +53,7 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
     post(EXPLAIN_PATH, serveExplain);
     get(`${EXPLAIN_PATH}/:id{.+}`, serveExplained);
   }
+  get(ROOT_PATH, serveRoot);
   get(paths.models, serveModelList);
   get(`${paths.models}/:id{.+}`, serveModel);
   get(paths.health, serveHealth);
@@ -111,10 +115,10 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
   return exchange.response;
 }
 
-function run(deps: HttpAppDeps, given: HttpExchange, serve: Serve): void {
-  const { corsOrigins } = deps.settings;
-  const exchange = corsOrigins.length === 0 ? given : withCors(given, corsOrigins);
-  if (answerPreflight(exchange)) return;
+function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
+  const forPages = corsHeaders(given, deps.settings.corsOrigins);
+  const exchange = new ServedExchange(given, deps.random, forPages ?? {});
+  if (forPages !== undefined && answerPreflight(exchange)) return;
   if (exchange.headerLines > HEADER_LINES_MAX) {
     refuse(deps, exchange, new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`));
     return;
@@ -122,7 +126,7 @@ function run(deps: HttpAppDeps, given: HttpExchange, serve: Serve): void {
   const refuseThrown = (thrown: unknown): void => {
     const error = toServeError(thrown);
     deps.logger[logLevelOf(error.code)]('request handler failed', {
-      x_request_id: exchange.header('x-request-id'),
+      x_request_id: exchange.requestId,
       path: exchange.path,
       error: error.cause ?? error,
     });
@@ -164,5 +168,7 @@ function refuse(
   const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
   if (anthropic.isEnabled && isMessages) {
     answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+  } else if (exchange.path === paths.models || exchange.path.startsWith(`${paths.models}/`)) {
+    answerModelsError(deps, exchange, error, headers);
   } else answerError(exchange, error, overloadStatus, headers);
 }

@@ -1,8 +1,9 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { Discovery } from '../../discovery/index.ts';
+import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
+import type { BodyBudget } from './bodies/body-budget.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -28,14 +29,16 @@ export interface HttpAppDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly settings: HttpSettings;
+  /** Room for the bodies that are being read, of all requests of the process. */
+  readonly bodies: BodyBudget;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */
   readonly records?: Pick<RequestRecorder, 'requestEnded'> | undefined;
   /** Makes a span of every inference request; undefined = none are made. */
   readonly tracer?: Tracer | undefined;
-  /** Listed by `/health`. */
-  readonly discovery: Pick<Discovery, 'list'>;
+  /** What `/health` lists, from memory: the same list until one comes or goes. */
+  readonly instances: () => readonly EndpointRecord[];
   /** Empties the workers' caches; absent = nobody can be asked. */
   readonly caches?: Pick<CacheClearer, 'clear'> | undefined;
   /** Ends requests of other edges; absent = only those of this process can be ended. */

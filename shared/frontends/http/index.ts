@@ -1,11 +1,13 @@
 /**
  * @module frontends/http
  * The OpenAI-compatible HTTP surface: one Hono app, one file a route group, and the seam between it and its hosts
- * (`HttpExchange`, `FrameSink`). Handlers are thin: decode to `GenerationRequest`, encode what the pipeline writes.
+ * (`HostExchange`, `FrameSink`). Handlers are thin: decode to `GenerationRequest`, encode what the pipeline writes.
  */
 export { createHttpApp, type HttpEnv } from './app.ts';
+export { BodyBudget, type BodyBudgetObserver } from './bodies/body-budget.ts';
+export { BodyIntake } from './bodies/body-intake.ts';
 export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
-export { alreadyAnswered, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
+export { alreadyAnswered, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
 export { type Flushable, flushAtEndOfTurn } from './hosts/flush-turn.ts';
 export type { FrameSink } from './hosts/frame-sink.ts';
 export { NodeExchange } from './hosts/node-exchange.ts';
@@ -13,4 +15,5 @@ export { NodeFrameSink } from './hosts/node-sink.ts';
 export { WebExchange } from './hosts/web-exchange.ts';
 export { WebFrameSink } from './hosts/web-sink.ts';
 export { ServiceLifecycle, type ServiceStage } from './lifecycle.ts';
+export { requestIdOf } from './request-id.ts';
 export { defaultHttpPaths, defaultHttpSettings, type HttpPaths, type HttpSettings } from './settings.ts';

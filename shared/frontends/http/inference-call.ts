@@ -90,7 +90,7 @@ export class InferenceCall {
 
   /**
    * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
-   * client is still there. The request must have been identified: from here on it can be cancelled by its ids.
+   * client is still there. The request must have been identified: from here on it can be cancelled by its id.
    */
   watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     const { sink, deadline } = this.exchange;
@@ -113,8 +113,8 @@ export class InferenceCall {
       () => breakOff(new ServeErrorClass('deadline_exceeded', 'Request deadline exceeded')),
       { once: true },
     );
-    const cancel = (): void => breakOff(new ServeErrorClass('client_closed_request', 'Request cancelled'));
-    if (!this.#isOver) this.#forget = this.deps.lifecycle.running.add(this.#ids(), cancel);
+    const id = this.#request?.id;
+    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
@@ -142,12 +142,6 @@ export class InferenceCall {
     const meter = this.#meter ?? this.open(UNKNOWN_MODEL, 'unary');
     meter.end({ status: 'error', errorType: errorTypeLabel(error.code) });
     this.#tell(status, undefined, error);
-  }
-
-  #ids(): readonly string[] {
-    const given = this.exchange.header('x-request-id');
-    const ids = this.#request === undefined ? [] : [this.#request.id];
-    return given === undefined || given === '' ? ids : [...ids, given];
   }
 
   #abandoned(): void {
@@ -201,10 +195,33 @@ export class InferenceCall {
 
   /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
+    const { ttftMs } = this;
+    const failure = error && {
+      error_type: errorTypeLabel(error.code),
+      error_detail: detailOf(error), // of what clients are not told, too
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
+    };
+    const told = {
+      model: this.#model,
+      status,
+      worker: this.#meter?.workerId,
+      prompt: usage?.promptTokens,
+      cached: usage?.cachedTokens,
+      output: usage?.completionTokens,
+      moved: this.#meter?.moves || undefined, // none is not worth a word
+      ttft_ms: ttftMs && Math.round(ttftMs),
+      ms: Math.round(this.elapsedMs),
+      ...failure,
+    };
+    this.deps.logger.info('request completed', told, { ...this.#allFigures(status, usage), ...failure });
+  }
+
+  /** What machines read of the line. */
+  #allFigures(status: number, usage: Usage | undefined): Readonly<Record<string, unknown>> {
     const span = this.#traceIds();
-    this.deps.logger.info('request completed', {
+    return {
       request_id: this.#request?.id,
-      x_request_id: this.exchange.header('x-request-id'),
+      x_request_id: this.exchange.requestId,
       trace_id: span.traceId,
       span_id: span.spanId,
       model: this.#model,
@@ -214,11 +231,11 @@ export class InferenceCall {
       elapsed_ms: round(this.elapsedMs),
       ttft_ms: this.ttftMs === undefined ? undefined : round(this.ttftMs),
       input_tokens: usage?.promptTokens,
+      cached_tokens: usage?.cachedTokens,
       output_tokens: usage?.completionTokens,
-      error_type: error === undefined ? undefined : errorTypeLabel(error.code),
-      error_detail: error === undefined ? undefined : detailOf(error), // of what clients are not told, too
-      error_cause: error?.code === 'internal_error' ? error.cause : undefined, // a mistake of ours: with its stack
-    });
+      worker_id: this.#meter?.workerId,
+      moves: this.#meter?.moves || undefined,
+    };
   }
 
   /** What http-api.md, section 17.5, wants in it, and the names that OpenTelemetry has for the same. */
@@ -260,7 +277,7 @@ export class InferenceCall {
 function beginSpan(tracer: Tracer, exchange: HttpExchange, endpoint: Endpoint): Span {
   const headers = { traceparent: exchange.header('traceparent'), tracestate: exchange.header('tracestate') };
   const { method, path: uri } = exchange;
-  const attributes = { method, uri, endpoint, x_request_id: exchange.header('x-request-id') };
+  const attributes = { method, uri, endpoint, x_request_id: exchange.requestId };
   return tracer.begin('http-request', headers, { kind: 'server', attributes });
 }
 

@@ -1,8 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
 import { RunningRequests } from './running-requests.ts';
 
+/** When a client may ask again: another process serves by then. */
+const RETRY_MS = 1000;
+
 /**
- * Where a frontend process is in its life (http-api.md, sections 10.1 and 17.2).
+ * Where a frontend process is in its life.
  *
  * | Stage | new inference requests | `/live` | `/health` |
  * |---|---|---|---|
@@ -77,6 +81,14 @@ export class ServiceLifecycle {
 
   stop(): void {
     this.#stage = 'stopping';
+  }
+
+  /** Stops, and ends the inference answers that are still under way with an error; returns how many. */
+  cut(): number {
+    this.stop();
+    return this.running.breakOff(
+      new ServeError('service_unavailable', 'Service is shutting down', { retryAfterMs: RETRY_MS }),
+    );
   }
 
   entered(): void {

@@ -1,25 +1,27 @@
+import { ServeError } from '../../errors/index.ts';
 import { requestKeyOf } from '../../protocol/generation/index.ts';
 
 interface Running {
-  readonly ids: readonly string[];
-  readonly cancel: () => void;
+  readonly id: string;
+  readonly breakOff: (error: ServeError) => void;
   /** Made when somebody first looks for a request. */
-  keys: readonly string[] | undefined;
+  key: string | undefined;
 }
 
 /**
- * The requests of this process that have not ended, by the ids that their clients may know. Bounded by the responses under
+ * The requests of this process that have not ended, by the ids that the server gave them. Bounded by the responses under
  * way: an entry lives from the start of the work to its end. All come and go, few are cancelled: those are searched for.
  */
 export class RunningRequests {
   readonly #running = new Set<Running>();
 
   /**
-   * @param ids the server's request id and the client's `x-request-id`, which need not be its alone
+   * @param id the server's own; what a client chose (`x-request-id`) need not be its alone
+   * @param breakOff ends work and answer, which tells the error in its dialect
    * @returns takes the request out again
    */
-  add(ids: readonly string[], cancel: () => void): () => void {
-    const running: Running = { ids, cancel, keys: undefined };
+  add(id: string, breakOff: (error: ServeError) => void): () => void {
+    const running: Running = { id, breakOff, key: undefined };
     this.#running.add(running);
     return () => {
       this.#running.delete(running);
@@ -29,11 +31,19 @@ export class RunningRequests {
   /** Cancels what runs under a response or request id; false when nothing does. */
   cancel(id: string): boolean {
     const key = requestKeyOf(id);
+    if (key === undefined) return false;
     const found = [...this.#running].filter((running) => {
-      running.keys ??= running.ids.map(requestKeyOf);
-      return running.keys.includes(key);
+      running.key ??= requestKeyOf(running.id);
+      return running.key === key;
     });
-    for (const { cancel } of found) cancel();
+    for (const { breakOff } of found) breakOff(new ServeError('client_closed_request', 'Request cancelled'));
     return found.length > 0;
+  }
+
+  /** Ends all of them with `error`; returns how many. */
+  breakOff(error: ServeError): number {
+    const all = [...this.#running];
+    for (const { breakOff } of all) breakOff(error);
+    return all.length;
   }
 }

@@ -1,4 +1,5 @@
-import { NAMES_WITHOUT_GRAMMAR, REASONING_FORMATS, type ReasoningFormat } from './formats.ts';
+import { REASONING_PARSERS_WITHOUT_GRAMMAR } from '../../config/index.ts';
+import { REASONING_FORMATS, type ReasoningFormat } from './formats.ts';
 
 /** What a configured name stands for. */
 export type FoundFormat =
@@ -24,7 +25,7 @@ export function findReasoningFormat(name: string): FoundFormat {
   const format = BY_KEY.get(keyOf(name));
   if (format !== undefined) return { kind: 'found', format };
   const known = REASONING_FORMATS.map((one) => one.name).join(', ');
-  if (NAMES_WITHOUT_GRAMMAR.some((one) => keyOf(one) === keyOf(name))) {
+  if (REASONING_PARSERS_WITHOUT_GRAMMAR.some((one) => keyOf(one) === keyOf(name))) {
     return {
       kind: 'refused',
       reason: `reasoning parser '${name}' is recognised, but its format is not published; use one of: ${known}`,

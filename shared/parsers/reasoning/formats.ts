@@ -1,3 +1,4 @@
+import type { ReasoningParserName } from '../../config/index.ts';
 import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
@@ -21,7 +22,7 @@ export type ReasoningGrammar =
 
 /** A registered name and what it stands for. */
 export interface ReasoningFormat {
-  readonly name: string;
+  readonly name: ReasoningParserName;
   readonly grammar: ReasoningGrammar;
   /** Ends of a prompt, without white space after them, that leave the model inside reasoning. */
   readonly promptOpeners: readonly string[];
@@ -39,7 +40,7 @@ interface FormatOptions {
   readonly promptOpeners?: readonly string[];
 }
 
-type Names = readonly string[];
+type Names = readonly ReasoningParserName[];
 
 const THINK = { openers: ['<think>'], closers: ['</think>'] } as const;
 const THINK_FROM_START = { ...THINK, startsInside: true } as const;
@@ -51,14 +52,19 @@ function marked(names: Names, grammar: MarkerGrammar, options: FormatOptions = {
   return names.map((name) => toFormat(name, compiled, markers, { promptOpeners: openers, ...options }));
 }
 
-function toFormat(name: string, grammar: ReasoningGrammar, markers: Names, options: FormatOptions): ReasoningFormat {
+function toFormat(
+  name: ReasoningParserName,
+  grammar: ReasoningGrammar,
+  markers: readonly string[],
+  options: FormatOptions,
+): ReasoningFormat {
   const { usesSpecialTokens = false, splitRule, promptOpeners = [] } = options;
   return { name, grammar, markers, promptOpeners, usesSpecialTokens, splitRule };
 }
 
 const SPECIAL = { usesSpecialTokens: true } as const;
 
-/** Every name of parsers.md, section 2.1, that has a grammar. */
+/** Every name that the configuration takes. */
 export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   ...marked(['basic', 'qwen3', 'nemotron_deci', 'glm45', 'deepseek_v41', 'glm47', 'kimi_k2', 'qwen3_coder'], THINK),
   ...marked(
@@ -118,6 +124,3 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   ),
   toFormat('inkling', { kind: 'inkling' }, INKLING_MARKERS, { ...SPECIAL, promptOpeners: [INKLING_OPENER] }),
 ];
-
-/** Names whose grammar is not published; a model that asks for one is refused. */
-export const NAMES_WITHOUT_GRAMMAR: readonly string[] = ['muse', 'muse_glimmer'];

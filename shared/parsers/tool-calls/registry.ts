@@ -1,3 +1,8 @@
+import {
+  TOOL_CALL_PARSER_SPELLINGS,
+  TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
+  type ToolCallParserName,
+} from '../../config/index.ts';
 import { ForcedChoiceParser } from './forced-choice-parser.ts';
 import type { ToolCallFormat } from './format.ts';
 import { deepseekV3, deepseekV31 } from './formats/deepseek.ts';
@@ -16,46 +21,43 @@ import { qwen3Coder } from './formats/qwen3-coder.ts';
 import { MarkupParser } from './markup-parser.ts';
 import type { ToolCallOptions, ToolCallParser } from './types.ts';
 
-/** Names as workers publish them, aliases included (parsers.md, section 1.1). Matched exactly. */
-const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
-  ['hermes', hermes],
-  ['qwen25', qwen25],
-  ['nemotron_deci', nemotronDeci],
-  ['llama3_json', llama3Json],
-  ['mistral', mistral],
-  ['phi4', phi4],
-  ['jamba', jamba],
-  ['default', defaultJson],
-  ['deepseek_v3', deepseekV3],
-  ['deepseek_v3_1', deepseekV31],
-  ['deepseek_v3_2', deepseekV32],
-  ['deepseek_v4', deepseekV4],
-  ['deepseek-v4', deepseekV4],
-  ['deepseekv4', deepseekV4],
-  ['qwen3_coder', qwen3Coder],
-  ['nemotron_nano', qwen3Coder],
-  ['qwen3', qwen3Coder],
-  ['minimax_m2', minimaxM2],
-  ['minimax_m3', minimaxM3],
-  ['minimax-m3', minimaxM3],
-  ['minimax_m3_nom', minimaxM3],
-  ['minimax-m3-nom', minimaxM3],
-  ['glm47', glm47],
-  ['glm45', glm47],
-  ['poolside_v1', poolsideV1],
-  ['kimi_k2', kimiK2],
-  ['kimi_k25', kimiK2],
-  ['kimi_k3', kimiK3],
-  ['kimi-k3', kimiK3],
-  ['gemma4', gemma4],
-  ['gemma-4', gemma4],
-  ['harmony', harmony],
-  ['pythonic', pythonic],
-  ['inkling', inkling],
-]);
+/** The format of every name that the configuration takes: a name without one does not compile. */
+const BY_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = {
+  hermes,
+  qwen25,
+  nemotron_deci: nemotronDeci,
+  llama3_json: llama3Json,
+  mistral,
+  phi4,
+  jamba,
+  default: defaultJson,
+  deepseek_v3: deepseekV3,
+  deepseek_v3_1: deepseekV31,
+  deepseek_v3_2: deepseekV32,
+  deepseek_v4: deepseekV4,
+  qwen3_coder: qwen3Coder,
+  nemotron_nano: qwen3Coder,
+  qwen3: qwen3Coder,
+  minimax_m2: minimaxM2,
+  minimax_m3: minimaxM3,
+  minimax_m3_nom: minimaxM3,
+  glm47,
+  glm45: glm47,
+  poolside_v1: poolsideV1,
+  kimi_k2: kimiK2,
+  kimi_k25: kimiK2,
+  kimi_k3: kimiK3,
+  gemma4,
+  harmony,
+  pythonic,
+  inkling,
+};
 
-/** Names that are in use elsewhere and whose format is not published. */
-const WITHOUT_GRAMMAR: ReadonlySet<string> = new Set(['deepseek_v41', 'muse', 'muse_glimmer', 'typescript']);
+/** Names as workers publish them, other spellings included. Matched exactly. */
+const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
+  ...Object.entries(BY_NAME),
+  ...Object.entries(TOOL_CALL_PARSER_SPELLINGS).map(([spelling, name]) => [spelling, BY_NAME[name]] as const),
+]);
 
 /**
  * Families that have a second generation of parsers in Dynamo (parsers.md, section 0). Here one parser serves both: it streams
@@ -102,7 +104,7 @@ export function describeToolCallParser(name: string): ToolCallParserDescription 
     };
   }
   const available = `Available parsers: [${TOOL_CALL_PARSER_NAMES.join(', ')}]`;
-  const message = WITHOUT_GRAMMAR.has(name)
+  const message = TOOL_CALL_PARSERS_WITHOUT_GRAMMAR.includes(name)
     ? `Parser '${name}' is known by name only: the format of its tool calls is not published. ${available}`
     : `Parser '${name}' is not implemented. ${available}`;
   return { kind: 'refused', message };

@@ -12,9 +12,11 @@ import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
+import { failureInBody, failureInFinish, toldReason } from './finish-reasons.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
 import { OnlyFirstCall } from './only-first-call.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
+import { TextTokens } from './text-tokens.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -26,7 +28,6 @@ const PROMPT_TAIL = 6;
  * workers. `isComplete` turns true when every choice has ended and nothing more is wanted from the worker.
  */
 export class Answer {
-  readonly #request: GenerationRequest;
   readonly #sink: GenerationSink;
   readonly #meter: RequestMeter;
   readonly #prompt: Preprocessed;
@@ -46,6 +47,11 @@ export class Answer {
   #finished = 0;
   #hasLocalEnd = false;
   #workerUsage: CompletionUsage | undefined;
+  /** The worker answers in bodies of its own, whose tokens only it can count. */
+  #hasBodies = false;
+  #isCarriedOn = false;
+  /** Present once a worker has sent text without its tokens. */
+  #textTokens: TextTokens | undefined;
 
   constructor(
     request: GenerationRequest,
@@ -55,7 +61,6 @@ export class Answer {
     meter: RequestMeter,
     plan?: SplitPlan,
   ) {
-    this.#request = request;
     this.#prompt = prompt;
     this.#loaded = loaded;
     this.#sink = sink;
@@ -84,21 +89,20 @@ export class Answer {
     this.#meter.servedBy(prefill, decode);
   }
 
+  /** For the figures of the request. */
+  moved(): void {
+    this.#meter.moved();
+  }
+
   /** The hot path: plain tokens of one engine output. */
   tokens(choiceIndex: number, ids: ArrayLike<number>, start: number, count: number): void {
     const choice = this.#choice(choiceIndex);
     if (choice.isFinished) return;
-    if (choice.endedByToken) {
-      this.#hasLocalEnd = true; // the engine runs on behind an end token: end without it
-      this.#finish(choiceIndex, choice, '', 'stop', []);
-      return;
-    }
     const pushed = choice.push(ids, start, count);
     this.#meter.outputTokens(choice.counted);
     const text = this.#plan === undefined ? pushed : this.#split(choiceIndex, pushed, choice.counted);
-    if (choice.matchedStop !== undefined) {
-      this.#hasLocalEnd = true;
-      this.#finish(choiceIndex, choice, text, 'stop', this.#showsIds ? slice(ids, start, choice.counted) : []);
+    if (choice.hasEnded) {
+      this.#finishHere(choiceIndex, choice, text, this.#showsIds ? slice(ids, start, choice.counted) : []);
     } else if (this.#showsIds) {
       this.#sink.event({ kind: 'delta', choice: choiceIndex, text, tokenIds: slice(ids, start, count) });
     } else {
@@ -108,8 +112,8 @@ export class Answer {
 
   /** Everything that is not plain tokens. Returns a failure that the worker reports inside its output. */
   output(output: EngineOutput): ServeError | undefined {
-    const reason = output.finish_reason;
-    if (typeof reason === 'object' && reason !== null) return workerError('Internal', reason.error);
+    const failure = failureInFinish(output.finish_reason) ?? failureInBody(output.body);
+    if (failure !== undefined) return failure;
     if (output.completion_usage != null) this.#noteUsage(output.completion_usage);
     if (output.engine_data != null) this.#sink.event({ kind: 'engine-data', data: output.engine_data });
     if (output.body !== undefined) this.#bodyChunk(output);
@@ -125,20 +129,25 @@ export class Answer {
     }
   }
 
-  /** The worker's stream is complete. */
-  end(): void {
-    for (const [index, choice] of this.#choices.entries()) {
-      if (!choice.isFinished && choice.endedByToken) this.#finish(index, choice, '', 'stop', []);
-    }
-    this.#sink.end(this.usage(), this.#finished > 0);
+  /** Another worker goes on from the tokens so far: what it counts as prompt is not the client's alone. */
+  carriedOn(): void {
+    this.#isCarriedOn = true;
   }
 
-  /** Tokens as the client is shown them (http-api.md, section 14.4; ruling 32). */
+  /** The worker's stream is complete. */
+  end(): void {
+    const usage = this.usage();
+    this.#meter.promptTokens(usage.promptTokens); // unless the frontend has counted them itself
+    if (this.#hasBodies && this.#workerUsage !== undefined) this.#meter.piecesHold(usage.completionTokens);
+    this.#sink.end(usage, this.#finished > 0);
+  }
+
+  /** Tokens as the client is shown them, as if the request had stayed where it began. */
   usage(): Usage {
     const worker = this.#workerUsage;
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
-    const isCountedHere = this.#loaded !== undefined;
-    const promptTokens = this.#prompt.promptTokens > 0 ? this.#prompt.promptTokens : (worker?.prompt_tokens ?? 0);
+    const isCountedHere = this.#loaded !== undefined && this.#textTokens === undefined;
+    const promptTokens = this.#promptTokens();
     const cached = worker?.prompt_tokens_details?.cached_tokens;
     return {
       promptTokens,
@@ -146,6 +155,13 @@ export class Answer {
       ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
       ...(this.#plan?.reasoning === undefined ? {} : { reasoningTokens: this.#reasoningTokens }),
     };
+  }
+
+  /** The worker knows best: it may have made more of a picture than the prompt shows. Once carried on, or told nothing, our own. */
+  #promptTokens(): number {
+    const counted = this.#prompt.promptTokens;
+    const told = this.#workerUsage?.prompt_tokens ?? 0;
+    return told > 0 && !(this.#isCarriedOn && counted > 0) ? told : counted;
   }
 
   #noteUsage(usage: CompletionUsage): void {
@@ -158,8 +174,8 @@ export class Answer {
 
   /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
   #bodyChunk(output: EngineOutput): void {
-    const tokens = this.#request.stream ? 1 : (output.completion_usage?.completion_tokens ?? 1);
-    if (output.index != null) this.#meter.outputTokens(tokens);
+    this.#hasBodies = true;
+    if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
     const body = this.#onlyFirstCall === undefined ? output.body : this.#onlyFirstCall.of(output.body);
     if (body !== undefined) this.#sink.event({ kind: 'body', body });
@@ -171,15 +187,17 @@ export class Answer {
     if (choice.isFinished) return;
     const ids = output.token_ids ?? [];
     const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
-    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : choice.pushText(output.text, ids.length);
+    const pushed =
+      output.text == null
+        ? choice.push(ids, 0, ids.length)
+        : choice.pushText(output.text, this.#tokensOf(output.text, ids));
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
     const text = this.#split(index, pushed, choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
     const shownLogprobs = logprobs?.slice(0, choice.counted);
-    if (choice.matchedStop !== undefined) {
-      this.#hasLocalEnd = true;
-      this.#finish(index, choice, text, 'stop', shownIds, shownLogprobs);
-    } else if (output.finish_reason != null) this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
+    if (output.finish_reason != null && choice.matchedStop === undefined) {
+      this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
+    } else if (choice.hasEnded) this.#finishHere(index, choice, text, shownIds, shownLogprobs);
     else if (shownLogprobs !== undefined || this.#showsIds) {
       this.#sink.event({
         kind: 'delta',
@@ -191,6 +209,24 @@ export class Answer {
     } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
   }
 
+  #tokensOf(text: string, ids: readonly number[]): number {
+    if (ids.length > 0 || text === '') return ids.length;
+    this.#textTokens ??= new TextTokens(this.#loaded?.tokenizer);
+    return this.#textTokens.of(text);
+  }
+
+  /** The text ended at a token or a string of it: nothing more is wanted from the worker for this choice. */
+  #finishHere(
+    index: number,
+    choice: ChoiceText,
+    text: string,
+    ids: readonly number[],
+    logprobs?: readonly TokenLogprob[],
+  ): void {
+    this.#hasLocalEnd = true;
+    this.#finish(index, choice, text + this.#split(index, choice.flush(), 0), 'stop', ids, logprobs);
+  }
+
   #engineFinish(
     index: number,
     choice: ChoiceText,
@@ -199,7 +235,7 @@ export class Answer {
     ids: readonly number[],
     logprobs: readonly TokenLogprob[] | undefined,
   ): void {
-    const reason = choice.endedByToken ? 'stop' : clientReason(output.finish_reason);
+    const reason = choice.hasEnded ? 'stop' : toldReason(output.finish_reason);
     const rest = this.#split(index, choice.flush(), 0);
     this.#finish(index, choice, text + rest, reason, ids, logprobs, output.stop_reason ?? undefined);
   }
@@ -307,10 +343,6 @@ function logprobStyle(
     skipSpecialTokens,
     alternatives: request.output.logprobs === 0 ? 0 : undefined,
   };
-}
-
-function clientReason(reason: EngineOutput['finish_reason']): FinishReason {
-  return reason === 'length' || reason === 'content_filter' ? reason : 'stop';
 }
 
 function slice(ids: ArrayLike<number>, start: number, count: number): number[] {

@@ -15,13 +15,8 @@ export interface ChoiceRules {
 }
 
 /**
- * Text of one choice, token by token (http-api.md, section 14.2).
- *
- * | State | token | engine's finish |
- * |---|---|---|
- * | open | counted, its text appended; an end token -> ended by token, a stop string -> ended by string | finished |
- * | ended by token | ignored | finished: `stop` |
- * | ended by string | ignored | ignored: finished already |
+ * Text of one choice, token by token. At an end token or a stop string it has ended, whether or not the engine says so;
+ * tokens after that are ignored.
  */
 export class ChoiceText {
   readonly #rules: ChoiceRules;
@@ -51,9 +46,9 @@ export class ChoiceText {
     return this.#counted;
   }
 
-  /** An end token was seen; the engine will say so too. */
-  get endedByToken(): boolean {
-    return this.#endToken !== undefined;
+  /** An end token or a stop string was seen: nothing that follows is part of the text. */
+  get hasEnded(): boolean {
+    return this.#endToken !== undefined || this.matchedStop !== undefined;
   }
 
   /** The stop string that was matched, once one was. */
@@ -72,7 +67,7 @@ export class ChoiceText {
     const before = this.#generated;
     let text = '';
     for (let at = start; at < start + count; at++) {
-      if (this.#endToken !== undefined || this.matchedStop !== undefined) break;
+      if (this.hasEnded) break;
       text += this.#pushOne(ids[at] as number); // `at` is inside the caller's range
     }
     this.#counted = this.#generated - before;

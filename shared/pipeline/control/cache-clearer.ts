@@ -1,5 +1,5 @@
 import { Slots } from '../../concurrency/index.ts';
-import type { Discovery, EndpointRecord } from '../../discovery/index.ts';
+import type { EndpointRecord } from '../../discovery/index.ts';
 import { toWire } from '../../errors/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
@@ -19,12 +19,11 @@ export interface ClearedWorker {
 export interface CacheClearerOptions extends ControlCaller {
   /** Primary models with their workers. */
   readonly models: () => readonly RoutableModel[];
-  readonly discovery: Pick<Discovery, 'list'>;
 }
 
-/** Endpoint of a worker that empties its prefix cache (runtime-and-workers.md, section 5.5). */
+/** Endpoint of a worker that empties its prefix cache. */
 const CLEAR_ENDPOINT = 'clear_kv_blocks';
-/** For one worker to answer, and for discovery to list them. */
+/** For one worker to answer. */
 const ANSWER_MS_MAX = 10_000;
 
 /** Empties the prefix caches of every worker of every model. */
@@ -35,9 +34,10 @@ export class CacheClearer {
     this.#options = options;
   }
 
-  /** Asks every worker, some at once; resolves with what became of each. Rejects when discovery cannot be read. */
+  /** Asks every worker, some at once; resolves with what became of each. */
   async clear(): Promise<readonly ClearedWorker[]> {
-    const transports = await this.#transports();
+    const records = listControl(this.#options, CLEAR_ENDPOINT);
+    const transports = new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
     const asked = this.#options
       .models()
       .flatMap((model) => model.workers.map((worker) => ({ model: model.primaryName, worker })));
@@ -47,12 +47,6 @@ export class CacheClearer {
         slots.run(undefined, () => this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id)))),
       ),
     );
-  }
-
-  async #transports(): Promise<Map<string, Transport>> {
-    const signal = AbortSignal.timeout(ANSWER_MS_MAX);
-    const records = await listControl(this.#options.discovery, CLEAR_ENDPOINT, signal);
-    return new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
   }
 
   async #clearOne(model: string, worker: Worker, transport: Transport | undefined): Promise<ClearedWorker> {

@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import type { Discovery, EndpointRecord } from '../../discovery/index.ts';
+import type { EndpointRecord } from '../../discovery/index.ts';
 import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 
 /** What asks a worker's control endpoints. */
@@ -7,6 +7,8 @@ export interface ControlCaller {
   readonly plane: RequestPlane;
   readonly clock: Clock;
   readonly random: Random;
+  /** The live endpoints of every worker that serves this edge, from memory. */
+  readonly instances: () => readonly EndpointRecord[];
 }
 
 /** Workers that one operator's request asks at once. */
@@ -23,12 +25,7 @@ export function askControl(
   return askOnce(plane, transport, question, { clock, timeoutMs });
 }
 
-/** Every live instance of a control endpoint. Rejects when discovery cannot be read. */
-export async function listControl(
-  discovery: Pick<Discovery, 'list'>,
-  endpoint: string,
-  signal: AbortSignal,
-): Promise<readonly EndpointRecord[]> {
-  const records = await discovery.list({ bucket: 'v1/instances', prefix: '' }, signal);
-  return records.filter((record) => record.type === 'Endpoint').filter((record) => record.endpoint === endpoint);
+/** Every live instance of a control endpoint. */
+export function listControl({ instances }: ControlCaller, endpoint: string): readonly EndpointRecord[] {
+  return instances().filter((record) => record.endpoint === endpoint);
 }

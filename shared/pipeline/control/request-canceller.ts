@@ -1,13 +1,9 @@
 import { Slots } from '../../concurrency/index.ts';
-import type { Discovery, EndpointRecord } from '../../discovery/index.ts';
+import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
+import { requestKeyOf } from '../../protocol/generation/index.ts';
+import { CallBudget } from './call-budget.ts';
 import { askControl, CONTROL_CALLS_AT_ONCE_MAX, type ControlCaller, listControl } from './control-endpoints.ts';
-
-export interface RequestCancellerOptions extends ControlCaller {
-  readonly discovery: Pick<Discovery, 'list'>;
-  /** Whether the workers of a namespace serve this edge. */
-  readonly isServedFrom: (namespace: string) => boolean;
-}
 
 /** What the workers said to a cancel. */
 export interface CancelOutcome {
@@ -18,28 +14,51 @@ export interface CancelOutcome {
 }
 
 const CANCEL_ENDPOINT = 'cancel';
-/** For discovery and all workers together. */
+/** For all workers together. */
 const ANSWER_MS_MAX = 2000;
+/** Requests that are looked for at a time. */
+const CANCELS_AT_ONCE_MAX = 64;
+/** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second. */
+const CALLS_PER_SECOND_MAX = 5000;
+
+const NOBODY: CancelOutcome = Object.freeze({ isCancelled: false, silent: 0 });
 
 /**
- * Ends requests of other edges by the ids that their clients know. Every worker is asked: no id names one, since ids are told
- * before a worker is chosen and stay when the request moves, and the legs and prompts of one request are at several.
+ * Ends requests of other edges by the ids that their servers gave them. Every worker is asked: no id names one, since ids are
+ * told before a worker is chosen and stay when the request moves, and the legs and prompts of one request are at several. An id
+ * that no server gives costs nothing, and what others cost is bounded: anybody can make them up.
  */
 export class RequestCanceller {
-  readonly #options: RequestCancellerOptions;
+  readonly #options: ControlCaller;
+  readonly #budget: CallBudget;
+  readonly #underWay = new Map<string, Promise<CancelOutcome>>(); // by request key
 
-  constructor(options: RequestCancellerOptions) {
+  constructor(options: ControlCaller) {
     this.#options = options;
+    this.#budget = new CallBudget(options.clock, CALLS_PER_SECOND_MAX);
   }
 
   /**
-   * Resolves within two seconds.
-   * @param id response id, request id or `x-request-id`
-   * @throws ServeError `service_unavailable` when discovery cannot be read
+   * Resolves within two seconds. Who asks for the same request meanwhile shares the answer.
+   * @param id response id or request id
+   * @throws ServeError `server_overloaded` when more requests are to be cancelled than workers may be asked for
    */
   async cancel(id: string): Promise<CancelOutcome> {
+    const key = requestKeyOf(id);
+    if (key === undefined) return NOBODY;
+    const known = this.#underWay.get(key);
+    if (known !== undefined) return known;
+    const workers = listControl(this.#options, CANCEL_ENDPOINT);
+    if (this.#underWay.size >= CANCELS_AT_ONCE_MAX || !this.#budget.take(workers.length)) {
+      throw new ServeError('server_overloaded', 'Too many requests are being cancelled', { retryAfterMs: 1000 });
+    }
+    const asking = this.#askAll(workers, id).finally(() => this.#underWay.delete(key));
+    this.#underWay.set(key, asking);
+    return asking;
+  }
+
+  async #askAll(workers: readonly EndpointRecord[], id: string): Promise<CancelOutcome> {
     const endMs = this.#options.clock.nowMs() + ANSWER_MS_MAX;
-    const workers = await this.#workers();
     const slots = new Slots(CONTROL_CALLS_AT_ONCE_MAX);
     const ended = await Promise.all(workers.map((worker) => slots.run(undefined, () => this.#ask(worker, id, endMs))));
     return {
@@ -56,19 +75,5 @@ export class RequestCanceller {
     if (answer.kind === 'failed') return undefined;
     const { cancelled } = (answer.output?.body ?? {}) as { readonly cancelled?: unknown };
     return typeof cancelled === 'number' ? cancelled : undefined;
-  }
-
-  async #workers(): Promise<readonly EndpointRecord[]> {
-    const { discovery, clock, isServedFrom } = this.#options;
-    const deadline = new AbortController();
-    const timer = clock.after(ANSWER_MS_MAX, () => deadline.abort(new Error('discovery did not answer in time')));
-    try {
-      const workers = await listControl(discovery, CANCEL_ENDPOINT, deadline.signal);
-      return workers.filter(({ namespace }) => isServedFrom(namespace));
-    } catch (cause) {
-      throw new ServeError('service_unavailable', 'The workers cannot be asked', { cause, retryAfterMs: 1000 });
-    } finally {
-      timer.cancel();
-    }
   }
 }

@@ -52,7 +52,7 @@ export class RoutingExplainer {
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
     const { models, store, encoder, clock, source, isConditional = false } = this.#options;
     const model = models.find(asked.model);
-    if (model === undefined) throw modelNotFound('model');
+    if (model === undefined) throw modelNotFound(models.list(), { name: asked.model, param: 'model' });
     if (model.card.model_input !== 'Tokens') {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }

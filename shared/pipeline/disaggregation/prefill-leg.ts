@@ -11,6 +11,7 @@ import {
 import type { Reservation, Router } from '../../router/index.ts';
 import type { Inhibition } from '../../router/indexless/index.ts';
 import type { Span } from '../../telemetry/index.ts';
+import { failureInFinish } from '../answer/finish-reasons.ts';
 import type { StreamWatch, WatchedStream } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PrefillPool } from './prefill-pool.ts';
@@ -210,7 +211,8 @@ export class PrefillLeg implements CallSink, WatchedStream {
     const last = this.#outputs.at(-1);
     if (last === undefined) return workerError('StreamIncomplete', 'the prefill worker said nothing');
     for (const { finish_reason: reason } of this.#outputs) {
-      if (typeof reason === 'object' && reason !== null) return workerError('Internal', reason.error);
+      const failure = failureInFinish(reason);
+      if (failure !== undefined) return failure;
       if (reason === 'cancelled') return workerError('StreamIncomplete', 'the prefill worker dropped the request');
     }
     return undefined;

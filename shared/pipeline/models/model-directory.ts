@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Clock } from '../../clock/index.ts';
 import type {
   Discovery,
   DiscoveryEvent,
@@ -14,6 +15,7 @@ import { type KvTransferPolicy, kvTransferPolicy } from '../../router/indexless/
 import { computesFor, isPrefill, type PrefillPool, prefillPoolOf } from '../disaggregation/prefill-pool.ts';
 import type { ModelDirectory, ServedModel } from '../types.ts';
 import { isServing, readinessOf } from './readiness.ts';
+import { RememberedModels } from './remembered-models.ts';
 
 /** A live endpoint instance that serves a model. */
 export interface Worker extends RoutableWorker {
@@ -61,7 +63,10 @@ export interface ModelDirectoryOptions {
   readonly kvCacheBlockSizeTokens?: number | undefined;
   /** Decode workers serve without prefill workers (`--decode-fallback`). @default false */
   readonly decodesAlone?: boolean | undefined;
-  /** Names that are remembered after their last worker has left, the latest ones. @default 0 */
+  readonly clock: Clock;
+  /** How long names are remembered after their last worker has left. @default 0 */
+  readonly rememberedMs?: number;
+  /** Names that are remembered at a time, the latest ones. @default 1024 */
   readonly rememberedMax?: number;
   /** Whether models with that card are served. @default all are */
   readonly serves?: (card: ModelCard) => boolean;
@@ -77,16 +82,22 @@ export class LiveModelDirectory implements ModelDirectory {
   readonly #options: ModelDirectoryOptions;
   readonly #cards = new Map<string, ModelRecord>();
   readonly #endpoints = new Map<string, EndpointRecord>();
+  /** Those in key order; made when somebody first looks after a change. */
+  #instances: readonly EndpointRecord[] | undefined;
   #models = new Map<string, RoutableModel>();
   #listed: readonly RoutableModel[] = [];
   /** Names that nobody serves any more, with what was known of them. */
-  readonly #remembered = new Map<string, RoutableModel>();
+  readonly #remembered: RememberedModels;
   #watches: Watch[] = [];
   #isDirty = false;
   readonly #waiters = new Set<() => void>(); // one for each `until` under way
 
   constructor(options: ModelDirectoryOptions) {
     this.#options = options;
+    const { clock, rememberedMs = 0, rememberedMax = REMEMBERED_MAX } = options;
+    const isWorkerLive = (id: string): boolean =>
+      [...this.#endpoints.values()].some(({ instance_id: live }) => live === id);
+    this.#remembered = new RememberedModels({ clock, rememberedMs, rememberedMax, isWorkerLive });
   }
 
   /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
@@ -122,12 +133,19 @@ export class LiveModelDirectory implements ModelDirectory {
 
   /** The model of that name, also after its last worker has left: a worker may be started for it. */
   known(name: string): RoutableModel | undefined {
-    return this.#models.get(name) ?? this.#remembered.get(name);
+    return this.#models.get(name) ?? this.#remembered.find(name);
   }
 
   /** Every name that `known` would find. */
   listKnown(): readonly RoutableModel[] {
-    return this.#remembered.size === 0 ? this.#listed : [...this.#listed, ...this.#remembered.values()];
+    const remembered = this.#remembered.list();
+    return remembered.length === 0 ? this.#listed : [...this.#listed, ...remembered];
+  }
+
+  /** Every live endpoint of the namespaces that are followed, in key order; the same list until one comes or goes. */
+  instances(): readonly EndpointRecord[] {
+    this.#instances ??= [...this.#endpoints].sort(byKey).map(([, record]) => record);
+    return this.#instances;
   }
 
   /** Resolves once `holds` is true of the list: at once, or after the change that makes it so. Rejects with the signal's reason. */
@@ -170,9 +188,10 @@ export class LiveModelDirectory implements ModelDirectory {
 
   #applyEndpoint(event: DiscoveryEvent): void {
     if (event.kind === 'removed') {
-      this.#endpoints.delete(event.key);
+      if (this.#endpoints.delete(event.key)) this.#instances = undefined;
     } else if (event.record.type === 'Endpoint' && this.isInScope(event.record.namespace)) {
       this.#endpoints.set(event.key, event.record);
+      this.#instances = undefined;
       this.#options.onWorkerAdded?.(event.record.instance_id);
     }
   }
@@ -204,37 +223,28 @@ export class LiveModelDirectory implements ModelDirectory {
     }
     const models = new Map<string, RoutableModel>();
     for (const [name, cards] of byName) {
-      const model = modelOf(name, cards, this.#options);
+      const model = { ...modelOf(name, cards, this.#options), createdSecs: this.#createdSecs(name, cards) };
       models.set(name, model);
       for (const alias of model.card.aliases) if (!byName.has(alias)) models.set(alias, { ...model, name: alias });
     }
-    this.#remember(this.#models, models);
+    this.#remembered.change(this.#models, models);
     this.#models = models;
     this.#listed = [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#options.onChange?.();
     for (const look of this.#waiters) look();
   }
 
-  #remember(before: ReadonlyMap<string, RoutableModel>, now: ReadonlyMap<string, RoutableModel>): void {
-    const { rememberedMax = 0 } = this.#options;
-    for (const name of now.keys()) this.#remembered.delete(name);
-    if (rememberedMax === 0) return;
-    for (const [name, model] of before) if (!now.has(name)) this.#remembered.set(name, { ...model, ...ABANDONED });
-    for (const [oldest] of this.#remembered) {
-      if (this.#remembered.size <= rememberedMax) break;
-      this.#remembered.delete(oldest);
-    }
+  /** The earliest time that any worker known so far has named, which stays when that worker leaves. */
+  #createdSecs(name: string, cards: readonly JoinedCard[]): number {
+    const before = this.known(name)?.createdSecs ?? Number.POSITIVE_INFINITY;
+    const named = cards.map(({ record }) => record.registered_at ?? Number.POSITIVE_INFINITY);
+    const earliest = Math.min(before, ...named);
+    return earliest === Number.POSITIVE_INFINITY ? Math.floor(this.#options.clock.wallMs() / 1000) : earliest;
   }
 }
 
+const REMEMBERED_MAX = 1024;
 const NO_WORKERS: readonly Worker[] = [];
-
-/** What is true of every model that nobody serves. */
-const ABANDONED = {
-  workers: [],
-  standing: [],
-  readiness: { isReady: false, reason: 'no worker', namespaces: {} },
-} as const;
 
 /** A card with the endpoint instance that serves it, while that lives. */
 interface JoinedCard {
@@ -247,7 +257,11 @@ function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord):
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
 }
 
-function modelOf(name: string, cards: readonly JoinedCard[], options: ModelDirectoryOptions): RoutableModel {
+function modelOf(
+  name: string,
+  cards: readonly JoinedCard[],
+  options: ModelDirectoryOptions,
+): Omit<RoutableModel, 'createdSecs'> {
   const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = options;
   const live = cards.filter(({ endpoint }) => endpoint !== undefined);
   const readiness = readinessOf(

@@ -1,14 +1,80 @@
-import { ServeError } from '../../errors/index.ts';
+import type { ModelType } from '../../discovery/index.ts';
+import { nearestName, ServeError } from '../../errors/index.ts';
+import type { ServedModel } from '../types.ts';
 
-/** Nobody registered the name, or not for that kind of request (http-api.md, section 2.2). */
-export function modelNotFound(param?: string): ServeError {
-  return new ServeError('model_not_found', 'Model not found', { param });
+/** What a request asked for, as far as it was read. */
+export interface AskedModel {
+  /** Undefined where the whole route has no model. */
+  readonly name?: string | undefined;
+  /** Kind of request; undefined = any. */
+  readonly type?: ModelType | undefined;
+  /** Field that held the name. */
+  readonly param?: string | undefined;
 }
 
-/** The name is registered, but no namespace has all the workers that it needs. */
+/** Names that a message lists. */
+const LISTED_MAX = 10;
+/** Names that a wrong one is compared with; longer ones than that are no typing errors. */
+const COMPARED_MAX = 256;
+const NAME_CHARS_MAX = 100;
+
+/** Nobody registered the name, or not for that kind of request. The message says what there is, and what is nearest. */
+export function modelNotFound(models: readonly ServedModel[], asked: AskedModel): ServeError {
+  const subject = asked.name === undefined ? '' : `: ${quoted(asked.name)}`;
+  const message = `Model not found${subject}. ${missingModelHint(models, asked)}`;
+  return new ServeError('model_not_found', message, { param: asked.param });
+}
+
+/** What to ask for instead, in sentences. */
+export function missingModelHint(models: readonly ServedModel[], { name, type }: AskedModel): string {
+  const served = models.filter(
+    ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
+  );
+  const what = (type && REQUESTS[type]) ?? 'such requests';
+  if (served.length === 0) return `No model that is served here takes ${what}.`;
+  const isOfOtherKind = models.some((model) => model.name === name);
+  const about = isOfOtherKind ? [`It takes no ${what}.`] : suggestion(name, served);
+  return [...about, listing(served)].join(' ');
+}
+
+const REQUESTS: Partial<Readonly<Record<ModelType, string>>> = {
+  Chat: 'chat requests',
+  Completions: 'completion requests',
+  Embedding: 'embedding requests',
+  Images: 'image requests',
+  Videos: 'video requests',
+};
+
+function suggestion(name: string | undefined, served: readonly ServedModel[]): readonly string[] {
+  if (name === undefined || name.length > NAME_CHARS_MAX) return [];
+  const nearest = nearestName(
+    name,
+    served.slice(0, COMPARED_MAX).map((model) => model.name),
+  );
+  return nearest === undefined ? [] : [`Did you mean ${quoted(nearest)}?`];
+}
+
+function listing(served: readonly ServedModel[]): string {
+  const names = served.slice(0, LISTED_MAX).map(({ name }) => shortened(name));
+  const more = served.length - names.length;
+  return `Served here: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}.`;
+}
+
+function quoted(name: string): string {
+  return `\`${shortened(name)}\``;
+}
+
+function shortened(name: string): string {
+  return name.length > NAME_CHARS_MAX ? `${name.slice(0, NAME_CHARS_MAX)}…` : name;
+}
+
+/** Workers take seconds at least to come up; sooner tries would find nothing new. */
+const NOT_READY_RETRY_MS = 5000;
+
+/** The name is registered or remembered, but no namespace has all the workers that it needs. */
 export function modelNotReady(name: string): ServeError {
   const message =
     `Model \`${name}\` is not ready to serve requests yet. ` +
     'The deployment may still be starting up or is not fully provisioned. Please retry shortly.';
-  return new ServeError('service_unavailable', message, { param: 'model' });
+  return new ServeError('service_unavailable', message, { param: 'model', retryAfterMs: NOT_READY_RETRY_MS });
 }

@@ -51,7 +51,7 @@ export function tokenizePrompt(
   const { prompt } = request;
   switch (prompt.kind) {
     case 'tokens':
-      return whole({ tokenIds: Uint32Array.from(prompt.tokenIds) });
+      return whole({ tokenIds: new Uint32Array(prompt.tokenIds) });
     case 'embeds':
       return whole({ promptEmbeds: prompt.data });
     case 'raw':

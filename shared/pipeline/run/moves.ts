@@ -43,10 +43,11 @@ export class Moves {
    * Whether the request may move after `error`; counts the move when it may. One that cannot go on elsewhere may still be
    * offered to another worker when the first did not take it.
    *
+   * @param workerId who failed it
    * @param isPrefillLost the worker did not get the blocks of the prompt, whatever the class of `error`
    * @param hasOutput the client has had some of the answer
    */
-  take(error: ServeError, isPrefillLost: boolean, hasOutput: boolean): boolean {
+  take(error: ServeError, workerId: string | undefined, isPrefillLost: boolean, hasOutput: boolean): boolean {
     if (this.#left <= 0 || !(isPrefillLost || isMigratable(error))) return false;
     if (!this.#isMovable && (hasOutput || !isRefusal(error))) return false;
     const { observer } = this.#context;
@@ -56,6 +57,13 @@ export class Moves {
     }
     this.#left--;
     observer.migrated(this.#modelName, hasOutput ? 'ongoing_request' : 'new_request');
+    observer.moved?.({
+      requestId: this.#request.id,
+      model: this.#modelName,
+      workerId,
+      reason: error.worker ?? error.code,
+      outputTokens: this.#produced?.count ?? 0,
+    });
     return true;
   }
 

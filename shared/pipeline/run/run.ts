@@ -55,6 +55,9 @@ export class RequestRun implements CallSink, WatchedStream {
   #encoded: Promise<EncoderResult | undefined> | undefined;
   #reservation: Reservation<Worker> | undefined;
   #call: Call | undefined;
+  /** Of the present attempt, or the one that has just failed. */
+  #workerId: string | undefined;
+  #attempts = 0;
   #hasOutput = false;
   /** From the present worker. */
   #outputTokens = 0;
@@ -184,6 +187,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#answer.end();
       return;
     }
+    if (request !== this.#prompt.request) this.#answer.carriedOn();
     const { plane } = this.#context;
     this.#outputTokens = 0;
     this.#hasBegun = false;
@@ -204,6 +208,7 @@ export class RequestRun implements CallSink, WatchedStream {
     }
     this.#reservation = reservation;
     this.#tellWorkers(this.#leg, reservation);
+    this.#tellSent(reservation);
     const { body, tokenIds } = encodeEngineRequest(whole, reservation.dpRank);
     const span = this.#spans.begin(reservation, this.#leg);
     const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
@@ -302,8 +307,29 @@ export class RequestRun implements CallSink, WatchedStream {
     const prefill = leg && ({ workerId: leg.worker.id, dpRank: leg.dpRank, workerType: 'prefill' } as const);
     this.#answer.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
-    const ids = { prefillWorkerId: (prefill ?? decode).workerId, decodeWorkerId: worker.id };
-    this.#sink.event({ kind: 'worker', ...ids, ...(dpRank === undefined ? {} : { dpRank }) });
+    const prefillDpRank = (prefill ?? decode).dpRank;
+    this.#sink.event({
+      kind: 'worker',
+      prefillWorkerId: (prefill ?? decode).workerId,
+      decodeWorkerId: worker.id,
+      ...(prefillDpRank === undefined ? {} : { prefillDpRank }),
+      ...(dpRank === undefined ? {} : { decodeDpRank: dpRank }),
+    });
+  }
+
+  #tellSent({ worker, dpRank, cachedTokens }: Reservation<Worker>): void {
+    this.#workerId = worker.id;
+    this.#attempts++;
+    this.#context.observer.sent?.({
+      requestId: this.#request.id,
+      model: this.#model.primaryName,
+      workerId: worker.id,
+      prefillWorkerId: this.#leg?.worker.id,
+      dpRank,
+      promptTokens: this.promptTokens,
+      cachedTokens,
+      attempt: this.#attempts,
+    });
   }
 
   #noteOutput(tokens: number): void {
@@ -337,7 +363,9 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** Counts the move when it may be made. */
   #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
-    return !this.#signal.aborted && this.#moves.take(error, isPrefillLost, this.#hasOutput);
+    if (this.#signal.aborted || !this.#moves.take(error, this.#workerId, isPrefillLost, this.#hasOutput)) return false;
+    this.#answer.moved();
+    return true;
   }
 
   /** Stops granting credit while the client reads too slowly; at most one credit window more arrives. */

@@ -39,10 +39,13 @@ export class LinkedBucket implements NatsBucket {
     if (known !== null && !known.deleted) throw alreadyThere(name);
     // The revision (that of the mark a removed one left) makes the server refuse the second of two that write at once.
     const previousRevision = known?.revision ?? 0;
+    const parts = Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
     try {
-      await abortable(store.put({ name }, streamOf(chunks, signal), { previousRevision }), signal);
+      await abortable(store.put({ name }, streamOf(parts, signal), { previousRevision }), signal);
     } catch (error) {
       throw apiCodeOf(error) === WRONG_LAST_SEQUENCE ? alreadyThere(name) : error;
+    } finally {
+      await parts.return?.(); // the library leaves it where it stands when it fails
     }
   }
 
@@ -161,10 +164,9 @@ function isThere(info: ObjectInfo | null): boolean {
 }
 
 function streamOf(
-  chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  parts: AsyncIterator<Uint8Array> | Iterator<Uint8Array>,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
-  const parts = Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
   return new ReadableStream({
     async pull(controller) {
       signal.throwIfAborted(); // errors the stream: the library removes what it has written

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { fromWire, ServeError, toServeError, type WireError, workerError } from '../../errors/index.ts';
-import type { EngineOutput } from '../../protocol/generation/index.ts';
+import { type EngineOutput, readEngineOutput } from '../../protocol/generation/index.ts';
 import type { RequestPlaneObserver } from './observer.ts';
 import type { Call, CallSink } from './types.ts';
 
@@ -128,6 +128,13 @@ export class ClientCall implements Call {
     this.#consumed += 1;
     if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
     this.#sink.output(output);
+  }
+
+  /** A DATA item as it came off the wire; one that is no output ends this stream, and no other. */
+  item(data: unknown): void {
+    const output = readEngineOutput(data);
+    if (typeof output === 'string') this.abandon(workerError('BackendProtocol', output));
+    else this.output(output);
   }
 
   end(): void {

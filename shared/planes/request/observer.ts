@@ -7,6 +7,9 @@ export interface RequestPlaneObserver {
   bytesReceived(count: number): void;
   /** A connection failed or broke the protocol. */
   connectionError(): void;
+  /** A caller opens a connection to a worker at `address`, or has closed or lost one. */
+  connectionOpened?(address: string): void;
+  connectionClosed?(address: string): void;
   /** Requests under way at this caller changed by one. */
   inflight(delta: 1 | -1): void;
   /** From `call` until the request was handed to an open connection. */

@@ -1,6 +1,7 @@
-import { type AnyBlock, blockContent, type CountTokensBody } from './messages-schema.ts';
+import { BYTES_PER_TOKEN } from '../generation/index.ts';
+import { findFault } from '../openai/shape-check.ts';
+import { type AnyBlock, type BlockContent, blockContent, type CountTokensBody } from './messages-schema.ts';
 
-const BYTES_PER_TOKEN = 3;
 const IMAGE_BYTES = 256;
 
 /**
@@ -19,10 +20,10 @@ export function estimateTokens(body: Pick<CountTokensBody, 'messages' | 'system'
 }
 
 function contentBytes(content: unknown): number {
-  const parsed = blockContent.safeParse(content);
-  if (!parsed.success) return jsonBytes(content);
-  if (typeof parsed.data === 'string') return lengthOf(parsed.data);
-  return parsed.data.reduce((sum, block) => sum + blockBytes(block), 0);
+  if (findFault(blockContent, content) !== undefined) return jsonBytes(content);
+  const blocks = content as BlockContent; // just checked
+  if (typeof blocks === 'string') return lengthOf(blocks);
+  return blocks.reduce((sum, block) => sum + blockBytes(block), 0);
 }
 
 function blockBytes(block: AnyBlock): number {

@@ -1,6 +1,7 @@
 import * as z from 'zod';
-import { RANGES, ranged } from '../openai/field-ranges.ts';
+import { MESSAGES_MAX, PARTS_MAX, RANGES, ranged } from '../openai/field-ranges.ts';
 import { nvextSchema } from '../openai/nvext-schema.ts';
+import { atMost } from '../openai/shape-check.ts';
 import { i32, modelName, positiveU32, u32 } from '../openai/shared-fields.ts';
 
 /** A content block before its kind is looked at: what a kind needs is checked where it is translated. */
@@ -8,7 +9,7 @@ const anyBlock = z.looseObject({ type: z.string() });
 export type AnyBlock = z.infer<typeof anyBlock>;
 
 /** Text, or content blocks. */
-export const blockContent = z.union([z.string(), z.array(anyBlock)]);
+export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), PARTS_MAX)]);
 export type BlockContent = z.infer<typeof blockContent>;
 
 const messageSchema = z.looseObject({ role: z.enum(['user', 'assistant', 'system']), content: blockContent });
@@ -27,8 +28,10 @@ const outputFormat = z.looseObject({ type: z.string(), schema: z.unknown().optio
 
 /** What a prompt is made from: also the body of `count_tokens`. */
 const promptFields = {
-  messages: z.array(messageSchema).meta({ minItems: 1 }),
-  system: z.union([z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() }))]).nullish(),
+  messages: atMost(z.array(messageSchema), MESSAGES_MAX, { minItems: 1 }),
+  system: z
+    .union([z.string(), atMost(z.array(z.looseObject({ type: z.literal('text'), text: z.string() })), PARTS_MAX)])
+    .nullish(),
   tools: z.array(toolSchema).nullish(),
   tool_choice: z
     .looseObject({

@@ -1,4 +1,4 @@
-/** What a worker answers when an embedding is asked for: its one `body` (http-api.md, section 5). */
+/** What a worker answers when an embedding is asked for: its one `body`. */
 export interface EmbeddingRecord {
   /** One a prompt: base64 of little-endian f32. */
   readonly embeddings: readonly string[];

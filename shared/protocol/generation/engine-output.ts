@@ -1,4 +1,4 @@
-/** Why a choice ended, as engines say it (runtime-and-workers.md, section 4.7). `abort` is accepted for `cancelled`. */
+/** Why a choice ended, as engines say it. `abort` is accepted for `cancelled`. */
 export type EngineFinishReason =
   | 'eos'
   | 'stop'
@@ -23,7 +23,7 @@ export interface CompletionUsage {
 }
 
 /**
- * One delta from a worker (`LLMEngineOutput`, section 4.6). Plain token ids do not come this way: they are
+ * One delta from a worker (`LLMEngineOutput`). Plain token ids do not come this way: they are
  * `OutputSink.tokens`. An output may carry ids too, when something else belongs to them (log probabilities, a finish).
  */
 export interface EngineOutput {
@@ -49,7 +49,7 @@ export interface EngineOutput {
   readonly body?: unknown;
 }
 
-/** A token as clients read it in log probabilities (http-api.md, section 3.4). */
+/** A token as clients read it in log probabilities. */
 export interface NamedLogprob {
   readonly tokenId: number;
   /** Text of the token, U+FFFD for a part of a character, empty for a skipped special token, or `token_id:<id>`. */

@@ -32,7 +32,7 @@ export interface BootstrapInfo {
 }
 
 /**
- * The request record that crosses the request plane (`PreprocessedRequest`, runtime-and-workers.md, section 4.1).
+ * The request record that crosses the request plane (`PreprocessedRequest`).
  * Absent and null are equal. Token ids ride as a raw u32 tail of the OPEN frame, never inside the record.
  */
 export interface EngineRequest {

@@ -4,7 +4,7 @@ import type { TokenLogprob } from './engine-output.ts';
 /** Why a choice ended, as clients read it. `null` in a stream means that the worker gave no reason. */
 export type FinishReason = 'stop' | 'length' | 'content_filter' | 'tool_calls';
 
-/** Tokens spent on one request, all choices together (http-api.md, section 14.4). */
+/** Tokens spent on one request, all choices together. */
 export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -47,7 +47,9 @@ export type GenerationEvent =
       readonly kind: 'worker';
       readonly prefillWorkerId: string;
       readonly decodeWorkerId: string;
-      readonly dpRank?: number;
+      /** Data-parallel ranks of the two; absent = unset. */
+      readonly prefillDpRank?: number;
+      readonly decodeDpRank?: number;
     }
   /** A chunk or object in the dialect's own shape from a worker that took the body untouched, or an `EmbeddingRecord`. */
   | { readonly kind: 'body'; readonly body: unknown }

@@ -8,7 +8,7 @@ import type {
   StopConditions,
 } from './options.ts';
 
-/** Route family of a request; the `endpoint` label of metrics (http-api.md, section 16.1). */
+/** Route family of a request; the `endpoint` label of metrics. */
 export type Endpoint =
   | 'chat_completions'
   | 'completions'

@@ -13,7 +13,7 @@ export interface ProbedModel {
 const ANY_TOKEN = 1;
 
 /**
- * The smallest request that proves an engine alive: one greedy token (runtime-and-workers.md, section 5.10). Undefined for
+ * The smallest request that proves an engine alive: one greedy token. Undefined for
  * models whose requests cost too much to be sent for nothing: images, videos, embeddings, tensors.
  *
  * @param payload record in place of the model's own, `token_ids` inside of it (`DYN_HEALTH_CHECK_PAYLOAD`)

@@ -4,6 +4,7 @@
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
+export { BYTES_PER_TOKEN } from './bytes-per-token.ts';
 export { type EmbeddingRecord, readEmbeddings } from './embedding-record.ts';
 export type {
   CompletionUsage,
@@ -44,5 +45,6 @@ export type {
   StopConditions,
 } from './options.ts';
 export type { OutputSink } from './output-sink.ts';
+export { readEngineOutput } from './read-engine-output.ts';
 export { requestKeyOf } from './request-key.ts';
 export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';

@@ -6,7 +6,7 @@ export function isPinned({ routing }: EngineRequest): boolean {
 }
 
 /**
- * Whether another worker could go on with the request once it has begun (runtime-and-workers.md, section 7.1; ruling 37): one
+ * Whether another worker could go on with the request once it has begun: one
  * choice, from tokens, unguided, and not pinned to a worker. Frontends and workers both ask: what the one cannot move the
  * other must not give up.
  */

@@ -1,4 +1,4 @@
-/** When generation ends (runtime-and-workers.md, section 4.2). Absent fields leave the choice to the engine. */
+/** When generation ends. Absent fields leave the choice to the engine. */
 export interface StopConditions {
   readonly max_tokens?: number;
   readonly min_tokens?: number;
@@ -25,7 +25,7 @@ export interface GuidedDecoding {
   readonly whitespace_pattern?: string;
 }
 
-/** How the next token is drawn (section 4.3). `temperature` 0 is greedy. */
+/** How the next token is drawn. `temperature` 0 is greedy. */
 export interface SamplingOptions {
   readonly n?: number;
   readonly best_of?: number;
@@ -49,7 +49,7 @@ export interface SamplingOptions {
   readonly logit_bias?: Readonly<Record<string, number>>;
 }
 
-/** What comes back beside the text (section 4.4). */
+/** What comes back beside the text. */
 export interface OutputOptions {
   /** Alternatives per token beside the sampled one. */
   readonly logprobs?: number;
@@ -70,7 +70,7 @@ export interface RoutingConstraints {
   readonly preferred_taints?: Readonly<Record<string, number>>;
 }
 
-/** Where a request may or should run (section 4.5). Worker ids are lower-case hex strings; decimal only at the wire. */
+/** Where a request may or should run. Worker ids are lower-case hex strings; decimal only at the wire. */
 export interface RoutingHints {
   readonly backend_instance_id?: string;
   readonly prefill_worker_id?: string;
@@ -91,7 +91,7 @@ export interface RoutingHints {
   readonly session_id?: string;
 }
 
-/** Router settings of one request (router.md, section 1.3). */
+/** Router settings of one request. */
 export interface RouterConfigOverride {
   readonly overlap_score_credit?: number;
   readonly prefill_load_scale?: number;

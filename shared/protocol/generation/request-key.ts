@@ -1,10 +1,10 @@
-const UUID = /[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}/i;
+/** What comes before and after the UUID: `chatcmpl-`, `cmpl-`, `resp_`, `msg_`; `-<index>` of a prompt in a batch. */
+const ID = /^(?:[a-z]{1,16}[-_])?([0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12})(?:-\d{1,6})?$/i;
 
 /**
  * What all ids of one request have in common: `chatcmpl-<uuid>`, `resp_<uuid without dashes>` and `<uuid>-<index>` of a batch
- * all name the request `<uuid>`. An id of a client's own making is its own key.
+ * all name the request `<uuid>`. Undefined for what no server has given.
  */
-export function requestKeyOf(id: string): string {
-  const uuid = UUID.exec(id)?.[0];
-  return uuid === undefined ? id : uuid.replaceAll('-', '').toLowerCase();
+export function requestKeyOf(id: string): string | undefined {
+  return ID.exec(id)?.[1]?.replaceAll('-', '').toLowerCase();
 }

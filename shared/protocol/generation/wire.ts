@@ -4,7 +4,7 @@ import type { RoutingHints } from './options.ts';
 
 /**
  * The record of an OPEN frame for one `EngineRequest`: Dynamo's names, absent fields omitted. Prompt token ids are not in
- * it: they ride as the frame's raw u32 tail (runtime-and-workers.md, sections 2.6 and 4.1).
+ * it: they ride as the frame's raw u32 tail.
  */
 export interface EngineRequestRecord {
   readonly body: Readonly<Record<string, unknown>>;

@@ -10,13 +10,15 @@ import {
   unsupported,
 } from './field-checks.ts';
 import { RANGES } from './field-ranges.ts';
-import { CHAT_KEYS, unknownKeys } from './root-keys.ts';
+import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { checkTools } from './tool-checks.ts';
 
 /** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
 export interface CheckSettings {
   readonly ignoresUnknownKeys: boolean;
 }
+
+const USABLE_KEYS = usableKeys(CHAT_KEYS);
 
 /**
  * Everything about a chat body that its types do not say, in the order of http-api.md, section 3.1.
@@ -30,7 +32,7 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
     throw invalidValue("The 'messages' field cannot be empty. At least one message is required.", 'messages');
   }
   checkStreamOptions(body);
-  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS));
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, CHAT_KEYS), USABLE_KEYS);
   checkTemplateArgs(body);
   checkMessages(body.messages);
   checkModel(body.model);
@@ -64,12 +66,29 @@ function refuseDeprecated(body: ChatBody): void {
   }
 }
 
+/** What a template is given by the request's own fields or by the model: another prompt must not hide behind `messages`. */
+const RESERVED_TEMPLATE_ARGS = [
+  'chat_template',
+  'messages',
+  'tools',
+  'bos_token',
+  'eos_token',
+  'pad_token',
+  'unk_token',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tokenize',
+  'raise_exception',
+  'strftime_now',
+] as const;
+
 function checkTemplateArgs(body: ChatBody): void {
   for (const field of ['chat_template_args', 'chat_template_kwargs'] as const) {
     const args = body[field];
-    if (args != null && Object.hasOwn(args, 'chat_template')) {
-      throw invalidValue(`\`chat_template\` is not supported inside \`${field}\``, `${field}.chat_template`);
-    }
+    if (args == null) continue;
+    const reserved = RESERVED_TEMPLATE_ARGS.find((name) => Object.hasOwn(args, name));
+    if (reserved === undefined) continue;
+    throw invalidValue(`\`${reserved}\` is not supported inside \`${field}\``, `${field}.${reserved}`);
   }
   if (body.continue_final_message === true && body.add_generation_prompt !== false) {
     throw invalidValue(

@@ -1,6 +1,7 @@
 import * as z from 'zod';
-import { RANGES, ranged } from './field-ranges.ts';
+import { MESSAGES_MAX, NAMES_MAX, PARTS_MAX, RANGES, ranged } from './field-ranges.ts';
 import { nvextSchema } from './nvext-schema.ts';
+import { atMost } from './shape-check.ts';
 import { anyObject, positiveU32, sharedFields } from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
@@ -16,7 +17,7 @@ const userPart = z.discriminatedUnion('type', [
   }),
 ]);
 const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
-const textContent = z.union([z.string(), z.array(textPart)]);
+const textContent = z.union([z.string(), atMost(z.array(textPart), PARTS_MAX)]);
 const name = z.string().nullish();
 
 const toolCall = z.looseObject({
@@ -29,13 +30,19 @@ const toolCall = z.looseObject({
 const messageSchema = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal('developer'), content: textContent, name }),
   z.looseObject({ role: z.literal('system'), content: textContent, name }),
-  z.looseObject({ role: z.literal('user'), content: z.union([z.string(), z.array(userPart)]), name }),
+  z.looseObject({
+    role: z.literal('user'),
+    content: z.union([z.string(), atMost(z.array(userPart), PARTS_MAX)]),
+    name,
+  }),
   z.looseObject({
     role: z.literal('assistant'),
-    content: z.union([z.string(), z.array(z.discriminatedUnion('type', [textPart, refusalPart]))]).nullish(),
-    reasoning_content: z.union([z.string(), z.array(z.string())]).nullish(),
+    content: z
+      .union([z.string(), atMost(z.array(z.discriminatedUnion('type', [textPart, refusalPart])), PARTS_MAX)])
+      .nullish(),
+    reasoning_content: z.union([z.string(), atMost(z.array(z.string()), PARTS_MAX)]).nullish(),
     refusal: z.string().nullish(),
-    tool_calls: z.array(toolCall).nullish(),
+    tool_calls: atMost(z.array(toolCall), PARTS_MAX).nullish(),
     name,
   }),
   z.looseObject({ role: z.literal('tool'), content: textContent, tool_call_id: z.string() }),
@@ -80,7 +87,7 @@ const thinking = {
 
 /** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
 export const chatSchema = z.looseObject({
-  messages: z.array(messageSchema).meta({ minItems: 1 }), // first, because the first field that is wrong is the one that is told
+  messages: atMost(z.array(messageSchema), MESSAGES_MAX, { minItems: 1 }), // first, because the first field that is wrong is the one that is told
   ...sharedFields,
   logprobs: z.boolean().nullish(),
   top_logprobs: ranged(z.int().min(0).max(255), RANGES.top_logprobs).nullish(),
@@ -99,7 +106,7 @@ export const chatSchema = z.looseObject({
   mm_processor_kwargs: anyObject.nullish(),
   service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
   store: z.boolean().nullish(),
-  modalities: z.array(z.string()).nullish(),
+  modalities: atMost(z.array(z.string()), NAMES_MAX).nullish(),
   prediction: anyObject.nullish(),
   audio: anyObject.nullish(),
   prompt_cache_key: z.string().nullish(),

@@ -11,12 +11,14 @@ import {
 } from './field-checks.ts';
 import { RANGES } from './field-ranges.ts';
 import { DESERIALIZE_LEAD_IN } from './json-body.ts';
-import { COMPLETIONS_KEYS, unknownKeys } from './root-keys.ts';
+import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
 const CHOICES_MAX = 128;
 const EMBEDS_BYTES_MIN = 100;
 const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
+
+const USABLE_KEYS = usableKeys(COMPLETIONS_KEYS);
 
 /**
  * Everything about a completions body that its types do not say (http-api.md, section 4.1).
@@ -24,7 +26,7 @@ const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
  */
 export function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
   checkStreamOptions(body);
-  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS));
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS), USABLE_KEYS);
   if (body.prompt_embeds != null) checkEmbeds(body.prompt_embeds);
   else checkPrompt(body.prompt);
   checkModel(body.model);

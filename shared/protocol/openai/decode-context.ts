@@ -34,6 +34,8 @@ export interface DecodeContext {
   readonly headers: RequestHeaders;
   readonly settings: OpenAiDecodeSettings;
   readonly random: Random;
+  /** Id of the request where its headers name none. @default a new one */
+  readonly newId?: string | undefined;
   /** Our span of the request, where spans are made. */
   readonly span?: Span | undefined;
   /** Hears of deprecated or ignored input; goes to the log at debug level. */
@@ -59,10 +61,9 @@ export function decodeEnvelope(context: DecodeContext): RequestEnvelope {
 
 function requestId(context: DecodeContext): string {
   const asked = context.headers.header('x-dynamo-request-id');
-  if (asked === undefined) return context.random.uuid();
-  if (UUID.test(asked)) return asked.toLowerCase();
-  context.warn('x-dynamo-request-id is not a UUID and is ignored');
-  return context.random.uuid();
+  if (asked !== undefined && UUID.test(asked)) return asked.toLowerCase();
+  if (asked !== undefined) context.warn('x-dynamo-request-id is not a UUID and is ignored');
+  return context.newId ?? context.random.uuid();
 }
 
 /** Our own span in the caller's trace, or in a new one: what the worker continues and what our log lines name. */

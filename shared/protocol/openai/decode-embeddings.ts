@@ -30,6 +30,7 @@ export function parseEmbeddingsBody(body: JsonBody): EmbeddingsBody {
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */
 export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
+  if (Array.isArray(body.input) && body.input.length === 0) throw invalidValue('`input` cannot be empty', 'input');
   const prompts = isPassedOn ? [{ kind: 'body' } as const] : decodeInputs(body.input);
   const envelope = decodeEnvelope(context);
   const { stream: _neverStreamed, ...passedOn } = body;
@@ -59,7 +60,6 @@ export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, cont
 
 function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
   if (typeof input === 'string') return [{ kind: 'raw', text: input }];
-  if (input.length === 0) throw invalidValue('`input` cannot be empty', 'input');
   if (typeof input[0] === 'number') return [{ kind: 'tokens', tokenIds: input as readonly number[] }];
   if (input.length > INPUTS_MAX) {
     throw invalidValue(`\`input\` cannot hold more than ${INPUTS_MAX} entries, got ${input.length}`, 'input');

@@ -1,4 +1,6 @@
 import * as z from 'zod';
+import { NAMES_MAX } from './field-ranges.ts';
+import { atMost } from './shape-check.ts';
 import { modelName, u32 } from './shared-fields.ts';
 
 const atLeastOne = { minItems: 1 };
@@ -15,7 +17,7 @@ export const embeddingsSchema = z.looseObject({
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: u32.nullish(),
   user: z.string().nullish(),
-  nvext: z.looseObject({ annotations: z.array(z.string()).nullish() }).nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), NAMES_MAX).nullish() }).nullish(),
 });
 
 export type EmbeddingsBody = z.infer<typeof embeddingsSchema>;

@@ -1,7 +1,7 @@
-import { ServeError } from '../../errors/index.ts';
+import { misspeltName, ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
-import { RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
+import { BIASES_MAX, LISTED_IDS_MAX, RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
 
 /** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
 export function invalidValue(message: string, param: string): ServeError {
@@ -23,11 +23,33 @@ export function checkStreamOptions(body: ChatBody | CompletionsBody): void {
   }
 }
 
-/** Refuses root keys that are neither OpenAI's nor ours (ruling 11). */
-export function refuseUnknownKeys(unknown: readonly string[]): void {
-  if (unknown.length === 0) return;
-  const named = unknown.map((key) => `\`${key}\``).join(', ');
-  throw new ServeError('unknown_parameter', `Unsupported parameter(s): ${named}`, { param: unknown[0] });
+/** Keys that an answer names; of a body of nothing but unknown keys it does not send all back. */
+const NAMED_KEYS_MAX = 8;
+const KEY_CHARS_MAX = 100;
+
+/**
+ * Refuses root keys that are neither OpenAI's nor ours, each with the key of `known` that was probably meant.
+ * @throws ServeError `unknown_parameter`
+ */
+export function refuseUnknownKeys(unknown: readonly string[], known: Iterable<string>): void {
+  const [first] = unknown;
+  if (first === undefined) return;
+  const candidates = [...known];
+  const named = unknown.slice(0, NAMED_KEYS_MAX).map((key) => `\`${shownKey(key)}\`${didYouMean(key, candidates)}`);
+  const more = unknown.length > NAMED_KEYS_MAX ? ` and ${unknown.length - NAMED_KEYS_MAX} more` : '';
+  const message = `Unsupported parameter(s): ${named.join(', ')}${more}`;
+  throw new ServeError('unknown_parameter', message, { param: shownKey(first) });
+}
+
+/** A key as an error shows it: cut where it is too long to be anything's name. */
+export function shownKey(key: string): string {
+  return key.length <= KEY_CHARS_MAX ? key : `${key.slice(0, KEY_CHARS_MAX)}...`;
+}
+
+/** ` (did you mean ...?)`, or nothing where it is no misspelt candidate. */
+export function didYouMean(key: string, candidates: Iterable<string>): string {
+  const nearest = misspeltName(key, candidates);
+  return nearest === undefined ? '' : ` (did you mean \`${nearest}\`?)`;
 }
 
 export function checkModel(model: string): void {
@@ -68,7 +90,10 @@ function checkRepetitionPenalty(value: number | null | undefined): void {
 const TOKEN_ID_TEXT = /^(0|[1-9]\d{0,9})$/;
 
 function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
-  for (const [token, value] of Object.entries(bias)) {
+  let tokens = 0;
+  for (const token in bias) {
+    const value = bias[token];
+    if (++tokens > BIASES_MAX) throw invalidValue(`logit_bias: at most ${BIASES_MAX} tokens are allowed`, 'logit_bias');
     const param = `logit_bias.${token}`;
     if (!TOKEN_ID_TEXT.test(token) || Number(token) > 4_294_967_295) {
       throw invalidValue('Logit bias key must be a non-negative 32-bit integer token id', param);
@@ -92,7 +117,11 @@ function checkStop(stop: string | readonly string[] | readonly number[]): void {
 }
 
 function checkTokenIds(value: unknown, param: string): void {
-  if (value == null || isTokenIds(value)) return;
+  if (value == null) return;
+  if (Array.isArray(value) && value.length > LISTED_IDS_MAX) {
+    throw invalidValue(`${param}: at most ${LISTED_IDS_MAX} ids are allowed, got ${value.length}`, param);
+  }
+  if (isTokenIds(value)) return;
   throw invalidValue(`\`${param}\` must be an array of token IDs`, param);
 }
 

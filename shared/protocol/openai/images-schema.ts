@@ -1,5 +1,6 @@
 import * as z from 'zod';
-import { RANGES, ranged } from './field-ranges.ts';
+import { NAMES_MAX, RANGES, ranged } from './field-ranges.ts';
+import { atMost } from './shape-check.ts';
 import { u32 } from './shared-fields.ts';
 
 /** Body of `POST /v1/images/generations` and `/v1/images/edits` (http-api.md, section 8.1): types only. */
@@ -21,7 +22,7 @@ export const imagesSchema = z.looseObject({
   input_reference: z.string().nullish(),
   nvext: z
     .looseObject({
-      annotations: z.array(z.string()).nullish(),
+      annotations: atMost(z.array(z.string()), NAMES_MAX).nullish(),
       negative_prompt: z.string().nullish(),
       num_inference_steps: u32.nullish(),
       guidance_scale: z.number().nullish(),

@@ -1,8 +1,11 @@
 import { isAscii, isUtf8 } from 'node:buffer';
-import { reasonOf, ServeError } from '../../errors/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import { hasLoneSurrogate } from './json-pieces.ts';
+import { JsonReader, type ReadJson } from './json-reader.ts';
+import { repairJson } from './json-repair.ts';
 import { scanRoot } from './json-scan.ts';
 
-/** Lead-in of every 400 about a body that does not parse into the request type (http-api.md, section 2.1). */
+/** Lead-in of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
 
 /** A body that is valid JSON, perhaps only after repair. */
@@ -12,15 +15,23 @@ export interface JsonBody {
   readonly isRepaired: boolean;
   /** Root keys whose number is written with a fraction or exponent (`5.0`, `5e0`): not acceptable for integers. */
   readonly fractionalKeys: readonly string[];
+  /**
+   * Set when the body was not read to its end, because what it says would take too much memory: `value` is what was read
+   * before. Whoever checks it tells the first fault that it has, or this.
+   */
+  readonly refusal?: ServeError;
 }
 
+/** As deep as Dynamo reads; what walks over values later need not fear for its stack. */
+const DEPTH_MAX = 127;
+
 /**
- * Reads a JSON body with the leniency of http-api.md, section 2.1: strict first, then with raw control bytes in strings
- * escaped, then with bad UTF-8 replaced. When everything fails the first error counts.
- * @throws ServeError `invalid_json`; `invalid_value` for a repeated root key or a lone surrogate.
+ * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped and bad UTF-8 replaced. When both
+ * fail the first error counts.
+ * @throws ServeError `invalid_json`; `invalid_value` for a repeated root key.
  */
 export function parseJsonBody(bytes: Uint8Array): JsonBody {
-  const steps = parseInSteps(bytes);
+  const steps = readBody(bytes, readAtOnce);
   for (;;) {
     const step = steps.next();
     if (step.done) return step.value;
@@ -28,12 +39,12 @@ export function parseJsonBody(bytes: Uint8Array): JsonBody {
 }
 
 /**
- * `parseJsonBody` for bodies of megabytes, each step in a turn of its own, so that others are served in between. The longest
- * step is `JSON.parse`, 1 to 2 ms a megabyte.
+ * `parseJsonBody` for bodies of megabytes, a piece at a time, so that others are served in between.
  * @param nextTurn resolves in a later turn of the event loop
+ * @throws ServeError as `parseJsonBody`; a body of too many small values has a `refusal`
  */
 export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Promise<void>): Promise<JsonBody> {
-  const steps = parseInSteps(bytes);
+  const steps = readBody(bytes, (buffer) => new JsonReader(buffer, DEPTH_MAX).read());
   for (;;) {
     await nextTurn();
     const step = steps.next();
@@ -41,88 +52,48 @@ export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Prom
   }
 }
 
-function* parseInSteps(bytes: Uint8Array): Generator<void, JsonBody> {
+/** Throws SyntaxError for what is no JSON. */
+type Read = (bytes: Buffer) => Generator<void, ReadJson>;
+
+function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const isValidUtf8 = isUtf8(bytes);
-  const text = buffer.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same for ASCII, in half the time
-  yield;
-  if (!isValidUtf8) return repair(text, 'invalid UTF-8 in the body');
-  const strict = tryParse(text);
-  if (strict.kind === 'failed') return repair(text, strict.reason);
-  yield;
-  return inspect(text, strict.value, false);
+  const strict = isValidUtf8 ? yield* attempt(buffer, read) : 'invalid UTF-8 in the body';
+  if (typeof strict !== 'string') return inspect(strict, false);
+  const repaired = yield* repairJson(buffer, isValidUtf8);
+  const second = repaired === undefined ? strict : yield* attempt(repaired, read);
+  if (typeof second !== 'string') return inspect(second, true);
+  throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${strict}`);
 }
 
-type Attempt =
-  | { readonly kind: 'parsed'; readonly value: unknown }
-  | { readonly kind: 'failed'; readonly reason: string };
-
-function tryParse(text: string): Attempt {
+/** What was read, or why nothing could be. */
+function* attempt(bytes: Buffer, read: Read): Generator<void, ReadJson | string> {
   try {
-    return { kind: 'parsed', value: JSON.parse(text) };
+    return yield* read(bytes);
   } catch (error) {
-    return { kind: 'failed', reason: reasonOf(error) };
+    if (error instanceof SyntaxError) return error.message;
+    throw error;
   }
 }
 
-function repair(text: string, firstReason: string): JsonBody {
-  const repaired = escapeControlsInStrings(text);
-  const second = tryParse(repaired);
-  if (second.kind === 'parsed') return inspect(repaired, second.value, true);
-  throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${firstReason}`);
+// biome-ignore lint/correctness/useYield: a body that is read at once has no steps
+function* readAtOnce(bytes: Buffer): Generator<void, ReadJson> {
+  const text = bytes.toString(isAscii(bytes) ? 'latin1' : 'utf8'); // the same for ASCII, in half the time
+  const value: unknown = JSON.parse(text);
+  const { duplicateKey, fractionalKeys, depth } = scanRoot(text);
+  if (depth > DEPTH_MAX) throw new SyntaxError(`more than ${DEPTH_MAX} levels of nesting`);
+  const isHalf = hasLoneSurrogate(text, value);
+  return { value, duplicateKey, fractionalKeys, hasLoneSurrogate: isHalf, refusal: undefined };
 }
-
-/** Raw bytes 0x00-0x1F inside string literals become `\u00XX`; everything else stays. */
-function escapeControlsInStrings(text: string): string {
-  let out = '';
-  let from = 0;
-  let isInString = false;
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (!isInString) {
-      isInString = code === QUOTE;
-    } else if (code === BACKSLASH) {
-      at++; // the next character belongs to the escape
-    } else if (code === QUOTE) {
-      isInString = false;
-    } else if (code < 0x20) {
-      out += `${text.slice(from, at)}\\u${code.toString(16).padStart(4, '0')}`;
-      from = at + 1;
-    }
-  }
-  return from === 0 ? text : out + text.slice(from);
-}
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-/** With the `u` flag pairs read as one character, so only halves match. */
-const LONE_SURROGATE = /\p{Surrogate}/u;
-const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
-
-/** As deep as Dynamo reads; what walks over values later need not fear for its stack. */
-const DEPTH_MAX = 127;
 
 /** What `JSON.parse` lets pass and the contract does not. */
-function inspect(text: string, value: unknown, isRepaired: boolean): JsonBody {
-  const scan = scanRoot(text);
-  if (scan.depth > DEPTH_MAX) {
-    throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}more than ${DEPTH_MAX} levels of nesting`);
-  }
-  if (scan.duplicateKey !== undefined) {
-    throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${scan.duplicateKey}\``, {
-      param: scan.duplicateKey,
+function inspect(read: ReadJson, isRepaired: boolean): JsonBody {
+  const { value, duplicateKey, fractionalKeys, hasLoneSurrogate, refusal } = read;
+  if (duplicateKey !== undefined) {
+    throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${duplicateKey}\``, {
+      param: duplicateKey,
     });
   }
-  if (text.includes('\\u') && SURROGATE_ESCAPE.test(text) && hasLoneSurrogate(value)) {
-    throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
-  }
-  return { value, isRepaired, fractionalKeys: scan.fractionalKeys };
-}
-
-function hasLoneSurrogate(value: unknown): boolean {
-  if (typeof value === 'string') return LONE_SURROGATE.test(value);
-  if (typeof value !== 'object' || value === null) return false;
-  for (const [key, nested] of Object.entries(value))
-    if (LONE_SURROGATE.test(key) || hasLoneSurrogate(nested)) return true;
-  return false;
+  if (hasLoneSurrogate) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
+  return { value, isRepaired, fractionalKeys, ...(refusal === undefined ? {} : { refusal }) };
 }

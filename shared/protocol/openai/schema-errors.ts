@@ -1,15 +1,20 @@
 import type * as z from 'zod';
-import { ServeError } from '../../errors/index.ts';
+import { assertNever, ServeError } from '../../errors/index.ts';
+import { didYouMean, shownKey } from './field-checks.ts';
 import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
+import { findFault, type ShapeFault } from './shape-check.ts';
 import { INTEGER_FIELDS } from './shared-fields.ts';
 
 /**
  * Checks the types of a body against its schema and gives the body back, untouched, with its type.
- * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`) or `invalid_value`.
+ * @throws ServeError `missing_required_parameter`, `unknown_parameter` (inside `nvext`), `invalid_value`, or the body's own
+ * refusal.
  */
 export function requireShape<Schema extends z.ZodType>(schema: Schema, body: JsonBody): z.infer<Schema> {
-  const result = schema.safeParse(body.value);
-  if (!result.success) throw toShapeError(result.error.issues[0]!, body.value); // a failed parse has an issue
+  const fault = findFault(schema, body.value);
+  // Of a body that was not read to its end, what is missing may have stood behind.
+  if (body.refusal !== undefined && (fault === undefined || fault.kind === 'missing')) throw body.refusal;
+  if (fault !== undefined) throw toShapeError(fault, [], body.refusal === undefined ? '' : 'at least ');
   for (const key of body.fractionalKeys) {
     if (!INTEGER_FIELDS.has(key)) continue;
     throw shapeError('invalid_value', `${key}: expected an integer, received a floating point number`, key);
@@ -26,25 +31,41 @@ export function requireShapeAt<Schema extends z.ZodType>(
   value: unknown,
   path: readonly PropertyKey[],
 ): z.infer<Schema> {
-  const result = schema.safeParse(value);
-  if (!result.success) throw toShapeError(result.error.issues[0]!, value, path); // a failed parse has an issue
+  const fault = findFault(schema, value);
+  if (fault !== undefined) throw toShapeError(fault, path);
   return value as z.infer<Schema>; // as above
 }
 
-function toShapeError(issue: z.core.$ZodIssue, body: unknown, at: readonly PropertyKey[] = []): ServeError {
-  const param = jsonPath([...at, ...issue.path]);
-  if (issue.code === 'unrecognized_keys') {
-    const path = param === '' ? issue.keys[0]! : `${param}.${issue.keys[0]}`;
-    return shapeError('unknown_parameter', `unknown field \`${issue.keys[0]}\` in \`${param}\``, path);
+/** @param orMore stands before the length of an array that may be longer than it is known to be */
+function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = [], orMore = ''): ServeError {
+  const path = [...above, ...fault.path.reverse()]; // it grew from the value up
+  const param = jsonPath(path);
+  switch (fault.kind) {
+    case 'unknown-key': {
+      const key = shownKey(fault.key);
+      const detail = `unknown field \`${key}\` in \`${param}\`${didYouMean(fault.key, fault.known)}`;
+      return shapeError('unknown_parameter', detail, param === '' ? key : `${param}.${key}`);
+    }
+    case 'missing':
+      if (param !== '') return shapeError('missing_required_parameter', `missing field \`${param}\``, param);
+      return shapeError('invalid_value', fault.message, undefined);
+    case 'no-arm':
+      return shapeError('invalid_value', `${param}: did not match any allowed form of \`${lastKey(path)}\``, param);
+    case 'too-many': {
+      const { length, limit } = fault;
+      return shapeError(
+        'invalid_value',
+        `${param}: at most ${limit} elements are allowed, got ${orMore}${length}`,
+        param,
+      );
+    }
+    case 'wrong': {
+      const text = param === '' ? fault.message : `${param}: ${fault.message}`;
+      return shapeError('invalid_value', text, param === '' ? undefined : param);
+    }
+    default:
+      return assertNever(fault);
   }
-  if (issue.path.length > 0 && valueAt(body, issue.path) === undefined) {
-    return shapeError('missing_required_parameter', `missing field \`${param}\``, param);
-  }
-  if (issue.code === 'invalid_union') {
-    return shapeError('invalid_value', `${param}: did not match any allowed form of \`${lastKey(issue.path)}\``, param);
-  }
-  const text = param === '' ? issue.message : `${param}: ${issue.message}`;
-  return shapeError('invalid_value', text, param === '' ? undefined : param);
 }
 
 /** What is wrong with the types of a body. */
@@ -68,13 +89,4 @@ export function jsonPath(path: readonly PropertyKey[]): string {
 function lastKey(path: readonly PropertyKey[]): string {
   for (let at = path.length - 1; at >= 0; at--) if (typeof path[at] === 'string') return String(path[at]);
   return 'body';
-}
-
-function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
-  let value = body;
-  for (const step of path) {
-    if (typeof value !== 'object' || value === null) return undefined;
-    value = (value as Record<PropertyKey, unknown>)[step];
-  }
-  return value;
 }

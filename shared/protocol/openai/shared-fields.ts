@@ -1,5 +1,6 @@
 import * as z from 'zod';
-import { RANGES, ranged, STOPS_MAX } from './field-ranges.ts';
+import { CHOICES_MAX, RANGES, ranged, STOPS_MAX } from './field-ranges.ts';
+import { atMost } from './shape-check.ts';
 
 /** Types of JSON fields as the wire contract names them. Bounds that have a message of their own are checked later. */
 export const u32 = z.int().min(0).max(4_294_967_295);
@@ -62,7 +63,7 @@ export const sharedFields = {
   guided_json: z.unknown().optional(),
   guided_regex: z.string().nullish(),
   guided_grammar: z.string().nullish(),
-  guided_choice: z.array(z.string()).nullish(),
+  guided_choice: atMost(z.array(z.string()), CHOICES_MAX).nullish(),
   guided_decoding_backend: z.string().nullish(),
   guided_whitespace_pattern: z.string().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),

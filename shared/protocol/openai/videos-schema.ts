@@ -1,4 +1,6 @@
 import * as z from 'zod';
+import { NAMES_MAX } from './field-ranges.ts';
+import { atMost } from './shape-check.ts';
 import { i32 } from './shared-fields.ts';
 
 /** Body of `POST /v1/videos/generations` and its stream (http-api.md, section 8.2): types only. */
@@ -12,7 +14,7 @@ export const videosSchema = z.looseObject({
   output_format: z.string().nullish(),
   stream: z.boolean().nullish(),
   user: z.string().nullish(),
-  nvext: z.looseObject({ annotations: z.array(z.string()).nullish() }).nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), NAMES_MAX).nullish() }).nullish(),
 });
 
 export type VideosBody = z.infer<typeof videosSchema>;

@@ -74,7 +74,7 @@ export class ReplaceableBlockIndex {
     return this.#current.housekeep();
   }
 
-  /** The index as of this call, in chunks whose lengths are multiples of 4. */
+  /** The index as of the first chunk, in chunks whose lengths are multiples of 4. */
   snapshot(): Iterable<Uint8Array> {
     return this.#current.snapshot(new Uint8Array(0));
   }

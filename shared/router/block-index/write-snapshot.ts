@@ -4,6 +4,7 @@ import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts'
 import {
   Checksum,
   CURSORS,
+  CUTS,
   END,
   HEAD,
   MAGIC,
@@ -25,6 +26,7 @@ interface Frozen {
   readonly blocks: Int32Array;
   readonly isNamed: Uint8Array;
   readonly cursors: Uint8Array;
+  readonly cuts: Int32Array;
   /** By kind of record. */
   readonly pages: readonly FrozenPages[];
   /** Words in use, by kind of record. */
@@ -32,45 +34,55 @@ interface Frozen {
   readonly head: Int32Array;
 }
 
-/** Holds everything as it is now, for the chunks that are taken from the result. */
-export function writeSnapshot(
+/**
+ * Everything as it is when the first chunk is taken, in chunks. Nothing is held before that, nor once the generator has
+ * ended, so that whoever fails before it reads, or leaves in the middle, keeps no copies alive.
+ */
+export function* writeSnapshot(
   holdings: Holdings,
   table: RankTable,
   cursors: Uint8Array,
 ): Generator<Uint8Array, void, void> {
+  const frozen = freeze(holdings, table, cursors);
+  try {
+    yield* chunks(holdings, frozen);
+  } finally {
+    for (const [kind, words] of holdings.words.entries()) words.thaw(frozen.pages[kind] ?? []);
+  }
+}
+
+function freeze(holdings: Holdings, table: RankTable, cursors: Uint8Array): Frozen {
   const { blocks, names, sets, tenures } = holdings;
   const capacity = table.capacity;
   const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, tenures.count, 0, 0);
   const inUse = [8 * blocks.top, 4 * blocks.top, 8 * names.top, 4 * sets.top, 2 * blocks.top];
-  return chunks(holdings, {
+  return {
     workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
     dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
     ranks: tenures.ranks.slice(0, tenures.count),
     blocks: tenures.blocks.slice(0, tenures.count),
     isNamed: tenures.isNamed.slice(0, tenures.count),
     cursors: cursors.slice(),
+    cuts: holdings.cuts.toWords(),
     pages: holdings.words.map((words) => words.freeze()),
     words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
     head,
-  });
+  };
 }
 
 function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void, void> {
   const writer = new SectionWriter();
-  try {
-    yield writer.section(HEAD, 0, frozen.head);
-    for (let from = 0; from < frozen.workerIds.length; from += RANKS_PER_CHUNK) {
-      yield writer.section(RANKS, from, new TextEncoder().encode(spellRanks(frozen, from, from + RANKS_PER_CHUNK)));
-    }
-    yield writer.section(TENURES, 0, frozen.ranks);
-    yield writer.section(TENURES, 1, frozen.blocks);
-    yield writer.section(TENURES, 2, frozen.isNamed);
-    yield writer.section(CURSORS, 0, frozen.cursors);
-    for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
-    yield writer.end();
-  } finally {
-    for (const [kind, words] of holdings.words.entries()) words.thaw(frozen.pages[kind] ?? []);
+  yield writer.section(HEAD, 0, frozen.head);
+  for (let from = 0; from < frozen.workerIds.length; from += RANKS_PER_CHUNK) {
+    yield writer.section(RANKS, from, new TextEncoder().encode(spellRanks(frozen, from, from + RANKS_PER_CHUNK)));
   }
+  yield writer.section(TENURES, 0, frozen.ranks);
+  yield writer.section(TENURES, 1, frozen.blocks);
+  yield writer.section(TENURES, 2, frozen.isNamed);
+  yield writer.section(CURSORS, 0, frozen.cursors);
+  if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
+  for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
+  yield writer.end();
 }
 
 function* pages(writer: SectionWriter, kind: number, words: PagedWords, frozen: Frozen): Generator<Uint8Array> {

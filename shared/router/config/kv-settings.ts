@@ -31,31 +31,13 @@ export interface KvRouterSettings {
   readonly routerOverlapRefreshAfterSecs?: number;
 }
 
-/** Settings that are a weight of Dynamo's formula: one that is set keeps its meaning (ruling 34). */
-const WEIGHTS: ReadonlySet<string> = new Set([
-  'routerKvOverlapScoreCredit',
-  'routerKvOverlapScoreCreditDecay',
-  'routerKvOverlapScoreWeight',
-  'routerPrefillLoadScale',
-  'routerDecodeActiveRequestWeight',
-  'routerHostCacheHitWeight',
-  'routerDiskCacheHitWeight',
-  'sharedCacheMultiplier',
-  'routerTemperature',
-]);
-
 /**
  * The configuration that settings stand for.
- * @param given names of the settings that the operator set
  * @param policyFile the `router` section of the policy file, which overrides flags
  * @throws KvRouterConfigError for a value out of range or two settings that exclude each other
  */
-export function kvRouterConfigOf(
-  settings: KvRouterSettings,
-  given: Iterable<string>,
-  policyFile: Partial<KvRouterConfig> = {},
-): KvRouterConfig {
-  const isWeightSet = settings.loadAware || [...given].some((name) => WEIGHTS.has(name)) || setsWeight(policyFile);
+export function kvRouterConfigOf(settings: KvRouterSettings, policyFile: Partial<KvRouterConfig> = {}): KvRouterConfig {
+  const isWeightSet = settings.loadAware || setsWeight(policyFile);
   const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;
   const prefillLoadModel = policyFile.prefillLoadModel ?? settings.routerPrefillLoadModel; // stator has a pace of its own

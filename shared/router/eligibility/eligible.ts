@@ -24,7 +24,7 @@ export function eligibleWorkers<Worker extends RoutableWorker>(
   const allowed = workers.filter((worker) => isAllowed(request, worker));
   if (allowed.length === 0) {
     throw new ServeError('invalid_value', 'Invalid request: no worker matches its routing constraints', {
-      param: 'nvext',
+      param: 'nvext.routing_constraints',
     });
   }
   const untried = allowed.filter((worker) => !request.excluded.has(worker.id));

@@ -44,8 +44,10 @@ export interface RankFollowerOptions {
 
 const ATTEMPTS_MAX = 8;
 const BACKOFF_MS = 200;
-/** Full restores of a whole fleet do not begin in the same instant. */
-const RESTORE_SPREAD_MS = 3;
+/** Part of a pause by which it may be shorter or longer, so that those who failed together do not come back together. */
+const BACKOFF_JITTER = 0.5;
+/** Within so long the restores of a whole fleet begin: a worker is asked by every router that starts with this one. */
+const RESTORE_SPREAD_MS = 100;
 /** An announced event may still be on its way for so long. */
 const ANNOUNCED_GRACE_MS = 250;
 /** Blocks of an answer that are applied in one go; about 1 ms of work. */
@@ -314,7 +316,7 @@ export class RankFollower {
     if (this.#cursor === undefined) await clock.sleep(random.next() * RESTORE_SPREAD_MS, signal);
     let reason = '';
     for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-      if (attempt > 0) await clock.sleep(BACKOFF_MS * 2 ** (attempt - 1), signal);
+      if (attempt > 0) await clock.sleep(backOffMs(attempt, random), signal);
       let result: AttemptResult;
       try {
         result = await slots.run(signal, () => this.#attempt(signal));
@@ -386,4 +388,9 @@ export class RankFollower {
       signal.throwIfAborted();
     }
   }
+}
+
+/** The pause before attempt number `attempt`, counted from 0. */
+function backOffMs(attempt: number, random: Random): number {
+  return BACKOFF_MS * 2 ** (attempt - 1) * (1 + BACKOFF_JITTER * (2 * random.next() - 1));
 }

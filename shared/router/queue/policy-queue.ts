@@ -1,17 +1,26 @@
 import type { RoutingFailure } from '../routing-error.ts';
 import type { PendingTotals } from '../scheduler/router-observer.ts';
 import type { SchedulingRequest } from '../scheduler/scheduler-types.ts';
+import { ANYWHERE, laneName } from './lane-name.ts';
 import type { PolicyClass, PolicyProfile } from './policy-config.ts';
 import type { Waiting } from './waiting.ts';
 import { precedes, WaitingHeap } from './waiting-heap.ts';
 
 /**
+ * Lines of one class for requests that only some workers may take, pins aside: each is looked at whenever something may have
+ * changed. Requests beyond them share one more line, and there wait for each other.
+ */
+const FILTERED_LANES_MAX = 64;
+const CROWDED = 'crowded';
+
+/**
  * Waiting requests of one class: one line for those that any worker may take, one for each rank that requests are pinned to,
- * so that a full worker holds up only its own.
+ * and one for each set of workers that requests are limited to, so that a full worker holds up only its own.
  */
 class ClassQueue {
   readonly policyClass: PolicyClass;
   readonly #lanes = new Map<string, WaitingHeap>(); // none is empty
+  #filteredLanes = 0;
   /** Uncached tokens that the class may still send before another one's turn. */
   creditTokens = 0;
   #requests = 0;
@@ -28,7 +37,7 @@ class ClassQueue {
 
   /** Whether others wait where the request would. */
   hasLineFor(request: SchedulingRequest): boolean {
-    return this.#lanes.has(laneOf(request));
+    return this.#lanes.has(this.#laneOf(request));
   }
 
   get lanes(): IterableIterator<WaitingHeap> {
@@ -46,26 +55,31 @@ class ClassQueue {
   }
 
   add(waiting: Waiting): void {
-    const name = laneOf(waiting.weighed.request);
+    const { request } = waiting.weighed;
+    const name = this.#laneOf(request);
+    waiting.lane = name;
     let lane = this.#lanes.get(name);
     if (lane === undefined) {
       lane = new WaitingHeap();
       this.#lanes.set(name, lane);
+      if (isFiltered(request, name)) this.#filteredLanes++;
     }
     lane.add(waiting);
     this.#count(waiting, 1);
   }
 
   moved(waiting: Waiting): void {
-    this.#lanes.get(laneOf(waiting.weighed.request))?.moved(waiting);
+    this.#lanes.get(waiting.lane)?.moved(waiting);
   }
 
   /** False when it does not wait any more. */
   remove(waiting: Waiting): boolean {
-    const name = laneOf(waiting.weighed.request);
-    const lane = this.#lanes.get(name);
+    const lane = this.#lanes.get(waiting.lane);
     if (lane?.remove(waiting) !== true) return false;
-    if (lane.size === 0) this.#lanes.delete(name);
+    if (lane.size === 0) {
+      this.#lanes.delete(waiting.lane);
+      if (isFiltered(waiting.weighed.request, waiting.lane)) this.#filteredLanes--;
+    }
     this.#count(waiting, -1);
     if (this.#requests === 0) this.creditTokens = 0;
     return true;
@@ -73,7 +87,13 @@ class ClassQueue {
 
   /** Requests that go before it in its line. */
   before(waiting: Waiting): number {
-    return this.#lanes.get(laneOf(waiting.weighed.request))?.before(waiting) ?? 0;
+    return this.#lanes.get(waiting.lane)?.before(waiting) ?? 0;
+  }
+
+  #laneOf(request: SchedulingRequest): string {
+    const name = laneName(request);
+    const hasRoom = this.#filteredLanes < FILTERED_LANES_MAX || this.#lanes.has(name);
+    return hasRoom || !isFiltered(request, name) ? name : CROWDED;
   }
 
   #count({ weighed, cachedTokens }: Waiting, sign: 1 | -1): void {
@@ -83,8 +103,9 @@ class ClassQueue {
   }
 }
 
-function laneOf({ pinned }: SchedulingRequest): string {
-  return pinned === undefined ? '' : `${pinned.workerId} ${pinned.dpRank ?? ''}`;
+/** Whether a line of this name is one of those that are limited in number. */
+function isFiltered({ pinned }: SchedulingRequest, lane: string): boolean {
+  return pinned === undefined && lane !== ANYWHERE && lane !== CROWDED;
 }
 
 /**
@@ -125,6 +146,11 @@ export class PolicyQueue {
   /** Whether others of the class wait where the request would. */
   hasLineFor(at: number, request: SchedulingRequest): boolean {
     return (this.#classes[at] as ClassQueue).hasLineFor(request);
+  }
+
+  /** Whether requests wait, but none where this one would, whatever its class. */
+  waitsElsewhere(request: SchedulingRequest): boolean {
+    return this.#requests > 0 && !this.#classes.some((line) => line.hasLineFor(request));
   }
 
   totalsOf(at: number): PendingTotals {

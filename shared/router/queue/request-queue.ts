@@ -74,6 +74,11 @@ export class RequestQueue {
     return !this.#hasRoom(classAt, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
 
+  /** Whether requests wait, but none where this one would: time may have made room for them that it must not take. */
+  waitsElsewhere(request: SchedulingRequest): boolean {
+    return this.#lines.waitsElsewhere(request);
+  }
+
   /** Lets the request in, or says why it may not wait. The chooser has looked and narrowed for it. */
   enter(weighed: WeighedRequest, outcome: SchedulingOutcome, nowMs: number): Waiting | RoutingFailure {
     const { request } = weighed;
@@ -97,6 +102,7 @@ export class RequestQueue {
       found: copyOverlaps(this.#chooser.overlaps),
       foundMs: nowMs,
       uncachedTokens: uncachedTokens(request.promptTokens, cachedTokens),
+      lane: '',
       heapAt: -1,
     };
     if (this.#isStator) waiting.key = this.#urgencyOf(waiting);

@@ -22,6 +22,8 @@ export interface Waiting {
   foundMs: number;
   /** Prompt tokens left to compute at the best worker, by `found`. */
   uncachedTokens: number;
+  /** Name of the line that it stands in; the queue's. */
+  lane: string;
   /** Position in its heap; -1 once it left. */
   heapAt: number;
 }

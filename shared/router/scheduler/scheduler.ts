@@ -119,6 +119,7 @@ class PoolScheduler implements Scheduler {
       outcome.rejected(toServeError(thrown));
       return DONE;
     }
+    if (this.#queue.waitsElsewhere(request)) this.#drain(); // who waited goes first
     const { clock, observer } = this.#options;
     const startMs = clock.nowMs();
     this.#expireSometimes(startMs);

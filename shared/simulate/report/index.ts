@@ -5,4 +5,4 @@
 export { renderHtml } from './render-html.ts';
 export { renderJson } from './render-json.ts';
 export { renderText } from './render-text.ts';
-export { type RunReport, reportRun } from './run-report.ts';
+export { labelOf, type RunReport, reportRun } from './run-report.ts';

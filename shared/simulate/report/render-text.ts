@@ -1,6 +1,8 @@
 import type { Spread } from '../percentiles.ts';
 import type { DisaggregationSummary, PoolSummary } from '../summary.ts';
+import { fitTable, wrapText } from './fit.ts';
 import { labelOf, type RunReport } from './run-report.ts';
+import { verdictOf } from './verdict.ts';
 
 /** A report for a terminal: one run in detail, several as a table with a row each. */
 export function renderText(runs: readonly RunReport[]): string {
@@ -12,9 +14,11 @@ export function renderText(runs: readonly RunReport[]): string {
 function renderRun({ about, summary, wallMs }: RunReport): string {
   const { loadBalance } = summary;
   const lines = [
-    Object.entries(about)
-      .map(([name, value]) => `${name} ${value}`)
-      .join(', '),
+    wrapText(
+      Object.entries(about)
+        .map(([name, value]) => `${name} ${value}`)
+        .join(', '),
+    ),
     '',
     `${''.padEnd(22)}${['mean', 'p50', 'p90', 'p99'].map((head) => head.padStart(10)).join('')}`,
     spreadLine('TTFT ms', summary.ttftMs, 0),
@@ -83,10 +87,7 @@ export const COLUMNS: readonly { readonly head: string; readonly of: (run: RunRe
 function renderTable(runs: readonly RunReport[]): string {
   const rows = [['', ...COLUMNS.map(({ head }) => head)]];
   for (const run of runs) rows.push([labelOf(run), ...COLUMNS.map(({ of }) => of(run))]);
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const text = rows.map((row) =>
-    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join('  '),
-  );
   const wallMs = runs.reduce((sum, run) => sum + run.wallMs, 0);
-  return `${text.join('\n')}\n\nTimes in ms; ${runs.length} runs simulated in ${(wallMs / 1000).toFixed(1)} s.\n`;
+  const end = `Times in ms; ${runs.length} runs simulated in ${(wallMs / 1000).toFixed(1)} s.`;
+  return `${fitTable(rows)}\n\n${wrapText(verdictOf(runs))}\n${end}\n`;
 }

@@ -8,14 +8,17 @@ export interface LogDestination {
   write(line: string): void;
 }
 
-/** Makes a line of what was logged. `fields` win over `bindings` of the same name. */
+/**
+ * Makes a line of what was logged: of `shown` for people, of `full` for machines. Both win over `bindings` of the same name.
+ */
 export interface LineWriter {
   write(
     level: LogLevel,
     target: string,
     message: string,
     bindings: LogFields | undefined,
-    fields: LogFields | undefined,
+    shown: LogFields | undefined,
+    full: LogFields | undefined,
   ): void;
 }
 
@@ -54,26 +57,58 @@ export function jsonLines(destination: LogDestination, clock: Clock, useLocalTim
     destination,
   );
   return {
-    write(level, target, message, bindings, fields) {
+    write(level, target, message, bindings, _shown, full) {
       const named: Record<string, unknown> = { target };
-      const plain = toLoggable(bindings, fields);
+      const plain = toLoggable(bindings, full);
       for (const name in plain) named[RESERVED.has(name) ? `${name}_` : name] = plain[name];
       log[level](named, hideSecretText(message));
     },
   };
 }
 
+export interface TextStyle {
+  /** Local time instead of UTC. */
+  readonly useLocalTime: boolean;
+  /** The time of the day alone. */
+  readonly isTerminal: boolean;
+  readonly isPainted: boolean;
+}
+
 /** One line for people: `time LEVEL target: message key=value ...`. */
-export function textLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
+export function textLines(destination: LogDestination, clock: Clock, style: TextStyle): LineWriter {
+  const dim = style.isPainted ? paintDim : unpainted;
   return {
-    write(level, target, message, bindings, fields) {
-      const head = `${timestamp(clock.wallMs(), useLocalTime)} ${level.toUpperCase().padStart(5)} ${target}:`;
+    write(level, target, message, bindings, shown) {
+      const time = timestamp(clock.wallMs(), style.useLocalTime);
+      const name = level.toUpperCase().padStart(5);
+      const head = `${dim(style.isTerminal ? timeOfDay(time) : time)} ${style.isPainted ? COLOURS[level] + name + PLAIN : name} ${dim(`${target}:`)}`;
       let line = `${head} ${escapeControls(hideSecretText(message))}`;
-      const plain = toLoggable(bindings, fields);
-      for (const name in plain) line += ` ${name}=${textValue(plain[name])}`;
+      const plain = toLoggable(bindings, shown);
+      for (const field in plain) line += ` ${dim(`${field}=`)}${textValue(plain[field])}`;
       destination.write(`${line}\n`);
     },
   };
+}
+
+const PLAIN = '\u001b[0m';
+const COLOURS = {
+  error: '\u001b[31m',
+  warn: '\u001b[33m',
+  info: '\u001b[32m',
+  debug: '\u001b[36m',
+} as const satisfies Record<LogLevel, string>;
+
+function paintDim(text: string): string {
+  return `\u001b[2m${text}${PLAIN}`;
+}
+
+function unpainted(text: string): string {
+  return text;
+}
+
+/** Of an ISO time: hours to milliseconds. */
+function timeOfDay(time: string): string {
+  return time.slice('2023-11-14T'.length, '2023-11-14T22:13:20.000'.length);
 }
 
 /** Needs no quotes: printable ASCII without space, quote and equals sign. */

@@ -7,7 +7,11 @@ import { openStderr } from './stderr.ts';
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
 export interface Logger {
   debug(message: string, fields?: LogFields): void;
-  info(message: string, fields?: LogFields): void;
+  /**
+   * @param full what is written in place of `fields` for machines, and for people who asked for details: ids and whatever
+   * makes a line long. @default `fields`
+   */
+  info(message: string, fields?: LogFields, full?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
   /** A logger that adds `fields` to each of its lines. Cheap: they are looked at only when a line is written. */
@@ -29,6 +33,10 @@ export interface LoggerOptions {
   readonly jsonl?: boolean;
   /** Local time instead of UTC. Default false. */
   readonly useLocalTime?: boolean;
+  /** Text lines are read on a terminal: their time is that of the day, without its date. Default false. */
+  readonly isTerminal?: boolean;
+  /** Text lines are painted. Default false. */
+  readonly isPainted?: boolean;
   /** Default: standard error. */
   readonly destination?: LogDestination;
   /** Default: the machine's clock. */
@@ -51,8 +59,13 @@ export function createLogger(options: LoggerOptions = {}): ProcessLogger {
   const filter = parseLogFilter(options.filter ?? 'info');
   const destination = options.destination ?? openStderr();
   const clock = options.clock ?? systemClock;
-  const makeLines = options.jsonl === true ? jsonLines : textLines;
-  return processLogger(makeLines(destination, clock, options.useLocalTime === true), filter);
+  const useLocalTime = options.useLocalTime === true;
+  const { isTerminal = false, isPainted = false } = options;
+  const lines =
+    options.jsonl === true
+      ? jsonLines(destination, clock, useLocalTime)
+      : textLines(destination, clock, { useLocalTime, isTerminal, isPainted });
+  return processLogger(lines, filter);
 }
 
 function processLogger(first: LineWriter, filter: LogFilter): ProcessLogger {
@@ -62,7 +75,7 @@ function processLogger(first: LineWriter, filter: LogFilter): ProcessLogger {
   const root = forTarget(ROOT_TARGET);
   return {
     debug: (message, fields) => root.debug(message, fields),
-    info: (message, fields) => root.info(message, fields),
+    info: (message, fields, full) => root.info(message, fields, full),
     warn: (message, fields) => root.warn(message, fields),
     error: (message, fields) => root.error(message, fields),
     with: (fields) => root.with(fields),
@@ -93,8 +106,10 @@ class TargetLogger implements Logger {
     if (this.#rankMax >= DEBUG_RANK) this.#write('debug', message, fields);
   }
 
-  info(message: string, fields?: LogFields): void {
-    if (this.#rankMax >= INFO_RANK) this.#write('info', message, fields);
+  info(message: string, fields?: LogFields, full: LogFields | undefined = fields): void {
+    if (this.#rankMax < INFO_RANK) return;
+    const shown = this.#rankMax >= DEBUG_RANK ? full : fields;
+    this.#writer.write('info', this.#target, message, this.#bindings, shown, full);
   }
 
   warn(message: string, fields?: LogFields): void {
@@ -111,7 +126,7 @@ class TargetLogger implements Logger {
   }
 
   #write(level: LogLevel, message: string, fields: LogFields | undefined): void {
-    this.#writer.write(level, this.#target, message, this.#bindings, fields);
+    this.#writer.write(level, this.#target, message, this.#bindings, fields, fields);
   }
 }
 
@@ -138,8 +153,8 @@ export interface CapturedLine {
 export function captureLogger(): { readonly logger: ProcessLogger; readonly lines: readonly CapturedLine[] } {
   const lines: CapturedLine[] = [];
   const writer: LineWriter = {
-    write: (level, target, message, bindings, fields) =>
-      void lines.push({ level, target, message, fields: { ...bindings, ...fields } }),
+    write: (level, target, message, bindings, _shown, full) =>
+      void lines.push({ level, target, message, fields: { ...bindings, ...full } }),
   };
   return { logger: processLogger(writer, parseLogFilter('trace')), lines };
 }

@@ -20,7 +20,7 @@ type ShowWorker = FrontendMetrics['setWorker'];
  * The meter of one request. It counts straight onto the model's series, which are plain numbers: nothing has to be folded
  * in at the end, and a scrape in the middle of a stream sees what has happened so far.
  *
- * | State | first `outputTokens` | later `outputTokens` | `end` |
+ * | State | first `outputTokens` or `piece` | later ones | `end` |
  * |---|---|---|---|
  * | queued | TTFT, no longer queued | | no longer queued, ended |
  * | answering | | inter-token latency | ended |
@@ -41,6 +41,10 @@ export class ActiveRequest implements RequestMeter {
   #lastOutputMs = 0;
   #ttftMs: number | undefined;
   #outputTokens = 0;
+  #pieces = 0;
+  /** Tokens that the pieces hold; undefined = nobody said. */
+  #toldTokens: number | undefined;
+  #moves = 0;
   #hasPromptTokens = false;
   #hasCachedTokens = false;
   #hasEnded = false;
@@ -67,6 +71,14 @@ export class ActiveRequest implements RequestMeter {
     return this.#ttftMs;
   }
 
+  get workerId(): string | undefined {
+    return this.#decode?.workerId;
+  }
+
+  get moves(): number {
+    return this.#moves;
+  }
+
   promptTokens(count: number): void {
     if (this.#hasEnded || this.#hasPromptTokens) return; // a request that moves to another worker is one request
     this.#hasPromptTokens = true;
@@ -87,18 +99,25 @@ export class ActiveRequest implements RequestMeter {
     this.#decode = decode;
   }
 
+  moved(): void {
+    this.#moves++;
+  }
+
   outputTokens(count: number): void {
     if (count <= 0 || this.#hasEnded) return;
-    const nowMs = this.#turnClock.nowMs();
-    const model = this.#model;
-    if (this.#outputTokens === 0) this.#firstToken(nowMs);
-    else {
-      this.#itlMs = (nowMs - this.#lastOutputMs) / count;
-      model.itl.observe(this.#itlMs / MS_PER_SECOND, count);
-    }
-    this.#lastOutputMs = nowMs;
+    this.#arrived(count);
     this.#outputTokens += count;
-    model.outputTokens.value += count;
+    this.#model.outputTokens.value += count;
+  }
+
+  piece(): void {
+    if (this.#hasEnded) return;
+    this.#arrived(1);
+    this.#pieces++;
+  }
+
+  piecesHold(tokens: number): void {
+    this.#toldTokens = (this.#toldTokens ?? 0) + tokens;
   }
 
   end(outcome: RequestOutcome): void {
@@ -106,12 +125,24 @@ export class ActiveRequest implements RequestMeter {
     this.#hasEnded = true;
     this.#showLatency();
     const model = this.#model;
-    if (this.#outputTokens === 0) model.queued.add(-1);
-    else model.outputLength.observe(this.#outputTokens);
+    const pieceTokens = this.#toldTokens ?? this.#pieces; // only now is it known what they hold
+    model.outputTokens.value += pieceTokens;
+    if (this.#ttftMs === undefined) model.queued.add(-1);
+    else model.outputLength.observe(this.#outputTokens + pieceTokens);
     model.inflight.add(-1);
     model.active.add(-1);
     model.duration.observe((this.#clock.nowMs() - this.#startedMs) / MS_PER_SECOND);
     this.#route.ended(outcome.status === 'success' ? undefined : outcome.errorType).add();
+  }
+
+  #arrived(tokens: number): void {
+    const nowMs = this.#turnClock.nowMs();
+    if (this.#ttftMs === undefined) this.#firstToken(nowMs);
+    else {
+      this.#itlMs = (nowMs - this.#lastOutputMs) / tokens;
+      this.#model.itl.observe(this.#itlMs / MS_PER_SECOND, tokens);
+    }
+    this.#lastOutputMs = nowMs;
   }
 
   #firstToken(nowMs: number): void {

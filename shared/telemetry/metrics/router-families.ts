@@ -173,6 +173,10 @@ function indexFamilies(registry: MetricRegistry) {
       'stator_router_kv_events_dropped_total',
       'KV events that did not wait for the end of a recovery, and were asked for again.',
     ),
+    forgottenBookings: registry.counter(
+      'stator_router_peer_bookings_unremembered_total',
+      'Requests of other routers beyond those that are remembered: nobody but that router, or time, frees them.',
+    ),
     recoveries: registry.counter('stator_router_kv_recoveries_total', 'Questions to workers for missed KV events.', [
       'kind',
       'outcome',

@@ -62,6 +62,8 @@ export interface RouterMetrics {
   stale(): void;
   dropped(): void;
   recovered(kind: 'restore' | 'gap', outcome: 'ok' | 'failed'): void;
+  /** Another router booked a request that is not remembered, as too many are. */
+  peerBookingUnremembered(): void;
 }
 
 export type KvEventType = 'stored' | 'removed' | 'cleared';
@@ -124,6 +126,7 @@ export function createRouterMetrics(options: RouterMetricsOptions): RouterMetric
     stale: () => families.staleEvents.with().add(),
     dropped: () => families.droppedEvents.with().add(),
     recovered: (kind, outcome) => families.recoveries.with(kind, outcome).add(),
+    peerBookingUnremembered: () => families.forgottenBookings.with().add(),
   };
 }
 

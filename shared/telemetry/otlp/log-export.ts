@@ -11,8 +11,8 @@ const SEVERITY = { error: 17, warn: 13, info: 9, debug: 5 } as const satisfies R
 export function exportLines(provider: LoggerProvider): LineWriter {
   const logger = provider.getLogger('stator');
   return {
-    write(level, target, message, bindings, fields) {
-      const { trace_id: traceId, span_id: spanId, ...plain } = toLoggable(bindings, fields);
+    write(level, target, message, bindings, _shown, full) {
+      const { trace_id: traceId, span_id: spanId, ...plain } = toLoggable(bindings, full);
       const attributes: Record<string, string | number | boolean> = { target };
       for (const name in plain) attributes[name] = attributeOf(plain[name]);
       const isOfSpan = typeof traceId === 'string' && typeof spanId === 'string';

@@ -37,6 +37,7 @@ export class CallsUnderWay {
   /** Ends those that a client knows by `id`, every prompt and leg of its request; returns how many. */
   cancel(id: string): number {
     const key = requestKeyOf(id);
+    if (key === undefined) return 0;
     const asked = [...this.#calls].filter((call) => call.isKnownAs(key));
     for (const call of asked) call.cancel();
     return asked.length;

@@ -153,9 +153,7 @@ export class ServedCall implements EngineSink {
 
   /** Whether its client knows it by an id of that key (`requestKeyOf`). */
   isKnownAs(key: string): boolean {
-    const { id, headers } = this.#call;
-    const given = headers['x-request-id'];
-    return requestKeyOf(id) === key || (given !== undefined && requestKeyOf(given) === key);
+    return requestKeyOf(this.#call.id) === key;
   }
 
   /** Ends the call at its client's wish, which came by another way than the call. */
@@ -199,6 +197,7 @@ export class ServedCall implements EngineSink {
       x_request_id: headers['x-request-id'],
       trace_id: parseTraceparent(headers.traceparent)?.traceId,
       ...toWire(error),
+      error_cause: error.code === 'internal_error' ? error.cause : undefined, // a mistake in somebody's code: where it is
     });
     this.#call.fail(error);
     this.#close(type);

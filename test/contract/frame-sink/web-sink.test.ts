@@ -1,4 +1,4 @@
-import { describe } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { WebFrameSink } from '../../../shared/frontends/http/index.ts';
 import {
   type FrameSinkHost,
@@ -9,6 +9,12 @@ import {
 
 describe('FrameSink over a web stream', () => {
   itKeepsTheFrameSinkContract(() => webHost);
+
+  it('is closed from the start when the client left before it was made', async () => {
+    const sink = new WebFrameSink(true, AbortSignal.abort());
+    expect(sink.closed.aborted).toBe(true);
+    await sink.response; // nobody waits for ever
+  });
 });
 
 const webHost: FrameSinkHost = {

@@ -438,6 +438,17 @@ export function describeRequestPlane(
         expect([error.worker, error.status, error.param]).toEqual([kind, status, 'messages[0]']);
       });
 
+      it('comes for an output that cannot be, at both sides, and for no other stream', async () => {
+        const { sink, incoming } = await hold();
+        const other = await hold();
+        incoming.output({ token_ids: { length: 1e9 } as unknown as number[] });
+        expect((await sink.failed()).code).toBe('bad_worker_response');
+        await waitUntil(() => incoming.signal.aborted);
+        other.incoming.output({ token_ids: [1] });
+        other.incoming.end();
+        expect(await other.sink.closed()).toMatchObject({ kind: 'end' });
+      });
+
       it('comes when nothing serves the endpoint any more', async () => {
         const held = new HeldCalls();
         const transport = serveWith(held.handler);

@@ -57,11 +57,12 @@ describe('stator router explain', () => {
     expect(text.split('\n')).toEqual([
       'request  r1: 320 prompt tokens in 20 blocks, cost model dynamo',
       'chosen   worker 7f rank 0, the lowest cost',
-      expect.stringContaining('columns'),
+      'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use,',
+      '         blocks it adds, active requests',
       '',
-      '   worker  rank   cost  prefill  decode  requests  device  host  disk  shared  tokens  blocks  adds  active',
-      '*  7f         0  13.50    10.50       3         0      10     0     0       0     160       3    10       1',
-      '   80         0     23       20       3         0       0     0     0       0     160       3    20       1',
+      '   worker  rank   cost  prefill  decode  device  tokens  blocks  adds  active',
+      '*  7f         0  13.50    10.50       3      10     160       3    10       1',
+      '   80         0     23       20       3       0     160       3    20       1',
       '',
     ]);
   });

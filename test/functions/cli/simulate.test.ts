@@ -99,7 +99,9 @@ describe('stator simulate', () => {
   it('writes a page or JSON as a report', () => {
     const page = join(folder, 'report.html');
     const json = join(folder, 'report.json');
-    expect(simulate('--trace', TRACE, '--report', page).status).toBe(0);
+    const written = simulate('--trace', TRACE, '--report', page);
+    expect(written).toMatchObject({ status: 0, stderr: `stator: wrote the report to ${page}\n` });
+    expect(readFileSync(page, 'utf8')).toContain(`<pre>stator simulate --trace ${TRACE} --report ${page}</pre>`);
     expect(simulate('--trace', TRACE, '--report', json).status).toBe(0);
     expect(readFileSync(page, 'utf8')).toMatch(/^<!doctype html>[\s\S]*<svg /);
     expect(JSON.parse(readFileSync(json, 'utf8')).curves.ranks).toHaveLength(4);

@@ -4,14 +4,14 @@ import { createLambdaHandler, type FunctionApp } from '../../../functions/http/l
 import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError } from '../../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpExchange } from '../../../shared/frontends/http/index.ts';
+import { alreadyAnswered, type HostExchange } from '../../../shared/frontends/http/index.ts';
 
 const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
 const REMAINING_MS = 900_000;
 
 /** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
 function startRequest(
-  answer: (exchange: HttpExchange) => Response,
+  answer: (exchange: HostExchange) => Response,
   more: Pick<FunctionApp, 'beforeRequest' | 'afterRequest'> = {},
 ) {
   const clock = new VirtualClock();
@@ -107,7 +107,7 @@ describe('the deadline of a request', () => {
 });
 
 describe('what stood still while the environment was frozen', () => {
-  const answered = ({ sink }: HttpExchange): Response => {
+  const answered = ({ sink }: HostExchange): Response => {
     sink.head(200, {});
     sink.write('done');
     sink.end();

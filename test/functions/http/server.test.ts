@@ -1,10 +1,10 @@
-import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../functions/http/server.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { waitUntil } from '../../support/index.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { LIVE, postText, RawClient } from './raw-client.ts';
 
 const servers: HttpServer[] = [];
 afterEach(async () => {
@@ -23,33 +23,16 @@ async function start(options: TestAppOptions = {}): Promise<TestApp & { readonly
   return { ...test, server };
 }
 
-/** Everything a connection received, as text. */
-class RawClient {
-  readonly socket: Socket;
-  text = '';
-  isClosed = false;
+const BODY = { model: 'm', messages: [{ role: 'user', content: 'hi' }], stream: true };
+const chat = (version = '1.1', headers = '') => postText('/v1/chat/completions', BODY, version, headers);
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
-    this.socket.on('data', (chunk) => {
-      this.text += chunk.toString('latin1');
-    });
-    this.socket.on('close', () => {
-      this.isClosed = true;
-    });
-    this.socket.on('error', () => undefined); // a reset is a way to close
-  }
-
-  send(text: string): void {
-    this.socket.write(text, 'latin1');
-  }
+/** Resolves when the server has handled what arrived before. */
+async function roundTrip(port: number): Promise<void> {
+  const client = new RawClient(port);
+  client.send(LIVE);
+  await waitUntil(() => client.text.includes('Service is live'));
+  client.socket.destroy();
 }
-
-const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }], stream: true });
-const chat = (version = '1.1', headers = '') =>
-  `POST /v1/chat/completions HTTP/${version}\r\nhost: t\r\ncontent-type: application/json\r\n${headers}` +
-  `content-length: ${BODY.length}\r\n\r\n${BODY}`;
-const LIVE = 'GET /live HTTP/1.1\r\nhost: t\r\n\r\n';
 
 describe('the Node server', () => {
   it('sends head and first frames in one piece', async () => {
@@ -142,6 +125,34 @@ describe('the Node server', () => {
     client.socket.destroy();
   });
 
+  const withId = (line: string, rest = 'host: t\r\n'): string => `${line}\r\nx-request-id: mine\r\n${rest}\r\n`;
+  it.each([
+    ['no Host', 400, withId('GET /live HTTP/1.1', '')],
+    ['a Host that is none', 400, withId('GET /live HTTP/1.1', 'host: a b\r\n')],
+    ['half an address as its Host', 400, withId('GET /live HTTP/1.1', 'host: [::\r\n')],
+    ['a target that is no URL', 400, withId('GET http://[::/live HTTP/1.1')],
+    ['no target', 400, withId('OPTIONS * HTTP/1.1')],
+    ['an expectation that nobody meets', 417, withId('GET /live HTTP/1.1', 'host: t\r\nexpect: more\r\n')],
+    ['a header that is none', 400, withId('GET /live HTTP/1.1', 'bad header: x\r\n')],
+    ['an unknown method', 405, withId('FOO /live HTTP/1.1')],
+  ])('refuses a request with %s under its id', async (_what, status, text) => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(text);
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(client.text).toContain('\r\nx-request-id: mine\r\n');
+    expect(client.text).toContain('"type":"invalid_request_error"');
+  });
+
+  it.each(['t', 'T.example:8000', '127.0.0.1:1', '[::1]:8000', 'a_b'])('takes requests to %s', async (host) => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(withId('GET /live HTTP/1.1', `host: ${host}\r\nconnection: close\r\n`));
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
   it('reads a body that comes in pieces, and refuses one over the limit while it is still coming', async () => {
     const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
     const { server } = await start({ pipeline, settings: { bodyLimitBytes: 1024 } });
@@ -156,6 +167,64 @@ describe('the Node server', () => {
     await waitUntil(() => large.text.includes('request_too_large'));
     client.socket.destroy();
     large.socket.destroy();
+  });
+
+  it('keeps nothing of a body that it has refused, however much still comes', async () => {
+    const { server, deps } = await start({ settings: { bodyLimitBytes: 64 * 1024 } });
+    const client = new RawClient(server.port);
+    client.send('POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n');
+    client.send('transfer-encoding: chunked\r\n\r\n');
+    const chunk = `c000\r\n${'x'.repeat(0xc000)}\r\n`;
+    client.send(chunk);
+    await waitUntil(() => deps.bodies.takenBytes === 0xc000);
+    client.send(chunk);
+    await waitUntil(() => client.text.includes('request_too_large'));
+    expect(deps.bodies.takenBytes).toBe(0);
+    client.send(`${chunk}0\r\n\r\n${LIVE}`); // the connection goes on after it
+    await waitUntil(() => client.text.includes('Service is live'));
+    expect(deps.bodies.takenBytes).toBe(0);
+    client.socket.destroy();
+  });
+
+  it('lets go of a body whose client leaves in the middle', async () => {
+    const { server, deps } = await start();
+    const client = new RawClient(server.port);
+    client.send(`${chat().split('\r\n\r\n')[0]}\r\n\r\n{"model"`);
+    await waitUntil(() => deps.bodies.takenBytes > 0);
+    client.socket.destroy();
+    await waitUntil(() => deps.bodies.takenBytes === 0);
+  });
+
+  it('ends a running answer before it refuses what was sent behind its request', async () => {
+    const pipeline = new ScriptedPipeline();
+    const { server } = await start({ pipeline });
+    const client = new RawClient(server.port);
+    client.send(chat());
+    const { sink } = await pipeline.call(0);
+    sink.text(0, 'a', 1);
+    await waitUntil(() => client.text.includes('"a"'));
+    client.send('garbage\r\n\r\n');
+    client.send('more garbage\r\n\r\n');
+    await roundTrip(server.port); // by now the server has read it
+    playTexts(sink, ['b']);
+    await waitUntil(() => client.isClosed);
+    const [answer = '', refusal = ''] = client.text.split('0\r\n\r\n');
+    expect(answer).toMatch(/data: \[DONE\]\n\n\r\n$/);
+    expect(answer).not.toContain('400');
+    expect(refusal).toMatch(/^HTTP\/1\.1 400 /);
+    expect(client.text.split('HTTP/1.1 400')).toHaveLength(2);
+  });
+
+  it('cuts an answer that has begun when the rest of its own request cannot be read', async () => {
+    const { server } = await start({ settings: { bodyLimitBytes: 16 } });
+    const client = new RawClient(server.port);
+    client.send('POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n');
+    client.send('transfer-encoding: chunked\r\n\r\n20\r\n');
+    client.send(`${'x'.repeat(32)}\r\n`);
+    await waitUntil(() => client.text.includes('request_too_large'));
+    client.send('no chunk length\r\n\r\n');
+    await waitUntil(() => client.isClosed);
+    expect(client.text.split('HTTP/1.1 ')).toHaveLength(2);
   });
 
   it.each([
@@ -184,6 +253,26 @@ describe('the Node server', () => {
 });
 
 describe('starting', () => {
+  it.each([
+    ['127.0.0.1', 'http://127.0.0.1', '127.0.0.1'],
+    ['0.0.0.0', 'http://127.0.0.1', '0.0.0.0'],
+    ['::', 'http://[::1]', '[::]'],
+    ['::1', 'http://[::1]', '[::1]'],
+    ['localhost', 'http://localhost', '(127.0.0.1|[::1])'],
+  ])(
+    'on %s says how it is reached and what it listens on, with the port that it was given',
+    async (host, url, address) => {
+      const { app, lifecycle } = createTestApp();
+      const server = await startHttpServer(app, { host, port: 0, lifecycle, logger: silentLogger });
+      servers.push(server);
+      expect(server.port).toBeGreaterThan(0);
+      expect(server.url).toBe(`${url}:${server.port}`);
+      const allowed = address.startsWith('(') ? address.slice(1, -1).split('|') : [address];
+      expect(allowed.map((each) => `${each}:${server.port}`)).toContain(server.address);
+      expect((await fetch(`${server.url}/live`)).status).toBe(200);
+    },
+  );
+
   it('names the flag when the port is in use', async () => {
     const { server, app, lifecycle } = await start();
     const again = startHttpServer(app, { host: '127.0.0.1', port: server.port, lifecycle, logger: silentLogger });
@@ -194,39 +283,5 @@ describe('starting', () => {
     const { app, lifecycle } = await start();
     const elsewhere = startHttpServer(app, { host: '192.0.2.1', port: 0, lifecycle, logger: silentLogger });
     await expect(elsewhere).rejects.toThrow('--http-host');
-  });
-});
-
-describe('closing', () => {
-  it('lets streams end, refuses new requests, and closes idle connections', async () => {
-    const pipeline = new ScriptedPipeline();
-    const { server, lifecycle } = await start({ pipeline });
-    const [client, idle] = [new RawClient(server.port), new RawClient(server.port)];
-    client.send(chat());
-    const { sink } = await pipeline.call(0);
-    sink.text(0, 'a', 1);
-    idle.send(LIVE);
-    await waitUntil(() => client.text.includes('"a"') && idle.text !== '');
-    const closing = server.close(10_000);
-    expect(lifecycle.stage).toBe('draining');
-    idle.send(chat());
-    await waitUntil(() => idle.text.includes('Service is not ready'));
-    playTexts(sink, ['b']);
-    expect(await closing).toEqual({ cut: 0 });
-    await waitUntil(() => client.isClosed && idle.isClosed);
-    expect(client.text).toContain('[DONE]');
-  });
-
-  it('cuts what has not ended by the deadline, without a [DONE]', async () => {
-    const pipeline = new ScriptedPipeline();
-    const { server } = await start({ pipeline });
-    const client = new RawClient(server.port);
-    client.send(chat());
-    const { sink, options } = await pipeline.call(0);
-    sink.text(0, 'a', 1);
-    await waitUntil(() => client.text.includes('"a"'));
-    expect(await server.close(50)).toEqual({ cut: 1 });
-    await waitUntil(() => client.isClosed && options.signal.aborted);
-    expect(client.text).not.toContain('[DONE]');
   });
 });

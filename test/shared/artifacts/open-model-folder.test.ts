@@ -42,6 +42,19 @@ describe('openModelFolder', () => {
     );
   });
 
+  it('reads no device, however its card calls it, and no file of another size', async () => {
+    const { files } = await readModelInfo(worker);
+    const config = files['config.json']!;
+    const endless = {
+      ...files,
+      'tokenizer.json': { ...config, path: '/dev/zero' },
+      'config.json': { ...config, path: '/dev/zero' },
+    };
+    await expect(openModelFolder({ modelName: 'm', files: endless })).rejects.toThrow('/dev/zero: not a file');
+    const lying = { ...files, 'config.json': { ...config, size: config.size + 1 } };
+    await expect(openModelFolder({ modelName: 'm', files: lying })).rejects.toThrow("differs from the worker's copy");
+  });
+
   it('refuses a card without files unless a folder is given', async () => {
     await expect(openModelFolder({ modelName: 'm', files: {} })).rejects.toThrow(/names no files; give its folder/);
     expect(await openModelFolder({ modelName: 'm', files: {}, modelPath: copy })).toBe(copy);

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import {
-  commandOf,
   describeSettings,
   forwardSettings,
-  PROCESSES,
+  renderBriefHelp,
   renderConfigurationDocs,
   renderHelp,
   renderSettings,
@@ -20,30 +19,49 @@ function frontend(...argv: readonly string[]) {
   return resolveConfig('frontend', ['--discovery-backend=file', ...argv], ENV);
 }
 
-describe('help', () => {
-  it.each(PROCESSES.filter((process) => commandOf(process) !== undefined))(
-    'of %s keeps its outline',
-    async (process) => {
-      const outline = renderHelp(process)
-        .split('\n')
-        .filter((line) => !line.startsWith('      '));
-      await expect(`${outline.join('\n')}`).toMatchFileSnapshot(`../../fixtures/config/help-${process}.txt`);
-    },
-  );
+const COMMANDS = ['local', 'frontend', 'worker', 'router', 'simulate'] as const;
 
-  it('says of a setting what it is, what is allowed, its default, its variable and whether it is built', () => {
-    const help = renderHelp('frontend');
-    expect(help).toContain(`  --http-port <port>
-      HTTP listen port; gRPC port when --kserve-grpc-server is set alone.
-      Allowed: 0-65535, 0 = any free. Default: 8000. Variable DYN_HTTP_PORT.`);
-    expect(help).toMatch(/--frontend-route-extension .*\n.*\n.*Not built yet\./);
+describe('help', () => {
+  it.each(COMMANDS)('of %s keeps its outline', async (process) => {
+    const outline = renderHelp(process)
+      .split('\n')
+      .filter((line) => !line.startsWith('      '));
+    await expect(`${outline.join('\n')}`).toMatchFileSnapshot(`../../fixtures/config/help-${process}.txt`);
   });
 
-  it('stays within 100 columns where names allow it', () => {
-    const prose = renderHelp('worker')
-      .split('\n')
-      .filter((line) => line.startsWith('      '));
-    expect(prose.filter((line) => line.length > 100)).toEqual([]);
+  it('says of a setting what it is, what is allowed, its default and its variable', () => {
+    expect(renderHelp('frontend')).toContain(`  --http-port <port>
+      HTTP listen port.
+      Allowed: 0-65535, 0 = any free. Default: 8000. Variable DYN_HTTP_PORT.`);
+  });
+
+  it.each(COMMANDS)('of %s leaves out what is not built', (process) => {
+    const heads = [...renderHelp(process).matchAll(/^ {2}(?! )(.*)/gm)].map(([, head = '']) => head);
+    const named = new Set(heads.flatMap((head) => head.split(/[\s,]+/)));
+    const unbuilt = [...TABLE.values()].filter((row) => !row.built && row.usedBy.includes(process));
+    const names = unbuilt.flatMap((row) => [...row.flags, ...row.env]);
+    expect(names.length).toBeGreaterThan(0);
+    expect(names.filter((name) => named.has(name))).toEqual([]);
+  });
+
+  it.each(COMMANDS)('of %s fits a terminal, brief and whole', (process) => {
+    const lines = `${renderBriefHelp(process)}${renderHelp(process)}`.split('\n');
+    expect(lines.filter((line) => line.length > 100)).toEqual([]);
+  });
+
+  it.each(COMMANDS)('of %s starts with three examples and about a dozen flags, all built', (process) => {
+    const brief = renderBriefHelp(process);
+    const [examples = '', flags = ''] = brief.split('\nFlags\n');
+    const commands = [...examples.matchAll(/^ {2}(?! ).*stator (.*)/gm)].map(([, words = '']) => words.split(' '));
+    expect(commands).toHaveLength(3);
+    const used = commands.flatMap((words) =>
+      words[1] === 'explain' ? [] : words.filter((word) => word.startsWith('--')),
+    );
+    const shown = [...flags.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag = '']) => flag);
+    expect(shown.length).toBeGreaterThanOrEqual(10);
+    expect(shown.length).toBeLessThanOrEqual(14);
+    const rows = [...TABLE.values()].filter((row) => row.built && row.usedBy.includes(process));
+    for (const flag of [...used, ...shown]) expect(rows.flatMap((row) => row.flags)).toContain(flag);
   });
 });
 

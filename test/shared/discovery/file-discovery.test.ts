@@ -1,8 +1,22 @@
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../../shared/clock/index.ts';
+import { makeOwnFolder } from '../../../shared/discovery/file/own-folder.ts';
 import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
@@ -51,6 +65,90 @@ describe('layout', () => {
     await discovery.put(endpointAt('ns/backend/generate/a'));
     await discovery.close();
     expect(await readdir(bucketPath)).toEqual([]);
+  });
+});
+
+describe('what somebody else put there', () => {
+  const past = new Date(Date.now() - 3_600_000);
+
+  it('is never deleted, however old: files of other names, links, and what links lead to', async () => {
+    const elsewhere = join(folder, 'elsewhere');
+    await mkdir(elsewhere);
+    const notes = ['notes.txt', '.tmp_draft', 'a%2fb%2Fgenerate%2Fc'];
+    await mkdir(bucketPath, { recursive: true });
+    for (const name of notes) {
+      await writeFile(join(bucketPath, name), 'mine');
+      await utimes(join(bucketPath, name), past, past);
+    }
+    const kept = join(elsewhere, 'ns%2Fbackend%2Fgenerate%2Fa');
+    await writeFile(kept, 'kept');
+    await utimes(kept, past, past);
+    await symlink(kept, join(bucketPath, fileName('a')));
+    expect(await (await open()).list(instances)).toEqual([]);
+    expect((await readdir(bucketPath)).sort()).toEqual([...notes, fileName('a')].sort());
+    expect(await readFile(kept, 'utf8')).toBe('kept');
+  });
+
+  it('is neither read nor swept where a link stands in the place of a folder', async () => {
+    const elsewhere = join(folder, 'elsewhere');
+    const kept = join(elsewhere, fileName('a'));
+    await mkdir(elsewhere);
+    await writeFile(kept, 'kept');
+    await utimes(kept, past, past);
+    await mkdir(join(rootPath, 'v1'), { recursive: true });
+    await symlink(elsewhere, bucketPath);
+    await expect((await open()).list(instances)).rejects.toThrow('is a link or no folder');
+    expect(await readdir(elsewhere)).toEqual([fileName('a')]);
+  });
+
+  it('is not read when it is larger than a record can be', async () => {
+    await mkdir(bucketPath, { recursive: true });
+    await writeFile(join(bucketPath, fileName('a')), ' '.repeat(1024 * 1024 + 1));
+    expect(await (await open()).list(instances)).toEqual([]);
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('the folder that nobody named', () => {
+  let own: string;
+
+  beforeEach(() => {
+    vi.stubEnv('TMPDIR', folder);
+    own = join(folder, `dynamo_store_kv-${process.getuid?.()}`);
+  });
+
+  afterEach(() => {
+    vi.unstubAllEnvs();
+  });
+
+  async function openDefault(): Promise<Discovery> {
+    const discovery = await createDiscovery({ backend: 'file' });
+    opened.push(discovery);
+    return discovery;
+  }
+
+  it('is one of this user alone', async () => {
+    const [writer, reader] = [await openDefault(), await openDefault()];
+    await writer.put(endpointAt('ns/backend/generate/a'));
+    expect(await reader.list(instances)).toHaveLength(1);
+    expect((await stat(own)).mode & 0o777).toBe(0o700);
+  });
+
+  it.each<[string, () => Promise<void>, string]>([
+    ['that others may write', () => mkdir(own).then(() => chmod(own, 0o777)), 'is open to other users (mode 777'],
+    ['that is a link', () => mkdir(rootPath).then(() => symlink(rootPath, own)), 'is a link or no folder'],
+  ])('is refused when somebody made one first %s', async (_how, make, says) => {
+    await make();
+    const discovery = await openDefault();
+    await expect(discovery.list(instances)).rejects.toThrow(says);
+    await expect(discovery.put(endpointAt('ns/backend/generate/a'))).rejects.toThrow('DYN_FILE_KV');
+  });
+
+  it('is refused when it belongs to another user', async () => {
+    await mkdir(own, { mode: 0o700 });
+    const canGiveAway = process.getuid?.() === 0; // nobody else can; the system's own folder is then the stranger's
+    if (canGiveAway) await chown(own, 12345, 12345);
+    await expect(makeOwnFolder(canGiveAway ? own : '/usr')).rejects.toThrow('belongs to another user');
   });
 });
 

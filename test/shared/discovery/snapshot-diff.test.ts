@@ -88,4 +88,24 @@ describe('fromText', () => {
   ])('refuses %s', (_, text) => {
     expect(fromText(text, 'v1/instances', 'ns/c/e/1')).toBeUndefined();
   });
+
+  it.each<[string, Record<string, unknown>]>([
+    ['as many ranks as no worker has', { runtime_config: { data_parallel_size: 1025 } }],
+    ['no rank', { runtime_config: { data_parallel_size: 0 } }],
+    ['half a rank', { runtime_config: { data_parallel_size: 1.5 } }],
+    ['a first rank below none', { runtime_config: { data_parallel_start_rank: -1 } }],
+    ['a context that is a text', { runtime_config: { context_length: '4096' } }],
+    ['taints that are none', { runtime_config: { taints: [1] } }],
+    ['more taints than a worker has', { runtime_config: { taints: Array.from({ length: 257 }, String) } }],
+    ['a port out of range', { runtime_config: { disaggregated_endpoint: { bootstrap_port: 65_536 } } }],
+    ['blocks of less than nothing', { kv_cache_block_size: -16 }],
+    ['a file of no size', { files: { 'config.json': { path: '/dev/zero', checksum: 'sha256:0', size: -1 } } }],
+    ['a name without end', { display_name: 'x'.repeat(1025) }],
+    ['more text than a table holds', { user_data: 'x'.repeat(400_000) }],
+  ])('refuses a card with %s', (_, fields) => {
+    const model = modelAt('ns/c/e/1');
+    const read = (card: object) => fromText(JSON.stringify({ ...model, card }), 'v1/mdc', 'ns/c/e/1');
+    expect(read(model.card)).toEqual(model);
+    expect(read({ ...model.card, ...fields })).toBeUndefined();
+  });
 });

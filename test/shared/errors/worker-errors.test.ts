@@ -6,6 +6,7 @@ import {
   isInhibiting,
   isMigratable,
   ServeError,
+  toServeError,
   toWire,
   type WireError,
   type WorkerErrorKind,
@@ -48,8 +49,8 @@ const SHOWN: readonly WorkerErrorKind[] = ['InvalidArgument', 'InvalidRequest'];
 
 /** What a client and the router see of a failure. */
 function seen(error: ServeError) {
-  const { code, message, status, param } = error;
-  return { code, message, status, param, moves: isMigratable(error), inhibits: isInhibiting(error) };
+  const { code, message, status, param, retryAfterMs } = error;
+  return { code, message, status, param, retryAfterMs, moves: isMigratable(error), inhibits: isInhibiting(error) };
 }
 
 describe('a class of failure', () => {
@@ -103,6 +104,11 @@ describe('a status that a worker asserts', () => {
     }
   });
 
+  it.each([401, 403, 404, 409, 413, 415, 429, 499])('of %d survives the way over the wire', (status) => {
+    const error = workerError('Unknown', 'no', { status });
+    expect(seen(fromWire(toWire(error)))).toEqual(seen(error));
+  });
+
   it('stands beside the text of a client’s mistake', () => {
     const error = fromWire({ kind: 'InvalidArgument', message: 'n is too large', status: 422, param: 'n' });
     expect(seen(error)).toMatchObject({ code: 'invalid_value', status: 400, message: 'n is too large', param: 'n' });
@@ -116,6 +122,46 @@ describe('a status that a worker asserts', () => {
   });
 });
 
+describe('a message that is JSON', () => {
+  const arrived = (kind: WorkerErrorKind, packed: object) =>
+    seen(fromWire({ kind, message: JSON.stringify(packed), param: 'n' }));
+
+  it('is opened: a client reads its text', () => {
+    expect(arrived('InvalidArgument', { message: 'n is too large' })).toMatchObject({
+      code: 'invalid_value',
+      status: 400,
+      message: 'n is too large',
+      param: 'n',
+    });
+    expect(arrived('InvalidArgument', { message: 'gone', code: 410 })).toMatchObject({ status: 410, message: 'gone' });
+    expect(arrived('InvalidArgument', { message: 'odd', code: 422 })).toMatchObject({ status: 400, message: 'odd' });
+  });
+
+  it('never reaches a client as it is', () => {
+    for (const packed of [{ detail: 'secret' }, { message: 5 }, { message: '' }, {}]) {
+      expect(arrived('InvalidArgument', packed)).toMatchObject({ status: 400, message: 'Invalid request' });
+    }
+  });
+
+  it('says by its number what the class leaves open, and that a mistake is the worker’s own', () => {
+    expect(arrived('Unknown', { message: 'x', code: 503 })).toMatchObject({ code: 'service_unavailable' });
+    expect(arrived('Internal', { code: 429 })).toMatchObject({ code: 'rate_limit_exceeded', status: 429 });
+    expect(arrived('InvalidArgument', { message: 'secret', code: 503 })).toMatchObject({
+      code: 'service_unavailable',
+      message: 'Service temporarily unavailable',
+    });
+    expect(arrived('InvalidArgument', { message: 'secret', code: 500 })).toMatchObject({
+      code: 'internal_error',
+      message: 'Internal server error',
+    });
+    expect(arrived('ResourceExhausted', { message: 'full', code: 400 })).toMatchObject({ code: 'server_overloaded' });
+  });
+
+  it.each(['{not JSON', '["list"]', '"text"'])('is plain text when it is no object: %s', (message) => {
+    expect(fromWire({ kind: 'InvalidArgument', message }).message).toBe(message);
+  });
+});
+
 describe('the way over the wire', () => {
   const failure = fc
     .record({
@@ -123,8 +169,9 @@ describe('the way over the wire', () => {
       text: fc.string(),
       status: fc.option(fc.integer({ min: 100, max: 700 }), { nil: undefined }),
       param: fc.option(fc.string(), { nil: undefined }),
+      retryAfterMs: fc.option(fc.nat(), { nil: undefined }),
     })
-    .map(({ kind, text, status, param }) => workerError(kind, text, { status, param }));
+    .map(({ kind, text, ...options }) => workerError(kind, text, options));
 
   it('changes nothing that a client or the router sees, once or twice', () => {
     fc.assert(
@@ -142,12 +189,28 @@ describe('the way over the wire', () => {
     expect(fromWire(wire).cause).toBe('core dumped');
   });
 
-  it.each(errorCodes)('keeps the status family of %s raised by code alone', (code) => {
-    const error = new ServeError(code, 'text');
-    const arrived = fromWire(toWire(error));
-    const isMistake = error.status < 500 && error.status !== 499;
-    expect(Math.floor(arrived.status / 100)).toBe(Math.floor(error.status / 100));
-    if (!isMistake) expect(arrived.code).toBe(code);
+  it.each(errorCodes)('keeps code and text of %s that a worker’s own code raised', (code) => {
+    const error = new ServeError(code, 'text', { param: 'n', retryAfterMs: 5000 });
+    expect(fromWire(JSON.parse(JSON.stringify(toWire(error))) as WireError)).toMatchObject({
+      code,
+      message: 'text',
+      param: 'n',
+      status: error.status,
+      retryAfterMs: 5000,
+    });
+  });
+
+  it('reads a code that it does not know by the class beside it', () => {
+    expect(fromWire({ kind: 'RateLimited', message: 'secret', code: 'new_code' })).toMatchObject({
+      code: 'rate_limit_exceeded',
+      message: 'Rate limit exceeded',
+    });
+  });
+
+  it('tells a client nothing of what a worker let fall', () => {
+    const arrived = fromWire(toWire(toServeError(new TypeError('x is undefined at /srv/secret.ts'))));
+    expect(arrived).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
+    expect(arrived.cause).toBe('x is undefined at /srv/secret.ts');
   });
 
   it('lets a client read the text of its mistake, not what caused it', () => {

@@ -3,8 +3,9 @@ import { request } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Deployment, startDeployment } from '../../support/dynamo-http/deployments.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+
 import { FIXTURES, type JsonObject } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import type { WorkerScript } from '../../support/scripted-engine.ts';
 
 /** One request as a coding agent sent it (test/fixtures/agents/README.md). */

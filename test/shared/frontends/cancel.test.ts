@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { workerError } from '../../../shared/errors/index.ts';
+import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import type { HttpAppDeps } from '../../../shared/frontends/http/index.ts';
 import { RunningRequests } from '../../../shared/frontends/http/running-requests.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -26,7 +26,7 @@ const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
 const WITH_ID = { 'x-dynamo-request-id': ID, 'x-request-id': 'mine' };
 
 describe('POST /v1/cancel/{id}', () => {
-  it.each([`chatcmpl-${ID}`, ID, ID.toUpperCase(), `resp_${ID.replaceAll('-', '')}`, 'mine'])(
+  it.each([`chatcmpl-${ID}`, ID, ID.toUpperCase(), `resp_${ID.replaceAll('-', '')}`])(
     'ends a unary answer as cancelled, asked for as %s',
     async (id) => {
       const test = setUp();
@@ -49,7 +49,7 @@ describe('POST /v1/cancel/{id}', () => {
     const { sink } = await test.pipeline.call(0);
     sink.text(0, 'hello', 1);
     const response = await answer;
-    await post(test, '/v1/cancel/mine');
+    await post(test, `/v1/cancel/${ID}`);
     const frames = parseFrames(await response.text());
     expect(frames.slice(-2)).toMatchObject([
       { data: { error: { message: 'Request cancelled', code: 'client_closed_request' } } },
@@ -82,6 +82,29 @@ describe('POST /v1/cancel/{id}', () => {
   });
 });
 
+describe('POST /v1/cancel/{id} with what a client made up', () => {
+  it('does not end a request by its x-request-id, which others may guess', async () => {
+    const test = setUp();
+    const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
+    const { sink, options } = await test.pipeline.call(0);
+    expect((await post(test, '/v1/cancel/mine')).status).toBe(404);
+    expect(options.signal.aborted).toBe(false);
+    playTexts(sink, ['a']);
+    expect((await answer).status).toBe(200);
+  });
+
+  it.each(['mine', 'x'.repeat(4000), `chatcmpl-${ID}x`, `${ID}${ID}`, `${ID}-0-0`, 'resp_1', '%ff', '%2e%2e'])(
+    'asks nobody about %s',
+    async (id) => {
+      const asked: string[] = [];
+      const test = setUp({ cancel: async (key) => ({ isCancelled: asked.push(key) > 0, silent: 0 }) });
+      const response = await post(test, `/v1/cancel/${id}`);
+      expect([response.status, await response.json()]).toMatchObject([404, { error: { code: 'not_found' } }]);
+      expect(asked).toEqual([]);
+    },
+  );
+});
+
 describe('POST /v1/cancel/{id} for a request of another process', () => {
   it('asks the workers, unless the request is here', async () => {
     const asked: string[] = [];
@@ -89,15 +112,15 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
     const test = setUp({ cancel });
     const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
     await test.pipeline.call(0);
-    expect((await post(test, '/v1/cancel/mine')).status).toBe(200);
+    expect((await post(test, `/v1/cancel/${ID}`)).status).toBe(200);
     expect(asked).toEqual([]);
     await answer;
-    const cancelled = await post(test, '/v1/cancel/mine');
+    const cancelled = await post(test, `/v1/cancel/chatcmpl-${ID}`);
     expect([cancelled.status, await cancelled.json()]).toEqual([
       200,
-      { id: 'mine', object: 'cancellation', cancelled: true },
+      { id: `chatcmpl-${ID}`, object: 'cancellation', cancelled: true },
     ]);
-    expect(asked).toEqual(['mine']);
+    expect(asked).toEqual([`chatcmpl-${ID}`]);
   });
 
   it('is 404 when nobody has it, and 503 to be tried again when some did not say', async () => {
@@ -130,15 +153,28 @@ describe('POST /v1/cancel/{id} for a request of another process', () => {
 });
 
 describe('the running requests', () => {
-  it('cancels all that share an id and forgets each by itself', () => {
+  const OTHER = '9b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+
+  it('cancels by id and forgets each by itself', () => {
     const running = new RunningRequests();
-    const cancelled: string[] = [];
-    const forget = running.add(['shared', 'a'], () => cancelled.push('a'));
-    running.add(['shared', 'b'], () => cancelled.push('b'));
-    expect(running.cancel('shared')).toBe(true);
+    const ended: string[] = [];
+    const forget = running.add(ID, (error) => ended.push(`a ${error.code}`));
+    running.add(ID, (error) => ended.push(`b ${error.code}`));
+    running.add(OTHER, (error) => ended.push(`c ${error.code}`));
+    expect(running.cancel(ID)).toBe(true);
+    expect(ended.splice(0)).toEqual(['a client_closed_request', 'b client_closed_request']);
     forget();
-    expect(running.cancel('a')).toBe(false);
-    expect(running.cancel('shared')).toBe(true);
-    expect(cancelled).toEqual(['a', 'b', 'b']);
+    expect(running.cancel('nothing of ours')).toBe(false);
+    expect(running.cancel(`chatcmpl-${ID}`)).toBe(true);
+    expect(ended).toEqual(['b client_closed_request']);
+  });
+
+  it('ends them all with one error', () => {
+    const running = new RunningRequests();
+    const ended: string[] = [];
+    running.add(ID, (error) => ended.push(error.message));
+    running.add(OTHER, (error) => ended.push(error.message));
+    expect(running.breakOff(new ServeError('service_unavailable', 'over'))).toBe(2);
+    expect(ended).toEqual(['over', 'over']);
   });
 });

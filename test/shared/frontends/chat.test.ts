@@ -3,8 +3,8 @@ import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
 import type { GenerationEvent } from '../../../shared/protocol/generation/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -147,8 +147,9 @@ describe('a chat stream', () => {
 
   it('shows what nvext asked for, where it belongs', async () => {
     const extra_fields = ['worker_id', 'completion_token_ids', 'stop_reason', 'timing', 'engine_data'];
+    const RANKS = { prefillDpRank: 3, decodeDpRank: 1 };
     const seen = await chunks({ nvext: { extra_fields } }, ({ sink }) => {
-      sink.event({ kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', dpRank: 1 });
+      sink.event({ kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', ...RANKS });
       sink.event({ kind: 'delta', choice: 0, text: 'a', tokenIds: [7] });
       sink.event({ kind: 'engine-data', data: { x: 1 } });
       sink.event(finish({ tokenIds: [8], stopReason: 'END' }));
@@ -156,7 +157,7 @@ describe('a chat stream', () => {
     });
     const nvext = seen.map((chunk) => chunk.nvext as JsonObject);
     expect(nvext[0]).toHaveProperty('worker_id.decode_worker_id', 16);
-    expect(nvext[1]).toMatchObject({ completion_token_ids: [7], worker_id: { decode_dp_rank: 1 } });
+    expect(nvext[1]).toMatchObject({ completion_token_ids: [7], worker_id: { prefill_dp_rank: 3, decode_dp_rank: 1 } });
     expect(nvext[2]).toMatchObject({ completion_token_ids: [8], stop_reason: 'END', engine_data: { x: 1 } });
     expect(nvext[2]).toHaveProperty('timing.ttft_ms');
   });
@@ -169,6 +170,35 @@ describe('a chat stream', () => {
       sink.end(USAGE, true);
     });
     expect(seen.at(-1)).toMatchObject({ nvext: { engine_data: { x: 1 } } });
+  });
+
+  const toldBy =
+    (...bodies: object[]) =>
+    async (options: object) => {
+      const seen = await chunks(options, ({ sink }) => {
+        for (const body of bodies) sink.event({ kind: 'body', body });
+        sink.end(USAGE, true);
+      });
+      return seen.map(({ choices, usage }) => ({ choices: (choices as unknown[]).length, usage }));
+    };
+  const SPENT = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
+
+  it("shows a text worker's usage only to clients that asked", async () => {
+    const choices = [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }];
+    const apart = toldBy({ choices, usage: null }, { choices: [], usage: SPENT });
+    expect(await apart({})).toEqual([{ choices: 1, usage: undefined }]);
+    expect(await apart({ stream_options: { include_usage: true } })).toEqual([
+      { choices: 1, usage: null },
+      { choices: 0, usage: SPENT },
+    ]);
+    const beside = toldBy({ choices, usage: SPENT });
+    expect(await beside({})).toEqual([{ choices: 1, usage: undefined }]);
+    expect(await beside({ stream_options: { include_usage: true } })).toEqual([{ choices: 1, usage: SPENT }]);
+    const untold = toldBy({ choices });
+    expect(await untold({ stream_options: { include_usage: true } })).toEqual([
+      { choices: 1, usage: undefined },
+      { choices: 0, usage: SPENT },
+    ]);
   });
 
   it("passes a text worker's own chunks on, under the answer's names", async () => {
@@ -325,6 +355,23 @@ describe('a unary chat', () => {
       ],
       usage: { total_tokens: 4 },
     });
+  });
+
+  it("gives a text worker's choice the keys that it had nothing to say under", async () => {
+    for (const said of [{ delta: { content: 'a' } }, { message: { role: 'assistant', content: 'a' } }]) {
+      const { text } = await answer({}, ({ sink }) => {
+        sink.event({ kind: 'body', body: { choices: [{ index: 0, ...said, finish_reason: 'stop' }] } });
+        sink.end(USAGE, true);
+      });
+      expect(JSON.parse(text).choices).toEqual([
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'a', refusal: null },
+          finish_reason: 'stop',
+          logprobs: null,
+        },
+      ]);
+    }
   });
 
   it('is a failure when the worker sends nothing', async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
 import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -28,6 +28,30 @@ function end(sink: GenerationSink, choices = 1, promptTokens = 1): void {
 }
 
 const PROMPTS = ['a', 'b', 'c'];
+
+/** A worker that takes bodies untouched and tells its usage apart. */
+function tell({ sink }: ScriptedCall): void {
+  sink.event({ kind: 'body', body: { choices: [{ index: 0, text: 'x', finish_reason: 'stop' }], usage: null } });
+  sink.event({ kind: 'body', body: { choices: [], usage: { prompt_tokens: 1, completion_tokens: 2 } } });
+  sink.end({ promptTokens: 1, completionTokens: 2 }, true);
+}
+
+describe("a text worker's usage on a stream", () => {
+  const usages = async (fields: object) => {
+    const { frames } = await answer({ stream: true, ...fields }, tell);
+    return frames.slice(0, -1).flatMap((frame) => (frame.usage == null ? [] : [frame.usage]));
+  };
+  const ASKED = { stream_options: { include_usage: true } };
+
+  it('is shown only to clients that asked, and of several prompts as one sum', async () => {
+    expect(await usages({})).toEqual([]);
+    expect(await usages({ prompt: PROMPTS })).toEqual([]);
+    expect(await usages(ASKED)).toEqual([{ prompt_tokens: 1, completion_tokens: 2 }]);
+    expect(await usages({ ...ASKED, prompt: PROMPTS })).toEqual([
+      { prompt_tokens: 3, completion_tokens: 6, total_tokens: 9 },
+    ]);
+  });
+});
 
 /** A worker that takes bodies untouched: one choice that repeats the prompt. */
 function repeat({ sink, request }: ScriptedCall): void {

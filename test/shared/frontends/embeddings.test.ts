@@ -105,7 +105,7 @@ describe('POST /v1/embeddings', () => {
   it.each([
     ['an empty list', { input: [] }, 'input'],
     ['more inputs than OpenAI takes', { input: Array.from({ length: 2049 }, () => 'x') }, 'input'],
-    ['mixed inputs', { input: ['a', 1] }, 'input'],
+    ['mixed inputs', { input: ['a', 1] }, 'input[1]'],
     ['an unknown format', { encoding_format: 'hex' }, 'encoding_format'],
     ['a fraction of a dimension', { dimensions: 1.5 }, 'dimensions'],
   ])('refuses %s and names the field', async (_what, fields, param) => {
@@ -130,6 +130,25 @@ describe('POST /v1/embeddings', () => {
     expect(pipeline.calls[0]?.request).toMatchObject({ prompt: { kind: 'body' }, body: { input, foo: 1 } });
     expect(pipeline.calls[0]?.request.body).not.toHaveProperty('stream');
     expect(body).toEqual({ ...list, model: 'text' });
+  });
+
+  it.each([
+    ['floats', 'base64', [0.5, -2], base64(0.5, -2)],
+    ['base64', 'float', base64(0.5, -2), [0.5, -2]],
+    ['floats', undefined, [0.5, -2], [0.5, -2]],
+    ['base64', 'base64', base64(0.5, -2), base64(0.5, -2)],
+  ])('writes %s of a worker that takes text as %s where the client asks for it', async (_what, format, sent, seen) => {
+    const data = [{ object: 'embedding', index: 0, embedding: sent }];
+    const { body } = await ask({ model: 'text', encoding_format: format }, ({ sink }) => {
+      sink.event({ kind: 'body', body: { object: 'list', data } });
+      sink.end({ promptTokens: 1, completionTokens: 0 }, false);
+    });
+    expect(body.data).toEqual([{ object: 'embedding', index: 0, embedding: seen }]);
+  });
+
+  it('refuses an empty list also where the worker takes the body itself', async () => {
+    const { status, body, pipeline } = await ask({ model: 'text', input: [] });
+    expect([status, body.error.param, pipeline.calls.length]).toEqual([400, 'input', 0]);
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -121,6 +121,126 @@ describe('POST /v1/videos/generations', () => {
       { data: '[DONE]' },
     ]);
   });
+});
+
+describe('POST /v1/images/edits as a form', () => {
+  const PNG = Buffer.from('89504e470d0a1a0a00', 'hex');
+  const JPEG = Buffer.from('ffd8ffe000', 'hex');
+  const url = (type: string, bytes: Buffer) => `data:${type};base64,${bytes.toString('base64')}`;
+  const file = (bytes: Buffer, name = 'a.bin', type = '') => new File([new Uint8Array(bytes)], name, { type });
+
+  async function edit(fields: readonly (readonly [string, string | File])[], bodyLimitBytes = 1_000_000) {
+    const form = new FormData();
+    for (const [name, value] of fields) typeof value === 'string' ? form.append(name, value) : form.append(name, value);
+    const pipeline = new ScriptedPipeline(MODELS).onGenerate(sends(picture('out')));
+    const { app } = createTestApp({ pipeline, settings: { bodyLimitBytes } });
+    const request = new Request('http://localhost/v1/images/edits', { method: 'POST', body: form });
+    const response = await app.fetch(request);
+    return { status: response.status, body: await response.json(), sent: pipeline.calls[0]?.request.body };
+  }
+
+  it('is the JSON body that says the same, with pictures as data URLs', async () => {
+    const { status, sent } = await edit([
+      ['prompt', 'a hat'],
+      ['n', '2'],
+      ['size', '256x256'],
+      ['stream', 'false'],
+      ['image', file(PNG)],
+      ['mask', file(JPEG, 'm.png', 'image/png')],
+    ]);
+    expect(status).toBe(200);
+    expect(sent).toEqual({
+      model: 'diffusion',
+      prompt: 'a hat',
+      n: 2,
+      size: '256x256',
+      stream: false,
+      input_reference: url('image/png', PNG),
+      extra_args: { media_passthrough: { mask: url('image/jpeg', JPEG) } },
+    });
+  });
+
+  it('may hold several pictures, also large ones', async () => {
+    const large = Buffer.concat([PNG, Buffer.alloc(2_000_000, 7)]);
+    const fields = [
+      ['prompt', 'x'],
+      ['image[]', file(large)],
+      ['image[]', file(JPEG)],
+    ] as const;
+    const { sent } = await edit(fields, 4_000_000);
+    expect(sent?.input_reference).toBe(url('image/png', large));
+    expect(sent?.extra_args).toEqual({
+      media_passthrough: { image: [url('image/png', large), url('image/jpeg', JPEG)] },
+    });
+  });
+
+  it.each([
+    [
+      'a number that is none',
+      [
+        ['prompt', 'x'],
+        ['n', 'two'],
+        ['image', file(PNG)],
+      ],
+      400,
+      'n',
+    ],
+    [
+      'a number out of range',
+      [
+        ['prompt', 'x'],
+        ['n', '11'],
+        ['image', file(PNG)],
+      ],
+      400,
+      'n',
+    ],
+    [
+      'a field twice',
+      [
+        ['prompt', 'x'],
+        ['prompt', 'y'],
+        ['image', file(PNG)],
+      ],
+      400,
+      'prompt',
+    ],
+    [
+      'a file that is no picture',
+      [
+        ['prompt', 'x'],
+        ['image', file(Buffer.from('%PDF'))],
+      ],
+      400,
+      'image',
+    ],
+    [
+      'seventeen pictures',
+      [['prompt', 'x'], ...Array.from({ length: 17 }, () => ['image[]', file(PNG)])],
+      400,
+      'image',
+    ],
+    ['no picture', [['prompt', 'x']], 400, 'input_reference'],
+    ['no prompt', [['image', file(PNG)]], 400, 'prompt'],
+    ['more bytes than a body may have', [['prompt', 'x'.repeat(1_000_001)]], 413, null],
+  ] as [string, [string, string | File][], number, string | null][])(
+    'is refused with %s',
+    async (_what, fields, status, param) => {
+      const answered = await edit(fields);
+      expect([answered.status, (answered.body as { error: { param: unknown } }).error.param]).toEqual([status, param]);
+      expect(answered.sent).toBeUndefined();
+    },
+  );
+
+  it.each(['multipart/form-data', 'multipart/form-data; boundary=other'])(
+    'is refused when it is none: %s',
+    async (type) => {
+      const { app } = createTestApp({ pipeline: new ScriptedPipeline(MODELS) });
+      const init = { method: 'POST', headers: { 'content-type': type }, body: '--x\r\n\r\n' };
+      const response = await app.fetch(new Request('http://localhost/v1/images/edits', init));
+      expect(response.status).toBe(400);
+    },
+  );
 });
 
 describe('POST /v1/videos/generations/stream', () => {

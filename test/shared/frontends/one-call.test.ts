@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Deployment, startDeployment } from '../../support/dynamo-http/deployments.ts';
-import { parseFrames } from '../../support/dynamo-http/raw-client.ts';
 import { FIXTURES } from '../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
 import type { WorkerScript } from '../../support/scripted-engine.ts';
 
 const CALLS = ['a', 'b', 'c'].map((name) => `<tool_call>\n{"name": "${name}", "arguments": {"x": 1}}\n</tool_call>`);

@@ -1,13 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { defaultHttpPaths, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import type { ServedModel } from '../../../shared/pipeline/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
+import { ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
 type Json = Record<string, unknown>;
+interface Ref {
+  readonly $ref: string;
+}
 interface Document {
   readonly openapi: string;
   readonly info: { readonly version: string };
-  readonly paths: Record<string, Record<string, Json & { operationId: string }>>;
-  readonly components: { readonly schemas: Record<string, Json & { properties: Json }> };
+  readonly paths: Record<string, Record<string, Json & { operationId: string; responses: Record<string, Ref> }>>;
+  readonly components: {
+    readonly schemas: Record<string, Json & { properties: Json }>;
+    readonly responses: Record<string, { content: Record<string, { schema: Ref }> }>;
+  };
 }
 
 async function get(path: string, settings: Partial<HttpSettings> = {}) {
@@ -56,6 +64,42 @@ describe('GET /openapi.json', () => {
       const allowed = (refused.headers.get('allow') ?? '').toLowerCase().split(',');
       expect(allowed, path).toEqual(expect.arrayContaining(Object.keys(methods)));
     }
+  });
+
+  it('names the statuses that each operation can end with, in the envelope of its dialect', async () => {
+    const anthropic = { isEnabled: true, stripsPreamble: true };
+    const { paths, components } = await readDocument({ anthropic, overloadStatus: 529 });
+    const envelopeOf = (path: string, method: string, status: string): string | undefined => {
+      const name = paths[path]?.[method]?.responses[status]?.$ref.split('/').at(-1);
+      return components.responses[name ?? '']?.content['application/json']?.schema.$ref.split('/').at(-1);
+    };
+    const statusesOf = (path: string, method = 'post') => Object.keys(paths[path]?.[method]?.responses ?? {});
+    const answer = ['200', '400', '404', '413', '415', '429', '431', '499', '500', '501', '502', '503', '504', '529'];
+    expect(statusesOf('/v1/chat/completions')).toEqual([...answer, '4XX']);
+    expect(statusesOf('/v1/messages')).toEqual([...answer, '4XX']);
+    expect(statusesOf('/v1/models', 'get')).toEqual(['200', '431', '500', '503']);
+    expect(statusesOf('/busy_threshold')).toEqual(['200', '400', '404', '413', '415', '422', '431', '500', '503']);
+    expect(envelopeOf('/v1/chat/completions', 'post', '404')).toBe('Error');
+    expect(envelopeOf('/v1/messages', 'post', '404')).toBe('MessagesError');
+    expect(envelopeOf('/busy_threshold', 'post', '422')).toBe('ThresholdError');
+    for (const methods of Object.values(paths))
+      for (const { responses } of Object.values(methods)) expect(responses).not.toHaveProperty('default');
+  });
+
+  it('has examples that ask for a model that is served, as they come and go', async () => {
+    const models: ServedModel[] = [];
+    const { app } = createTestApp({ pipeline: new ScriptedPipeline(models) });
+    const exampleOf = async (path: string): Promise<unknown> => {
+      const { paths } = (await (await app.fetch(new Request('http://localhost/openapi.json'))).json()) as Document;
+      const body = paths[path]?.post?.requestBody as { content: Record<string, { example: { model: string } }> };
+      return body.content['application/json']?.example.model;
+    };
+    expect(await exampleOf('/v1/chat/completions')).toBe('MODEL');
+    models.push(servedModel('embedder', { card: { ...servedModel('embedder').card, model_type: ['Embedding'] } }));
+    expect(await exampleOf('/v1/chat/completions')).toBe('embedder');
+    models.push(servedModel('talker'));
+    expect(await exampleOf('/v1/chat/completions')).toBe('talker');
+    expect(await exampleOf('/v1/embeddings')).toBe('embedder');
   });
 
   it('follows the paths and switches of the deployment', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../shared/errors/index.ts';
-import type { RequestEnd } from '../../../shared/telemetry/index.ts';
+import { createLogger, type LoggerOptions, type RequestEnd } from '../../../shared/telemetry/index.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -26,7 +27,7 @@ async function chat(
   );
   const text = await response.text();
   const completed = lines.filter(({ message }) => message === 'request completed');
-  expect(completed).toHaveLength(1);
+  if (options.logger === undefined) expect(completed).toHaveLength(1);
   return { text, status: response.status, line: completed[0], trace: pipeline.calls[0]?.request.trace };
 }
 
@@ -62,6 +63,38 @@ describe('the trace of a request', () => {
     expect(status).toBe(400);
     expect(line?.fields).toMatchObject({ trace_id: TRACE_ID, span_id: expect.stringMatching(/^[0-9a-f]{16}$/) });
     expect(line?.fields.span_id).not.toBe(CALLER_SPAN_ID);
+  });
+});
+
+describe('the line of a request', () => {
+  const written = async (options: LoggerOptions) => {
+    const lines: string[] = [];
+    const destination = { write: (line: string) => void lines.push(line) };
+    const logger = createLogger({ destination, clock: new VirtualClock(), ...options }).for('http');
+    const play = ({ sink, options: { meter } }: ScriptedCall): void => {
+      const worker = { workerId: 'abc', workerType: 'decode' } as const;
+      meter.servedBy(worker, worker);
+      meter.moved();
+      sink.text(0, 'Hi', 1);
+      sink.event({ kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+      sink.end({ promptTokens: 3, completionTokens: 2, cachedTokens: 1 }, true);
+    };
+    await chat({ 'x-request-id': 'mine', traceparent: CALLER }, play, undefined, { logger });
+    return lines.join('');
+  };
+
+  it('is short for people: model, worker, tokens, moves and times', async () => {
+    expect(await written({})).toMatch(
+      /INFO http: request completed model=m status=200 worker=abc prompt=3 cached=1 output=2 moved=1 ms=\d+\n$/,
+    );
+  });
+
+  it.each([
+    ['as JSON', { jsonl: true }, [/"request_id":"/, /"x_request_id":"mine"/, /"worker_id":"abc"/, /"cached_tokens":1/]],
+    ['at debug', { filter: 'debug' }, [/ request_id=/, / x_request_id=mine/, / worker_id=abc/, / cached_tokens=1/]],
+  ])('has all ids %s', async (_name, options, patterns) => {
+    const text = await written(options);
+    for (const pattern of [...patterns, /trace_id/, /endpoint/, /moves/]) expect(text).toMatch(pattern);
   });
 });
 

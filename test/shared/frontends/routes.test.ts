@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../shared/discovery/records.ts';
+import { defaultHttpPaths } from '../../../shared/frontends/http/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -29,11 +30,75 @@ async function get(test: ReturnType<typeof createTestApp>, path: string, init: R
   return { status: response.status, headers: response.headers, text, body: text === '' ? undefined : JSON.parse(text) };
 }
 
+describe('GET /', () => {
+  it('says where things are, to programs and to browsers', async () => {
+    const test = createTestApp({ settings: { paths: { ...defaultHttpPaths, models: '/own/models' } } });
+    const { status, body } = await get(test, '/');
+    expect(status).toBe(200);
+    expect(body).toMatchObject({ name: 'stator', docs: '/docs', openapi: '/openapi.json', models: '/own/models' });
+    for (const path of [body.docs, body.openapi, body.models, body.health, body.metrics]) {
+      expect((await test.app.fetch(new Request(`http://localhost${path}`))).status, path).toBeLessThan(400);
+    }
+    const page = await test.app.fetch(new Request('http://localhost/', { headers: { accept: 'text/html,*/*' } }));
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    const links = [...(await page.text()).matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href);
+    expect(links).toEqual(['docs', 'openapi.json', 'own/models', 'health', 'metrics']);
+  });
+});
+
+describe('a model that nobody serves', () => {
+  const chat = (model: string, on = models) =>
+    get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
+    });
+  const embedder = servedModel('emb', { card: { ...servedModel('emb').card, model_type: ['Embedding'] } });
+
+  it('is named, with those that are served and the one that was meant', async () => {
+    const { status, body } = await chat('org/n');
+    expect(status).toBe(404);
+    expect(body.error).toEqual({
+      message: 'Model not found: `org/n`. Did you mean `org/m`? Served here: org/foo/ready, org/m.',
+      type: 'invalid_request_error',
+      param: 'model',
+      code: 'model_not_found',
+    });
+    expect((await get(setUp(), '/v1/models/org/n')).body.error.message).toContain('Did you mean `org/m`?');
+  });
+
+  it('is told of those alone that take such requests', async () => {
+    const { body } = await chat('emb', [...models, embedder]);
+    expect(body.error.message).toBe(
+      'Model not found: `emb`. It takes no chat requests. Served here: org/foo/ready, org/m.',
+    );
+    const none = await chat('x', [embedder]);
+    expect(none.body.error.message).toBe('Model not found. No model that is served here takes chat requests.');
+  });
+
+  it('is answered briefly, however many models there are and however long the name is', async () => {
+    const many = Array.from({ length: 5000 }, (_, at) => servedModel(`adapter-${at}`));
+    const { body } = await chat('x'.repeat(200_000), many);
+    expect(body.error.message).toMatch(/adapter-9 and 4990 more\.$/);
+    expect(body.error.message.length).toBeLessThan(400);
+  });
+});
+
 describe('GET /v1/models', () => {
   it('lists the models that can be served', async () => {
     const { body } = await get(setUp(), '/v1/models');
     expect(body.data.map((model: { id: string }) => model.id)).toEqual(['org/foo/ready', 'org/m']);
-    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'nvidia', context_window: 4096 });
+    expect(body.data[1]).toMatchObject({ object: 'model', owned_by: 'stator', context_window: 4096 });
+  });
+
+  it('says since when a model is there, the same at every time, and nothing of a context that nobody knows', async () => {
+    const unknown = servedModel('vague', { contextLength: 0, createdSecs: 1_234 });
+    const clock = new VirtualClock();
+    const test = createTestApp({ pipeline: new ScriptedPipeline([unknown]), clock });
+    const first = await get(test, '/v1/models/vague');
+    expect(first.body).toEqual({ id: 'vague', object: 'model', created: 1_234, owned_by: 'stator' });
+    await clock.advance(90_000);
+    expect((await get(test, '/v1/models')).body.data).toEqual([first.body]);
   });
 
   it.each(['/v1/models/org/m', '/v1/models/org%2Fm', '/v1/models/org/foo/ready'])('finds %s', async (path) => {
@@ -66,7 +131,8 @@ describe('GET /v1/models', () => {
         },
       },
     });
-    expect(await get(setUp(), '/v1/models/half')).toMatchObject({ status: 503 });
+    const { status, headers } = await get(setUp(), '/v1/models/half');
+    expect([status, headers.get('retry-after')]).toEqual([503, '5']);
   });
 
   it.each(['/v1/models/nope', '/v1/models/nope/ready', '/health?ready=nope', '/v1/models/%ff'])(
@@ -94,26 +160,28 @@ describe('GET /health', () => {
   };
 
   it('lists endpoints with ids of 64 bits exact', async () => {
-    const test = createTestApp({ discovery: { list: async () => [endpoint, { ...endpoint, instance_id: '1' }] } });
-    const { text, body } = await get(test, '/health');
+    const records = [endpoint, { ...endpoint, instance_id: '1' }];
+    const { text, body } = await get(createTestApp({ instances: () => records }), '/health');
     expect(body).toMatchObject({ status: 'healthy', endpoints: ['dyn://dynamo.backend.generate'] });
     expect(text).toContain('"instance_id":18446744073709551615,');
   });
 
-  it('stays healthy with empty lists when discovery fails or does not answer in time', async () => {
-    const failing = createTestApp({ discovery: { list: () => Promise.reject(new Error('away')) } });
-    expect((await get(failing, '/health')).body).toEqual({ status: 'healthy', endpoints: [], instances: [] });
-    const clock = new VirtualClock();
-    const silent = createTestApp({
-      clock,
-      discovery: {
-        list: (_query, signal) =>
-          new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(signal.reason))),
+  it('looks at each of 1,000 endpoints once, however often it is asked', async () => {
+    let looks = 0;
+    const counted = (at: number): EndpointRecord => ({
+      ...endpoint,
+      get instance_id() {
+        looks++;
+        return at.toString(16);
       },
     });
-    const pending = get(silent, '/health');
-    await clock.advance(1000);
-    expect(await pending).toMatchObject({ status: 200, body: { instances: [] } });
+    let records: readonly EndpointRecord[] = Array.from({ length: 1000 }, (_, at) => counted(at));
+    const test = createTestApp({ instances: () => records });
+    for (let probe = 0; probe < 20; probe++) expect((await get(test, '/health')).status).toBe(200);
+    expect(looks).toBe(1000);
+    records = records.slice(1);
+    const { instances } = (await get(test, '/health')).body as { instances: unknown[] };
+    expect(instances).toHaveLength(999);
   });
 });
 
@@ -150,7 +218,7 @@ describe('the stages of a process', () => {
 
 describe('routes that are not there', () => {
   it.each([
-    ['GET', '/', 404],
+    ['GET', '/nowhere', 404],
     ['POST', '/v1/chat/completions/', 404],
     ['POST', '//v1/chat/completions', 404],
     ['GET', '/v1/models/', 404],

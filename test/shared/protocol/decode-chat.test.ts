@@ -67,7 +67,7 @@ describe('what is told of a body that is refused', () => {
     [{ messages: undefined }, 'missing_required_parameter', 'messages'],
     [{ messages: [{ role: 'tool', content: 'x' }] }, 'missing_required_parameter', 'messages[0].tool_call_id'],
     [{ messages: [{ role: 'bogus', content: 'x' }] }, 'invalid_value', 'messages[0].role'],
-    [{ messages: [{ role: 'user', content: [{ type: 'file' }] }] }, 'invalid_value', 'messages[0].content'],
+    [{ messages: [{ role: 'user', content: [{ type: 'file' }] }] }, 'invalid_value', 'messages[0].content[0].type'],
     [{ model: '  ' }, 'invalid_value', 'model'],
     [{ stream_options: { include_usage: true } }, 'invalid_value', 'stream_options'],
     [{ foo: 1, bar: 2 }, 'unknown_parameter', 'foo'],
@@ -79,6 +79,9 @@ describe('what is told of a body that is refused', () => {
     [{ tool_choice: 'required' }, 'invalid_value', 'tool_choice'],
     [{ tools: [] }, 'invalid_value', 'tools'],
     [{ chat_template_args: { chat_template: 'x' } }, 'invalid_value', 'chat_template_args.chat_template'],
+    [{ chat_template_kwargs: { messages: [] } }, 'invalid_value', 'chat_template_kwargs.messages'],
+    [{ chat_template_kwargs: { a: 1, bos_token: 'x' } }, 'invalid_value', 'chat_template_kwargs.bos_token'],
+    [{ chat_template_args: { tools: [] } }, 'invalid_value', 'chat_template_args.tools'],
     [{ continue_final_message: true }, 'invalid_value', 'continue_final_message'],
     [
       { response_format: { type: 'json_schema', json_schema: { name: 'a' } } },

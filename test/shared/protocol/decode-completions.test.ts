@@ -40,7 +40,7 @@ describe('decodeCompletions', () => {
     [{ prompt: [] }, 'prompt'],
     [{ prompt: ['a', ''] }, 'prompt[1]'],
     [{ prompt: [[1], []] }, 'prompt[1]'],
-    [{ prompt: ['a', 1] }, 'prompt'],
+    [{ prompt: ['a', 1] }, 'prompt[1]'],
     [{ prompt: [-1] }, 'prompt[0]'],
     [{ prompt: undefined }, 'prompt'],
     [{ prompt: Array(65).fill('a'), n: 2 }, 'n'],

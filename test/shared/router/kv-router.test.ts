@@ -242,6 +242,49 @@ describe('mode kv', () => {
   });
 });
 
+describe('a list of workers that comes with a request', () => {
+  const [a, b] = two as [RoutableWorker, RoutableWorker];
+  const prompt = promptTokens(160);
+
+  /** Worker b joined, cached the prompt and runs a request; a request that began before that has the older list. */
+  async function joined() {
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
+    routing.setWorkers(pool, [a]);
+    store(routing, 'b', prompt);
+    const held = await routing.choose(request('running', prompt), two, never);
+    expect(held.worker).toBe(b);
+    const { index, ranks, scheduler } = routing.setWorkers(pool, two);
+    return { routing, held, index: index as ReturnType<typeof createBlockIndex>, ranks, scheduler };
+  }
+
+  it('takes nothing from workers that joined after it was read: no blocks, no bookings', async () => {
+    const { routing, held, index, ranks, scheduler } = await joined();
+    await routing.choose(request('late', promptTokens(16, 1)), [a], never);
+    const rank = ranks.find('b', 0)!;
+    expect(index.blocksOf(rank)).toBe(10);
+    expect(scheduler.isActive('running')).toBe(true);
+    const longer = hashBlocks(promptTokens(176), { blockSizeTokens: 16 });
+    const parent = [longer.sequence[18]!, longer.sequence[19]!] as const;
+    const next = index.stored(rank, 'device', parent, longer.sequence.slice(20), longer.local.slice(20));
+    expect(next).toBe('ok'); // the worker's next event continues what it has
+    expect(await routing.choose(request('again', prompt), two, never)).toMatchObject({ worker: b, overlapBlocks: 10 });
+    held.release();
+    expect(scheduler.isActive('running')).toBe(false);
+  });
+
+  it('is not what an explanation takes for the workers either', async () => {
+    const { routing, index, ranks } = await joined();
+    expect(routing.explain(request('asked', prompt), [a]).candidates).toHaveLength(2);
+    expect(index.blocksOf(ranks.find('b', 0)!)).toBe(10);
+  });
+
+  it('does not bring back a worker that left since', async () => {
+    const { routing } = await joined();
+    routing.setWorkers(pool, [a]);
+    expect((await routing.choose(request('late', prompt), two, never)).worker).toBe(a);
+  });
+});
+
 describe('sessions', () => {
   const inSession = (id: string, seed: number, more: Partial<RouteRequest> = {}) =>
     request(id, promptTokens(160, seed), { routing: { session_id: 's' }, ...more });
@@ -280,6 +323,7 @@ describe('sessions', () => {
     const moved = await routing.choose(inSession('r1', 1, { excluded: new Set([id]) }), two, never);
     expect(moved.worker.id).not.toBe(id);
     const rest = two.filter((candidate) => candidate.id === id);
+    routing.setWorkers(pool, rest);
     expect((await routing.choose(inSession('r2', 2), rest, never)).worker.id).toBe(id);
   });
 

@@ -84,13 +84,52 @@ describe('renderText', () => {
     expect(new Set(rows.slice(0, 3).map(({ length }) => length)).size).toBe(1);
   });
 
+  it('fits a terminal, whatever is swept', () => {
+    const long = {
+      'router-mode': 'kv',
+      'router-temperature': '0.5',
+      'num-gpu-blocks-override': '16384',
+      workers: '16',
+    };
+    const many = [...sweep, runOf('kv', long)];
+    for (const runs of [sweep, many, [one]]) {
+      for (const line of renderText(runs).split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+    }
+    for (const head of ['TTFT mean', 'E2E p99', 'hits %', 'tokens/s', 'GPU h']) {
+      for (const runs of [sweep, many]) expect(renderText(runs)).toContain(head);
+    }
+    expect(renderText(many)).toContain('kv, router-temperature 0.5, num-gpu-blocks-override 16384, workers 16\n');
+  });
+
+  it('says of a sweep which run is soonest, and which is nearly as good for less', () => {
+    const of = (name: string, mean: number, gpuHours: number): RunReport => ({
+      ...one,
+      swept: { 'router-mode': name },
+      summary: { ...one.summary, gpuHours, refused: 0, ttftMs: { ...one.summary.ttftMs, mean } },
+    });
+    const text = renderText([of('slow', 1000, 1), of('best', 100, 4), of('near', 120, 2), of('cheap', 300, 1)]);
+    expect(text.replaceAll('\n', ' ')).toContain(
+      '"best" has its first tokens soonest: 100 ms on average, 10.0 times as soon as "slow" (1000 ms). ' +
+        '"near" is nearly as soon (120 ms) and saves 50 % of the GPU hours (2.00 against 4.00).',
+    );
+  });
+
   it('is empty without runs', () => {
     expect(renderText([])).toBe('');
   });
 });
 
 describe('renderHtml', () => {
-  const pages = { run: renderHtml([one]), sweep: renderHtml(sweep) };
+  const COMMAND = "stator simulate --trace 'a<b>.jsonl'";
+  const pages = { run: renderHtml([one], COMMAND), sweep: renderHtml(sweep, COMMAND) };
+
+  it('names what made it, and says in a sentence what came of it', () => {
+    expect(pages.run).toContain("<pre>stator simulate --trace 'a&lt;b&gt;.jsonl'</pre>");
+    expect(pages.run).toMatch(/<p class="verdict">Half of the requests have their first token within \d+ ms/);
+    expect(pages.sweep).toMatch(
+      /<p class="verdict">&quot;kv, workers 4&quot; has its first tokens soonest: \d+ ms on average/,
+    );
+  });
 
   it.each(['run', 'sweep'] as const)('draws the charts of a %s and needs nothing else', (kind) => {
     const page = pages[kind];

@@ -93,6 +93,26 @@ describe('a request', () => {
     expect(await value('output_sequence_tokens_bucket{le="210",model="m"}')).toBe(1);
   });
 
+  it.each([
+    [7, 7],
+    [undefined, 3],
+  ])('in pieces whose worker says that they hold %s tokens has %i of them', async (told, tokens) => {
+    const { clock, metrics, value } = frontend();
+    const meter = metrics.startRequest(CHAT);
+    for (let at = 0; at < 3; at++) {
+      await clock.advance(50);
+      meter.piece();
+    }
+    expect(meter.ttftMs).toBe(50);
+    expect(await value('queued_requests{model="m"}')).toBe(0);
+    expect(await value('inter_token_latency_seconds_count{model="m"}')).toBe(2);
+    if (told !== undefined) meter.piecesHold(told);
+    meter.end({ status: 'success' });
+    expect(await value('output_tokens_total{model="m"}')).toBe(tokens);
+    expect(await value('output_sequence_tokens_sum{model="m"}')).toBe(tokens);
+    expect(await value('queued_requests{model="m"}')).toBe(0);
+  });
+
   it('that ends well counts as success, with its duration', async () => {
     const { clock, metrics, value } = frontend();
     const meter = metrics.startRequest(CHAT);

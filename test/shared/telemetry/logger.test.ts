@@ -40,6 +40,34 @@ describe('a logger for people', () => {
   });
 });
 
+describe('a logger on a terminal', () => {
+  it('writes the time of the day alone, and paints what is not the message', () => {
+    const plain = written({ isTerminal: true });
+    plain.logger.for('http').info('up', { port: 1 });
+    expect(plain.lines).toEqual(['22:13:20.000  INFO http: up port=1\n']);
+    const painted = written({ isTerminal: true, isPainted: true });
+    painted.logger.for('http').warn('up\u001b[2J', { port: 1 });
+    expect(painted.lines[0]).toBe(
+      '\u001b[2m22:13:20.000\u001b[0m \u001b[33m WARN\u001b[0m \u001b[2mhttp:\u001b[0m up\\u001b[2J \u001b[2mport=\u001b[0m1\n',
+    );
+  });
+});
+
+describe('a line with details', () => {
+  it('has them for machines, and for people who ask for more', () => {
+    const short = written();
+    short.logger.info('done', { ms: 3 }, { elapsed_ms: 3.14, id: 'x' });
+    expect(short.lines[0]).toMatch(/done ms=3\n$/);
+    const detailed = written({ filter: 'debug' });
+    detailed.logger.info('done', { ms: 3 }, { elapsed_ms: 3.14, id: 'x' });
+    expect(detailed.lines[0]).toMatch(/done elapsed_ms=3\.14 id=x\n$/);
+    const { logger, records } = writtenJson();
+    logger.info('done', { ms: 3 }, { elapsed_ms: 3.14, id: 'x' });
+    expect(records()[0]).toMatchObject({ elapsed_ms: 3.14, id: 'x' });
+    expect(records()[0]).not.toHaveProperty('ms');
+  });
+});
+
 describe('a JSONL logger', () => {
   it('writes one object a line with the agreed names', () => {
     const { logger, records } = writtenJson();

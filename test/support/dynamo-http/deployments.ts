@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { workerError } from '../../../shared/errors/index.ts';
 import {
+  BodyBudget,
   createHttpApp,
   defaultHttpPaths,
   defaultHttpSettings,
@@ -24,6 +25,7 @@ import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/i
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';
 import { playMedia } from './media.ts';
+import { loadModels, type RegisteredModel } from './records.ts';
 
 /** Settings of the recorded servers (test/fixtures/dynamo-http/README.md), and of one whose paths come from `_ENV` names. */
 const PREFIXED = (prefix: string) => ({
@@ -48,6 +50,9 @@ const ANTHROPIC = { isEnabled: true, stripsPreamble: true };
 const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   default: { anthropic: ANTHROPIC },
   empty: {},
+  mocker: { anthropic: ANTHROPIC },
+  'mocker-busy': { anthropic: ANTHROPIC },
+  'mocker-draining': { anthropic: ANTHROPIC },
   'limit-45': { bodyLimitBytes: 45 * 1024 * 1024 },
   env1: ENV1,
   'env1-paths': {
@@ -65,22 +70,15 @@ const DEPLOYMENTS: Readonly<Record<string, Partial<HttpSettings>>> = {
   },
 };
 
-/** A model with scripted workers behind it. */
-export interface RegisteredModel {
-  readonly name: string;
-  readonly aliases?: readonly string[];
-  readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
-  readonly context_length?: number;
-  readonly needs_prefill_peer?: boolean;
-  readonly tool_call_parser?: string;
-  readonly reasoning_parser?: string;
-}
-
 /** A frontend on a port, over scripted workers in the same process. */
 export interface Deployment {
   readonly port: number;
   readonly engine: ScriptedEngine;
   readonly loaded: LoadedModel;
+  /** Id of the instance behind each model. */
+  readonly instances: ReadonlyMap<string, string>;
+  /** Unix milliseconds. */
+  readonly startedMs: number;
   close(): Promise<void>;
 }
 
@@ -94,6 +92,7 @@ export async function startDeployment(
   scripts: ReadonlyMap<string, WorkerScript>,
   more: readonly RegisteredModel[] = [],
 ): Promise<Deployment> {
+  const startedMs = Date.now();
   const loaded = await loadModelFolder(join(folder, 'model'));
   const engine = new ScriptedEngine({
     scripts,
@@ -102,9 +101,10 @@ export async function startDeployment(
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  const registered: readonly RegisteredModel[] = JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
-  if (name !== 'empty') await registerModels(name, [...registered, ...more], plane, discovery, engine);
-  const models = new LiveModelDirectory({ discovery });
+  const registered = name.startsWith('mocker') ? MOCKED : loadModels(folder);
+  const instances = new Map<string, string>();
+  if (name !== 'empty') await registerModels(name, [...registered, ...more], { plane, discovery, engine, instances });
+  const models = new LiveModelDirectory({ discovery, clock: systemClock });
   await models.start();
   const metrics = createFrontendMetrics();
   const pipeline = createPipeline({
@@ -126,15 +126,19 @@ export async function startDeployment(
     clock: systemClock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
+    bodies: new BodyBudget(1024 ** 3),
     responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
-    discovery,
+    instances: () => models.instances(),
     lifecycle,
   });
+  if (name === 'mocker-draining') lifecycle.drain();
   const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
   return {
     port: server.port,
     engine,
     loaded,
+    instances,
+    startedMs,
     close: async () => {
       await server.close(0);
       models.close();
@@ -143,24 +147,41 @@ export async function startDeployment(
   };
 }
 
+/** What models are registered in. */
+interface Ground {
+  readonly plane: RequestPlane;
+  readonly discovery: MemoryDiscovery;
+  readonly engine: ScriptedEngine;
+  readonly instances: Map<string, string>;
+}
+
 async function registerModels(
   deployment: string,
   registered: readonly RegisteredModel[],
-  plane: RequestPlane,
-  discovery: MemoryDiscovery,
-  engine: ScriptedEngine,
+  { plane, discovery, engine, instances }: Ground,
 ): Promise<void> {
   const random = seededRandom(7);
   for (const model of registered) {
     if (deployment === 'env2' && !['plain', 'ctx64', 't.hermes', 'x.hermes.qwen3'].includes(model.name)) continue;
     const id = random.instanceId();
+    instances.set(model.name, id);
     const server = await plane.serve({ instanceId: id });
     const component = componentOf(model.name, deployment);
-    const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) => serve(call, model, engine));
+    const transport = server.handle(`${id}/dynamo/${component}/generate`, (call) =>
+      deployment === 'mocker-busy' ? refuse(call) : serve(call, model, engine),
+    );
     const place = { namespace: 'dynamo', component, endpoint: 'generate', instance_id: id };
     await discovery.put({ type: 'Endpoint', ...place, transport, device_type: 'cuda' });
     await discovery.put({ type: 'Model', ...place, card: cardOf(model) });
   }
+}
+
+/** The model of the recorded mock workers. */
+const MOCKED: readonly RegisteredModel[] = [{ name: 'qwen3', kind: 'chat' }];
+
+/** What a worker says that is full. */
+function refuse(call: IncomingCall): void {
+  call.fail(workerError('WorkerOverloaded', 'over its threshold'));
 }
 
 function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngine): void | Promise<void> {
@@ -176,6 +197,7 @@ function serve(call: IncomingCall, model: RegisteredModel, engine: ScriptedEngin
     playMedia(decodeEngineRequest(call.id, record, call.tokenIds), model.kind, call, engine);
     return;
   }
+  engine.seen.push({ request: decodeEngineRequest(call.id, record, call.tokenIds), prompt: '', wasCancelled: false });
   const delta = { index: 0, delta: { role: 'assistant', content: 'raw text' }, finish_reason: 'stop' };
   call.output({
     body: { id: 'worker', object: 'chat.completion.chunk', created: 1, model: 'worker', choices: [delta] },

@@ -1,4 +1,4 @@
-import type { Body, Chunk } from './expectation.ts';
+import type { Body, Chunk } from './fields.ts';
 
 /** One choice of a chat stream, its chunks put together. */
 interface FoldedChoice {
@@ -9,6 +9,10 @@ interface FoldedChoice {
   roleContent: unknown;
   readonly calls: FoldedCall[];
   finish: unknown;
+  /** Log probabilities of its tokens, one after the other. */
+  readonly logprobs: unknown[];
+  /** Chunks that name the role. */
+  roles: number;
   /** What was told in which order: `role reasoning content call-0 call-1 finish`; a repetition in a row counts once. */
   order: string;
 }
@@ -51,11 +55,13 @@ function foldChunk(folded: FoldedChat, { choices = [], usage, ...identity }: Chu
   for (const choice of choices) foldChoice(choiceAt(folded, Number(choice.index)), choice);
 }
 
-function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish }: Body): void {
+function foldChoice(choice: FoldedChoice, { delta, finish_reason: finish, logprobs }: Body): void {
   const said = delta as Body;
+  choice.logprobs.push(...((((logprobs ?? {}) as Body).content as unknown[]) ?? []));
   const isRole = said.role !== undefined;
   if (isRole) {
     choice.roleContent = said.content;
+    choice.roles++;
     tell(choice, 'role');
   }
   const reasoning = said.reasoning_content ?? said.reasoning;
@@ -85,7 +91,17 @@ function foldCall(choice: FoldedChoice, { index, id, type, function: called }: B
 function choiceAt(folded: FoldedChat, index: number): FoldedChoice {
   const known = folded.choices.find((choice) => choice.index === index);
   if (known !== undefined) return known;
-  const choice = { index, content: '', reasoning: '', roleContent: undefined, calls: [], finish: null, order: '' };
+  const choice = {
+    index,
+    content: '',
+    reasoning: '',
+    roleContent: undefined,
+    calls: [],
+    finish: null,
+    logprobs: [],
+    roles: 0,
+    order: '',
+  };
   folded.choices.push(choice);
   return choice;
 }
@@ -97,4 +113,18 @@ function tell(choice: FoldedChoice, what: string): void {
 
 function addOnce(values: string[], value: string): void {
   if (!values.includes(value)) values.push(value);
+}
+
+/** The frames of a batch prompt by prompt, those of one in their order; what belongs to none stays where it is. */
+export function byPrompt<Frame>(frames: readonly Frame[]): Frame[] {
+  const end = frames.findIndex((frame) => promptOf(frame) === undefined);
+  const own = end < 0 ? [...frames] : frames.slice(0, end);
+  return [...own.sort((a, b) => Number(promptOf(a)) - Number(promptOf(b))), ...frames.slice(own.length)];
+}
+
+function promptOf(frame: unknown): number | undefined {
+  const { data } = frame as { data?: unknown };
+  const id = typeof data === 'object' && data !== null ? String((data as Chunk).id) : '';
+  const index = /-(?:[0-9a-f]{12}|UUID)-(\d+)$/.exec(id)?.[1];
+  return index === undefined ? undefined : Number(index);
 }

@@ -19,6 +19,11 @@ export const textWith = (...parts: readonly string[]): Matcher =>
   new Matcher(`text with ${JSON.stringify(parts)}`, (value) =>
     parts.every((part) => typeof value === 'string' && value.includes(part)),
   );
+/** One of several values, some of which may be matchers. */
+export const anyOf = (...values: readonly unknown[]): Matcher =>
+  new Matcher(`any of ${values.map(show).join(' or ')}`, (value) =>
+    values.some((one) => (one instanceof Matcher ? one.accepts(value) : Object.is(one, value))),
+  );
 export const anything: Matcher = new Matcher('anything', () => true);
 
 /** Where `actual` differs from `expected`; empty when it does not. Keys that are undefined count as absent. */

@@ -20,7 +20,7 @@ export function playMedia(
       break;
     }
     case 'img':
-      sink.output({ body: { created: 1, data: [{ url: 'https://example.test/i.png' }] } });
+      sink.output({ body: { created: nowS(), data: [{ url: 'https://example.test/i.png' }] } });
       break;
     case 'vid':
       for (const frame of FRAMES) sink.output({ body: videoOf(frame) });
@@ -36,7 +36,10 @@ function videoOf(frame: Buffer): object {
     model: 'worker',
     status: 'completed',
     progress: 100,
-    created: 1,
+    created: nowS(),
     data: [{ output_format: 'jpeg', b64_json: frame.toString('base64') }],
   };
 }
+
+/** Unix seconds. */
+const nowS = (): number => Math.floor(Date.now() / 1000);

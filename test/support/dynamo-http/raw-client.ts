@@ -1,8 +1,5 @@
 import { connect } from 'node:net';
-import type { Answer, Frame, Json, RecordedRow } from './records.ts';
-
-/** Headers of a recorded row that are compared. */
-const COMPARED = ['content-type', 'cache-control', 'allow', 'location', 'retry-after', 'x-request-id'] as const;
+import type { RecordedRow } from './records.ts';
 
 export interface RawRequest {
   readonly method: string;
@@ -42,18 +39,14 @@ function bodyOf({ request }: RecordedRow): Buffer | undefined {
   return request.body === undefined || request.body === null ? undefined : Buffer.from(JSON.stringify(request.body));
 }
 
-/** Sends exactly these bytes on a connection of its own and reads to its end. */
-export function send(port: number, request: RawRequest, hangUp: HangUp): Promise<Answer> {
+/** Sends exactly these bytes on a connection of its own and reads to its end: all that the server sent. */
+export function send(port: number, request: RawRequest, hangUp: HangUp): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1');
     const chunks: Buffer[] = [];
     const finish = (): void => {
       socket.destroy();
-      try {
-        resolve(parseAnswer(Buffer.concat(chunks)));
-      } catch (error) {
-        reject(error);
-      }
+      resolve(Buffer.concat(chunks));
     };
     const isChunked = request.headers.some(([name]) => name === 'transfer-encoding');
     const lines = [['host', `127.0.0.1:${port}`], ['connection', 'close'], ...request.headers];
@@ -71,53 +64,4 @@ export function send(port: number, request: RawRequest, hangUp: HangUp): Promise
     socket.on('end', finish);
     socket.on('error', () => finish()); // a server may close on a request that it refused half way
   });
-}
-
-function parseAnswer(bytes: Buffer): Answer {
-  const split = bytes.indexOf('\r\n\r\n');
-  if (split < 0) return { status: null, headers: {}, text: '' };
-  const [statusLine = '', ...lines] = bytes.subarray(0, split).toString('latin1').split('\r\n');
-  const all = new Map(
-    lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
-  );
-  const headers = Object.fromEntries(COMPARED.filter((name) => all.has(name)).map((name) => [name, all.get(name)!]));
-  const raw = bytes.subarray(split + 4);
-  const payload = (all.get('transfer-encoding') === 'chunked' ? unchunk(raw) : raw).toString('utf8');
-  const status = Number(statusLine.split(' ')[1]);
-  const type = all.get('content-type') ?? '';
-  if (type.startsWith('text/event-stream')) return { status, headers, frames: parseFrames(payload) };
-  if (payload !== '' && type.includes('json')) return { status, headers, body: JSON.parse(payload) as Json };
-  return { status, headers, text: payload };
-}
-
-function unchunk(raw: Buffer): Buffer {
-  const parts: Buffer[] = [];
-  for (let at = 0; at < raw.length; ) {
-    const lineEnd = raw.indexOf('\r\n', at);
-    if (lineEnd < 0) break;
-    const size = Number.parseInt(raw.subarray(at, lineEnd).toString('latin1'), 16);
-    if (size === 0) break;
-    parts.push(raw.subarray(lineEnd + 2, lineEnd + 2 + size));
-    at = lineEnd + 2 + size + 2;
-  }
-  return Buffer.concat(parts);
-}
-
-export function parseFrames(text: string): readonly Frame[] {
-  return text
-    .split('\n\n')
-    .filter((block) => block !== '')
-    .map((block) => {
-      const frame: { event?: string; data?: Json; comment?: string } = {};
-      for (const line of block.split('\n')) {
-        if (line.startsWith('data: ')) frame.data = parseData(line.slice(6));
-        else if (line.startsWith('event: ')) frame.event = line.slice(7);
-        else if (line.startsWith(':')) frame.comment = line.slice(1).trim();
-      }
-      return frame;
-    });
-}
-
-function parseData(text: string): Json {
-  return text === '[DONE]' ? text : (JSON.parse(text) as Json);
 }

@@ -34,6 +34,18 @@ export interface WorkerSaw {
 
 export type ServerName = 'default' | 'env1' | 'env2' | 'empty' | 'mocker';
 
+/** A model of the recorded deployment (`models.json`). */
+export interface RegisteredModel {
+  readonly name: string;
+  readonly aliases?: readonly string[];
+  readonly kind: 'chat' | 'emb' | 'img' | 'vid' | 'textin';
+  /** Tokens. @default 4096 */
+  readonly context_length?: number;
+  readonly needs_prefill_peer?: boolean;
+  readonly tool_call_parser?: string;
+  readonly reasoning_parser?: string;
+}
+
 export interface RecordedRow extends Answer {
   readonly id: string;
   readonly group: string;
@@ -52,13 +64,27 @@ export interface RecordedRow extends Answer {
   readonly worker_cancelled?: boolean;
   readonly connection?: string;
   readonly product?: { readonly status: number; readonly code: string };
+  /** The body as JSON, however it is recorded; undefined when it is none. */
+  readonly asked?: Json | undefined;
+  /** What the worker plays for it: the script of the last tag in the request. */
+  readonly script?: WorkerScript | undefined;
+  /** The registered model that the request names. */
+  readonly served?: RegisteredModel | undefined;
+  /** What the default server answers to the same question on its own path. */
+  readonly twin?: RecordedRow | undefined;
 }
 
 export const FIXTURES = fileURLToPath(new URL('../../fixtures/dynamo-http/', import.meta.url));
 
+/** The models of the deployment that was recorded in `folder`. */
+export function loadModels(folder: string): readonly RegisteredModel[] {
+  return JSON.parse(readFileSync(join(folder, 'models.json'), 'utf8'));
+}
+
 /** Every recorded row of `folder`, in order, group by group. */
 export function loadRows(folder: string): readonly RecordedRow[] {
-  return readdirSync(folder)
+  const models = loadModels(folder);
+  const rows = readdirSync(folder)
     .filter((file) => file.endsWith('.jsonl'))
     .flatMap((file) =>
       readFileSync(join(folder, file), 'utf8')
@@ -66,4 +92,34 @@ export function loadRows(folder: string): readonly RecordedRow[] {
         .split('\n')
         .map((line) => JSON.parse(line) as RecordedRow),
     );
+  const scripts = new Map(rows.map((row) => [row.id, row.worker_script]));
+  return rows.map((row) => {
+    const asked = bodyOf(row);
+    const { model } = (asked ?? {}) as { readonly model?: unknown };
+    const tag = [...JSON.stringify(asked ?? null).matchAll(/\[\[s:([^\]]+)\]\]/g)].at(-1)?.[1];
+    return {
+      ...row,
+      asked,
+      script: scripts.get(tag ?? row.id) ?? undefined,
+      twin: twinOf(row, rows),
+      served: models.find(({ name, aliases }) => name === model || aliases?.includes(String(model))),
+    };
+  });
+}
+
+/** Of the paths that `env1` moves and that are asked by GET. */
+const MOVED: Readonly<Record<string, string>> = { '/a/models': '/v1/models', '/a/health': '/health' };
+
+function twinOf({ request }: RecordedRow, rows: readonly RecordedRow[]): RecordedRow | undefined {
+  const path = MOVED[request.path];
+  return rows.find((row) => row.request.method === 'GET' && row.request.path === path && row.server === 'default');
+}
+
+function bodyOf({ request }: RecordedRow): Json | undefined {
+  if (request.body_bytes === undefined) return request.body;
+  try {
+    return JSON.parse(Buffer.from(request.body_bytes, 'latin1').toString('utf8')) as Json;
+  } catch {
+    return undefined;
+  }
 }

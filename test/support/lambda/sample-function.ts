@@ -3,7 +3,13 @@ import { Hono } from 'hono';
 import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
 import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
-import { alreadyAnswered, type HttpBindings, type HttpExchange } from '../../../shared/frontends/http/index.ts';
+import {
+  alreadyAnswered,
+  BodyBudget,
+  BodyIntake,
+  type HostExchange,
+  type HttpBindings,
+} from '../../../shared/frontends/http/index.ts';
 
 declare const awslambda: LambdaRuntime;
 
@@ -19,7 +25,10 @@ app.onError((error) => {
 
 app.all('/echo', async (c) => {
   const exchange = exchangeOf(c.env);
-  const body = Buffer.from(await exchange.readBody(192 * 1024 * 1024));
+  const limitBytes = 192 * 1024 * 1024;
+  const intake = new BodyIntake(limitBytes, new BodyBudget(limitBytes), undefined);
+  await exchange.readBody(intake);
+  const body = Buffer.from(await intake.finish());
   const headers = Object.fromEntries(exchange.headerNames().map((name) => [name, exchange.header(name)]));
   const { method, path, query, headerLines } = exchange;
   return c.json({ method, path, query, headerLines, headers, bytes: body.length, body: body.toString('hex', 0, 64) });
@@ -129,7 +138,7 @@ app.get('/crash', () => {
   return alreadyAnswered;
 });
 
-function exchangeOf(bindings: HttpBindings): HttpExchange {
+function exchangeOf(bindings: HttpBindings): HostExchange {
   if (bindings.exchange === undefined) throw new Error('the host gave no exchange');
   return bindings.exchange;
 }

@@ -4,7 +4,7 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 const MS_PER_SECOND = 1000;
 const OVERLOAD_RETRY_MS = 1000;
 
-/** Writes a whole response: head and body leave in one write. `x-request-id` is echoed on every route. */
+/** Writes a whole response: head and body leave in one write. */
 export function answerText(
   exchange: HttpExchange,
   status: number,
@@ -13,13 +13,11 @@ export function answerText(
   headers?: Readonly<Record<string, string>>,
 ): void {
   const { sink } = exchange;
-  const head: Record<string, string> = {
+  exchange.head(status, {
     'content-type': contentType,
     'content-length': String(Buffer.byteLength(text)),
     ...headers,
-  };
-  echoRequestId(exchange, head);
-  sink.head(status, head);
+  });
   if (text !== '') sink.write(text);
   sink.end();
 }
@@ -31,12 +29,6 @@ export function answerJson(
   headers?: Readonly<Record<string, string>>,
 ): void {
   answerText(exchange, status, 'application/json', JSON.stringify(body), headers);
-}
-
-/** Copies the client's request id, whatever it says, into the answer (http-api.md, section 2.6). */
-export function echoRequestId(exchange: HttpExchange, head: Record<string, string>): void {
-  const id = exchange.header('x-request-id');
-  if (id !== undefined) head['x-request-id'] = id;
 }
 
 /** HTTP status of a failure: the error's code decides, and overload has a configurable number (rulings.md, 2). */

@@ -2,7 +2,7 @@ import type { Timer } from '../../../clock/index.ts';
 import { openAiStreamError, type ServeError } from '../../../errors/index.ts';
 import type { FrameSink } from '../hosts/frame-sink.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { answerError, echoRequestId, statusOf } from './answer.ts';
+import { answerError, statusOf } from './answer.ts';
 
 /** A comment frame: tells proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
@@ -111,13 +111,11 @@ export class SseStream {
   #commit(): void {
     this.#isCommitted = true;
     this.#peek?.cancel();
-    const head: Record<string, string> = {
+    this.#call.exchange.head(200, {
       'content-type': 'text/event-stream',
       'cache-control': 'no-cache',
       ...this.#headers,
-    };
-    echoRequestId(this.#call.exchange, head);
-    this.#sink.head(200, head);
+    });
     for (const frame of this.#held) this.#sink.write(frame);
     this.#held = [];
     this.#armKeepAlive(this.#call.deps.settings.keepAliveMs);

@@ -1,4 +1,5 @@
 import { ServeError, toServeError } from '../../../errors/index.ts';
+import { missingModelHint } from '../../../pipeline/index.ts';
 import {
   decodeCountTokens,
   decodeMessages,
@@ -26,7 +27,7 @@ export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): 
   let requestId: string | undefined;
   try {
     requireService(deps);
-    const body = parseMessagesBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const body = parseMessagesBody(await readJson(exchange, deps));
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
@@ -54,7 +55,7 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
   const requestId = newRequestId(deps.random);
   try {
     requireService(deps);
-    const body = parseCountTokensBody(await readJson(exchange, deps.settings.bodyLimitBytes));
+    const body = parseCountTokensBody(await readJson(exchange, deps));
     const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
     const counted = await deps.pipeline.countTokens(request);
     answerJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));
@@ -71,5 +72,6 @@ function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string): Mess
 /** The name is registered for chat; checked after the body. @throws ServeError 404 */
 function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
   if (pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
-  throw new ServeError('model_not_found', `Model '${name}' not found`, { param: 'model' });
+  const hint = missingModelHint(pipeline.requestable.list(), { name, type: 'Chat' });
+  throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
 }

@@ -1,20 +1,35 @@
+import type { ServeError } from '../../../errors/index.ts';
 import type { ServedModel } from '../../../pipeline/index.ts';
+import { answerError } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { answerMessagesError, newRequestId } from './errors.ts';
 
 /** The client speaks Anthropic's dialect and may (http-api.md, section 9.4). */
 export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
 }
 
-/** A model in Anthropic's shape. Nobody knows when it was made: the time is now, as in OpenAI's shape. */
-export function anthropicModel(model: ServedModel, { settings, clock }: HttpAppDeps): object {
+/** Answers a failure of the routes of models in the dialect of the client. */
+export function answerModelsError(
+  deps: HttpAppDeps,
+  exchange: HttpExchange,
+  error: ServeError,
+  headers?: Readonly<Record<string, string>>,
+): void {
+  if (wantsAnthropicModels(deps, exchange)) answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+  else answerError(exchange, error, deps.settings.overloadStatus, headers);
+}
+
+/** A model in Anthropic's shape. */
+export function anthropicModel(model: ServedModel, { settings }: HttpAppDeps): object {
+  const context = settings.contextWindow ?? model.contextLength;
   return {
     id: model.name,
     display_name: model.name,
     type: 'model',
-    created_at: `${new Date(clock.wallMs()).toISOString().slice(0, 19)}Z`,
-    max_input_tokens: settings.contextWindow ?? model.contextLength,
+    created_at: `${new Date(model.createdSecs * 1000).toISOString().slice(0, 19)}Z`,
+    ...(context === 0 ? {} : { max_input_tokens: context }),
     ...(settings.maxOutputTokens === undefined ? {} : { max_tokens: settings.maxOutputTokens }),
   };
 }

@@ -1,11 +1,12 @@
+import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
 
 /**
  * One HTTP request together with the place for its answer. A host (Node server, Lambda stream) makes one per request and
  * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and answers with a
- * `Response` whose body is a web stream. Handlers know nothing else of their host.
+ * `Response` whose body is a web stream.
  */
-export interface HttpExchange {
+export interface HostExchange {
   /** Upper case. */
   readonly method: string;
   /** Path as the client sent it: not decoded, without the query. */
@@ -19,10 +20,10 @@ export interface HttpExchange {
   /** Value of the first line with that lower-case name. */
   header(name: string): string | undefined;
   /**
-   * The whole body; called at most once.
-   * @throws ServeError `request_too_large` above `limitBytes`, `invalid_json` when the client stops in the middle.
+   * Hands the body to `intake`, chunk by chunk as it comes; called at most once. Rejects with what `intake` throws, from where
+   * on nothing of the body is kept, and with `invalid_json` when the client stops in the middle.
    */
-  readBody(limitBytes: number): Promise<Uint8Array>;
+  readBody(intake: BodyIntake): Promise<void>;
   /** Where the answer goes. */
   readonly sink: FrameSink;
   /**
@@ -32,9 +33,19 @@ export interface HttpExchange {
   readonly deadline?: AbortSignal;
 }
 
+/** An exchange as handlers get it: all that they know of their host. */
+export interface HttpExchange extends HostExchange {
+  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every answer carries it. */
+  readonly requestId: string;
+  /** That id where it was made here and therefore names no other request. */
+  readonly madeRequestId: string | undefined;
+  /** As `sink.head`, with the headers that every answer to this request carries. */
+  head(status: number, headers: Readonly<Record<string, string>>): void;
+}
+
 /** What a host passes as the second argument of `app.fetch`. */
 export interface HttpBindings {
-  readonly exchange?: HttpExchange;
+  readonly exchange?: HostExchange;
 }
 
 /** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */

@@ -1,12 +1,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ServeError } from '../../../errors/index.ts';
-import { bodyTooLarge, bodyUnreadable } from '../read-json.ts';
-import type { HttpExchange } from './exchange.ts';
+import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
+import type { HostExchange } from './exchange.ts';
 import type { FrameSink } from './frame-sink.ts';
 import { NodeFrameSink } from './node-sink.ts';
 
 /** The exchange of a Node HTTP server: reads from `incoming`, answers through `NodeFrameSink`. */
-export class NodeExchange implements HttpExchange {
+export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
   readonly path: string;
   readonly query: string;
@@ -39,19 +39,21 @@ export class NodeExchange implements HttpExchange {
     return value.includes(', ') ? this.#firstLine(name) : value; // Node joins the lines of one name
   }
 
-  readBody(limitBytes: number): Promise<Uint8Array> {
+  readBody(intake: BodyIntake): Promise<void> {
     const incoming = this.#incoming;
-    const announced = Number(incoming.headers['content-length'] ?? 0);
-    if (announced > limitBytes) return Promise.reject(bodyTooLarge(limitBytes));
     return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
-      let sizeBytes = 0;
+      intake.expect(Number(incoming.headers['content-length'] ?? 0));
+      let isWanted = true;
       incoming.on('data', (chunk: Buffer) => {
-        sizeBytes += chunk.length;
-        if (sizeBytes <= limitBytes) chunks.push(chunk);
-        else reject(bodyTooLarge(limitBytes)); // the rest is read and dropped, so that the client hears the answer
+        if (!isWanted) return; // read to its end all the same, so that the client hears the answer
+        try {
+          intake.add(chunk);
+        } catch (thrown) {
+          isWanted = false;
+          reject(thrown);
+        }
       });
-      incoming.once('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+      incoming.once('end', resolve);
       incoming.once('error', (error) => reject(bodyUnreadable(error)));
       incoming.once('close', () => {
         if (!incoming.readableEnded) reject(bodyUnreadable(new ServeError('client_closed_request', 'client left')));

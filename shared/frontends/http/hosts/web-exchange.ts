@@ -1,9 +1,9 @@
-import { bodyTooLarge, bodyUnreadable } from '../read-json.ts';
-import type { HttpExchange } from './exchange.ts';
+import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
+import type { HostExchange } from './exchange.ts';
 import { WebFrameSink } from './web-sink.ts';
 
 /** The exchange of a plain fetch handler: reads from a `Request`, answers with `response`. */
-export class WebExchange implements HttpExchange {
+export class WebExchange implements HostExchange {
   readonly sink: WebFrameSink;
   readonly method: string;
   readonly path: string;
@@ -36,21 +36,21 @@ export class WebExchange implements HttpExchange {
     return this.#request.headers.get(name) ?? undefined;
   }
 
-  async readBody(limitBytes: number): Promise<Uint8Array> {
+  async readBody(intake: BodyIntake): Promise<void> {
     const { body } = this.#request;
-    if (body === null) return new Uint8Array(0);
-    const chunks: Uint8Array[] = [];
-    let sizeBytes = 0;
-    try {
-      for await (const chunk of body) {
-        sizeBytes += chunk.byteLength;
-        if (sizeBytes > limitBytes) break;
-        chunks.push(chunk);
+    if (body === null) return;
+    const reader = body.getReader();
+    for (;;) {
+      const next = await reader.read().catch((error: unknown) => {
+        throw bodyUnreadable(error);
+      });
+      if (next.done) return;
+      try {
+        intake.add(next.value);
+      } catch (thrown) {
+        await reader.cancel(thrown).catch(() => {}); // nobody reads the rest, however that ends
+        throw thrown;
       }
-    } catch (error) {
-      throw bodyUnreadable(error);
     }
-    if (sizeBytes > limitBytes) throw bodyTooLarge(limitBytes);
-    return Buffer.concat(chunks);
   }
 }

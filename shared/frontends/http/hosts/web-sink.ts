@@ -39,7 +39,8 @@ export class WebFrameSink implements FrameSink, Flushable {
       },
       { highWaterMark: HIGH_WATER_BYTES, size: (chunk) => chunk.byteLength },
     );
-    signal?.addEventListener('abort', () => this.#clientLeft(), { once: true });
+    if (signal?.aborted) this.#clientLeft();
+    else signal?.addEventListener('abort', () => this.#clientLeft(), { once: true });
   }
 
   get closed(): AbortSignal {

@@ -43,7 +43,8 @@ export class BodyFold {
 
   text(names: WireNames): string {
     this.#folded.object = this.#object;
-    this.#folded.choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
+    const choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
+    this.#folded.choices = this.#object === 'chat.completion' ? choices.map(withEveryKey) : choices;
     return JSON.stringify(withWireNames(this.#folded, names));
   }
 
@@ -60,6 +61,12 @@ export class BodyFold {
     if (!isBody(target.message)) target.message = { role: 'assistant', content: null };
     merge(target.message as Body, delta);
   }
+}
+
+/** A choice of a chat has these keys whether or not the worker had anything to say under them. */
+function withEveryKey({ message, ...rest }: Body): Body {
+  const said = isBody(message) ? { message: { refusal: null, ...message } } : {};
+  return { finish_reason: null, logprobs: null, ...rest, ...said };
 }
 
 /** Adds `from` to `into`: text grows, lists of tool calls merge by index, other values replace. */

@@ -9,6 +9,7 @@ import { DispatchEvents } from './dispatch-events.ts';
 import { chatLogprobs } from './logprobs-json.ts';
 import { NvextAnswer, type NvextChunk } from './nvext-answer.ts';
 import type { RunningUsage } from './running-usage.ts';
+import { hasUsage, withoutUsage } from './shown-chunk.ts';
 import { usageBody } from './usage-json.ts';
 import { type WireNames, withWireNames } from './wire-names.ts';
 
@@ -27,6 +28,8 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
   /** Chunks of text alone can be put together from constants. */
   #isPlain: boolean;
   #sawBody = false;
+  /** A chunk of the worker's own has told it. */
+  #hasToldUsage = false;
 
   constructor(
     call: InferenceCall,
@@ -101,8 +104,7 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
         if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
         return;
       case 'body':
-        this.#sawBody = true;
-        this.out.write(`data: ${JSON.stringify(withWireNames(event.body, this.#names))}\n\n`);
+        this.#writeBody(event.body);
         return;
       default:
         assertNever(event);
@@ -112,11 +114,20 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
   end(usage: Usage, finished: boolean): void {
     if (!this.close()) return;
     if (this.#nvext?.hasEngineData === true) this.#writeDelta(0, '{}');
-    if (this.#reporting.includesUsage && finished && !this.#sawBody) {
+    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
+    if (this.#reporting.includesUsage && isKnown && !this.#hasToldUsage) {
       this.out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
     }
     this.out.finish();
     this.call.succeed(usage);
+  }
+
+  #writeBody(body: unknown): void {
+    this.#sawBody = true;
+    const shown = this.#reporting.includesUsage ? body : withoutUsage(body);
+    if (shown === undefined) return;
+    this.#hasToldUsage ||= hasUsage(shown);
+    this.out.write(`data: ${JSON.stringify(withWireNames(shown, this.#names))}\n\n`);
   }
 
   #writeText(event: TextEvent): void {

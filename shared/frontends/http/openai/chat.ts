@@ -15,7 +15,7 @@ export async function serveChat(deps: HttpAppDeps, exchange: HttpExchange): Prom
   try {
     requireService(deps);
     requireRoute(deps, 'Chat');
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const body = parseChatBody(json);
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const { request, ...reporting } = decodeChat(body, decodeContext(call));

@@ -9,6 +9,7 @@ import type { CompletionsParts } from './completions-parts.ts';
 import { completionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import type { RunningUsage } from './running-usage.ts';
+import { hasUsage, withoutUsage } from './shown-chunk.ts';
 import { usageBody } from './usage-json.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
 
@@ -19,7 +20,7 @@ import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts'
 export class CompletionsStream extends StreamAnswer {
   readonly #parts: CompletionsParts;
   readonly #usage: BatchUsage;
-  #isFinished = false;
+  #isUntold = false;
 
   constructor(call: InferenceCall, parts: CompletionsParts) {
     super(call);
@@ -38,6 +39,8 @@ export class CompletionsStream extends StreamAnswer {
       names: { ...this.#parts.names, id: `cmpl-${request.id}` },
       firstChoice: index * this.#parts.decoded.choicesPerPrompt,
       echo: this.#parts.echoes?.[index],
+      // Of several prompts the client reads one sum instead.
+      showsWorkerUsage: this.#parts.decoded.includesUsage && this.#parts.decoded.requests.length === 1,
       running,
     });
   }
@@ -50,14 +53,14 @@ export class CompletionsStream extends StreamAnswer {
     this.out.annotate(frame);
   }
 
-  /** One prompt has ended. @param finished with a finish reason */
-  promptEnded(usage: Usage, finished: boolean, sawBody: boolean): void {
+  /** One prompt has ended. @param isUntold its usage is known, and the client has not been told it */
+  promptEnded(usage: Usage, isUntold: boolean): void {
     if (this.isOver) return;
-    this.#isFinished ||= finished && !sawBody;
+    this.#isUntold ||= isUntold;
     const whole = this.#usage.ended(usage);
     if (whole === undefined) return;
     this.close();
-    if (this.#parts.decoded.includesUsage && this.#isFinished) {
+    if (this.#parts.decoded.includesUsage && this.#isUntold) {
       const { id, created, model } = this.#parts.names;
       const frames = new CompletionsFrames(id, created, model, 0);
       this.out.write(frames.usage(JSON.stringify(usageBody(whole))));
@@ -76,6 +79,7 @@ interface PromptStreamOptions {
   readonly names: WireNames;
   readonly firstChoice: number;
   readonly echo: string | undefined;
+  readonly showsWorkerUsage: boolean;
   readonly running: RunningUsage | undefined;
 }
 
@@ -91,8 +95,10 @@ class PromptStream implements GenerationSink {
   readonly #echo: string | undefined;
   readonly #hasEchoed: boolean[] = [];
   readonly #running: RunningUsage | undefined;
+  readonly #showsWorkerUsage: boolean;
   #isPlain: boolean;
   #sawBody = false;
+  #hasToldUsage = false;
 
   constructor(batch: CompletionsStream, call: InferenceCall, request: GenerationRequest, options: PromptStreamOptions) {
     const { names } = options;
@@ -103,6 +109,7 @@ class PromptStream implements GenerationSink {
     this.#firstChoice = options.firstChoice;
     this.#echo = options.echo;
     this.#running = options.running;
+    this.#showsWorkerUsage = options.showsWorkerUsage;
     this.#isPlain = options.running === undefined && options.echo === undefined && !this.#nvext?.variesByChunk;
   }
 
@@ -138,10 +145,7 @@ class PromptStream implements GenerationSink {
         if (this.#nvext?.variesByChunk) this.#isPlain = false;
         return;
       case 'body':
-        this.#sawBody = true;
-        this.#batch.write(
-          `data: ${JSON.stringify(withWireNames(withFirstChoice(event.body, this.#firstChoice), this.#names))}\n\n`,
-        );
+        this.#writeBody(event.body);
         return;
       case 'reasoning':
       case 'tool-call':
@@ -153,7 +157,8 @@ class PromptStream implements GenerationSink {
   }
 
   end(usage: Usage, finished: boolean): void {
-    this.#batch.promptEnded(usage, finished, this.#sawBody);
+    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
+    this.#batch.promptEnded(usage, isKnown && !this.#hasToldUsage);
   }
 
   fail(error: ServeError): void {
@@ -166,6 +171,16 @@ class PromptStream implements GenerationSink {
 
   onUnblocked(callback: () => void): void {
     this.#batch.onUnblocked(callback);
+  }
+
+  #writeBody(body: unknown): void {
+    this.#sawBody = true;
+    const shown = this.#showsWorkerUsage ? body : withoutUsage(body);
+    if (shown === undefined) return;
+    this.#hasToldUsage ||= hasUsage(shown);
+    this.#batch.write(
+      `data: ${JSON.stringify(withWireNames(withFirstChoice(shown, this.#firstChoice), this.#names))}\n\n`,
+    );
   }
 
   #writeText(event: TextEvent): void {

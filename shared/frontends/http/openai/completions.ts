@@ -17,7 +17,7 @@ export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange
   try {
     requireService(deps);
     requireRoute(deps, 'Completions');
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const body = parseCompletionsBody(json);
     const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
     const decoded = decodeCompletions(body, decodeContext(call));

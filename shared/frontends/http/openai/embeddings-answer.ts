@@ -51,7 +51,7 @@ export class EmbeddingsAnswer extends WholeAnswer {
     if (this.isOver || event.kind !== 'body') return;
     const embeddings = readEmbeddings(event.body);
     if (embeddings === undefined) {
-      if (isListObject(event.body)) this.#body = event.body;
+      if (isListObject(event.body)) this.#body = withFormat(event.body, this.#decoded.format);
       else this.fail(unreadable('neither vectors nor a list of embeddings'));
       return;
     }
@@ -90,17 +90,51 @@ export class EmbeddingsAnswer extends WholeAnswer {
 
 /** The JSON text of one vector; undefined when it is not base64 of little-endian f32. */
 function vectorText(base64: string, format: DecodedEmbeddings['format']): string | undefined {
-  const bytes = Buffer.from(base64, 'base64');
-  if (bytes.length % Float32Array.BYTES_PER_ELEMENT !== 0 || bytes.toString('base64') !== base64) return undefined;
-  if (format === 'base64') return `"${base64}"`;
-  const floats = Array.from({ length: bytes.length / Float32Array.BYTES_PER_ELEMENT }, (_, at) =>
-    bytes.readFloatLE(at * Float32Array.BYTES_PER_ELEMENT),
-  );
-  return JSON.stringify(floats); // a value that is not finite becomes null
+  const floats = floatsOf(base64);
+  if (floats === undefined) return undefined;
+  return format === 'base64' ? `"${base64}"` : JSON.stringify(floats); // a value that is not finite becomes null
 }
 
-function isListObject(body: unknown): body is object {
+/** Undefined when it is not base64 of little-endian f32. */
+function floatsOf(base64: string): readonly number[] | undefined {
+  const bytes = Buffer.from(base64, 'base64');
+  if (bytes.length % Float32Array.BYTES_PER_ELEMENT !== 0 || bytes.toString('base64') !== base64) return undefined;
+  return Array.from({ length: bytes.length / Float32Array.BYTES_PER_ELEMENT }, (_, at) =>
+    bytes.readFloatLE(at * Float32Array.BYTES_PER_ELEMENT),
+  );
+}
+
+interface ListObject {
+  readonly data: readonly unknown[];
+}
+
+function isListObject(body: unknown): body is ListObject {
   return typeof body === 'object' && body !== null && 'data' in body && Array.isArray(body.data);
+}
+
+/** The list with its vectors as the client wants to read them; what is no vector of one is its worker's to answer for. */
+function withFormat(list: ListObject, format: DecodedEmbeddings['format']): object {
+  const write = format === 'base64' ? asBase64 : asFloats;
+  const data = list.data.map((entry) => {
+    if (typeof entry !== 'object' || entry === null || !('embedding' in entry)) return entry;
+    return { ...entry, embedding: write(entry.embedding) };
+  });
+  return { ...list, data };
+}
+
+function asBase64(embedding: unknown): unknown {
+  if (!isNumbers(embedding)) return embedding;
+  const bytes = Buffer.alloc(embedding.length * Float32Array.BYTES_PER_ELEMENT);
+  for (const [at, value] of embedding.entries()) bytes.writeFloatLE(value, at * Float32Array.BYTES_PER_ELEMENT);
+  return bytes.toString('base64');
+}
+
+function asFloats(embedding: unknown): unknown {
+  return typeof embedding === 'string' ? (floatsOf(embedding) ?? embedding) : embedding;
+}
+
+function isNumbers(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'number');
 }
 
 function unreadable(cause: string): ServeError {

@@ -16,7 +16,7 @@ export async function serveEmbeddings(deps: HttpAppDeps, exchange: HttpExchange)
   const call = new InferenceCall(deps, exchange, 'embeddings');
   try {
     requireService(deps);
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const body = parseEmbeddingsBody(json);
     const { meter, primaryName } = openForModel(call, body.model, false);
     const isPassedOn = deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';

@@ -14,13 +14,13 @@ export function requireService({ lifecycle }: HttpAppDeps): void {
 /** An inference route exists once a model of its type was registered (http-api.md, section 1). @throws ServeError 404 */
 export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
   for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
-  throw modelNotFound();
+  throw modelNotFound(pipeline.requestable.list(), { type });
 }
 
 /** The name is registered with that model type; checked after the body (http-api.md, section 2.2). @throws ServeError 404 */
 export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
   if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
-  throw modelNotFound('model');
+  throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
 }
 
 /**
@@ -47,6 +47,7 @@ export function decodeContext(
     headers: call.exchange,
     settings: settings.decode,
     random,
+    newId: call.exchange.madeRequestId,
     span: call.span,
     warn: (message) => logger.debug(message),
   };

@@ -5,6 +5,7 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 import { InferenceCall } from '../inference-call.ts';
 import { readJson } from '../read-json.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
+import { isForm, readImageForm } from './image-form.ts';
 import { imagesBody } from './media-bodies.ts';
 import { MediaUnary } from './media-unary.ts';
 
@@ -13,7 +14,7 @@ export function serveImages(deps: HttpAppDeps, exchange: HttpExchange): Promise<
   return serve(deps, exchange, 'generations');
 }
 
-/** `POST /v1/images/edits`: the same, starting from a picture. */
+/** `POST /v1/images/edits`: the same, starting from a picture, as JSON or as the form that OpenAI's clients send. */
 export function serveImageEdits(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   return serve(deps, exchange, 'edits');
 }
@@ -23,7 +24,8 @@ async function serve(deps: HttpAppDeps, exchange: HttpExchange, route: 'generati
   try {
     requireService(deps);
     requireRoute(deps, 'Images');
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const read = route === 'edits' && isForm(exchange) ? readImageForm : readJson;
+    const json = await read(exchange, deps);
     const body = parseImagesBody(json);
     const { meter, primaryName } = openForModel(call, body.model, false);
     const request = decodeImages(body, route, decodeContext(call));

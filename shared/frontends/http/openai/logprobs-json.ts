@@ -29,10 +29,16 @@ export interface CompletionLogprobs {
   readonly text_offset: number[];
 }
 
-/** Alternatives by their text; the sampled token stands among them under the text that the answer has. */
+/**
+ * Alternatives by their text; the sampled token stands among them under the text that the answer has. Of several tokens with
+ * one text (parts of characters all read U+FFFD) the likeliest stays, but the sampled one keeps its own value.
+ */
 function byText({ top, token, logprob }: TokenLogprob): Record<string, number> {
-  const alternatives = Object.fromEntries(top.map((other) => [other.token, other.logprob]));
-  return token in alternatives ? alternatives : { ...alternatives, [token]: logprob };
+  const alternatives = new Map<string, number>();
+  for (const other of top) {
+    alternatives.set(other.token, Math.max(other.logprob, alternatives.get(other.token) ?? Number.NEGATIVE_INFINITY));
+  }
+  return Object.fromEntries(alternatives.set(token, logprob));
 }
 
 export function completionLogprobs(tokens: readonly TokenLogprob[]): CompletionLogprobs {

@@ -1,6 +1,5 @@
 import type { ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { echoRequestId } from '../answers/answer.ts';
 import type { Abandonable, InferenceCall } from '../inference-call.ts';
 import { dataOf, isBody } from './media-bodies.ts';
 
@@ -69,9 +68,7 @@ export class MotionJpeg implements Abandonable, GenerationSink {
   #commit(): void {
     if (this.#isCommitted) return;
     this.#isCommitted = true;
-    const head: Record<string, string> = { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` };
-    echoRequestId(this.#call.exchange, head);
-    this.#call.exchange.sink.head(200, head);
+    this.#call.exchange.head(200, { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` });
   }
 }
 

@@ -50,9 +50,9 @@ export class NvextAnswer {
     if (!this.#asked.has('worker_id')) return;
     const fields = [
       ...idField('prefill_worker_id', event.prefillWorkerId),
-      ...rankField('prefill_dp_rank', event.dpRank),
+      ...rankField('prefill_dp_rank', event.prefillDpRank),
       ...idField('decode_worker_id', event.decodeWorkerId),
-      ...rankField('decode_dp_rank', event.dpRank),
+      ...rankField('decode_dp_rank', event.decodeDpRank),
     ];
     this.#worker = `"worker_id":{${fields.join(',')}}`;
   }

@@ -28,6 +28,14 @@ export class RunningUsage implements RequestMeter {
     return this.#meter.ttftMs;
   }
 
+  get workerId(): string | undefined {
+    return this.#meter.workerId;
+  }
+
+  get moves(): number {
+    return this.#meter.moves;
+  }
+
   promptTokens(count: number): void {
     this.#promptTokens = count;
     this.#meter.promptTokens(count);
@@ -42,9 +50,22 @@ export class RunningUsage implements RequestMeter {
     this.#meter.servedBy(prefill, decode);
   }
 
+  moved(): void {
+    this.#meter.moved();
+  }
+
   outputTokens(count: number): void {
     this.#completionTokens += count;
     this.#meter.outputTokens(count);
+  }
+
+  piece(): void {
+    this.#meter.piece();
+  }
+
+  piecesHold(tokens: number): void {
+    this.#completionTokens = tokens;
+    this.#meter.piecesHold(tokens);
   }
 
   end(outcome: RequestOutcome): void {

@@ -34,7 +34,7 @@ async function serve(
   try {
     requireService(deps);
     requireRoute(deps, 'Videos');
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const body = parseVideosBody(json);
     const isStream = alwaysStreams || body.stream === true;
     const { meter, primaryName } = openForModel(call, body.model, isStream);

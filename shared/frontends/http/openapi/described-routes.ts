@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../../../errors/index.ts';
 import { IMAGE_EDITS_PATH, IMAGES_PATH, VIDEO_PATHS } from '../media-paths.ts';
 import { BUSY_THRESHOLD_PATH } from '../routes/busy-threshold.ts';
 import { CANCEL_PATH } from '../routes/cancel.ts';
@@ -21,8 +22,16 @@ export interface DescribedRoute {
   readonly body?: string;
   /** Content types of a good answer, the usual one first. @default JSON */
   readonly answers?: readonly string[];
+  /** Names of the body's schemas where it may be one of several; the first has the example. @default `body` alone */
+  readonly bodies?: readonly string[];
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName;
+  /** Failures apart from those of every route. @default those of an answer of a model where there is a body, else those of the tag */
+  readonly codes?: readonly ErrorCode[];
+  /** Statuses of failures that no code stands for. @default none */
+  readonly statuses?: readonly number[];
+  /** Statuses other than 200 whose body is no failure but the state that was asked for. @default none */
+  readonly states?: readonly number[];
 }
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
@@ -57,7 +66,8 @@ function generationRoutes(paths: HttpSettings['paths']): readonly DescribedRoute
       method: 'post',
       id: 'cancelRequest',
       tag: 'Generation',
-      summary: 'Ends a running request, by response id, request id or the x-request-id that it came with.',
+      summary: 'Ends a running request, by its response id or the id that the server gave it.',
+      codes: ['not_found', 'service_unavailable'],
     },
   ];
 }
@@ -105,9 +115,13 @@ function modelRoutes({ models }: HttpSettings['paths']): readonly DescribedRoute
   const route = (path: string, id: string, summary: string) =>
     ({ path, method: 'get', id, tag: 'Models', summary }) as const;
   return [
-    route(models, 'listModels', 'Models that can be served now.'),
+    { ...route(models, 'listModels', 'Models that can be served now.'), codes: ['service_unavailable'] },
     route(`${models}/{id}`, 'getModel', 'One model.'),
-    route(`${models}/{id}/ready`, 'getModelReadiness', 'Whether a model can be served, and what it lacks.'),
+    {
+      ...route(`${models}/{id}/ready`, 'getModelReadiness', 'Whether a model can be served, and what it lacks.'),
+      codes: ['model_not_found'],
+      states: [503],
+    },
   ];
 }
 
@@ -122,6 +136,8 @@ function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean):
     summary: 'Reads or sets the loads above which the workers of a model are busy.',
     body: 'BusyThresholdRequest',
     failure: 'ThresholdError',
+    codes: ['invalid_value', 'model_not_found', 'request_too_large', 'unsupported_media_type', 'service_unavailable'],
+    statuses: [422],
   } as const;
   const clear = {
     path: CLEAR_KV_BLOCKS_PATH,
@@ -136,17 +152,37 @@ function operationRoutes(paths: HttpSettings['paths'], hasAdminRoutes: boolean):
     id: 'explainPrompt',
     tag: 'Operations',
     summary: 'Where the request of a chat or completions body would go now, and why.',
+    body: 'ChatCompletionRequest',
+    bodies: ['ChatCompletionRequest', 'CompletionRequest'],
+    codes: [
+      'invalid_value',
+      'model_not_found',
+      'request_too_large',
+      'unsupported_media_type',
+      'not_implemented',
+      'server_overloaded',
+      'service_unavailable',
+      'deadline_exceeded',
+    ],
+  } as const;
+  const explained = {
+    ...get(`${EXPLAIN_PATH}/{id}`, 'explainRequest', 'Why a request went to its worker, by its id.'),
+    codes: ['not_found', 'not_implemented', 'service_unavailable'],
   } as const;
   return [
-    get(paths.health, 'getHealth', 'State of the service, with its endpoints.'),
-    get(paths.live, 'getLive', 'Whether the process lives.'),
+    {
+      ...get(paths.health, 'getHealth', 'State of the service, with its endpoints; of one model with ?ready=MODEL.'),
+      codes: ['model_not_found'],
+      states: [503],
+    },
+    { ...get(paths.live, 'getLive', 'Whether the process lives.'), states: [503] },
     get(paths.metrics, 'getMetrics', 'Metrics for Prometheus.', ['text/plain']),
     ...(hasAdminRoutes
       ? [
           get(BUSY_THRESHOLD_PATH, 'listBusyThresholds', 'Busy thresholds of every model.'),
           thresholds,
           clear,
-          get(`${EXPLAIN_PATH}/{id}`, 'explainRequest', 'Why a request went to its worker, by its id.'),
+          explained,
           explain,
         ]
       : []),

@@ -3,7 +3,9 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
 import type { HttpSettings } from '../settings.ts';
-import { type DescribedRoute, describedRoutes, type FailureName } from './described-routes.ts';
+import { type DescribedRoute, describedRoutes } from './described-routes.ts';
+import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
+import { FAILURES, failureResponses, failuresOf } from './failures.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -13,50 +15,16 @@ const BODIES: Readonly<Record<string, BodySchema>> = {
   CountTokensRequest: { schema: countTokensSchema, keys: undefined },
 };
 
-/** What failures look like, whatever their status: one envelope (rulings.md, 1), apart from two routes' own. */
-const FAILURES = {
-  Error: {
-    type: 'object',
-    required: ['error'],
-    properties: {
-      error: {
-        type: 'object',
-        required: ['message', 'type', 'param', 'code'],
-        properties: {
-          message: { type: 'string' },
-          type: { type: 'string' },
-          param: { type: ['string', 'null'], description: 'JSON path of the field that is wrong.' },
-          code: { type: ['string', 'null'], description: 'Stable name of the failure.' },
-        },
-      },
-    },
-  },
-  MessagesError: {
-    type: 'object',
-    required: ['type', 'error'],
-    properties: {
-      type: { const: 'error' },
-      error: {
-        type: 'object',
-        required: ['type', 'message'],
-        properties: { type: { type: 'string' }, message: { type: 'string' } },
-      },
-      request_id: { type: 'string' },
-    },
-  },
-  ThresholdError: { type: 'object', required: ['error'], properties: { error: { type: 'string' } } },
-} as const satisfies Readonly<Record<FailureName, Json>>;
-
 /**
- * The OpenAPI 3.1 document of an app with these settings (http-api.md, section 10.4). The bodies are described by the very
- * schemas that check them.
+ * The OpenAPI 3.1 document of an app with these settings. The bodies are described by the very schemas that check them.
+ * @param models that the examples ask for
  */
-export function openApiDocument(settings: HttpSettings): Json {
+export function openApiDocument(settings: HttpSettings, models: ExampleModels): Json {
   const routes = describedRoutes(settings);
   const paths: Record<string, Record<string, Json>> = {};
   for (const route of routes) {
     paths[route.path] ??= {};
-    paths[route.path]![route.method] = operationOf(route); // was just made
+    paths[route.path]![route.method] = operationOf(route, settings, models); // was just made
   }
   const used = new Set(routes.map(({ body }) => body));
   const schemas = Object.entries(BODIES).filter(([name]) => used.has(name));
@@ -76,37 +44,38 @@ export function openApiDocument(settings: HttpSettings): Json {
         ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
         ...FAILURES,
       },
-      responses: Object.fromEntries(Object.keys(FAILURES).map((name) => [name, failureOf(name)])),
+      responses: failureResponses(routes, settings),
     },
   };
 }
 
-function failureOf(schema: string): Json {
-  const content = { 'application/json': { schema: { $ref: `#/components/schemas/${schema}` } } };
-  return { description: 'The request failed.', content };
-}
-
-function operationOf({ path, method, id, tag, summary, body, answers, failure = 'Error' }: DescribedRoute): Json {
+function operationOf(route: DescribedRoute, settings: HttpSettings, models: ExampleModels): Json {
+  const { path, method, id, tag, summary, answers, states = [] } = route;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+  const state = { description: 'The state that was asked for: not well.', content: contentOf() };
   return {
     operationId: id,
     tags: [tag],
     summary,
-    ...(names.length === 0 ? {} : { parameters: names.map(pathParameter) }),
-    ...(body === undefined ? {} : { requestBody: bodyOf(body) }),
+    ...(names.length === 0 ? {} : { parameters: names.map((name) => pathParameter(name, exampleId(route, models))) }),
+    ...(route.body === undefined ? {} : { requestBody: bodyOf(route.bodies ?? [route.body], models) }),
     responses: {
       200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
-      default: { $ref: `#/components/responses/${failure}` },
+      ...failuresOf(route, settings),
+      ...Object.fromEntries(states.map((status) => [status, state])),
     },
   };
 }
 
-function pathParameter(name: string | undefined): Json {
-  return { name, in: 'path', required: true, schema: { type: 'string' } };
+function pathParameter(name: string | undefined, example: string): Json {
+  return { name, in: 'path', required: true, schema: { type: 'string' }, example };
 }
 
-function bodyOf(name: string): Json {
-  return { required: true, content: { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } } };
+function bodyOf(names: readonly string[], models: ExampleModels): Json {
+  const refs = names.map((name) => ({ $ref: `#/components/schemas/${name}` }));
+  const schema = refs.length === 1 ? refs[0] : { anyOf: refs };
+  const example = exampleBodies(models)[names[0] ?? ''];
+  return { required: true, content: { 'application/json': { schema, ...(example && { example }) } } };
 }
 
 /** Only objects and text have a schema: of a sequence of events or pictures, readers take one for that of a part. */

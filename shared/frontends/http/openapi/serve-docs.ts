@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ServeError } from '../../../errors/index.ts';
-import { answerError, answerText, echoRequestId } from '../answers/answer.ts';
+import { answerError, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 
@@ -38,9 +38,7 @@ const PAGE = `<!doctype html>
 
 /** `GET /docs`: the page has a folder of its own (http-api.md, section 10.4). */
 export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void {
-  const head: Record<string, string> = { location: `${DOCS_PATH}/`, 'content-length': '0' };
-  echoRequestId(exchange, head);
-  exchange.sink.head(303, head);
+  exchange.head(303, { location: `${DOCS_PATH}/`, 'content-length': '0' });
   exchange.sink.end();
 }
 

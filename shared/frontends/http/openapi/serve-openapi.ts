@@ -2,19 +2,29 @@ import { answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { HttpSettings } from '../settings.ts';
+import { exampleModels } from './examples.ts';
 
 export const OPENAPI_PATH = '/openapi.json';
 
-const documents = new WeakMap<HttpSettings, string>();
+interface MadeDocument {
+  /** The models that its examples ask for. */
+  readonly models: string;
+  readonly text: string;
+}
 
-/** `GET /openapi.json` (http-api.md, section 10.4). The document is made when it is first asked for. */
-export async function serveOpenApi({ settings }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  let text = documents.get(settings);
-  if (text === undefined) {
+/** The last one of each app. */
+const documents = new WeakMap<HttpSettings, MadeDocument>();
+
+/** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
+export async function serveOpenApi({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const models = exampleModels(pipeline.models.list());
+  const key = JSON.stringify(models);
+  let document = documents.get(settings);
+  if (document?.models !== key) {
     // Loaded on demand: a function that is only asked for answers never parses it.
     const { openApiDocument } = await import('./document.ts');
-    text = JSON.stringify(openApiDocument(settings));
-    documents.set(settings, text);
+    document = { models: key, text: JSON.stringify(openApiDocument(settings, models)) };
+    documents.set(settings, document);
   }
-  answerText(exchange, 200, 'application/json', text);
+  answerText(exchange, 200, 'application/json', document.text);
 }

@@ -25,7 +25,7 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
   }
   let json: JsonBody;
   try {
-    json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    json = await readJson(exchange, deps);
   } catch (thrown) {
     const error = toServeError(thrown);
     answerFailure(exchange, error.status, error);

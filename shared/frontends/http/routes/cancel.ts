@@ -1,15 +1,16 @@
 import { ServeError } from '../../../errors/index.ts';
+import { requestKeyOf } from '../../../protocol/generation/index.ts';
 import { answerError, answerJson } from '../answers/answer.ts';
 import { decodePath } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 
-/** Below it stands a response id (`chatcmpl-...`), a server request id, or the `x-request-id` that the client sent. */
+/** Below it stands a response id (`chatcmpl-...`) or the request id that the server gave. */
 export const CANCEL_PATH = '/v1/cancel';
 
 /**
- * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see (design.md, section 3). The
- * request's own answer, at whatever edge, ends as cancelled.
+ * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see . The request's own
+ * answer, at whatever edge, ends as cancelled.
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
@@ -22,9 +23,11 @@ export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Pr
 
 /**
  * Ends what runs under `id`, in this process or, where this process does not know it, at the workers. False when nothing does.
- * @throws ServeError `service_unavailable` when nobody had it and some could not be asked
+ * @throws ServeError `service_unavailable` when nobody had it and some could not be asked, `server_overloaded` when too many
+ *   are cancelled at once
  */
 export async function cancelRequest({ lifecycle, canceller }: HttpAppDeps, id: string): Promise<boolean> {
+  if (requestKeyOf(id) === undefined) return false; // no id of ours: nobody need be asked
   if (lifecycle.running.cancel(id)) return true;
   if (canceller === undefined) return false;
   const { isCancelled, silent } = await canceller.cancel(id);

@@ -37,7 +37,7 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
 export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     const explainer = requireExplainer(deps);
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     answerJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
   } catch (thrown) {
     answerError(exchange, toServeError(thrown), deps.settings.overloadStatus);

@@ -1,18 +1,13 @@
-import type { DiscoveryRecord } from '../../../discovery/index.ts';
-import { reasonOf } from '../../../errors/index.ts';
+import type { EndpointRecord } from '../../../discovery/index.ts';
 import { answerJson, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { serveReadiness } from './models.ts';
 
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };
-/** A health probe must not wait for a table that is away. */
-const LIST_DEADLINE_MS = 1000;
 
-type EndpointRecord = Extract<DiscoveryRecord, { readonly type: 'Endpoint' }>;
-
-/** `GET /health` (http-api.md, section 10.1); `?ready=<model>` answers for one model (rulings.md, 14). Never rejects. */
-export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+/** `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` answers for one model. */
+export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
   const asked = new URLSearchParams(exchange.query).get('ready');
   if (asked !== null) {
     serveReadiness(deps, exchange, asked);
@@ -36,33 +31,29 @@ export async function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): Pr
       answerJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
       return;
     case 'ready':
-      answerText(exchange, 200, 'application/json', healthyText(await listEndpoints(deps)));
+      answerText(exchange, 200, 'application/json', healthyText(deps.instances()));
   }
 }
 
-/** `GET /live` (http-api.md, section 10.2). */
+/** `GET /live`. */
 export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (deps.lifecycle.isLive) answerJson(exchange, 200, { status: 'live', message: 'Service is live' });
   else answerJson(exchange, 503, SHUTTING_DOWN);
 }
 
-/** Live endpoints; none when discovery cannot be read, which is no reason to kill a frontend. */
-async function listEndpoints({ clock, discovery, logger }: HttpAppDeps): Promise<readonly EndpointRecord[]> {
-  const deadline = new AbortController();
-  const timer = clock.after(LIST_DEADLINE_MS, () => deadline.abort(new Error('discovery did not answer in time')));
-  try {
-    const records = await discovery.list({ bucket: 'v1/instances', prefix: '' }, deadline.signal);
-    return records.filter((record) => record.type === 'Endpoint');
-  } catch (error) {
-    logger.debug('health lists no instances: discovery cannot be read', { reason: reasonOf(error) });
-    return [];
-  } finally {
-    timer.cancel();
-  }
+/** One text for all probes between two changes of the fleet. */
+const TEXTS = new WeakMap<readonly EndpointRecord[], string>();
+
+function healthyText(records: readonly EndpointRecord[]): string {
+  const known = TEXTS.get(records);
+  if (known !== undefined) return known;
+  const text = renderHealthy(records);
+  TEXTS.set(records, text);
+  return text;
 }
 
 /** Built as text: instance ids are bare 64-bit numbers here. */
-function healthyText(records: readonly EndpointRecord[]): string {
+function renderHealthy(records: readonly EndpointRecord[]): string {
   const endpoints = [
     ...new Set(records.map((one) => `dyn://${one.namespace}.${one.component}.${one.endpoint}`)),
   ].sort();

@@ -6,8 +6,8 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { answerError, answerJson } from '../answers/answer.ts';
-import { anthropicModel, anthropicModelList, wantsAnthropicModels } from '../anthropic/models.ts';
+import { answerJson } from '../answers/answer.ts';
+import { answerModelsError, anthropicModel, anthropicModelList, wantsAnthropicModels } from '../anthropic/models.ts';
 import { decodePath } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
@@ -17,7 +17,7 @@ const READY_SUFFIX = '/ready';
 /** `GET /v1/models` (http-api.md, section 9.1): models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (!deps.lifecycle.isTakingRequests) {
-    answerError(exchange, new ServeError('service_unavailable', 'Service is not ready'), deps.settings.overloadStatus);
+    answerModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
     return;
   }
   const models = deps.pipeline.models.list().filter((model) => model.readiness.isReady);
@@ -32,23 +32,23 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
 export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const id = decodePath(exchange.path.slice(deps.settings.paths.models.length + 1));
   const { models } = deps.pipeline;
-  const model = models.find(id);
+  const model = models.known(id);
   if (model !== undefined) {
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
     if (model.readiness.isReady) answerJson(exchange, 200, body(model, deps));
-    else answerError(exchange, modelNotReady(id), deps.settings.overloadStatus);
+    else answerModelsError(deps, exchange, modelNotReady(id));
     return;
   }
   if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
-  else answerError(exchange, modelNotFound(), deps.settings.overloadStatus);
+  else answerModelsError(deps, exchange, modelNotFound(models.list(), { name: id }));
 }
 
-/** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it. */
+/** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it or has not for a while. */
 export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: string): void {
-  const { lifecycle, pipeline, settings } = deps;
-  const model = pipeline.models.find(name);
+  const { lifecycle, pipeline } = deps;
+  const model = pipeline.models.known(name);
   if (model === undefined) {
-    answerError(exchange, modelNotFound(), settings.overloadStatus);
+    answerModelsError(deps, exchange, modelNotFound(pipeline.models.list(), { name }));
     return;
   }
   const { readiness } = model;
@@ -57,13 +57,17 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 
-function modelBody(model: ServedModel, { settings, clock }: HttpAppDeps): object {
+/** Nobody here knows whose a model is: it is this deployment's. */
+const OWNER = 'stator';
+
+function modelBody(model: ServedModel, { settings }: HttpAppDeps): object {
+  const context = settings.contextWindow ?? model.contextLength;
   return {
     id: model.name,
     object: 'model',
-    created: Math.floor(clock.wallMs() / 1000),
-    owned_by: 'nvidia',
-    context_window: settings.contextWindow ?? model.contextLength,
+    created: model.createdSecs,
+    owned_by: OWNER,
+    ...(context === 0 ? {} : { context_window: context }),
     ...(settings.maxOutputTokens === undefined ? {} : { max_output_tokens: settings.maxOutputTokens }),
   };
 }

@@ -1,5 +1,4 @@
 import type { WireError } from '../../../errors/index.ts';
-import type { EngineOutput } from '../../../protocol/generation/index.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, FrameType, type FrameTypeCode } from './frame.ts';
 import { isRecord } from './records.ts';
@@ -14,8 +13,7 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
       break;
     case FrameType.data:
       if (isRecord(record.error)) call.failRemote(readWireError(record.error, undefined));
-      else if (isRecord(record.data))
-        call.output(record.data as EngineOutput); // our own workers' shape
+      else if (isRecord(record.data)) call.item(record.data);
       else throw new FrameError('DATA without an item');
       break;
     case FrameType.end:
@@ -32,11 +30,13 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
 /** A failure as a frame carries it, whatever shape it has. */
 export function readWireError(record: unknown, fallbackMessage: unknown): WireError {
   const fields = isRecord(record) ? record : {};
-  const { kind = 'Unknown', message = fallbackMessage, status, param } = fields;
+  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs } = fields;
   return {
     kind: kind as WireError['kind'], // `fromWire` reads an unknown name as Unknown
     message: typeof message === 'string' ? message : 'no message',
     status: typeof status === 'number' ? status : undefined,
     param: typeof param === 'string' ? param : undefined,
+    code: typeof code === 'string' ? code : undefined,
+    retryAfterMs: typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? retryAfterMs : undefined,
   };
 }

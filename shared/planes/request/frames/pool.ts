@@ -28,6 +28,7 @@ export class ConnectionPool<Target extends CallTarget> implements ConnectionOwne
   }
 
   closed(connection: ClientConnection<Target>): void {
+    this.#settings.observer.connectionClosed?.(connection.poolKey);
     const siblings = this.#connections.get(connection.poolKey) ?? [];
     const others = siblings.filter((each) => each !== connection);
     if (others.length === 0) this.#connections.delete(connection.poolKey);
@@ -53,6 +54,7 @@ export class ConnectionPool<Target extends CallTarget> implements ConnectionOwne
     }
     const connection = new ClientConnection(target, this.#settings, this.#heartbeat, this);
     this.#connections.set(target.poolKey, [...connections, connection]);
+    this.#settings.observer.connectionOpened?.(target.poolKey);
     return connection;
   }
 }

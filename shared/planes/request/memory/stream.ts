@@ -77,7 +77,7 @@ export class MemoryStream implements CallerWire, AnswerWire {
   }
 
   item(_streamId: number, record: Uint8Array): void {
-    this.#deliver(() => this.#caller.output(decode(record) as EngineOutput)); // encoded by `encodeItem`
+    this.#deliver(() => this.#caller.item(decode(record)));
   }
 
   end(): void {

@@ -1,3 +1,4 @@
+import { BYTES_PER_TOKEN } from '../../generation/index.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
 import { type InputTokensBody, inputTokensSchema } from './body-schema.ts';
@@ -9,7 +10,6 @@ const ROLE_BYTES = { user: 4, assistant: 9, system: 6, developer: 6 } as const;
 const TOOL_ROLE_BYTES = 4;
 /** An image counts as so many bytes. */
 const IMAGE_BYTES = 256;
-const BYTES_PER_TOKEN = 3;
 
 /**
  * Estimates the tokens of a request from its bytes alone: no model is asked (http-api.md, section 11.1).

@@ -14,11 +14,14 @@ export interface ReplicaSyncOptions {
   apply(event: ActiveSequenceEvent): void;
   /** Hears of records that could not be read. */
   onMalformed?(): void;
+  /** A booking of another router is not remembered, as too many are: only that router, or time, will free it. */
+  onFull?(): void;
+  /** Open requests of other routers that are remembered. @default 262_144 */
+  readonly peerRequestsMax?: number;
 }
 
 /** Events in one message. */
 const BATCH_MAX = 256;
-/** Open requests of other routers that are remembered; those beyond end by the model's own time limit. */
 const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
@@ -28,6 +31,7 @@ const BATCH_MS = 1;
  */
 export class ReplicaSync {
   readonly #options: ReplicaSyncOptions;
+  /** By `bookingOf`: a client may send one id through several routers, and one request books at several workers. */
   readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
   #batch: unknown[] = [];
   #timer: Timer | undefined;
@@ -60,9 +64,9 @@ export class ReplicaSync {
    * really runs is still seen through `SharedLoad`.
    */
   forgetPeers(routerId?: string): void {
-    for (const [requestId, event] of this.#peerRequests) {
+    for (const [booking, event] of this.#peerRequests) {
       if (routerId !== undefined && event.routerId !== routerId) continue;
-      this.#peerRequests.delete(requestId);
+      this.#peerRequests.delete(booking);
       this.#options.apply({ ...event, change: { kind: 'freed' } });
     }
   }
@@ -74,9 +78,12 @@ export class ReplicaSync {
   }
 
   #remember(event: ActiveSequenceEvent): void {
-    if (event.change.kind === 'freed') this.#peerRequests.delete(event.requestId);
-    else if (event.change.kind === 'added' && this.#peerRequests.size < PEER_REQUESTS_MAX) {
-      this.#peerRequests.set(event.requestId, { ...event, change: { kind: 'freed' } }); // without its hashes
+    const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
+    const booking = bookingOf(event);
+    if (event.change.kind === 'freed') this.#peerRequests.delete(booking);
+    else if (event.change.kind === 'added') {
+      if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
+      else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without its hashes
     }
   }
 
@@ -88,4 +95,9 @@ export class ReplicaSync {
     this.#batch = [];
     this.#options.publisher.publish(batch);
   }
+}
+
+/** Names a booking among those of all routers. */
+function bookingOf({ routerId, requestId, workerId, dpRank }: ActiveSequenceEvent): string {
+  return `${routerId}/${workerId}/${dpRank}/${requestId}`;
 }

@@ -97,7 +97,8 @@ function clearRanks(index: PoolIndex, ranks: readonly RankId[], workerIds: Reado
 
 function writeIndexes(pools: readonly ComponentPool[]): Iterable<Uint8Array> {
   const whole = pools.filter(({ isWhole }) => isWhole);
-  const snapshots = whole.map(({ name, index }) => ({ name, chunks: index.snapshot() })); // all as of this call
+  // Each is as of its first chunk, none older than the cursors: events that are in it already change nothing when they come again.
+  const snapshots = whole.map(({ name, index }) => ({ name, chunks: index.snapshot() }));
   return concatenated(snapshots);
 }
 

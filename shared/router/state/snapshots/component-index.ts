@@ -26,7 +26,7 @@ export interface ComponentIndexOptions {
   readonly snapshotIntervalMs?: number;
   /** Messages between two snapshots, at most; null = time alone decides. @default 1_000_000 */
   readonly snapshotMessagesMax?: number | null;
-  /** Without a log for so long, the workers are asked for what they hold. @default 2000 */
+  /** Without a log for so long, the workers are asked for what they hold; a snapshot may take longer. @default 2000 */
   readonly patienceMs?: number;
   /** The index was made anew. */
   onHydrated(from: HydratedFrom): void;
@@ -61,17 +61,26 @@ export class ComponentIndex {
 
   /** Begins to fill the indexes; `feed` follows the event ids of each rank. */
   start(feed: ComponentFeed & { restoreAll(): void }): void {
-    const { clock, patienceMs = PATIENCE_MS, onWithoutLog } = this.#options;
     const index = this.#noticing(foldComponent(feed, () => this.#options.pools()));
     this.#reader = this.#openReader(index);
     this.#snapshotter = this.#openSnapshotter(index, this.#reader);
-    this.#patience = clock.after(patienceMs, () => {
-      if (this.isFollowing) return;
-      onWithoutLog();
-      feed.restoreAll();
-    });
+    this.#awaitLog(this.#reader, () => feed.restoreAll());
     this.#reader.start();
     this.#snapshotter.start();
+  }
+
+  /** A snapshot that is on its way is waited for, however long it takes: the store gives up one that has stopped coming. */
+  #awaitLog(reader: IndexReader, restoreAll: () => void): void {
+    const { clock, patienceMs = PATIENCE_MS, onWithoutLog } = this.#options;
+    this.#patience = clock.after(patienceMs, () => {
+      if (this.isFollowing) return;
+      if (reader.isHydrating) {
+        this.#awaitLog(reader, restoreAll);
+        return;
+      }
+      onWithoutLog();
+      restoreAll();
+    });
   }
 
   async stop(): Promise<void> {

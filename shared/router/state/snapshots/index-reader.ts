@@ -68,6 +68,11 @@ export class IndexReader {
     return this.#position;
   }
 
+  /** Whether the log has answered and the index is being filled: a large snapshot takes a while. */
+  get isHydrating(): boolean {
+    return this.#hydration !== undefined && this.#position === undefined;
+  }
+
   /** Grows whenever the index starts anew: it may then be older than it was. */
   get hydrations(): number {
     return this.#hydrations;

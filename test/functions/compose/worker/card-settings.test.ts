@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cardSettings } from '../../../../functions/compose/worker/card-settings.ts';
 import { describeChatTemplate, openChatTemplate } from '../../../../shared/artifacts/index.ts';
-import { silentLogger } from '../../../../shared/telemetry/index.ts';
 
 const UNSET = {
   endpointTypes: ['chat', 'completions'],
@@ -17,7 +16,7 @@ const UNSET = {
 
 describe('what an operator says on the card of a worker', () => {
   it('is what the operator named, and nothing else', () => {
-    expect(cardSettings(UNSET, silentLogger)).toEqual({ endpointTypes: ['chat', 'completions'] });
+    expect(cardSettings(UNSET)).toEqual({ endpointTypes: ['chat', 'completions'] });
     const named = {
       endpointTypes: ['chat'],
       stableRoutingId: 'worker-0',
@@ -26,7 +25,7 @@ describe('what an operator says on the card of a worker', () => {
       defaultThinkingMode: 'disabled',
       excludeToolsWhenToolChoiceNone: false,
     } as const;
-    expect(cardSettings(named, silentLogger)).toEqual({
+    expect(cardSettings(named)).toEqual({
       tool_call_parser: 'hermes',
       reasoning_parser: 'qwen3',
       default_thinking_mode: 'disabled',
@@ -34,15 +33,6 @@ describe('what an operator says on the card of a worker', () => {
       endpointTypes: ['chat'],
       stable_routing_id: 'worker-0',
     });
-  });
-
-  it('names the flag of a parser whose format is not published', () => {
-    expect(() => cardSettings({ ...UNSET, toolCallParser: 'muse' }, silentLogger)).toThrow(
-      /^--dyn-tool-call-parser: Parser 'muse' is known by name only/,
-    );
-    expect(() => cardSettings({ ...UNSET, reasoningParser: 'muse' }, silentLogger)).toThrow(
-      /^--dyn-reasoning-parser: reasoning parser 'muse' is recognised/,
-    );
   });
 });
 

@@ -1,5 +1,9 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
+import { introduce } from '../../../../functions/cli/chat-session.ts';
 import { vllmLaunchSettings } from '../../../../functions/compose/worker/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../functions/compose/worker/worker.ts';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
@@ -43,6 +47,31 @@ describe('a worker process', () => {
       needs: [],
       runtime_config: { stable_routing_id: 'worker-0', max_num_seqs: 3 },
     });
+  });
+
+  it('of a mock engine says so to whoever chats with it', async () => {
+    const { worker } = await start(['--engine=mocker', '--namespace=mock']);
+    const card = worker.workers[0]?.card;
+    expect.assert(card !== undefined);
+    expect(introduce({ name: 'm', card })).toMatch(/^m, a mock/);
+    const { worker: real } = await start(['--engine=vllm', ...ENGINE, '--namespace=real']);
+    expect(introduce({ name: 'm', card: real.workers[0]?.card ?? card })).toBe('m');
+  });
+
+  it('says in one line what to do where its engine is not installed', async () => {
+    const bare = join(mkdtempSync(join(tmpdir(), 'stator-worker-')), 'python3');
+    writeFileSync(bare, `#!/bin/sh\necho "python3: No module named 'sglang'" >&2\nexit 1\n`, { mode: 0o755 });
+    const refusalOf = (engine: string, command: string): Promise<string> =>
+      start([`--engine=${engine}`, `--engine-command=${command}`, `--model-path=${builtinModelPath()}`]).then(
+        () => 'it started',
+        (error: Error) => error.message,
+      );
+    expect(await refusalOf('vllm', '/nowhere/vllm serve')).toMatch(
+      /^the engine is not installed.*pip install vllm.*--engine-url$/,
+    );
+    expect(await refusalOf('sglang', bare)).toMatch(/^the engine is not installed.*pip install 'sglang.*--engine-url$/);
+    expect(await refusalOf('sglang', 'sh -c false')).toMatch(/^sh ended with 1/);
+    rmSync(dirname(bare), { recursive: true });
   });
 
   it('of a mock engine has no such role', async () => {

@@ -44,6 +44,9 @@ describe('which media URLs are allowed', () => {
     ['http://[::ffff:127.0.0.1]/', 'internal address'],
     ['http://[fd00::1]/', 'internal address'],
     ['http://[64:ff9b::a00:1]/', 'internal address'],
+    ['http://[::127.0.0.1]/', 'internal address'],
+    ['http://[::ffff:0:127.0.0.1]/', 'internal address'],
+    ['http://[5f00::1]/', 'internal address'],
     ['http://localhost/', 'internal address'],
     ['http://localhost./', 'internal address'],
     ['http://metadata.google.internal/', 'internal address'],
@@ -61,8 +64,8 @@ describe('which media URLs are allowed', () => {
     expect(checkMediaUrl('https://images.example.com/a', policy)).toBeUndefined();
     expect(checkMediaUrl('https://IMAGES.example.com/a', policy)).toBeUndefined();
     expect(checkMediaUrl('https://eu.cdn.example/a', policy)).toBeUndefined();
-    expect(checkMediaUrl('https://cdn.example/a', policy)).toContain('not one of the allowed hosts');
-    expect(checkMediaUrl('https://evil-images.example.com/a', policy)).toContain('not one of the allowed hosts');
+    expect(checkMediaUrl('https://cdn.example/a', policy)).toContain('not one of those allowed');
+    expect(checkMediaUrl('https://evil-images.example.com/a', policy)).toContain('not one of those allowed');
   });
 
   it('inline only up to a size', () => {
@@ -117,8 +120,10 @@ describe('fetching a medium', () => {
           done(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<MediaFetchOptions['resolve']>,
       },
     );
-    await expect(fetchMedia(`http://example.com:${port}/a`, asPublic)).rejects.toThrow('internal address 127.0.0.1');
-    await expect(fetchMedia(`${url}/c`, options({ allowHosts: ['127.0.0.1'] }))).rejects.toThrow('192.168.0.1');
+    await expect(fetchMedia(`http://example.com:${port}/a`, asPublic)).rejects.toThrow('names no public host');
+    await expect(fetchMedia(`${url}/c`, options({ allowHosts: ['127.0.0.1'] }))).rejects.toThrow(
+      'redirects to one that is on a host that is not one of those allowed',
+    );
   });
 
   it('gives up on endless redirects', async () => {
@@ -215,7 +220,14 @@ describe('an engine behind the guard', () => {
     expect(input).toMatchObject({
       body: {
         messages: [
-          { content: [{ type: 'text', text: 'look' }, inline, inline, { type: 'video_url', video_url: 'data:,v' }] },
+          {
+            content: [
+              { type: 'text', text: 'look' },
+              inline,
+              inline,
+              { type: 'video_url', video_url: { url: 'data:,v' } },
+            ],
+          },
         ],
       },
     });
@@ -253,6 +265,74 @@ describe('an engine behind the guard', () => {
       param: 'messages[0].content[0].image_url.url',
       message: expect.stringContaining('scheme file:'),
     });
+  });
+
+  it('gets only what was looked at of a part, whatever else the part holds', async () => {
+    const secret = 'http://169.254.169.254/latest/meta-data/';
+    const smuggled = await ask([
+      { type: 'text', text: 'look', image_url: { url: secret } },
+      { type: 'video_url', image_url: { url: 'data:,i' }, video_url: { url: 'data:,v', other: secret }, uuid: 'x' },
+      { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav', url: secret }, audio_url: { url: secret } },
+    ]);
+    expect(smuggled).toMatchObject({ kind: 'text' });
+    expect((smuggled as { body: { messages: { content: unknown }[] } }).body.messages[0]?.content).toEqual([
+      { type: 'text', text: 'look' },
+      { type: 'video_url', video_url: { url: 'data:,v' } },
+      { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } },
+    ]);
+  });
+
+  it.each<[string, Record<string, unknown>, string]>([
+    [
+      'the URL that its type names',
+      { type: 'video_url', image_url: { url: 'data:,i' }, video_url: { url: 'file:///etc/passwd' } },
+      '[0].video_url.url',
+    ],
+    ['a part of a type nobody checks', { type: 'image', image: 'file:///etc/passwd' }, '[0]'],
+    ['a part without a type', { image_url: { url: 'file:///etc/passwd' } }, '[0]'],
+    [
+      'sound that is a URL',
+      { type: 'input_audio', input_audio: { data: 'file:///etc/passwd', format: 'wav' } },
+      '[0].input_audio.data',
+    ],
+    [
+      'sound whose format is more than a name',
+      { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav;base64,AAAA' } },
+      '[0].input_audio.format',
+    ],
+  ])('refuses %s', async (_what, part, at) => {
+    expect(await ask([part])).toMatchObject({ code: 'invalid_value', param: `messages[0].content${at}` });
+  });
+
+  it('refuses media that hold more together than a request may, however they are named', async () => {
+    const url = await serve((_, response) => response.end(Buffer.alloc(40)));
+    const engine = guarded({ requestBytesMax: 100 });
+    const each = (path: string) => ({ type: 'image_url', image_url: { url: url + path } });
+    expect(await ask([each('/a'), each('/b')], undefined, engine)).toMatchObject({ kind: 'text' });
+    const refused = {
+      code: 'invalid_value',
+      param: 'messages',
+      message: expect.stringContaining('100 bytes together'),
+    };
+    expect(await ask([each('/a'), each('/b'), each('/c')], undefined, engine)).toMatchObject(refused);
+    expect(await ask([each('/a'), each('/a'), each('/a')], undefined, engine)).toMatchObject(refused);
+    const sound = { type: 'input_audio', input_audio: { data: 'A'.repeat(100), format: 'wav' } };
+    expect(await ask([sound, each('/a')], undefined, engine)).toMatchObject(refused);
+  });
+
+  it('says the same of a host inside and of one that is not there', async () => {
+    const resolve = (found: object[] | undefined) =>
+      ((_name: string, _options: object, done: (error: Error | null, found: unknown) => void) =>
+        done(found === undefined ? new Error('ENOTFOUND') : null, found)) as unknown as NonNullable<
+        MediaFetchOptions['resolve']
+      >;
+    const says = (found: object[] | undefined) =>
+      fetchMedia('http://db.corp.example/', options({ allowsInternal: false }, { resolve: resolve(found) })).catch(
+        (error: Error) => error.message,
+      );
+    const inside = await says([{ address: '10.0.0.7', family: 4 }]);
+    expect(inside).toBe(await says(undefined));
+    expect(inside).not.toContain('10.0.0.7');
   });
 
   const picture = (url: string) => [{ type: 'image_url', image_url: { url } }];

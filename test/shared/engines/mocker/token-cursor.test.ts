@@ -11,9 +11,12 @@ import {
 const EOS = 99;
 const TEXT = passageTokens([[1, 2, 3, 4], [1, 2, 1, 2, 1], [3, 3, 3], [5]], [0, 0]);
 
-function readable(seed: number): TokenCursor {
-  if (TEXT === undefined) throw new Error('no text');
-  return new ReadableCursor(seed, TEXT);
+/** The question `4 3` has an answer of its own. */
+const INTRODUCED = passageTokens([[1, 2, 3, 4], [3, 3, 3], [5]], [0, 0], { cue: [4, 3], passage: [2, 1, 0, 2, 5] });
+
+function readable(seed: number, text = TEXT): TokenCursor {
+  if (text === undefined) throw new Error('no text');
+  return new ReadableCursor(seed, text);
 }
 
 /** Generates up to `count` tokens after `prompt`. */
@@ -30,7 +33,8 @@ function generate(cursor: TokenCursor, prompt: readonly number[], count: number,
 }
 
 describe.each([
-  ['readable text', readable],
+  ['readable text', (seed: number) => readable(seed)],
+  ['readable text with an introduction', (seed: number) => readable(seed, INTRODUCED)],
   ['random ids', (seed: number) => new RandomCursor(seed, { first: 0, count: 7 }, [EOS])],
 ])('%s', (_, create) => {
   // A vocabulary of 6 ids makes prompts meet the passages by chance all the time.
@@ -82,6 +86,22 @@ describe('readable text', () => {
   it('ends at once after a prompt that holds a whole answer', () => {
     const answer = generate(readable(3), [7, 8, 7], 40, true);
     expect(generate(readable(3), [7, 8, 7, ...answer], 40, true)).toEqual([]);
+  });
+
+  it('answers the question that has an answer of its own with that one, whatever was said before and the seed', () => {
+    for (let seed = 0; seed < 20; seed++) {
+      const prompt = [9, seed, 9, 4, 3, 8, 7, 8]; // a template writes some tokens between question and answer
+      expect(generate(readable(seed, INTRODUCED), prompt, 100, true)).toEqual([2, 1, 0, 2, 5]);
+    }
+  });
+
+  it('answers a question that comes long after that one like any other', () => {
+    const answers = new Set<string>();
+    for (let seed = 0; seed < 20; seed++) {
+      const prompt = [4, 3, ...Array.from({ length: 40 }, () => 9)];
+      answers.add(generate(readable(seed, INTRODUCED), prompt, 100, true).join());
+    }
+    expect(answers).not.toContain('2,1,0,2,5');
   });
 
   it('needs at least one passage that is not empty', () => {

@@ -27,6 +27,8 @@ class Sink extends RecordingSink {
   }
 }
 
+const ASKED = { stream_options: { include_usage: true } };
+
 describe('engine behind an OpenAI-compatible server', () => {
   let server: FakeServer;
   const engines: Engine[] = [];
@@ -100,13 +102,22 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(await starting).toMatchObject({ modelName: 'upstream-model' });
   });
 
+  it('asks every stream of text for its usage, with what the client asked beside it, and nothing else', async () => {
+    const engine = await started();
+    await ask(engine, { prompt: 'x', stream_options: { continuous_usage_stats: true } }, 'completions');
+    expect(server.received[0]?.body.stream_options).toEqual({ continuous_usage_stats: true, include_usage: true });
+    server.answer = ({ response }) => sendJson(response, 200, { choices: [] });
+    await ask(engine, { messages: [], stream: false });
+    expect(server.received[1]?.body).not.toHaveProperty('stream_options');
+  });
+
   it('passes the body through, with the server’s own name of the model and the key', async () => {
     const engine = await started({ apiKey: 'secret' });
     const body = { model: 'ours', messages: [{ role: 'user', content: 'x' }], odd: { kept: [1, null] } };
     await ask(engine, body);
     await ask(engine, { prompt: 'x' }, 'completions');
     expect(server.received[0]?.path).toBe('/v1/chat/completions');
-    expect(server.received[0]?.body).toEqual({ ...body, stream: true, model: 'upstream-model' });
+    expect(server.received[0]?.body).toEqual({ ...body, ...ASKED, stream: true, model: 'upstream-model' });
     expect(server.received[0]?.headers).toMatchObject({ authorization: 'Bearer secret', 'x-request-id': 'r1' });
     expect(server.received[1]?.path).toBe('/v1/completions');
   });
@@ -203,7 +214,7 @@ describe('engine behind an OpenAI-compatible server', () => {
       '429 of a full server',
       ({ response }) => sendJson(response, 429, { error: 'overloaded' }),
       'WorkerOverloaded',
-      503,
+      429,
       true,
     ],
     [
@@ -250,6 +261,33 @@ describe('engine behind an OpenAI-compatible server', () => {
     expect(error?.worker).toBe(kind);
     expect(error?.status).toBe(status);
     expect(error !== undefined && isMigratable(error)).toBe(canMove);
+  });
+
+  it.each([
+    [429, { 'retry-after': '7' }, 7000],
+    [429, { 'retry-after': '7', 'retry-after-ms': '6500' }, 6500],
+    [503, { 'retry-after': '30' }, 30_000],
+    [529, { 'retry-after': '5' }, 5000],
+    [529, {}, 1000],
+    [503, {}, undefined],
+    [429, { 'retry-after': 'soon' }, undefined],
+    [429, { 'retry-after': '999999999' }, 86_400_000],
+  ])('passes on when a %i with %j may be tried again', async (status, headers, retryAfterMs) => {
+    server.answer = ({ response }) => {
+      for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+      sendJson(response, status, { error: { message: 'later' } });
+    };
+    expect((await ask(await started())).error?.retryAfterMs).toBe(retryAfterMs);
+  });
+
+  it('reads a date for the next try as what is left until then', async () => {
+    server.answer = ({ response }) => {
+      response.setHeader('retry-after', new Date(Date.now() + 60_000).toUTCString());
+      sendJson(response, 503, {});
+    };
+    const { error } = await ask(await started());
+    expect(error?.retryAfterMs).toBeGreaterThan(30_000);
+    expect(error?.retryAfterMs).toBeLessThanOrEqual(60_000);
   });
 
   it('shows a client’s mistake in the server’s own words', async () => {

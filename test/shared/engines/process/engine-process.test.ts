@@ -101,7 +101,10 @@ describe('an engine that the worker starts', () => {
     await expect(create({ env: { FAKE_DIES: 'at once' } }).start(never)).rejects.toThrow(
       /ended with 1: Traceback .* ValueError: no room on the device/,
     );
-    await expect(create({ program: ['/nowhere/vllm'] }).start(never)).rejects.toThrow(/\/nowhere\/vllm ended with 127/);
+    await expect(create({ program: ['/nowhere/vllm'] }).start(never)).rejects.toThrow(
+      'the engine is not installed here (`/nowhere/vllm` cannot run it): pip install vllm, name another command with ' +
+        '--engine-command, or attach a server that runs already with --engine-url',
+    );
   });
 
   it('starts an older engine without the arguments that it does not know', async () => {

@@ -268,7 +268,7 @@ describe('vLLM, as it was recorded', () => {
     const input = { kind: 'text', endpoint: 'chat_completions', body } as const;
     engine.generate({ ...tokenRequest([]), input }, sink, never);
     await sink.closed;
-    expect(sent()).toEqual({ ...body, model: 'tiny' });
+    expect(sent()).toEqual({ ...body, model: 'tiny', stream_options: { include_usage: true } });
     expect(sink.finish).toBe('length');
     expect(sink.outputs[0]?.body).toMatchObject({ object: 'chat.completion.chunk' });
   });

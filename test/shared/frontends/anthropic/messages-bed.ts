@@ -1,6 +1,6 @@
 import { defaultHttpSettings } from '../../../../shared/frontends/http/index.ts';
-import { parseFrames } from '../../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../../support/dynamo-http/wire-answer.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
 

@@ -96,9 +96,11 @@ describe('count_tokens', () => {
   });
 });
 
+const SINCE = { createdSecs: Date.UTC(2026, 0, 2, 3, 4, 5) / 1000 };
+
 describe("the model list in Anthropic's shape", () => {
-  const pipeline = new ScriptedPipeline([servedModel('a'), servedModel('b/c')]);
-  const clock = new VirtualClock(Date.UTC(2026, 0, 2, 3, 4, 5, 678));
+  const pipeline = new ScriptedPipeline([servedModel('a', SINCE), servedModel('b/c', SINCE)]);
+  const clock = new VirtualClock();
 
   it('is one page', async () => {
     const { body } = await json(get('/v1/models?limit=1', VERSION), {
@@ -120,6 +122,30 @@ describe("the model list in Anthropic's shape", () => {
   it('is empty without models', async () => {
     const { body } = await json(get('/v1/models', VERSION), { pipeline: new ScriptedPipeline([]) });
     expect(body).toEqual({ data: [], has_more: false, first_id: null, last_id: null });
+  });
+
+  it.each([
+    ['an unknown model', '/v1/models/nope', {}, 404, 'not_found_error'],
+    ['the readiness of an unknown model', '/v1/models/nope/ready', {}, 404, 'not_found_error'],
+    ['a method that is not allowed', '/v1/models/a', { method: 'DELETE' }, 405, 'invalid_request_error'],
+    ['a model that has no worker now', '/v1/models/half', {}, 503, 'overloaded_error'],
+  ])('tells failures in its own words: %s', async (_what, path, init, status, type) => {
+    const gone = { isReady: false, reason: 'no worker', namespaces: {} };
+    const models = [servedModel('a'), servedModel('half', { readiness: gone })];
+    const request = new Request(`http://localhost${path}`, { headers: VERSION, ...init });
+    const { response, body } = await json(request, { pipeline: new ScriptedPipeline(models) });
+    expect(response.status).toBe(status);
+    expect(body).toEqual({
+      type: 'error',
+      error: { type, message: expect.any(String) },
+      request_id: response.headers.get('request-id'),
+    });
+    expect(response.headers.get('retry-after')).toBe(status === 503 ? '5' : null);
+  });
+
+  it('says nothing of a context that nobody knows', async () => {
+    const vague = new ScriptedPipeline([servedModel('a', { contextLength: 0 })]);
+    expect((await json(get('/v1/models/a', VERSION), { pipeline: vague })).body).not.toHaveProperty('max_input_tokens');
   });
 
   it('has one model at its own path, and no effect without the header', async () => {

@@ -1,6 +1,6 @@
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
-import { parseFrames } from '../../../support/dynamo-http/raw-client.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
+import { parseFrames } from '../../../support/dynamo-http/wire-answer.ts';
 import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';

@@ -1,11 +1,43 @@
 import { describe, expect, it } from 'vitest';
 import { systemRandom } from '../../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import {
+  REASONING_PARSERS,
+  REASONING_PARSERS_WITHOUT_GRAMMAR,
+  TOOL_CALL_PARSERS,
+  TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
+} from '../../../../shared/config/parser-names.ts';
+import { REASONING_FORMATS } from '../../../../shared/parsers/reasoning/formats.ts';
 import {
   createToolCallParser,
   describeToolCallParser,
   TOOL_CALL_PARSER_NAMES,
 } from '../../../../shared/parsers/tool-calls/index.ts';
 import { declare } from './read-calls.ts';
+
+describe('the flags for parsers', () => {
+  const resolve = (flag: string, name: string) =>
+    resolveConfig('worker', ['--engine', 'mocker', flag, name], {}, { allowMissing: true }).settings;
+
+  it('take every tool-call parser that is built, in every spelling, and no other', () => {
+    for (const name of TOOL_CALL_PARSER_NAMES) {
+      const { toolCallParser = '' } = resolve('--dyn-tool-call-parser', name);
+      expect(describeToolCallParser(toolCallParser)).toEqual(describeToolCallParser(name));
+    }
+    for (const name of TOOL_CALL_PARSERS) expect(describeToolCallParser(name).kind).toBe('built');
+    for (const name of [...TOOL_CALL_PARSERS_WITHOUT_GRAMMAR, 'nope']) {
+      expect(() => resolve('--dyn-tool-call-parser', name)).toThrow(`--dyn-tool-call-parser "${name}"`);
+    }
+  });
+
+  it('take every reasoning parser that is built, and no other', () => {
+    expect(REASONING_FORMATS.map(({ name }) => name).sort()).toEqual([...REASONING_PARSERS].sort());
+    for (const name of REASONING_PARSERS) expect(resolve('--dyn-reasoning-parser', name).reasoningParser).toBe(name);
+    for (const name of [...REASONING_PARSERS_WITHOUT_GRAMMAR, 'nope']) {
+      expect(() => resolve('--dyn-reasoning-parser', name)).toThrow(`--dyn-reasoning-parser "${name}"`);
+    }
+  });
+});
 
 describe('names of tool-call parsers', () => {
   it('are all built', () => {

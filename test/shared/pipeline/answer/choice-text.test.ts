@@ -29,7 +29,7 @@ describe('ChoiceText', () => {
   it('counts the end token but never shows it, and gives no stop reason for the model’s own', () => {
     const text = choice({ hidden: [26] });
     expect(text.push([1, 2, 26, 3], 0, 4)).toBe('ab');
-    expect([text.generated, text.counted, text.endedByToken, text.stopReason]).toEqual([3, 3, true, undefined]);
+    expect([text.generated, text.counted, text.hasEnded, text.stopReason]).toEqual([3, 3, true, undefined]);
   });
 
   it('names the token id that the client asked to stop at', () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { StopStrings } from '../../../../shared/pipeline/answer/stop-strings.ts';
+import { stepGrowth } from '../../../support/count-steps.ts';
 
 function run(stops: readonly string[], pieces: readonly string[], isVisible = false) {
   const matcher = new StopStrings(stops, isVisible);
@@ -70,5 +71,37 @@ describe('StopStrings', () => {
         },
       ),
     );
+  });
+
+  it('finds the head of a stop string that starts inside another', () => {
+    expect(run(['aab', 'abc'], ['xaa', 'bc'])).toEqual({ shown: ['x', ''], text: 'x', matched: 'aab' });
+    expect(run(['aaaa', 'aab'], ['a', 'a', 'a', 'b'])).toEqual({ shown: ['', '', '', 'a'], text: 'a', matched: 'aab' });
+  });
+
+  it.each<[string, (times: number) => void]>([
+    [
+      'one push of a text that begins a long stop string everywhere',
+      (times) => run([`${'a'.repeat(500 * times)}b`], ['a'.repeat(2_000 * times)]),
+    ],
+    [
+      'many pushes that each could begin it',
+      (times) =>
+        run(
+          [`${'ab'.repeat(250)}c`],
+          Array.from({ length: 500 * times }, () => 'ab'),
+        ),
+    ],
+    [
+      'many stop strings with one head',
+      (times) =>
+        run(
+          Array.from({ length: 32 * times }, (_, at) => `${'a'.repeat(100)}${at}`),
+          ['a'.repeat(2_000)],
+        ),
+    ],
+  ])('takes steps in proportion to its input: %s', async (_name, scan) => {
+    const [, double, , eightfold] = await stepGrowth(scan);
+    expect(double).toBeLessThan(2.3);
+    expect(eightfold).toBeLessThan(9);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
+import type { EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { CacheClearer } from '../../../../shared/pipeline/index.ts';
 import { createMemoryRequestPlane, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
@@ -10,16 +10,16 @@ import { model, worker } from '../fixtures.ts';
 async function bed(handlers: Readonly<Record<string, PlaneHandler>>) {
   const clock = new VirtualClock();
   const random = seededRandom(1);
-  const discovery = new MemoryDiscovery({ hub: new MemoryHub(clock), clock, random });
+  const records: EndpointRecord[] = [];
   const plane = createMemoryRequestPlane({ clock });
   for (const [id, handler] of Object.entries(handlers)) {
     const server = await plane.serve({ instanceId: id });
     const transport = server.handle(`${id}/clear`, handler);
     const address = { namespace: 'dynamo', component: 'backend', endpoint: 'clear_kv_blocks', instance_id: id };
-    await discovery.put({ type: 'Endpoint', ...address, transport });
+    records.push({ type: 'Endpoint', ...address, transport });
   }
   const served = model({ workers: ['a', 'b', 'c'].map(worker) });
-  const clearer = new CacheClearer({ models: () => [served], discovery, plane, clock, random });
+  const clearer = new CacheClearer({ models: () => [served], instances: () => records, plane, clock, random });
   return { clock, clearer };
 }
 

@@ -199,7 +199,8 @@ describe('a request with prefill workers', () => {
   it('is counted at the rank of each', async () => {
     const ranked = (id: string): Worker => ({ ...worker(id), dataParallelSize: 8 });
     const routing = { prefill_dp_rank: 3, dp_rank: 5 };
-    const { plane, seen } = start({ routing }, { prefills: [ranked('p1')], decodes: [ranked('d1')] });
+    const asked = { routing, extraFields: ['worker_id'] };
+    const { plane, seen, sink } = start(asked, { prefills: [ranked('p1')], decodes: [ranked('d1')] });
     hand(await plane.seen(1));
     await plane.seen(2);
     expect(seen.served).toEqual([
@@ -208,6 +209,8 @@ describe('a request with prefill workers', () => {
         { workerId: 'd1', dpRank: 5, workerType: 'decode' },
       ],
     ]);
+    const ids = { prefillWorkerId: 'p1', prefillDpRank: 3, decodeWorkerId: 'd1', decodeDpRank: 5 };
+    expect(sink.events).toEqual([{ kind: 'worker', ...ids }]);
   });
 
   it('ends with the first token when the model does', async () => {

@@ -13,9 +13,10 @@ const clock = new VirtualClock();
 let workers: MemoryDiscovery;
 let discovery: MemoryDiscovery;
 let directory: LiveModelDirectory;
+let hub: MemoryHub;
 
 beforeEach(() => {
-  const hub = new MemoryHub(clock);
+  hub = new MemoryHub(clock);
   workers = new MemoryDiscovery({ hub, clock });
   discovery = new MemoryDiscovery({ hub, clock });
 });
@@ -26,7 +27,7 @@ afterEach(async () => {
 });
 
 async function follow(options: Partial<ModelDirectoryOptions> = {}): Promise<LiveModelDirectory> {
-  directory = new LiveModelDirectory({ discovery, ...options });
+  directory = new LiveModelDirectory({ discovery, clock, ...options });
   await directory.start();
   return directory;
 }
@@ -75,6 +76,29 @@ async function register(id: string, more: Partial<ModelCard> = {}, namespace = '
 const workerIds = (name = 'letters'): readonly string[] | undefined =>
   directory.find(name)?.workers.map(({ id }) => id);
 const names = (): readonly string[] => directory.list().map(({ name }) => name);
+
+describe('the live instances', () => {
+  it('are those in scope, in key order, read from the store once for any number of looks', async () => {
+    await Promise.all(['b', 'a'].map((id) => workers.put(endpoint(id))));
+    await workers.put(endpoint('c', 'elsewhere'));
+    let reads = 0;
+    const list = discovery.list.bind(discovery);
+    discovery.list = (...query) => {
+      reads++;
+      return list(...query);
+    };
+    const models = await follow({ namespace: 'ns' });
+    const before = reads;
+    const first = models.instances();
+    expect(first.map(({ instance_id }) => instance_id)).toEqual(['a', 'b']);
+    for (let look = 0; look < 10; look++) expect(models.instances()).toBe(first);
+    await settled(workers.put(endpoint('d')));
+    expect(models.instances().map(({ instance_id }) => instance_id)).toEqual(['a', 'b', 'd']);
+    await settled(workers.remove(endpoint('a')));
+    expect(models.instances().map(({ instance_id }) => instance_id)).toEqual(['b', 'd']);
+    expect(reads).toBe(before);
+  });
+});
 
 describe('a model', () => {
   it('is served by the endpoint instances of its cards, whichever comes first', async () => {
@@ -130,10 +154,64 @@ describe('a model', () => {
 
   it('is remembered after its last card where that is asked for, with its namespace', async () => {
     await register('a', {}, 'blue');
-    await follow({ rememberedMax: 1 });
+    await follow({ rememberedMs: 1000 });
     await settled(workers.close());
     expect(directory.find('letters')).toBeUndefined();
     expect(directory.known('letters')).toMatchObject({ workers: [], namespace: 'blue', readiness: { isReady: false } });
+  });
+
+  it('is remembered for so long and no longer, and back with a worker', async () => {
+    await register('a', { aliases: ['abc'] });
+    await follow({ rememberedMs: 1000 });
+    await settled(workers.close());
+    workers = new MemoryDiscovery({ hub, clock });
+    await clock.advance(999);
+    expect(directory.listKnown().map(({ name }) => name)).toEqual(['letters', 'abc']);
+    await register('b');
+    expect(directory.known('letters')).toMatchObject({ workers: [{ id: 'b' }], readiness: { isReady: true } });
+    await clock.advance(1);
+    expect(directory.known('abc')).toBeUndefined();
+    expect(directory.listKnown().map(({ name }) => name)).toEqual(['letters']);
+  });
+
+  it('is forgotten at once when it is an adapter that was taken out of a worker which stays', async () => {
+    await register('a');
+    const adapter = card('a', { display_name: 'tuned', lora: { name: 'tuned' } });
+    await workers.put(adapter);
+    await follow({ rememberedMs: 1000 });
+    expect(directory.known('tuned')).toBeDefined();
+    await settled(workers.remove(adapter));
+    expect(directory.known('tuned')).toBeUndefined();
+    await settled(workers.close());
+    expect(directory.known('letters')).toBeDefined();
+  });
+
+  it('was created when the first worker known began to offer it, also after all workers have changed', async () => {
+    const from = async (id: string, registered_at?: number): Promise<void> => {
+      await workers.put(endpoint(id));
+      await settled(workers.put({ ...card(id), ...(registered_at === undefined ? {} : { registered_at }) }));
+    };
+    const created = (): number | undefined => directory.known('letters')?.createdSecs;
+    await from('b', 2000);
+    await from('a', 1000);
+    await follow({ rememberedMs: 1000 });
+    expect(created()).toBe(1000);
+    await settled(workers.close());
+    workers = new MemoryDiscovery({ hub, clock });
+    await from('c', 3000);
+    expect(created()).toBe(1000);
+    directory.close();
+    await follow();
+    expect(created()).toBe(3000); // all that a frontend can know that has just started
+  });
+
+  it('was created when it was first seen, where no worker says when', async () => {
+    await register('a');
+    await follow();
+    const seenSecs = Math.floor(clock.wallMs() / 1000);
+    await clock.advance(60_000);
+    await register('b');
+    expect(directory.find('letters')?.createdSecs).toBe(seenSecs);
   });
 
   it('is gone with the process that served it', async () => {

@@ -132,25 +132,51 @@ describe('a request at its worker', () => {
     expect(sink.ended).toEqual({ usage: { promptTokens: 3, completionTokens: 5 }, finished: true });
   });
 
-  it('counts the end token, hides it, and keeps what the worker says of its cache', async () => {
+  it("counts the end token, hides it, and tells the worker's count of the prompt and of its cache", async () => {
     const { plane, sink } = start();
     const call = await plane.seen(1);
-    call.sink.tokens(0, [8, 9, 0], 0, 3);
     call.sink.output({
+      token_ids: [8, 9, 0],
       finish_reason: 'eos',
-      completion_usage: { prompt_tokens: 9, completion_tokens: 99, prompt_tokens_details: { cached_tokens: 7 } },
+      completion_usage: { prompt_tokens: 9, completion_tokens: 99, prompt_tokens_details: { cached_tokens: 12 } },
     });
     call.sink.end();
-    expect(sink.shown).toBe('hi');
-    expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 3, cachedTokens: 3 });
+    expect(sink.events).toMatchObject([{ kind: 'finish', text: 'hi' }]);
+    expect(sink.ended?.usage).toEqual({ promptTokens: 9, completionTokens: 3, cachedTokens: 9 });
   });
 
-  it('infers the finish when the worker ends after an end token without a reason', async () => {
+  it('counts the prompt itself for a worker that counted none', async () => {
     const { plane, sink } = start();
     const call = await plane.seen(1);
-    call.sink.tokens(0, [8, 0], 0, 2);
+    call.sink.output({ finish_reason: 'stop', completion_usage: { prompt_tokens: 0, completion_tokens: 0 } });
     call.sink.end();
-    expect(sink.finish).toMatchObject({ reason: 'stop' });
+    expect(sink.ended?.usage.promptTokens).toBe(3);
+  });
+
+  it('ends, and stops the worker, at the end token, not at what the worker says next', async () => {
+    const plain = start();
+    const call = await plain.plane.seen(1);
+    call.sink.tokens(0, [8, 0, 9], 0, 3);
+    expect([plain.sink.finish, plain.sink.ended]).toMatchObject([
+      { text: 'h', reason: 'stop' },
+      { usage: { completionTokens: 2 }, finished: true },
+    ]);
+    expect(call.log).toContain('stop');
+
+    const asked = start({ stop: { stop_token_ids: [9] }, output: { logprobs: 0 } });
+    const second = await asked.plane.seen(1);
+    second.sink.output({ token_ids: [8, 9], log_probs: [-1, -2] });
+    expect(asked.sink.finish).toMatchObject({ text: 'h', reason: 'stop', stopReason: 9, logprobs: [{}, {}] });
+    expect(second.log).toContain('stop');
+  });
+
+  it('leaves the worker alone while another choice goes on behind an end token', async () => {
+    const { plane, sink } = start({ sampling: { n: 2 } });
+    const call = await plane.seen(1);
+    call.sink.tokens(0, [8, 0], 0, 2);
+    expect([sink.finish, sink.ended, call.log]).toMatchObject([{ choice: 0 }, undefined, []]);
+    call.sink.tokens(1, [0], 0, 1);
+    expect([sink.ended?.usage.completionTokens, call.log]).toEqual([3, ['resume', 'stop']]);
   });
 
   it('says so when the worker ends without any reason', async () => {
@@ -172,15 +198,6 @@ describe('a request at its worker', () => {
     say(call, 'more');
     call.sink.end();
     expect(sink.ended?.usage.completionTokens).toBe(5);
-  });
-
-  it('ends by itself when an engine runs on behind the end token', async () => {
-    const { plane, sink } = start();
-    const call = await plane.seen(1);
-    call.sink.tokens(0, [8, 0], 0, 2);
-    say(call, 'x');
-    expect(sink.ended).toBeDefined();
-    expect(call.log).toContain('stop');
   });
 
   it('waits for every choice', async () => {
@@ -211,6 +228,28 @@ describe('a request at its worker', () => {
     const call = await plane.seen(1);
     call.sink.output({ finish_reason: { error: 'CUDA out of memory at 0x1' } });
     expect(sink.failure).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
+  });
+
+  it.each(['error', 'repetition', ''])('takes the finish reason %j for a failure, not for a success', async (word) => {
+    const { plane, sink } = start();
+    const call = await plane.seen(1);
+    say(call, 'a');
+    call.sink.output({ finish_reason: word as 'stop' }); // what a worker of another make may send
+    expect(sink.failure).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
+    expect([sink.finish, call.log]).toEqual([undefined, ['kill']]);
+  });
+
+  it.each([
+    ['eos', 'stop'],
+    ['tool_calls', 'stop'],
+    ['abort', 'stop'],
+    ['cancelled', 'stop'],
+    ['length', 'length'],
+    ['content_filter', 'content_filter'],
+  ])('tells the finish reason %s as %s', async (word, told) => {
+    const { plane, sink } = start();
+    (await plane.seen(1)).sink.output({ finish_reason: word as 'stop' });
+    expect(sink.finish).toMatchObject({ reason: told });
   });
 
   it('names log probabilities, and appends the sampled token when the worker left it out', async () => {
@@ -297,6 +336,28 @@ describe('a worker that fails', () => {
     finish(second);
     expect([sink.shown, moves]).toEqual(['hello', ['ongoing_request']]);
     expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 5 });
+  });
+
+  it("mid-stream: the next one's count of the prompt is not the client's, whose answer it holds as well", async () => {
+    const { plane, sink } = start();
+    const usage = { prompt_tokens: 9, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 2 } };
+    const first = await plane.seen(1);
+    say(first, 'hell');
+    first.sink.output({ completion_usage: usage });
+    first.sink.fail(lost());
+    const second = await plane.seen(2);
+    second.sink.output({ finish_reason: 'length', completion_usage: { prompt_tokens: 13, completion_tokens: 0 } });
+    second.sink.end();
+    expect(sink.ended?.usage).toEqual({ promptTokens: 3, completionTokens: 4, cachedTokens: 2 });
+  });
+
+  it("before the first token: the next one's count of the prompt is as good as the first one's", async () => {
+    const { plane, sink } = start();
+    (await plane.seen(1)).sink.fail(lost());
+    const second = await plane.seen(2);
+    second.sink.output({ finish_reason: 'length', completion_usage: { prompt_tokens: 13, completion_tokens: 0 } });
+    second.sink.end();
+    expect(sink.ended?.usage.promptTokens).toBe(13);
   });
 
   it('with the budget spent: the answer ends at its length', async () => {
@@ -451,6 +512,15 @@ describe('a worker that takes the body untouched', () => {
     call.sink.end();
     expect(sink.events.map(({ kind }) => kind)).toEqual(['body', 'body', 'body']);
     expect([sink.ended?.finished, call.log]).toEqual([true, []]);
+  });
+
+  it('fails with the finish reason error, and has its other words passed on', async () => {
+    const { plane, sink } = start({ body: { model: 'letters' } });
+    const call = await plane.seen(1);
+    call.sink.output({ body: { choices: [{ index: 0, delta: {}, finish_reason: 'function_call' }] } });
+    expect(sink.events).toHaveLength(1);
+    call.sink.output({ body: { choices: [{ index: 0, delta: {}, finish_reason: 'error' }] } });
+    expect([sink.events.length, sink.failure?.code, call.log]).toEqual([1, 'internal_error', ['kill']]);
   });
 });
 

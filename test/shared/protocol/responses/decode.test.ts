@@ -129,7 +129,7 @@ describe('input items', () => {
     ['an unknown type', [{ type: 'zzz' }], 'input[0].type'],
     ['an unknown role', [{ role: 'critic', content: 'x' }], 'input[0].role'],
     ['a missing field', [user('x'), { type: 'function_call', name: 'f', arguments: '{}' }], 'input[1].call_id'],
-    ['sound', [user([{ type: 'input_audio', input_audio: {} }])], 'input[0].content'],
+    ['sound', [user([{ type: 'input_audio', input_audio: {} }])], 'input[0].content[0].type'],
     ['a file', [user([{ type: 'input_file', file_id: 'f' }])], 'input[0].content[0]'],
     [
       'a picture without a URL',

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { FlatBlockIndex } from '../../../../shared/router/block-index/flat-block-index.ts';
 import { createBlockIndex, loadBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/rank-table.ts';
-import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
+import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('snapshot of a block index', () => {
   it('is of one moment, though events go on while it is written', () => {
@@ -11,7 +12,7 @@ describe('snapshot of a block index', () => {
       store(index, at % 4, each, at % 2 === 0 ? {} : { names: each.sequence.map((half) => ~half) });
       store(index, (at + 1) % 4, longPrompt(at, 40));
     }
-    const before = [0, 1, 2, 3].map((rank) => index.dump(rank));
+    const before = [0, 1, 2, 3].map((rank) => dumpOf(index, rank));
     const chunks: Uint8Array[] = [];
     let at = 0;
     for (const chunk of index.snapshot(Uint8Array.of(1, 2, 3, 4, 5))) {
@@ -25,7 +26,7 @@ describe('snapshot of a block index', () => {
     }
     const { index: loaded, cursors } = loadBlockIndex(Buffer.concat(chunks), { ranks: tableOf(4) });
     expect([...cursors]).toEqual([1, 2, 3, 4, 5]);
-    expect([0, 1, 2, 3].map((rank) => loaded.dump(rank))).toEqual(before);
+    expect([0, 1, 2, 3].map((rank) => dumpOf(loaded, rank))).toEqual(before);
     expect(loaded.blockCount).toBe(40_000);
     // The loaded index goes on from there.
     store(loaded, 0, longPrompt(0, 120), { from: 100 });
@@ -90,10 +91,37 @@ describe('snapshot of a block index', () => {
     const first = index.snapshot(new Uint8Array(0));
     first.next();
     const second = index.snapshot(new Uint8Array(0));
+    const begin = second.next().value as Uint8Array;
     expect(() => [...first]).toThrow('a later snapshot has begun');
     store(index, 0, longPrompt(2, 500));
-    const { index: loaded } = loadBlockIndex(Buffer.concat([...second]), { ranks: tableOf(1) });
+    const { index: loaded } = loadBlockIndex(Buffer.concat([begin, ...second]), { ranks: tableOf(1) });
     expect(loaded.blocksOf(0)).toBe(500);
+  });
+
+  it('keeps nothing of the past before its first chunk, nor when it is left', () => {
+    const index = new FlatBlockIndex({
+      ranks: tableOf(2),
+      blocksMax: 10_000,
+      bytesMax: () => Number.POSITIVE_INFINITY,
+      onEvicted: () => {},
+    });
+    store(index, 0, longPrompt(1, 500));
+    /** A page that a snapshot has yet to write is copied when it changes. */
+    const copies = (): boolean => {
+      const before = index.holdings.words[0]?.pages[0];
+      remove(index, 0, longPrompt(1, 500), [499]);
+      store(index, 0, longPrompt(1, 500));
+      return index.holdings.words[0]?.pages[0] !== before;
+    };
+    const unread = index.snapshot(new Uint8Array(0));
+    expect(copies()).toBe(false);
+    unread.next();
+    expect(copies()).toBe(true);
+    unread.return();
+    const left = index.snapshot(new Uint8Array(0));
+    left.next();
+    left.return();
+    expect(copies()).toBe(false);
   });
 
   it('can be given up half-way', () => {

@@ -74,8 +74,8 @@ describe('the configuration', () => {
 
   it('of flags is the defaults, a set weight keeps its meaning, and the preset looks at load alone', () => {
     const resolve = (...args: string[]) => {
-      const { settings, given } = resolveConfig('frontend', args, {});
-      return kvRouterConfigOf(settings, given.keys());
+      const { settings } = resolveConfig('frontend', args, {});
+      return kvRouterConfigOf(settings);
     };
     expect(resolve()).toEqual({ ...defaultKvRouterConfig, costModel: 'stator' });
     expect(resolve('--router-queue-threshold', 'None', '--router-prefill-load-scale', '32')).toMatchObject({

@@ -6,6 +6,8 @@ import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../s
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
 const MINUTE_MS = 60_000;
+/** Every restore has begun by then, and was answered. */
+const RESTORE_MS = 100;
 /** Of tests that compute for seconds, and much longer on a machine that does other things beside. */
 const TIME = { timeout: 120_000 };
 
@@ -60,7 +62,7 @@ async function followingBed(events = 3) {
   const bed = followerBed();
   for (let block = 1; block <= events; block++) bed.worker.stored(block === 1 ? undefined : block - 1, block);
   bed.follower.start();
-  await bed.clock.advance(10);
+  await bed.clock.advance(RESTORE_MS);
   expect(bed.follower.cursor).toBe(events);
   bed.queries.length = 0;
   bed.outcomes.length = 0;
@@ -73,7 +75,7 @@ describe('a rank that is followed', () => {
     bed.worker.stored(undefined, 1, 2, 3);
     bed.worker.removed(3);
     bed.follower.start();
-    await bed.clock.advance(3);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([1, 2]);
     bed.live(bed.worker.stored(2, 4));
     expect(bed.held.blocks).toEqual([1, 2, 4]);
@@ -85,7 +87,7 @@ describe('a rank that is followed', () => {
     const bed = followerBed();
     bed.worker.stored(undefined, 1);
     bed.live(bed.worker.stored(1, 2));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([1, 2]);
     expect(bed.follower.cursor).toBe(2);
   });
@@ -143,7 +145,7 @@ describe('a rank that is followed', () => {
     let give: (answer: RecoveryAnswer) => void = () => {};
     bed.answer = () => new Promise((resolve) => (give = resolve));
     bed.follower.start();
-    await bed.clock.advance(5);
+    await bed.clock.advance(RESTORE_MS);
     for (let block = 36; block <= 40; block++) events.push(bed.worker.stored(block - 1, block));
     bed.live(...events);
     give(dump);
@@ -158,7 +160,7 @@ describe('a rank that is followed', () => {
     const events: RankEvent[] = [];
     for (let block = 1; block <= 20; block++) events.push(bed.worker.stored(undefined, block));
     bed.live(...[13, 14, 18, 19].map((id) => events[id - 1] as RankEvent));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.follower.cursor).toBe(20);
     expect(bed.follower.isRecovering).toBe(false);
     expect(bed.queries).toEqual([undefined]);
@@ -194,19 +196,22 @@ describe('a rank that is followed', () => {
 });
 
 describe('a recovery that fails', () => {
-  it('is tried eight times, each time after twice as long', async () => {
+  it('is tried eight times, each time after about twice as long', async () => {
     const bed = await followingBed();
     bed.answer = async () => {
       throw new Error('away');
     };
     bed.worker.stored(3, 4);
     bed.live(bed.worker.stored(4, 5));
-    const atMs: number[] = [];
-    for (const backoffMs of [0, 200, 400, 800, 1600, 3200, 6400, 12_800]) {
-      await bed.clock.advance(backoffMs);
-      atMs.push(bed.queries.length);
+    await bed.clock.advance(0);
+    for (const [retries, backoffMs] of [200, 400, 800, 1600, 3200, 6400, 12_800].entries()) {
+      expect(bed.queries).toHaveLength(retries + 1);
+      const beforeMs = bed.clock.nowMs();
+      while (bed.queries.length === retries + 1) await bed.clock.advance(10);
+      const pauseMs = bed.clock.nowMs() - beforeMs;
+      expect(pauseMs).toBeGreaterThanOrEqual(backoffMs / 2);
+      expect(pauseMs).toBeLessThanOrEqual(1.5 * backoffMs + 10);
     }
-    expect(atMs).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     await bed.clock.advance(MINUTE_MS);
     expect(bed.queries).toHaveLength(8);
     expect(bed.failures).toEqual(['away']);
@@ -238,9 +243,9 @@ describe('a recovery that fails', () => {
     };
     good.worker.stored(undefined, 1);
     broken.follower.start();
-    await broken.clock.advance(10);
+    await broken.clock.advance(RESTORE_MS);
     good.follower.start();
-    await good.clock.advance(10);
+    await good.clock.advance(RESTORE_MS);
     expect(good.held.blocks).toEqual([1]);
   });
 });
@@ -326,7 +331,7 @@ describe('a worker that starts anew under its id', () => {
     bed.worker.stored(undefined, 7);
     bed.follower.replaced();
     expect(bed.held.blocks).toEqual([]);
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([7]);
   });
 
@@ -334,7 +339,7 @@ describe('a worker that starts anew under its id', () => {
     const bed = await followingBed();
     bed.worker.restart();
     bed.live(bed.worker.stored(undefined, 7));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([7]);
     expect(bed.follower.cursor).toBe(1);
   });
@@ -345,7 +350,7 @@ describe('a worker that starts anew under its id', () => {
     bed.worker.restart();
     bed.worker.stored(undefined, 7);
     bed.follower.suspect();
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([7]);
   });
 
@@ -356,10 +361,10 @@ describe('a worker that starts anew under its id', () => {
     const late = bed.worker.stored(4, 5);
     bed.worker.restart();
     bed.live(bed.worker.stored(undefined, 7));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     bed.queries.length = 0;
     bed.follower.live({ publisherId: before, event: late });
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([7]);
     expect(bed.queries).toEqual([]);
   });
@@ -406,12 +411,52 @@ describe('many ranks', TIME, () => {
       follower.start();
       return follower;
     });
-    await clock.advance(3);
+    await clock.advance(RESTORE_MS);
     await clock.advance(1000);
     expect(followers.every(({ cursor }) => cursor === 5)).toBe(true);
     expect(most).toBe(16);
     for (const follower of followers) follower.close();
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('do not all begin at once, nor come back at once after they failed together', async () => {
+    const clock = new VirtualClock();
+    const random = seededRandom(2);
+    const askedMs: number[][] = [];
+    const followers = Array.from({ length: 200 }, () => {
+      const own: number[] = [];
+      askedMs.push(own);
+      return new RankFollower({
+        sink: { apply() {} },
+        clock,
+        random,
+        slots: new Slots(16),
+        observer: { stale() {}, dropped() {}, recovered() {} },
+        canRecover: true,
+        defer: async () => {},
+        query: async () => {
+          own.push(clock.nowMs());
+          throw new Error('away');
+        },
+        onFailed: () => {},
+      });
+    });
+    for (const follower of followers) follower.start();
+    for (let turn = 0; turn < 1000; turn++) await clock.advance(1);
+    /** Most questions within any 5 ms of attempt number `attempt`. */
+    const mostAtOnce = (attempt: number): number => {
+      const counts = new Map<number, number>();
+      for (const own of askedMs) {
+        const at = Math.floor((own[attempt] as number) / 5);
+        counts.set(at, (counts.get(at) ?? 0) + 1);
+      }
+      return Math.max(...counts.values());
+    };
+    expect(mostAtOnce(0)).toBeLessThan(30); // 10 on average
+    expect(mostAtOnce(1)).toBeLessThan(20);
+    const pauses = askedMs.map(([first, second]) => (second as number) - (first as number));
+    expect(Math.max(...pauses) - Math.min(...pauses)).toBeGreaterThan(150);
+    for (const follower of followers) follower.close();
   });
 
   it('leave nothing behind when they are closed in the middle', async () => {
@@ -534,9 +579,9 @@ describe('a rank whose worker was restarted unseen', () => {
     bed.worker.restart();
     bed.live(bed.worker.stored(undefined, 1));
     bed.follower.live(late);
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     bed.live(bed.worker.stored(1, 2));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([1, 2]);
   });
 });
@@ -560,7 +605,7 @@ describe('a rank that goes on from a snapshot', () => {
     bed.follower.resume({ eventId: 1, publisherId: bed.worker.publisherId });
     bed.worker.restart();
     bed.live(bed.worker.stored(undefined, 9));
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.held.blocks).toEqual([9]);
   });
 
@@ -569,11 +614,11 @@ describe('a rank that goes on from a snapshot', () => {
     let give: (answer: RecoveryAnswer) => void = () => {};
     bed.answer = () => new Promise((resolve) => (give = resolve));
     const recovered = bed.follower.recover(new AbortController().signal);
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     bed.follower.resume({ eventId: 5, publisherId: 'p1' });
     give({ kind: 'dump', events: [], lastEventId: 9, publisherId: 'p1' });
     await expect(recovered).rejects.toThrow('replaced');
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     expect(bed.follower.cursor).toBe(5);
     expect(bed.outcomes).toEqual([]);
   });
@@ -583,7 +628,7 @@ describe('a rank that goes on from a snapshot', () => {
     bed.worker.stored(undefined, 1);
     const { signal } = new AbortController();
     const both = Promise.all([bed.follower.recover(signal), bed.follower.recover(signal)]);
-    await bed.clock.advance(10);
+    await bed.clock.advance(RESTORE_MS);
     await both;
     expect(bed.queries).toHaveLength(1);
     bed.follower.resume(undefined);

@@ -266,6 +266,68 @@ describe('a component with a log', () => {
     await index.stop();
   });
 
+  it('waits for a snapshot that takes long, and asks no worker for what it holds', async () => {
+    const log = new ScriptedEventLog();
+    const shared = sharing();
+    const before = bed(async () => log, shared);
+    before.lease.start();
+    before.index.start(before.feed);
+    for (let turn = 0; turn < 20; turn++) await shared.clock.advance(1);
+    log.append({ workerId: 'a1', eventId: 1, blocks: [1, 2] } satisfies Stored);
+    for (let turn = 0; turn < 100; turn++) await shared.clock.advance(30);
+    expect(before.told).toContain('written');
+    await before.index.stop();
+    await before.lease.stop(never);
+    const get: SnapshotStore['get'] = async (name, signal) => {
+      await shared.clock.sleep(7000, signal);
+      return shared.store.get(name, signal);
+    };
+    const { clock, feed, index, told, pools } = bed(async () => log, { ...shared, store: { ...shared.store, get } });
+    index.start(feed);
+    for (let turn = 0; turn < 60; turn++) await clock.advance(100);
+    expect(index.isFollowing).toBe(false);
+    await waitUntil(async () => {
+      await clock.advance(100);
+      return index.isFollowing;
+    });
+    expect(told).toEqual(['snapshot']);
+    expect(feed.restored).toBe(0);
+    expect(blocksOf(pools[0]!, 'a1')).toBe(2);
+    await index.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('asks the workers when the log goes away while a snapshot is read', async () => {
+    const log = new ScriptedEventLog();
+    const shared = sharing();
+    const to = { createdAt: (await log.state(never)).createdAt, sequence: 0, object: 'slow' };
+    await shared.hub.open().movePointer(NAME, { to, fence: 1, seen: undefined }, never);
+    let isAway = false;
+    const state: EventLog['state'] = async (signal) => {
+      if (isAway) throw new Error('away');
+      return log.state(signal);
+    };
+    const failing: EventLog = {
+      state,
+      read: (from) => log.read(from),
+      follow: async () => {
+        throw new Error('away');
+      },
+      purge: (sequence, signal) => log.purge(sequence, signal),
+    };
+    const get: SnapshotStore['get'] = async (_name, signal) => {
+      await shared.clock.sleep(5000, signal);
+      isAway = true;
+      throw new Error('the store is away');
+    };
+    const { clock, feed, index, told } = bed(async () => failing, { ...shared, store: { ...shared.store, get } });
+    index.start(feed);
+    for (let turn = 0; turn < 100; turn++) await clock.advance(100);
+    expect(told).toContain('without log');
+    expect(feed.restored).toBe(1);
+    await index.stop();
+  });
+
   it('asks the workers when no log can be had, and takes the log once it can', async () => {
     const log = new ScriptedEventLog();
     let isAway = true;

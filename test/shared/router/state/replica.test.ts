@@ -252,6 +252,70 @@ function sum(amounts: readonly LoadAmounts[]): LoadAmounts {
   );
 }
 
+describe('what other routers booked', () => {
+  const added = {
+    kind: 'added',
+    sequenceHashes: undefined,
+    tracksPrefillTokens: true,
+    expectedOutputTokens: undefined,
+    prefillTokens: 10,
+    expectedPrefillMs: undefined,
+  } as const;
+
+  function listening(peerRequestsMax?: number) {
+    const open = new Set<string>();
+    let unremembered = 0;
+    const sync = new ReplicaSync({
+      publisher: { publish() {} },
+      routerId: 'f',
+      clock: new VirtualClock(),
+      apply: ({ routerId, requestId, workerId, change }) => {
+        const booking = `${routerId} ${requestId} at ${workerId}`;
+        if (change.kind === 'added') open.add(booking);
+        else if (change.kind === 'freed') open.delete(booking);
+      },
+      onFull: () => unremembered++,
+      ...(peerRequestsMax === undefined ? {} : { peerRequestsMax }),
+    });
+    const hear = (
+      routerId: string,
+      change: ActiveSequenceEvent['change'],
+      { requestId = 'x', workerId = '1' } = {},
+    ): void => {
+      const event = { requestId, workerId, dpRank: 0, routerId, loraName: undefined, change };
+      sync.receive([encodeActiveSequence(event)]);
+    };
+    return { sync, open, hear, unremembered: () => unremembered };
+  }
+
+  it('is freed for every router when the event plane is lost, though two of them booked one id', () => {
+    const { sync, open, hear } = listening();
+    hear('a', added);
+    hear('b', added);
+    hear('b', { kind: 'freed' });
+    expect([...open]).toEqual(['a x at 1']);
+    sync.forgetPeers();
+    expect([...open]).toEqual([]);
+  });
+
+  it('is freed at both workers of a request whose prompt is computed apart', () => {
+    const { sync, open, hear } = listening();
+    hear('a', added);
+    hear('a', added, { workerId: '2' });
+    hear('a', { kind: 'freed' }, { workerId: '2' });
+    sync.forgetPeers('a');
+    expect([...open]).toEqual([]);
+  });
+
+  it('is told when there is more of it than is remembered', () => {
+    const { sync, open, hear, unremembered } = listening(2);
+    for (const requestId of ['x', 'y', 'z', 'x']) hear('a', added, { requestId });
+    expect(unremembered()).toBe(1);
+    sync.forgetPeers();
+    expect([...open]).toEqual(['a z at 1']);
+  });
+});
+
 describe('two routers', () => {
   it('agree at once over the event plane, and pass over their own events', async () => {
     const world = new World();

@@ -1,6 +1,5 @@
 import { ServeError } from '../../../../errors/index.ts';
 import type { StoredResponse } from '../../../../responses/index.ts';
-import { echoRequestId } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { replayFrames } from './replay.ts';
@@ -41,9 +40,7 @@ export async function serveReplay(
   const made = running.find(id, ANYBODY);
   const found = made === undefined ? await findStored(deps, id, sink.closed) : await whenMade(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
-  const head: Record<string, string> = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
-  echoRequestId(exchange, head);
-  sink.head(200, head);
+  exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   for (const frame of replayFrames(found, after)) {
     if (sink.isBlocked()) await new Promise<void>((resolve) => sink.onUnblocked(resolve));
     if (sink.closed.aborted) return;

@@ -32,7 +32,7 @@ export async function serveResponses(
   const call = new InferenceCall(deps, exchange, 'responses');
   try {
     requireService(deps);
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     const parsed = parseResponsesBody(json);
     const model = parsed.body.model ?? '';
     const { meter, primaryName } = openForModel(call, model, parsed.body.stream === true);
@@ -54,7 +54,7 @@ export async function serveResponses(
 export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     requireService(deps);
-    const json = await readJson(exchange, deps.settings.bodyLimitBytes);
+    const json = await readJson(exchange, deps);
     answerJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
   } catch (thrown) {
     answerError(exchange, toServeError(thrown), deps.settings.overloadStatus);

@@ -1,4 +1,5 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
+import { requestKeyOf } from '../../../../protocol/generation/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
 import { answerError, answerJson } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
@@ -24,7 +25,10 @@ export async function serveStoredResponse(
   await answering(deps, exchange, async () => {
     if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
     const replay = readReplayQuery(new URLSearchParams(exchange.query));
-    if (replay !== undefined) return serveReplay(deps, exchange, id, running, replay).then(() => undefined);
+    if (replay !== undefined) {
+      await serveReplay(deps, exchange, id, running, replay);
+      return undefined;
+    }
     return running.find(id, ANYBODY)?.snapshot() ?? (await findStored(deps, id, exchange.sink.closed)).response;
   });
 }
@@ -52,6 +56,7 @@ export async function serveResponseCancel(
 
 /** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
 async function cancelElsewhere(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<JsonObject> {
+  if (requestKeyOf(id) === undefined) throw responseNotFound(id); // costs no look into the store
   const stored = await lookForStored(deps, id, signal);
   if (stored !== undefined) return stored.response;
   if (!(await cancelRequest(deps, id))) throw responseNotFound(id);

@@ -1,0 +1,124 @@
+import type { Settings } from '../../shared/config/index.ts';
+import type { Frontend } from '../compose/frontend/frontend.ts';
+import type { LocalFleet } from './local-fleet.ts';
+
+type BannerSettings = Pick<
+  Settings<'local'>,
+  | 'engine'
+  | 'routerMode'
+  | 'blockSize'
+  | 'tlsCertPath'
+  | 'httpSvcChatPath'
+  | 'httpSvcCmpPath'
+  | 'httpSvcEmbPath'
+  | 'httpSvcModelsPath'
+  | 'httpSvcHealthPath'
+  | 'httpSvcMetricsPath'
+>;
+
+export interface BannerFacts {
+  /** Where the server listens, without a slash at its end. */
+  readonly url: string;
+  readonly fleet: LocalFleet;
+  readonly settings: BannerSettings;
+}
+
+const QUESTION = 'What are you?';
+const DOCS_PATH = '/docs';
+
+/** What `stator local` says when it is up: what runs, where it is, and requests to try that work as they are printed. */
+export async function renderBanner(frontend: Frontend, { url, fleet, settings }: BannerFacts): Promise<string> {
+  const tried = await modelToTry(frontend);
+  const tries = tried === undefined ? [] : ['  Try it:', ...requestFor(tried, url, settings), ''];
+  const explains = tried !== undefined && tried.kind !== 'embeddings' && canExplain(settings);
+  return [
+    '',
+    `  Stator is up: ${describeWorkers(fleet, settings.engine)}, ${served(frontend)}`,
+    `  OpenAI-compatible endpoint: ${url}/v1`,
+    `  Every route, to try in a browser: ${url}${DOCS_PATH}`,
+    '',
+    ...tries,
+    ...(explains ? [...explanation(tried.name, url, settings), ''] : []),
+    `  Also there: ${settings.httpSvcModelsPath}  ${settings.httpSvcHealthPath}  ${settings.httpSvcMetricsPath}`,
+    '  Stop with Ctrl-C.',
+    '',
+    '',
+  ].join('\n');
+}
+
+/** What is asked of a model that is tried. */
+interface TriedModel {
+  readonly name: string;
+  readonly kind: 'chat' | 'completion' | 'embeddings';
+}
+
+/** The first model that answers some printed request; undefined where all make pictures, or there is none. */
+async function modelToTry({ models, takesChats }: Frontend): Promise<TriedModel | undefined> {
+  const listed = models.list();
+  for (const model of listed) {
+    const isChat = await takesChats(model).catch(() => false); // a model that cannot be loaded: the log says why
+    if (isChat) return { name: model.name, kind: 'chat' };
+  }
+  const named = (type: 'Completions' | 'Embedding') => listed.find(({ card }) => card.model_type.includes(type))?.name;
+  const completes = named('Completions');
+  if (completes !== undefined) return { name: completes, kind: 'completion' };
+  const embeds = named('Embedding');
+  return embeds === undefined ? undefined : { name: embeds, kind: 'embeddings' };
+}
+
+function requestFor({ name, kind }: TriedModel, url: string, settings: BannerSettings): readonly string[] {
+  const stream = { model: name, stream: true };
+  const [path, body] = {
+    chat: [settings.httpSvcChatPath, { ...stream, messages: [{ role: 'user', content: QUESTION }] }],
+    completion: [settings.httpSvcCmpPath, { ...stream, max_tokens: 200, prompt: QUESTION }],
+    embeddings: [settings.httpSvcEmbPath, { model: name, input: QUESTION }],
+  }[kind] as [string, object];
+  return [
+    `    ${curl(settings)} -N ${url}${path} -H 'content-type: application/json' \\`,
+    `      -d ${quoted(JSON.stringify(body))}`,
+  ];
+}
+
+/** A certificate of one's own is nothing that curl trusts. */
+function curl({ tlsCertPath }: BannerSettings): string {
+  return tlsCertPath === undefined ? 'curl' : 'curl -k';
+}
+
+/** For a shell: in single quotes where it needs them. */
+function quoted(text: string): string {
+  if (/^[\w./:-]+$/.test(text)) return text;
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Decisions are made from caches in this mode, and the workers here know the blocks of prompts. */
+function canExplain({ engine, routerMode, tlsCertPath }: BannerSettings): boolean {
+  return engine === 'mocker' && routerMode === 'kv' && tlsCertPath === undefined;
+}
+
+const NUMBERS_MIN = 40;
+const NUMBERS_MAX = 1000;
+
+/** A prompt of several blocks, served once; then who would get it now, and what it has cached. */
+function explanation(name: string, url: string, settings: BannerSettings): readonly string[] {
+  // A number is two tokens or more with any tokenizer, so this is four blocks at least.
+  const numbers = Math.min(NUMBERS_MAX, Math.max(NUMBERS_MIN, 2 * settings.blockSize));
+  const body = JSON.stringify({ model: name, max_tokens: 1, prompt: '' });
+  return [
+    '  Send a prompt of several blocks, then see which worker has it cached and would get it again:',
+    `    PROMPT="$(seq -s ' ' 1 ${numbers})"`,
+    `    curl -s ${url}${settings.httpSvcCmpPath} -H 'content-type: application/json' \\`,
+    `      -d ${quoted(body.slice(0, -2))}"$PROMPT"${quoted(body.slice(-2))}`,
+    `    npx stator router explain --url ${url} --model ${quoted(name)} --prompt "$PROMPT"`,
+  ];
+}
+
+function served({ models }: Frontend): string {
+  const names = models.list().map(({ name }) => name);
+  return names.length === 1 ? `model ${names[0]}` : `models ${names.join(', ')}`;
+}
+
+function describeWorkers({ workers, prefillWorkers }: LocalFleet, engine: string): string {
+  if (engine !== 'mocker') return 'one worker in front of your server';
+  if (prefillWorkers > 0) return `${prefillWorkers} prefill and ${workers} decode mock workers`;
+  return workers === 1 ? 'one mock worker' : `${workers} mock workers`;
+}

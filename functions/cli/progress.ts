@@ -1,0 +1,45 @@
+import { type Clock, systemClock } from '../../shared/clock/index.ts';
+
+/** Where progress is shown. */
+export interface ProgressOutput {
+  readonly isTTY?: boolean | undefined;
+  readonly columns?: number | undefined;
+  write(text: string): unknown;
+}
+
+/** Between two lines where nobody watches: in a file they stay. */
+const LINE_EVERY_MS = 10_000;
+const CLEAR_LINE = '\r\u001b[2K';
+
+/** How far a long piece of work is: one line that changes on a terminal, a line now and then elsewhere. */
+export class Progress {
+  readonly #output: ProgressOutput;
+  readonly #clock: Clock;
+  #toldMs: number;
+  #isShown = false;
+
+  constructor(output: ProgressOutput, clock: Clock = systemClock) {
+    this.#output = output;
+    this.#clock = clock;
+    this.#toldMs = clock.nowMs();
+  }
+
+  tell(text: string): void {
+    if (this.#output.isTTY === true) {
+      const { columns = 80 } = this.#output;
+      this.#output.write(CLEAR_LINE + text.slice(0, columns - 1)); // a line that wraps could not be taken back
+      this.#isShown = true;
+      return;
+    }
+    const nowMs = this.#clock.nowMs();
+    if (nowMs - this.#toldMs < LINE_EVERY_MS) return;
+    this.#toldMs = nowMs;
+    this.#output.write(`stator: ${text}\n`);
+  }
+
+  /** Takes the line back: results follow. */
+  end(): void {
+    if (this.#isShown) this.#output.write(CLEAR_LINE);
+    this.#isShown = false;
+  }
+}

@@ -1,0 +1,88 @@
+/** Tool-call parsers that can be asked for: the one list of their names. Every one of them is built in `shared/parsers/tool-calls`. */
+export const TOOL_CALL_PARSERS = [
+  'hermes',
+  'qwen25',
+  'nemotron_deci',
+  'llama3_json',
+  'mistral',
+  'phi4',
+  'jamba',
+  'default',
+  'deepseek_v3',
+  'deepseek_v3_1',
+  'deepseek_v3_2',
+  'deepseek_v4',
+  'qwen3_coder',
+  'nemotron_nano',
+  'minimax_m2',
+  'minimax_m3',
+  'glm47',
+  'kimi_k2',
+  'kimi_k3',
+  'gemma4',
+  'harmony',
+  'pythonic',
+  'inkling',
+  'poolside_v1',
+  'minimax_m3_nom',
+  'glm45',
+  'kimi_k25',
+  'qwen3',
+] as const;
+
+export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
+
+/** Other spellings that workers publish, and the names that they stand for. */
+export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserName>> = {
+  'deepseek-v4': 'deepseek_v4',
+  deepseekv4: 'deepseek_v4',
+  'minimax-m3': 'minimax_m3',
+  'minimax-m3-nom': 'minimax_m3_nom',
+  'kimi-k3': 'kimi_k3',
+  'gemma-4': 'gemma4',
+};
+
+/** Names that are in use elsewhere and whose format is not published. */
+export const TOOL_CALL_PARSERS_WITHOUT_GRAMMAR: readonly string[] = [
+  'deepseek_v41',
+  'muse',
+  'muse_glimmer',
+  'typescript',
+];
+
+/** Reasoning parsers that can be asked for: the one list of their names. Every one is built in `shared/parsers/reasoning`. */
+export const REASONING_PARSERS = [
+  'basic',
+  'qwen3',
+  'nemotron_deci',
+  'glm45',
+  'deepseek_v4',
+  'deepseek_r1',
+  'deepseek_v3_2',
+  'deepseek_v3',
+  'deepseek_v3_1',
+  'step3',
+  'nemotron_nano',
+  'nemotron3',
+  'nemotron_v3',
+  'kimi_k25',
+  'minimax_m2',
+  'minimax_append_think',
+  'minimax_m3',
+  'mistral',
+  'kimi',
+  'kimi_k3',
+  'granite',
+  'gpt_oss',
+  'gemma4',
+  'inkling',
+  'deepseek_v41',
+  'glm47',
+  'kimi_k2',
+  'qwen3_coder',
+] as const;
+
+export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
+
+/** Names that are in use elsewhere and whose format is not published. */
+export const REASONING_PARSERS_WITHOUT_GRAMMAR: readonly string[] = ['muse', 'muse_glimmer'];

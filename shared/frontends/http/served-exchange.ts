@@ -1,0 +1,63 @@
+import type { Random } from '../../clock/index.ts';
+import type { BodyIntake } from './bodies/body-intake.ts';
+import type { HostExchange, HttpExchange } from './hosts/exchange.ts';
+import type { FrameSink } from './hosts/frame-sink.ts';
+import { clientRequestId } from './request-id.ts';
+
+type Headers = Readonly<Record<string, string>>;
+
+/** A host's exchange with what every answer to its request carries: its id, and what pages of other origins have to be told. */
+export class ServedExchange implements HttpExchange {
+  readonly sink: FrameSink;
+  readonly deadline?: AbortSignal;
+  readonly requestId: string;
+  readonly madeRequestId: string | undefined;
+  readonly #host: HostExchange;
+  readonly #clientRequestId: string | undefined;
+  readonly #headers: Headers;
+
+  /** @param headers of every answer, beside the request's id */
+  constructor(host: HostExchange, random: Pick<Random, 'uuid'>, headers: Headers) {
+    this.#host = host;
+    this.sink = host.sink;
+    if (host.deadline !== undefined) this.deadline = host.deadline;
+    const given = clientRequestId(host.header('x-request-id'));
+    this.#clientRequestId = given;
+    this.requestId = given ?? random.uuid();
+    this.madeRequestId = given === undefined ? this.requestId : undefined;
+    this.#headers = { 'x-request-id': this.requestId, ...headers };
+  }
+
+  get method(): string {
+    return this.#host.method;
+  }
+
+  get path(): string {
+    return this.#host.path;
+  }
+
+  get query(): string {
+    return this.#host.query;
+  }
+
+  get headerLines(): number {
+    return this.#host.headerLines;
+  }
+
+  headerNames(): readonly string[] {
+    return this.#host.headerNames();
+  }
+
+  /** An `x-request-id` that is none counts as absent. */
+  header(name: string): string | undefined {
+    return name === 'x-request-id' ? this.#clientRequestId : this.#host.header(name);
+  }
+
+  readBody(intake: BodyIntake): Promise<void> {
+    return this.#host.readBody(intake);
+  }
+
+  head(status: number, headers: Headers): void {
+    this.sink.head(status, { ...headers, ...this.#headers });
+  }
+}

@@ -1,0 +1,74 @@
+import type { EngineOutput } from './engine-output.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+type Check = (value: unknown) => boolean;
+
+const U32_MAX = 0xffff_ffff;
+
+const isText: Check = (value) => typeof value === 'string';
+const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(value); // -Infinity is a log probability
+const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const isTokenId: Check = (value) => isCount(value) && (value as number) <= U32_MAX;
+const isByte: Check = (value) => isCount(value) && (value as number) <= 0xff;
+const isObject = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const orNull =
+  (check: Check): Check =>
+  (value) =>
+    value === null || check(value);
+const listOf =
+  (check: Check): Check =>
+  (value) =>
+    Array.isArray(value) && value.every(check);
+
+const isBytes = listOf(isByte);
+
+const isTopLogprob: Check = (value) =>
+  isObject(value) &&
+  isCount(value.rank) &&
+  isTokenId(value.token_id) &&
+  isNumber(value.logprob) &&
+  (value.token == null || isText(value.token)) &&
+  (value.bytes == null || isBytes(value.bytes));
+
+const isUsage: Check = (value) =>
+  isObject(value) &&
+  isCount(value.prompt_tokens) &&
+  isCount(value.completion_tokens) &&
+  (value.total_tokens == null || isCount(value.total_tokens)) &&
+  (value.prompt_tokens_details == null || isDetails(value.prompt_tokens_details));
+
+const isDetails: Check = (value) => isObject(value) && Object.values(value).every(orNull(isCount));
+
+/** The fields that this process reads, each with what it may hold when it is there and not null. */
+const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
+  ['token_ids', listOf(isTokenId), 'a list of token ids'],
+  ['text', isText, 'a text'],
+  ['tokens', listOf(orNull(isText)), 'a list of texts'],
+  ['content_parts', Array.isArray, 'a list'],
+  ['cum_log_probs', isNumber, 'a number'],
+  ['log_probs', listOf(isNumber), 'a list of numbers'],
+  ['top_logprobs', listOf(listOf(isTopLogprob)), 'a list of lists of alternatives'],
+  ['finish_reason', (value) => isText(value) || (isObject(value) && isText(value.error)), 'a reason'],
+  ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
+  ['index', isTokenId, 'the index of a choice'],
+  ['completion_usage', isUsage, 'counts of tokens'],
+  ['engine_data', isObject, 'an object'],
+];
+
+/**
+ * One output as it came off a wire: what a worker says is looked at before anything counts with it, since a worker may be
+ * another program, of another release, or no friend. Unknown fields are kept. Costs a look at each value of its lists.
+ *
+ * @returns the output, or what is wrong with it in words for operators' logs
+ */
+export function readEngineOutput(data: unknown): EngineOutput | string {
+  if (!isObject(data)) return 'an output that is no object';
+  for (const [name, check, allowed] of FIELDS) {
+    const value = data[name];
+    if (value === undefined || value === null || check(value)) continue;
+    return `an output whose ${name} is not ${allowed}`;
+  }
+  // `token_ids` alone has no null in its type, and engines send one.
+  return data.token_ids === null ? { ...data, token_ids: [] } : data;
+}

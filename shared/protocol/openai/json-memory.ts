@@ -1,0 +1,94 @@
+import { ServeError } from '../../errors/index.ts';
+
+/** Whatever its size, a body may take so much; and half as much again as its size, when that is more. */
+const BYTES_FREE = 8 * 1024 * 1024;
+const BYTES_PER_BODY_BYTE = 1.5;
+/** Objects and lists of one body. */
+const CONTAINERS_MAX = 100_000;
+/** Elements of one list. */
+const ELEMENTS_MAX = 2_097_152;
+/** What values take in memory beside their text, about. */
+const CONTAINER_BYTES = 64;
+const STRING_BYTES = 24;
+const SLOT_BYTES = 8;
+/** A key that was not there before: its text, and the shape of the objects that have it. */
+const NEW_KEY_BYTES = 150;
+const KNOWN_KEYS = 1024;
+/** An object of so many members becomes a hash table, in which each takes more. */
+const HASHED_MEMBERS_MIN = 1000;
+const HASHED_MEMBER_BYTES = 80;
+
+/**
+ * Estimates what a JSON text takes once it is read, while it is looked through: megabytes of `{},` would become twenty
+ * times as many.
+ */
+export class JsonMemory {
+  readonly #bodyBytes: number;
+  readonly #limitBytes: number;
+  #bytes = 0;
+  #values = 0;
+  #containers = 0;
+  /** Hashes of keys, each in the one place where it can be. */
+  readonly #keys = new Int32Array(KNOWN_KEYS);
+
+  constructor(bodyBytes: number) {
+    this.#bodyBytes = bodyBytes;
+    this.#limitBytes = Math.max(BYTES_FREE, Math.floor(bodyBytes * BYTES_PER_BODY_BYTE));
+  }
+
+  /** @throws ServeError `request_too_large` */
+  container(field: string): void {
+    this.#bytes += CONTAINER_BYTES;
+    if (++this.#containers > CONTAINERS_MAX) {
+      throw tooMany(
+        field,
+        `a body may hold at most ${CONTAINERS_MAX} objects and arrays; more are in it up to \`${field}\``,
+      );
+    }
+  }
+
+  string(lengthBytes: number): void {
+    this.#bytes += STRING_BYTES + lengthBytes;
+  }
+
+  /** A key between two quotes. One that comes again and again takes nothing. */
+  key(bytes: Uint8Array, opensAt: number, closesAt: number): void {
+    let hash = closesAt - opensAt;
+    for (let at = opensAt + 1; at < closesAt; at++) hash = (Math.imul(hash, 31) + (bytes[at] as number)) | 0;
+    const place = hash & (KNOWN_KEYS - 1);
+    if (this.#keys[place] === hash) return;
+    this.#keys[place] = hash;
+    this.#bytes += NEW_KEY_BYTES + closesAt - opensAt;
+  }
+
+  /** One more value in a list that has so many. @throws ServeError `request_too_large` */
+  element(elementsBefore: number, field: string): void {
+    this.#values++;
+    this.#bytes += SLOT_BYTES;
+    if (elementsBefore < ELEMENTS_MAX) return;
+    throw tooMany(field, `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`);
+  }
+
+  /** One more value in an object that has so many. */
+  member(membersBefore: number): void {
+    this.#values++;
+    this.#bytes += membersBefore < HASHED_MEMBERS_MIN ? SLOT_BYTES : HASHED_MEMBER_BYTES;
+  }
+
+  /**
+   * @param field root key of what is being read
+   * @throws ServeError `request_too_large` as soon as it is certain to be too much.
+   */
+  check(field: string): void {
+    if (this.#bytes <= this.#limitBytes) return;
+    throw tooMany(
+      field,
+      `\`${field}\` holds too many small values: the first ${this.#values} of a body of ${this.#bodyBytes} bytes take more ` +
+        `than the ${this.#limitBytes} bytes of memory that it may take`,
+    );
+  }
+}
+
+function tooMany(field: string, message: string): ServeError {
+  return new ServeError('request_too_large', message, { param: field === '' ? undefined : field });
+}

@@ -1,0 +1,385 @@
+import { ServeError } from '../../errors/index.ts';
+import { JsonMemory } from './json-memory.ts';
+import { addChild, addMembers, type Container, hasLoneSurrogate } from './json-pieces.ts';
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
+const OPEN_LIST = 0x5b;
+
+/** How large the pieces are. */
+export interface PieceSizes {
+  /** Members are read by `JSON.parse` in runs of about so many bytes. */
+  readonly runBytes: number;
+  /** A longer text is read in parts of so many bytes. */
+  readonly longStringBytes: number;
+  /** Bytes that are looked through, and read, before others get a turn. */
+  readonly sliceBytes: number;
+}
+
+/** A slice takes 1 to 3 ms. */
+const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 256 * 1024 };
+/** Looked through byte by byte before the search for its end is left to native code. */
+const SHORT_STRING_BYTES = 64;
+const SEARCH_BYTES = 64 * 1024;
+
+/** An object or a list that is open. */
+interface Frame {
+  readonly opensAt: number;
+  readonly isObject: boolean;
+  /** Made once the container proves to be large; until then its text is a part of its parent's run. */
+  target: Container | undefined;
+  /** Where the first member begins that is not in `target`. */
+  runFrom: number;
+  /** The opening bracket, or the last comma. */
+  separatorAt: number;
+  /** Where the last member that was read for itself ended; -1 once a comma has come. */
+  childEnd: number;
+  members: number;
+  awaitsKey: boolean;
+}
+
+/** What was read, and what the value does not show. */
+export interface ReadJson {
+  readonly value: unknown;
+  readonly duplicateKey: string | undefined;
+  readonly fractionalKeys: readonly string[];
+  readonly hasLoneSurrogate: boolean;
+  /** Why it was not read to its end; `value` is what stands before. */
+  readonly refusal: ServeError | undefined;
+}
+
+/**
+ * Reads a JSON text of megabytes a piece at a time, so that nothing else waits for it: brackets, commas and quotes are
+ * looked for byte by byte, and `JSON.parse` reads the runs of members in between. Only containers and texts that are large
+ * themselves are put together here.
+ *
+ *     {"model":"m","prompt":[1,2,3, ... 4,5,6, ... 7,8,9],"stream":true}
+ *      └── run ──┘ └ key ┘  └─ run ──┘ └─ run ──┘ └ run ┘ └─── run ───┘
+ */
+export class JsonReader {
+  readonly #bytes: Buffer;
+  readonly #depthMax: number;
+  readonly #memory: JsonMemory;
+  readonly #frames: Frame[] = [];
+  readonly #rootKeys = new Set<string>();
+  readonly #fractionalKeys: string[] = [];
+  #at = 0;
+  readonly #sizes: PieceSizes;
+  #sliceEnd: number;
+  #rootKey = '';
+  #root: unknown;
+  #isRootRead = false;
+  #duplicateKey: string | undefined;
+  #hasLoneSurrogate = false;
+
+  /** @param depthMax a text with more objects and lists in each other is not read */
+  constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES) {
+    this.#sizes = sizes;
+    this.#sliceEnd = sizes.sliceBytes;
+    this.#bytes = bytes;
+    this.#depthMax = depthMax;
+    this.#memory = new JsonMemory(bytes.length);
+  }
+
+  /**
+   * Yields where others may have a turn.
+   * @throws SyntaxError for what is no JSON, and for what is neither an object nor a list
+   */
+  *read(): Generator<void, ReadJson> {
+    let refusal: ServeError | undefined;
+    try {
+      yield* this.#readAll();
+    } catch (error) {
+      if (!(error instanceof ServeError)) throw error;
+      refusal = error;
+      this.#root = this.#frames[0]?.target;
+    }
+    return {
+      value: this.#root,
+      duplicateKey: this.#duplicateKey,
+      fractionalKeys: this.#fractionalKeys,
+      hasLoneSurrogate: this.#hasLoneSurrogate,
+      refusal,
+    };
+  }
+
+  *#readAll(): Generator<void, void> {
+    const bytes = this.#bytes;
+    while (this.#at < bytes.length) {
+      if (this.#at >= this.#sliceEnd) yield* this.#giveTurn();
+      const byte = bytes[this.#at] as number;
+      if (byte === QUOTE) {
+        if (!this.#skipShortString()) yield* this.#string();
+      } else this.#structure(byte);
+      this.#at++;
+      if (this.#frames.length > 0) this.#at = skipDigits(bytes, this.#at);
+    }
+    if (!this.#isRootRead) throw new SyntaxError('Unexpected end of JSON input');
+  }
+
+  *#giveTurn(): Generator<void, void> {
+    this.#memory.check(this.#rootKey);
+    yield;
+    this.#sliceEnd = this.#at + this.#sizes.sliceBytes;
+  }
+
+  #structure(byte: number): void {
+    switch (byte) {
+      case OPEN_OBJECT:
+      case OPEN_LIST:
+        this.#open(byte === OPEN_OBJECT);
+        break;
+      case 0x7d: // }
+      case 0x5d: // ]
+        this.#close(byte === 0x7d);
+        break;
+      case 0x2c: // ,
+        this.#comma();
+        break;
+      case 0x2e: // . occurs only in numbers once strings are skipped
+        this.#fraction();
+        break;
+      case 0x45: // E
+      case 0x65: // e: an exponent when a digit precedes it, else the end of `true` or `false`
+        if (isDigit(this.#bytes[this.#at - 1])) this.#fraction();
+        break;
+      case 0x20:
+      case 0x09:
+      case 0x0a:
+      case 0x0d:
+        return;
+      default:
+        break;
+    }
+    if (this.#frames.length === 0 && !(this.#isRootRead && (byte === 0x7d || byte === 0x5d))) throw this.#unexpected();
+  }
+
+  #open(isObject: boolean): void {
+    if (this.#isRootRead) throw this.#unexpected();
+    if (this.#frames.length === this.#depthMax) throw new SyntaxError(`more than ${this.#depthMax} levels of nesting`);
+    const opensAt = this.#at;
+    this.#memory.container(this.#rootKey);
+    this.#frames.push({
+      opensAt,
+      isObject,
+      target: undefined,
+      runFrom: opensAt + 1,
+      separatorAt: opensAt,
+      childEnd: -1,
+      members: 0,
+      awaitsKey: isObject,
+    });
+  }
+
+  #comma(): void {
+    const frame = this.#frames.at(-1);
+    if (frame === undefined) return;
+    frame.members++;
+    frame.awaitsKey = frame.isObject;
+    if (frame.isObject) this.#memory.member(frame.members);
+    else this.#memory.element(frame.members, this.#rootKey);
+    if (frame.childEnd >= 0) this.#endChild(frame);
+    else if (this.#at - frame.runFrom >= this.#sizes.runBytes) {
+      this.#addRun(this.#targetOf(this.#frames.length - 1), frame.runFrom, this.#at);
+      frame.runFrom = this.#at + 1;
+    }
+    frame.separatorAt = this.#at;
+  }
+
+  #close(isObject: boolean): void {
+    const frame = this.#frames.at(-1);
+    if (frame === undefined || frame.isObject !== isObject) throw this.#unexpected();
+    const { target } = frame;
+    if (frame.childEnd >= 0) this.#endChild(frame);
+    else if (target !== undefined) this.#addRun(target, frame.runFrom, this.#at);
+    this.#frames.pop();
+    const parent = this.#frames.at(-1);
+    if (parent === undefined) {
+      this.#root = target ?? this.#parse(frame.opensAt, this.#at + 1);
+      this.#isRootRead = true;
+    } else if (target !== undefined) parent.childEnd = this.#at + 1;
+  }
+
+  /** Behind a member that was read for itself nothing may stand but white space. */
+  #endChild(frame: Frame): void {
+    if (this.#text(frame.childEnd, this.#at).trim() !== '') throw this.#unexpected();
+    frame.childEnd = -1;
+    frame.runFrom = this.#at + 1;
+  }
+
+  /** False when no end is near: `#string` looks for it then. A generator for each string would cost more than the string. */
+  #skipShortString(): boolean {
+    const frame = this.#frames.at(-1);
+    if (frame === undefined) throw this.#unexpected();
+    const opensAt = this.#at;
+    const end = Math.min(opensAt + SHORT_STRING_BYTES, this.#bytes.length);
+    for (let at = opensAt + 1; at < end; at++) {
+      const byte = this.#bytes[at];
+      if (byte === BACKSLASH) at++;
+      else if (byte === QUOTE) {
+        this.#at = at;
+        this.#noteString(frame, opensAt);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** A string that ends at `#at`. @returns true for a key */
+  #noteString(frame: Frame, opensAt: number): boolean {
+    if (!frame.awaitsKey) {
+      this.#memory.string(this.#at - opensAt);
+      return false;
+    }
+    frame.awaitsKey = false;
+    this.#memory.key(this.#bytes, opensAt, this.#at);
+    if (this.#frames.length === 1) this.#noteRootKey(opensAt);
+    return true;
+  }
+
+  /** Skips a string, or reads it when it is a long one. */
+  *#string(): Generator<void, void> {
+    const opensAt = this.#at;
+    const frame = this.#frames.at(-1) as Frame; // as `#skipShortString` has seen
+    yield* this.#findClosingQuote();
+    const isKey = this.#noteString(frame, opensAt);
+    if (!isKey && this.#at - opensAt > this.#sizes.longStringBytes) {
+      const target = this.#targetOf(this.#frames.length - 1);
+      const text = yield* this.#longString(opensAt + 1, this.#at);
+      this.#addChild(frame, target, opensAt, text);
+      frame.childEnd = this.#at + 1;
+    }
+  }
+
+  /** Leaves `#at` on the quote. */
+  *#findClosingQuote(): Generator<void, void> {
+    const bytes = this.#bytes;
+    let nativeFrom = this.#at + SHORT_STRING_BYTES;
+    for (this.#at++; this.#at < bytes.length; this.#at++) {
+      if (this.#at >= this.#sliceEnd) yield* this.#giveTurn();
+      if (this.#at >= nativeFrom) {
+        this.#at += plainLength(bytes.subarray(this.#at, this.#at + SEARCH_BYTES));
+        nativeFrom = this.#at + SHORT_STRING_BYTES;
+      }
+      const byte = bytes[this.#at];
+      if (byte === QUOTE) return;
+      if (byte === BACKSLASH) this.#at++;
+    }
+    throw new SyntaxError('Unterminated string in JSON');
+  }
+
+  #noteRootKey(opensAt: number): void {
+    const key = this.#parse(opensAt, this.#at + 1) as string;
+    this.#rootKey = key;
+    if (this.#rootKeys.has(key)) this.#duplicateKey ??= key;
+    this.#rootKeys.add(key);
+  }
+
+  #fraction(): void {
+    if (this.#frames.length === 1) this.#fractionalKeys.push(this.#rootKey);
+  }
+
+  /** The container of the frame, made and put into its parent if that was not done yet. */
+  #targetOf(index: number): Container {
+    const frame = this.#frames[index] as Frame;
+    if (frame.target !== undefined) return frame.target;
+    const target: Container = frame.isObject ? {} : [];
+    frame.target = target;
+    if (index > 0) {
+      const parent = this.#frames[index - 1] as Frame;
+      this.#addChild(parent, this.#targetOf(index - 1), frame.opensAt, target);
+    }
+    return target;
+  }
+
+  /** Adds the members before `childAt` that still wait, then the child that begins there. */
+  #addChild(frame: Frame, target: Container, childAt: number, child: unknown): void {
+    const { runFrom, separatorAt } = frame;
+    if (frame.childEnd >= 0) throw this.#unexpected(); // no comma between two members
+    if (separatorAt >= runFrom) this.#addRun(target, runFrom, separatorAt);
+    const before = this.#text(separatorAt + 1, childAt);
+    this.#look(before, addChild(target, before, child));
+  }
+
+  #addRun(target: Container, from: number, to: number): void {
+    this.#memory.check(this.#rootKey);
+    const text = this.#text(from, to);
+    this.#look(text, addMembers(target, text));
+  }
+
+  /** A text in parts that begin and end between two characters. */
+  *#longString(from: number, to: number): Generator<void, string> {
+    const parts: string[] = [];
+    for (let at = from; at < to; ) {
+      const end = partEnd(this.#bytes, at, Math.min(at + this.#sizes.longStringBytes, to), to);
+      const text = this.#text(at, end);
+      const part = JSON.parse(`"${text}"`) as string;
+      this.#look(text, part);
+      parts.push(part);
+      at = end;
+      yield;
+    }
+    return parts.join('');
+  }
+
+  #parse(from: number, to: number): unknown {
+    const text = this.#text(from, to);
+    const value: unknown = JSON.parse(text);
+    this.#look(text, value);
+    return value;
+  }
+
+  #look(text: string, value: unknown): void {
+    if (!this.#hasLoneSurrogate && hasLoneSurrogate(text, value)) this.#hasLoneSurrogate = true;
+  }
+
+  #text(from: number, to: number): string {
+    return this.#bytes.toString('utf8', from, to);
+  }
+
+  #unexpected(): SyntaxError {
+    return new SyntaxError(`Unexpected token at byte ${this.#at} of the JSON text`);
+  }
+}
+
+/** Most of a list of ids is digits. */
+function skipDigits(bytes: Buffer, from: number): number {
+  let at = from;
+  while (isDigit(bytes[at])) at++;
+  return at;
+}
+
+/** How many bytes from the first on are neither quotes nor backslashes. */
+function plainLength(bytes: Buffer): number {
+  const quote = bytes.indexOf(QUOTE);
+  const before = quote < 0 ? bytes : bytes.subarray(0, quote);
+  const backslash = before.indexOf(BACKSLASH);
+  return backslash < 0 ? before.length : backslash;
+}
+
+/**
+ * Where a part of a long text that begins at `from` may end, at `wanted` or soon after: not inside of a character, an escape,
+ * or a pair of escapes.
+ */
+function partEnd(bytes: Buffer, from: number, wanted: number, to: number): number {
+  let end = wanted;
+  if (bytes.subarray(from, wanted).includes(BACKSLASH)) {
+    for (end = from; end < wanted; ) end += bytes[end] === BACKSLASH ? escapeLength(bytes, end) : 1;
+  }
+  while (end < to && ((bytes[end] as number) & 0xc0) === 0x80) end++;
+  return Math.min(end, to);
+}
+
+const LETTER_U = 0x75;
+
+function escapeLength(bytes: Buffer, at: number): number {
+  if (bytes[at + 1] !== LETTER_U) return 2;
+  const isHighHalf = /^[dD][89abAB]/.test(bytes.toString('latin1', at + 2, at + 4));
+  const isPair = isHighHalf && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
+  return isPair ? 12 : 6;
+}
+
+function isDigit(code: number | undefined): boolean {
+  return code !== undefined && code >= 0x30 && code <= 0x39;
+}

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { type CodeBlock, commandsOf, readPages } from '../support/docs/blocks.ts';
+import { type FreshClone, makeFreshClone } from '../support/docs/fresh-clone.ts';
+import { PageSession } from '../support/docs/page-session.ts';
+import { freePort } from '../support/index.ts';
+import { type FakeServer, startFakeServer } from './fake-openai-server.ts';
+
+const BLOCK_MS_MAX = 240_000;
+/** Languages of pictures and of output. */
+const TEXT = ['', 'mermaid'];
+const COMMAND = /^\s*(\$ )?(npx|npm|node|curl|stator|DYN_\w+=|STATOR_\w+=)\b/m;
+
+let clone: FreshClone;
+let engine: FakeServer;
+
+beforeAll(async () => {
+  clone = makeFreshClone();
+  engine = await startFakeServer();
+});
+afterAll(() => {
+  engine.close();
+  clone.remove();
+});
+
+describe.each(readPages(process.cwd()))('$file', ({ blocks }) => {
+  let session: PageSession;
+  const programs = new Set<string>();
+
+  beforeAll(async () => {
+    const others = new Map([
+      ['5557', await freePort()],
+      ['5558', await freePort()],
+    ]);
+    session = new PageSession(clone, { http: await freePort(), engine: Number(new URL(engine.url).port), others });
+    await session.run('[ -d node_modules ] || npm ci');
+  });
+  afterAll(() => session.close());
+
+  async function play(block: CodeBlock): Promise<void> {
+    if (block.language === 'json') JSON.parse(block.text);
+    else if (block.language === 'yaml') parse(block.text);
+    else if (block.language === 'js') programs.add(session.save(block.text));
+    else if (TEXT.includes(block.language))
+      expect(block.text, 'a block of commands names its language').not.toMatch(COMMAND);
+    else if (block.language === 'sh') {
+      for (const command of commandsOf(block)) {
+        await session.run(command);
+        for (const word of command.split(' ')) programs.delete(word);
+      }
+      await session.settle();
+    } else throw new Error(`nobody knows how to run ${block.language}`);
+  }
+
+  for (const block of blocks) {
+    if (block.notRun !== undefined) continue;
+    it(`${block.place} works as written`, { timeout: BLOCK_MS_MAX }, () => play(block));
+  }
+
+  it('says how to run each program that it shows', () => {
+    expect([...programs]).toEqual([]);
+  });
+});
+
+describe('the clone in which all of that ran', () => {
+  it('has no changes that git would show', () => {
+    expect(clone.changes()).toBe('');
+  });
+});

@@ -1,0 +1,53 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { freePort } from '../support/free-port.ts';
+import { useFleet, waitUntil } from '../support/index.ts';
+import { lintMetrics } from '../support/lint-metrics.ts';
+
+const fleet = useFleet({ DYN_DISCOVERY_BACKEND: 'file' });
+const urls: Record<string, string> = {};
+
+beforeAll(async () => {
+  const port = await freePort();
+  fleet.spawn(['router', '--service=indexer', '--service-host=127.0.0.1', `--service-port=${port}`], {
+    DYN_FILE_KV: fleet.fileKv,
+  });
+  const [frontend, worker] = await Promise.all([fleet.frontend(['--router-mode=kv']), fleet.worker()]);
+  await fleet.untilWorkers(frontend, 1);
+  await fetch(`${frontend.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'stator-mini', messages: [{ role: 'user', content: 'hi' }], max_tokens: 4 }),
+  }).then((response) => response.text());
+  Object.assign(urls, { frontend: frontend.url, worker: worker.url, indexer: `http://127.0.0.1:${port}` });
+  await waitUntil(() =>
+    fetch(`${urls.indexer}/metrics`).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  );
+});
+
+describe('the page of metrics', () => {
+  it.each(['frontend', 'worker', 'indexer'])('of a %s has no finding but Dynamo’s own names', async (name) => {
+    const page = await (await fetch(`${urls[name]}/metrics`)).text();
+    const findings = lintMetrics(page);
+    expect(findings.filter((finding) => !finding.startsWith('dynamo_'))).toEqual([]);
+    expect(page.split('\n').length).toBeGreaterThan(10);
+  });
+});
+
+describe('the lint', () => {
+  it.each([
+    ['a 1', 'the last line is not ended'],
+    [
+      '# HELP a_total x\n# TYPE a_total gauge\na_total 1\n',
+      'a_total non-counter metrics should not have "_total" suffix',
+    ],
+    ['# HELP a x\n# TYPE a counter\na 1\n', 'a counter metrics should have "_total" suffix'],
+    ['# HELP a_ms x\n# TYPE a_ms gauge\na_ms 1\n', 'a_ms metric names should not contain abbreviated units'],
+    ['# TYPE a gauge\na 1\n', 'a no help text'],
+    ['# HELP a x\n# TYPE a gauge\na{b="1"} 1\na{b="1"} 2\n', 'a{b="1"} is there twice'],
+  ])('finds the fault of %j', (page, finding) => {
+    expect(lintMetrics(page)).toContain(finding);
+  });
+});

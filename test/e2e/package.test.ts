@@ -1,0 +1,143 @@
+import { execFileSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeFreshClone } from '../support/docs/fresh-clone.ts';
+import { readChat, spawnProgram } from '../support/index.ts';
+
+/** Bytes of all files of the package together. */
+const UNPACKED_BYTES_MAX = 8_000_000;
+const PREPARE_MS_MAX = 240_000;
+const TSC = fileURLToPath(new URL('../../node_modules/typescript/bin/tsc', import.meta.url));
+
+const folder = mkdtempSync(join(tmpdir(), 'stator-package-'));
+const installed = join(folder, 'node_modules/stator');
+let files: readonly string[];
+
+function run(command: string, ...args: readonly string[]): string {
+  return execFileSync(command, args, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+beforeAll(() => {
+  const clone = makeFreshClone();
+  try {
+    clone.install();
+    execFileSync('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: clone.root, stdio: 'pipe' });
+  } finally {
+    clone.remove();
+  }
+  const [tarball = ''] = readdirSync(folder);
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
+  run('npm', 'install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`);
+  files = readdirSync(installed, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    statSync(join(installed, path)).isFile(),
+  );
+}, PREPARE_MS_MAX);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the package', () => {
+  it('is small: no source maps, no benchmarks, no tests, types in one file a door', () => {
+    const bytes = files.reduce((sum, path) => sum + statSync(join(installed, path)).size, 0);
+    expect(bytes).toBeLessThanOrEqual(UNPACKED_BYTES_MAX);
+    expect(files.filter((path) => /\.map$|^bench|dist\/bench|^test|^node_modules/.test(path))).toEqual([]);
+    expect(files.filter((path) => path.endsWith('.ts')).sort()).toEqual(['dist/frontend.d.ts', 'dist/worker.d.ts']);
+  });
+
+  it('has every file that its pages link to', () => {
+    const dangling = files
+      .filter((path) => path.endsWith('.md'))
+      .flatMap((path) => {
+        const links = [...readFileSync(join(installed, path), 'utf8').matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)];
+        return links.flatMap(([, target = '']) =>
+          existsSync(join(installed, dirname(path), target)) ? [] : [`${path} links to ${target}`],
+        );
+      });
+    expect(dangling).toEqual([]);
+  });
+
+  it('has types whose comments send nobody to documents that are elsewhere', () => {
+    for (const path of files.filter((each) => each.endsWith('.d.ts'))) {
+      const cited = readFileSync(join(installed, path), 'utf8').match(
+        /.*(\w+\.md, section|\(sections? \d|ruling \d).*/g,
+      );
+      expect(cited ?? []).toEqual([]);
+    }
+  });
+
+  it('brings one package along: the one with native code', () => {
+    const { dependencies } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as {
+      readonly dependencies: Readonly<Record<string, string>>;
+    };
+    expect(Object.keys(dependencies)).toEqual(['zeromq']);
+  });
+
+  it('is run by npx', () => {
+    expect(run('npx', 'stator', 'version')).toMatch(/^stator \d+\.\d+\.\d+\n$/);
+  });
+
+  it('serves a chat where it is installed', async () => {
+    const local = spawnProgram(join(folder, 'node_modules/.bin/stator'), ['local', '--http-port=0'], { cwd: folder });
+    try {
+      const [url] = await local.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/, 30_000);
+      const chat = await readChat(url, {
+        model: 'stator-mini',
+        messages: [{ role: 'user', content: 'What are you?' }],
+      });
+      expect(chat.finishReason).toBe('stop');
+      expect((await fetch(`${url}/docs/swagger-ui.css`)).status).toBe(200);
+    } finally {
+      await local.kill();
+    }
+  });
+
+  it('opens its doors to programs', () => {
+    const program = "const [a, b] = [await import('stator'), await import('stator/worker')];";
+    const shown = 'console.log(typeof a.createFrontend, typeof b.defineWorker, a.ServeError.name, b.ServeError.name)';
+    expect(run(process.execPath, '--input-type=module', '-e', program + shown)).toBe(
+      'function function ServeError ServeError\n',
+    );
+  });
+
+  it.each([
+    ['bundler', 'esnext'],
+    ['node16', 'node16'],
+  ])('has types for programs with moduleResolution %s', (moduleResolution, module) => {
+    const source = join(folder, moduleResolution);
+    mkdirSync(source);
+    writeFileSync(join(source, 'program.ts'), PROGRAM);
+    const compilerOptions = { moduleResolution, module, target: 'es2022', strict: true, noEmit: true, types: [] };
+    writeFileSync(join(source, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+    expect(run(process.execPath, TSC, '-p', source)).toBe('');
+  });
+});
+
+const PROGRAM = `
+import { createFrontend, type EmbeddedFrontend, type FrontendOptions } from 'stator';
+import { defineWorker, type DefinedWorker, ServeError, type WorkerDefinition } from 'stator/worker';
+
+const definition: WorkerDefinition = {
+  model: 'parrot',
+  input: 'text',
+  kinds: ['chat'],
+  async *generate({ input }, { signal }) {
+    if (signal.aborted) throw new ServeError('invalid_value', 'too late', { param: 'messages' });
+    if (input.kind === 'tokens') yield [...input.tokenIds];
+    yield 'Pretty Polly';
+  },
+};
+export const worker: DefinedWorker = defineWorker(definition);
+export const start = (options: FrontendOptions): Promise<EmbeddedFrontend> => createFrontend(options);
+// @ts-expect-error a model needs a name
+defineWorker({ ...definition, model: 7 });
+`;

@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest';
+import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { TextTokens } from '../../../../shared/pipeline/answer/text-tokens.ts';
+import { idleMeter, letterModel, letterTokenizer, model, preprocessNow, RecordingSink, request } from '../fixtures.ts';
+
+describe('the tokens of text that comes without ids', () => {
+  it('are those of the model’s tokenizer, each piece for itself', () => {
+    const tokens = new TextTokens(letterTokenizer);
+    expect(['abc', '', 'de'].map((piece) => tokens.of(piece))).toEqual([3, 0, 2]);
+  });
+
+  it('are one for every three bytes so far where there is no tokenizer', () => {
+    const tokens = new TextTokens(undefined);
+    expect(['a', 'bc', '', 'd', '€', 'efghij'].map((piece) => tokens.of(piece))).toEqual([1, 0, 0, 1, 1, 2]);
+  });
+
+  it('are estimated for pieces too long to be encoded at once', () => {
+    expect(new TextTokens(letterTokenizer).of('a'.repeat(30_000))).toBe(10_000);
+  });
+});
+
+describe('the usage of an answer in text', () => {
+  function spent(loaded: typeof letterModel | undefined, told?: number) {
+    const sink = new RecordingSink();
+    const counted: number[] = [];
+    const meter = { ...idleMeter, outputTokens: (count: number) => void counted.push(count) };
+    const asked = request();
+    const answer = new Answer(asked, preprocessNow(asked, model(), letterModel), loaded, sink, meter);
+    answer.output({ text: 'abcd' });
+    answer.output({ text: 'ef' });
+    const usage = told === undefined ? {} : { completion_usage: { prompt_tokens: 3, completion_tokens: told } };
+    answer.output({ finish_reason: 'stop', ...usage });
+    answer.end();
+    return { shown: sink.shown, counted, tokens: sink.ended?.usage.completionTokens };
+  }
+
+  it('counts it, unless the worker says what it is', () => {
+    expect(spent(letterModel)).toEqual({ shown: 'abcdef', counted: [4, 2], tokens: 6 });
+    expect(spent(undefined)).toEqual({ shown: 'abcdef', counted: [2], tokens: 2 });
+    expect(spent(letterModel, 9).tokens).toBe(9);
+    expect(spent(undefined, 9).tokens).toBe(9);
+  });
+});

@@ -1,0 +1,75 @@
+import type * as z from 'zod';
+
+/** One place in a body where an array stands. */
+export interface ArrayField {
+  /** With `[]` for the elements of arrays above it: `messages[].content`. */
+  readonly path: string;
+  /** A body that is right but for what stands there. */
+  bodyWith(elements: unknown): unknown;
+  /** An element that is right. */
+  readonly element: unknown;
+}
+
+/** Every place in the bodies of `schema` where an array may stand, each arm of a union for itself. */
+export function arrayFieldsOf(schema: z.core.$ZodType): readonly ArrayField[] {
+  return visit(schema, '', (value) => value);
+}
+
+type Wrap = (value: unknown) => unknown;
+
+function visit(schema: z.core.$ZodType, path: string, wrap: Wrap): readonly ArrayField[] {
+  const { def } = schema._zod as z.core.$ZodTypes['_zod'];
+  switch (def.type) {
+    case 'object':
+      return Object.entries(def.shape).flatMap(([key, field]) =>
+        visit(field, path === '' ? key : `${path}.${key}`, (value) =>
+          wrap({ ...(sampleOf(schema) as object), [key]: value }),
+        ),
+      );
+    case 'array':
+      return [
+        { path, bodyWith: wrap, element: sampleOf(def.element) },
+        ...visit(def.element, `${path}[]`, (value) => wrap([value])),
+      ];
+    case 'union':
+      return def.options.flatMap((option) => visit(option, path, wrap));
+    case 'optional':
+    case 'nullable':
+      return visit(def.innerType, path, wrap);
+    default:
+      return [];
+  }
+}
+
+/** The least that a schema takes. */
+export function sampleOf(schema: z.core.$ZodType): unknown {
+  const { def } = schema._zod as z.core.$ZodTypes['_zod'];
+  switch (def.type) {
+    case 'object':
+      return Object.fromEntries(
+        Object.entries(def.shape)
+          .filter(([, field]) => field._zod.def.type !== 'optional')
+          .map(([key, field]) => [key, sampleOf(field)]),
+      );
+    case 'array':
+      return [sampleOf(def.element)];
+    case 'union':
+      return sampleOf(def.options[0] as z.core.$ZodType);
+    case 'optional':
+    case 'nullable':
+      return sampleOf(def.innerType);
+    case 'literal':
+      return def.values[0];
+    case 'enum':
+      return Object.values(def.entries)[0];
+    case 'number':
+      return 1;
+    case 'boolean':
+      return true;
+    case 'record':
+    case 'unknown':
+      return {};
+    default:
+      return 'a';
+  }
+}

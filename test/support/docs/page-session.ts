@@ -1,0 +1,214 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { waitUntil } from '../wait-until.ts';
+import type { FreshClone } from './fresh-clone.ts';
+
+const BUILTIN_MODEL = fileURLToPath(new URL('../../../shared/artifacts/builtin-model', import.meta.url));
+const COMMAND_MS_MAX = 100_000;
+const STOP_MS_MAX = 15_000;
+
+/** What a command is to the page that shows it. */
+type Kind =
+  /** An assignment, which counts for the rest of the page. */
+  | 'setting'
+  /** Everything on the port of the page: it takes the place of all that ran. */
+  | 'local'
+  /** Serves that port: it takes the place of what did. */
+  | 'frontend'
+  | 'worker'
+  /** Talks through its standard input. */
+  | 'chat'
+  /** Runs to its end, and needs what runs. */
+  | 'client';
+
+interface Running {
+  readonly kind: Kind;
+  readonly child: ChildProcess;
+  readonly output: () => string;
+}
+
+/** What is on the ports that pages name. */
+export interface PagePorts {
+  /** For 8000: the page's own. */
+  readonly http: number;
+  /** For 8001: a server that speaks the OpenAI API. */
+  readonly engine: number;
+  /** For others, such as 5557 and 5558, in this order. */
+  readonly others: ReadonlyMap<string, number>;
+}
+
+/** Types what one page says, in order, as a reader with several terminals would. */
+export class PageSession {
+  readonly #clone: FreshClone;
+  readonly #ports: PagePorts;
+  readonly #folder = mkdtempSync(join(tmpdir(), 'stator-docs-'));
+  readonly #settings: string[] = [];
+  #running: Running[] = [];
+
+  constructor(clone: FreshClone, ports: PagePorts) {
+    this.#clone = clone;
+    this.#ports = ports;
+    // Stands in for the model that the README says how to get.
+    mkdirSync(join(this.#folder, 'models'));
+    cpSync(BUILTIN_MODEL, join(this.#folder, 'models/Qwen3-0.6B'), { recursive: true });
+  }
+
+  /** Keeps a file that the page shows under the name that its first line gives it. */
+  save(text: string): string {
+    const name = text.match(/^\/\/ (\S+\.mjs)\n/)?.[1];
+    if (name === undefined) throw new Error('the first line of a program names its file, such as // parrot.mjs');
+    writeFileSync(join(this.#clone.root, name), this.#mapped(text));
+    return name;
+  }
+
+  /** Runs one command; resolves when it has ended well, or serves. */
+  async run(command: string): Promise<void> {
+    const kind = this.#kindOf(command);
+    if (kind === 'setting') {
+      this.#settings.push(this.#mapped(command));
+      return;
+    }
+    if (kind === 'client') return this.#runToEnd(command, '');
+    await this.#makeRoomFor(kind);
+    if (kind === 'chat') return this.#runToEnd(command, 'What are you?\n');
+    const running = this.#start(kind, command);
+    this.#running.push(running);
+    await this.#untilServing(running, command);
+  }
+
+  /** After the last command of a block: the workers and the frontend that it started have found each other. */
+  async settle(): Promise<void> {
+    const kinds = this.#running.map(({ kind }) => kind);
+    if (!kinds.includes('frontend') || !kinds.includes('worker')) return;
+    const found = async () => (await this.#models()).length > 0;
+    await waitUntil(found, { timeoutMs: 20_000, pollMs: 50, what: 'the frontend serves the workers' });
+  }
+
+  async close(): Promise<void> {
+    await this.#stop(() => true);
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  #kindOf(command: string): Kind {
+    if (/^(export )?[A-Z_]+=('[^']*'|"[^"]*"|\S*)( *#.*)?$/.test(command)) return 'setting';
+    const program = command.match(/(?:^|&& |\w=\S+ )(npm start|npx stator \w+|node \S+)/)?.[1] ?? '';
+    if (program === 'npm start' || program === 'npx stator local') {
+      return / (-i|--interactive)\b/.test(command) ? 'chat' : 'local';
+    }
+    if (program === 'npx stator frontend') return 'frontend';
+    if (program === 'npx stator worker') return 'worker';
+    if (!program.startsWith('node ')) return 'client';
+    const source = readFileSync(join(this.#clone.root, program.slice(5)), 'utf8');
+    if (source.includes('createFrontend(')) return 'frontend';
+    return source.includes('defineWorker(') ? 'worker' : 'client';
+  }
+
+  /** The ports and folders that pages name are everybody's on a machine. */
+  #mapped(text: string): string {
+    const { http, engine, others } = this.#ports;
+    const ports = new Map([['8000', http], ['8001', engine], ...others]);
+    return text
+      .replaceAll(/\b\d{4}\b/g, (digits) => `${ports.get(digits) ?? digits}`)
+      .replaceAll('/tmp/stator-kv', join(this.#folder, 'kv'));
+  }
+
+  #environment(): NodeJS.ProcessEnv {
+    const outside = Object.entries(process.env).filter(([name]) => !/^(DYN|STATOR|AWS|VITEST|npm)_|^NODE_/.test(name));
+    const own = { HOME: this.#folder, TMPDIR: this.#folder, PORT: `${this.#ports.http}`, NO_COLOR: '1' };
+    return { ...Object.fromEntries(outside), ...own, DYN_HTTP_PORT: `${this.#ports.http}` };
+  }
+
+  #start(kind: Kind, command: string): Running {
+    // A status that is not 2xx is a failure of the command.
+    const curl = 'curl() { command curl --silent --show-error --fail-with-body --max-time 30 "$@"; }';
+    const script = [this.#clone.npmFunction, curl, ...this.#settings, this.#mapped(command)].join('\n');
+    const child = spawn('sh', ['-c', script], {
+      cwd: this.#clone.root,
+      env: this.#environment(),
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: true, // a group of its own, to be ended as a whole
+    });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        output += text;
+      });
+    }
+    child.stdin?.on('error', () => {}); // it need not read
+    return { kind, child, output: () => output };
+  }
+
+  async #runToEnd(command: string, input: string): Promise<void> {
+    const source = command.match(/node (\S+\.mjs)/)?.[1];
+    const asked = source === undefined ? command : readFileSync(join(this.#clone.root, source), 'utf8');
+    await this.#untilModel(asked.match(/"?model"?: ?['"]([^'"]+)['"]/)?.[1]);
+    const { child, output } = this.#start('client', command);
+    child.stdin?.end(input);
+    const deadline = setTimeout(() => endGroup(child, 'SIGKILL'), COMMAND_MS_MAX);
+    const [code] = (await once(child, 'close')) as [number | null];
+    clearTimeout(deadline);
+    if (code !== 0) throw new Error(`${command}\nended with ${code ?? 'a time-out'}:\n${output()}\n${this.#outputs()}`);
+  }
+
+  async #makeRoomFor(kind: Kind): Promise<void> {
+    if (kind === 'local' || kind === 'chat') await this.#stop(() => true);
+    if (kind === 'frontend') await this.#stop((running) => running.kind !== 'worker');
+  }
+
+  async #untilServing({ kind, child, output }: Running, command: string): Promise<void> {
+    const serves = async () => {
+      if (child.exitCode !== null) return 'ended' as const;
+      if (kind === 'worker') return /worker is ready/.test(output());
+      return (await this.#models()).length >= (kind === 'local' ? 1 : 0);
+    };
+    const outcome = await waitUntil(serves, { timeoutMs: COMMAND_MS_MAX, pollMs: 50, what: command }).catch(
+      (error: Error) => error.message,
+    );
+    if (outcome !== true) throw new Error(`${command}\n${outcome}:\n${output()}`);
+  }
+
+  async #untilModel(name: string | undefined): Promise<void> {
+    if (name === undefined) return;
+    const what = `${name} is served`;
+    await waitUntil(async () => (await this.#models()).includes(name), { timeoutMs: 20_000, pollMs: 50, what });
+  }
+
+  async #models(): Promise<readonly string[]> {
+    const response = await fetch(`http://127.0.0.1:${this.#ports.http}/v1/models`);
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    const { data } = (await response.json()) as { data: readonly { id: string }[] };
+    return data.map(({ id }) => id);
+  }
+
+  async #stop(wanted: (running: Running) => boolean): Promise<void> {
+    const ending = this.#running.filter(wanted);
+    this.#running = this.#running.filter((running) => !ending.includes(running));
+    await Promise.all(ending.map(({ child }) => stopGroup(child)));
+  }
+
+  #outputs(): string {
+    return this.#running.map(({ kind, output }) => `--- ${kind}\n${output()}`).join('\n');
+  }
+}
+
+function endGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal);
+  } catch {
+    // all of it has ended
+  }
+}
+
+/** Ends a command with all that it started, as Ctrl-C does. */
+async function stopGroup(child: ChildProcess): Promise<void> {
+  const isOver = child.exitCode !== null || child.signalCode !== null ? undefined : once(child, 'close');
+  endGroup(child, 'SIGINT');
+  const deadline = setTimeout(() => endGroup(child, 'SIGKILL'), STOP_MS_MAX);
+  await isOver;
+  clearTimeout(deadline);
+  endGroup(child, 'SIGKILL');
+}

@@ -1,0 +1,112 @@
+import { type Difference, type Expectation, isRecordedError } from '../expectation.ts';
+import { type Body, isChat, isCompletions, isResponses, nvextOf, requestBody } from '../fields.ts';
+import type { RecordedRow } from '../records.ts';
+import { succeed } from '../usual-answer.ts';
+
+/** Keys of the published chat schema that change nothing about an answer. */
+const HARMLESS: ReadonlySet<string> = new Set([
+  'safety_identifier',
+  'verbosity',
+  'prompt_cache_retention',
+  'prompt_cache_options',
+]);
+const SESSION_KEYS: ReadonlySet<string> = new Set(['session_control', 'agent_context']);
+const SAMPLING_KEYS: ReadonlySet<string> = new Set([
+  'ignore_eos',
+  'top_k',
+  'repetition_penalty',
+  'guided_json',
+  'guided_regex',
+  'guided_grammar',
+  'guided_choice',
+  'guided_decoding_backend',
+]);
+
+/** What 1.6.1 says of a body that it refuses; empty when it does not. */
+function refusal({ body, status }: RecordedRow): string {
+  return status === 400 && isRecordedError(body) ? body.message.replace(/^Validation: /, '') : '';
+}
+
+function unsupportedKeys(row: RecordedRow): readonly string[] {
+  const named = /^Unsupported parameter\(s\): (.*)/.exec(refusal(row))?.[1] ?? '';
+  return [...named.matchAll(/`([^`]+)`/g)].map(([, key]) => String(key));
+}
+
+/** The key of `nvext` that 1.6.1 does not know. */
+function unknownNvextKey(row: RecordedRow): string {
+  const key = /unknown field `([^`]+)`/.exec(refusal(row))?.[1] ?? '';
+  return key in nvextOf(row) ? key : '';
+}
+
+const samplingSeen = (expected: Expectation): Body[] => expected.worker.map((seen) => seen.sampling_options as Body);
+const PASSED_ON = ['detokenize', 'allowed_token_ids', 'bad_words_token_ids'] as const;
+
+/** Requests that 1.6.1 refuses or half drops, and this product serves. */
+export const ACCEPTED: readonly Difference[] = [
+  {
+    why: 'top_p 0 is greedy, which every engine knows',
+    applies: (row) => /^Top_p must be/.test(refusal(row)) && requestBody(row).top_p === 0,
+    rewrite: succeed,
+  },
+  {
+    why: 'several greedy choices are allowed, though they are alike',
+    applies: (row) => /^When n > 1, temperature must be/.test(refusal(row)),
+    rewrite: succeed,
+  },
+  {
+    why: 'published keys that change nothing about the answer are accepted',
+    applies: (row) => {
+      const keys = unsupportedKeys(row);
+      return isChat(row) && keys.length > 0 && keys.every((key) => HARMLESS.has(key));
+    },
+    rewrite: succeed,
+  },
+  {
+    why: 'session and agent keys of nvext are known',
+    applies: (row) => SESSION_KEYS.has(unknownNvextKey(row)),
+    rewrite: succeed,
+  },
+  {
+    why: 'sampling fields are still read in nvext, where older clients write them',
+    applies: (row) => SAMPLING_KEYS.has(unknownNvextKey(row)),
+    rewrite: succeed,
+  },
+  {
+    why: 'hosted tools of the Responses API are dropped with a warning',
+    applies: (row) => isResponses(row) && /Unsupported Responses tools type/.test(refusal(row)),
+    rewrite: succeed,
+  },
+  {
+    why: 'greed_sampling sends temperature 0; 1.6.1 only drops the temperature',
+    applies: (row) => nvextOf(row).greed_sampling === true,
+    rewrite: (expected) => {
+      for (const sampling of samplingSeen(expected)) sampling.temperature = 0;
+    },
+  },
+  {
+    why: 'logit_bias is a published field that is honoured; 1.6.1 checks and drops it',
+    applies: (row) => Object.keys((requestBody(row).logit_bias ?? {}) as Body).length > 0,
+    rewrite: (expected, row) => {
+      for (const sampling of samplingSeen(expected)) sampling.logit_bias = requestBody(row).logit_bias;
+    },
+  },
+  {
+    why: 'detokenize and lists of token ids stand among the sampling options instead of the extra arguments',
+    applies: (row) => (isChat(row) || isCompletions(row)) && PASSED_ON.some((key) => key in requestBody(row)),
+    rewrite: (expected, row) => {
+      const body = requestBody(row);
+      const given = Object.fromEntries(PASSED_ON.filter((key) => key in body).map((key) => [key, body[key]]));
+      for (const sampling of samplingSeen(expected)) Object.assign(sampling, given);
+    },
+  },
+  {
+    why: 'the `_ENV` names of path variables set the paths; 1.6.1 ignores them',
+    applies: (row) => row.server === 'env1' && row.request.path.startsWith('/a/') && row.status === 404,
+    rewrite: (expected, row) => {
+      if (row.twin === undefined) return succeed(expected, row);
+      Object.assign(expected, { status: 200, headers: { ...row.twin.headers }, body: structuredClone(row.twin.body) });
+      const { data } = expected.body as { data?: Body[] };
+      for (const model of data ?? []) Object.assign(model, { context_window: 777, max_output_tokens: 55 });
+    },
+  },
+];

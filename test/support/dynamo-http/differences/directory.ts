@@ -1,0 +1,48 @@
+import type { Difference, Expectation } from '../expectation.ts';
+import type { Body } from '../fields.ts';
+import { Matcher, textWith } from '../match.ts';
+
+/** The error of a recorded body that says that a model is not there. */
+function missingModel({ body }: Expectation): { message: unknown } | undefined {
+  const error = (body as { error?: { message?: unknown } } | undefined)?.error;
+  const isMissing = typeof error?.message === 'string' && /^Model (?:'.*' )?not found$/.test(error.message);
+  return isMissing ? (error as { message: unknown }) : undefined;
+}
+
+/** The rows of a recorded list of models, or the one model of a recorded body. */
+function modelsOf({ body }: Expectation): readonly Body[] {
+  if (typeof body !== 'object' || body === null) return [];
+  const { data } = body as { data?: unknown };
+  const rows = (Array.isArray(data) ? data : [body]) as readonly Body[];
+  return rows.filter((row) => row.owned_by === 'nvidia');
+}
+
+/** What is told of models, and of where things are. */
+export const DIRECTORY: readonly Difference[] = [
+  {
+    why: 'a model that is not found is named, with those that are served and the nearest: a mistaken name is mended sooner when the names that are there are told',
+    applies: (_row, expected) => missingModel(expected) !== undefined,
+    rewrite: (expected) => {
+      const error = missingModel(expected);
+      if (error !== undefined) error.message = textWith(error.message as string);
+    },
+  },
+  {
+    why: 'models are owned by the deployment that serves them: a model does not belong to the maker of the record',
+    applies: (_row, expected) => modelsOf(expected).length > 0,
+    rewrite: (expected) => {
+      for (const model of modelsOf(expected)) model.owned_by = 'stator';
+    },
+  },
+  {
+    why: 'the root says where things are: whoever opens the address wants to know what is there',
+    applies: (row) => row.request.method === 'GET' && row.request.path === '/',
+    rewrite: (expected) => {
+      expected.status = 200;
+      const place = new Matcher('a path', (path) => typeof path === 'string' && path.startsWith('/'));
+      const word = new Matcher('a word', (text) => typeof text === 'string' && text !== '');
+      const places = ['docs', 'openapi', 'models', 'health', 'metrics'].map((name) => [name, place]);
+      expected.body = { name: word, version: word, ...Object.fromEntries(places) };
+    },
+  },
+];

@@ -1,0 +1,116 @@
+import { choicesOf, type Difference, failWith, isRecordedError, refuseWith } from '../expectation.ts';
+import { type Body, isChat, isCompletions, isEmbeddings, nvextOf, requestBody, tokensOf } from '../fields.ts';
+import { Matcher, textWith } from '../match.ts';
+import type { RecordedRow } from '../records.ts';
+import { usualRequest } from '../usual-answer.ts';
+
+const contextOf = ({ served }: RecordedRow): number => served?.context_length ?? 4096;
+
+function taintsOf(row: RecordedRow): readonly unknown[] {
+  const constraints = nvextOf(row).routing_constraints as { readonly required_taints?: readonly unknown[] } | undefined;
+  return constraints?.required_taints ?? [];
+}
+
+/** Requests that 1.6.1 passes on and this product refuses, or bounds. */
+export const REFUSED: readonly Difference[] = [
+  {
+    why: 'a prompt at or over the context is refused in the frontend',
+    applies: (row, expected) =>
+      row.product?.code === 'context_length_exceeded' ||
+      expected.worker.some(({ prompt }) => typeof prompt === 'string' && tokensOf(prompt) >= contextOf(row)),
+    rewrite: (expected, row) =>
+      refuseWith(expected, row, {
+        status: row.product?.status ?? 400,
+        message: "This model's maximum context length is",
+        told: textWith(`maximum context length is ${contextOf(row)} tokens`),
+        code: 'context_length_exceeded',
+        param: isChat(row) ? 'messages' : isCompletions(row) ? 'prompt' : 'input',
+      }),
+  },
+  {
+    why: 'a request says by itself how it must be answered',
+    applies: (row) => row.product !== undefined && row.product.code !== 'context_length_exceeded',
+    rewrite: (expected, row) => {
+      const { status = 400, code = '' } = row.product ?? {};
+      refuseWith(expected, row, { status, code, message: '', told: new Matcher('a text', (text) => `${text}` !== '') });
+    },
+  },
+  {
+    why: 'a suffix is refused: nothing here fills in the middle',
+    applies: (row) =>
+      isCompletions(row) && typeof requestBody(row).suffix === 'string' && requestBody(row).suffix !== '',
+    rewrite: (expected, row) => refuseWith(expected, row, { status: 501, message: '`suffix` is not supported' }),
+  },
+  {
+    why: 'required taints filter in every router mode; 1.6.1 heeds them in kv mode alone',
+    applies: (row) => row.status === 200 && taintsOf(row).length > 0,
+    rewrite: (expected, row) => refuseWith(expected, row, { status: 400, message: 'Invalid request' }),
+  },
+  {
+    why: 'a worker that sends nothing is a failure for a unary request',
+    applies: (row) => {
+      const { script } = row;
+      const isSilent = script?.steps.length === 0 && script.finish === null && script.raise === undefined;
+      return isSilent && row.frames === undefined && row.status === 200;
+    },
+    rewrite: (expected, row) => failWith(expected, row, { status: 500, message: 'Internal server error' }),
+  },
+  {
+    why: 'a worker that is silent for too long fails its own request; it is not taken out of service for all others',
+    applies: (row) =>
+      row.server === 'env2' &&
+      row.status === 503 &&
+      isRecordedError(row.body) &&
+      /is not ready/.test(row.body.message) &&
+      row.served?.needs_prefill_peer !== true,
+    rewrite: (expected, row) => {
+      failWith(expected, row, { status: 504, message: 'Request deadline exceeded' });
+      expected.worker = [usualRequest(row)];
+    },
+  },
+  {
+    why: 'echo repeats the prompt; 1.6.1 takes the word and does not',
+    applies: (row) => isCompletions(row) && requestBody(row).echo === true,
+    rewrite: (expected, row) => {
+      const seen = new Set<unknown>();
+      for (const choice of choicesOf(expected)) {
+        if (!seen.has(choice.index)) choice.text = String(requestBody(row).prompt) + String(choice.text);
+        seen.add(choice.index);
+      }
+    },
+  },
+  {
+    why: 'completions without alternatives have an empty list in both modes, also for the end token',
+    applies: (row) => isCompletions(row) && requestBody(row).logprobs === 0,
+    rewrite: (expected) => {
+      for (const { logprobs } of choicesOf(expected)) if (logprobs != null) (logprobs as Body).top_logprobs = [];
+    },
+  },
+  {
+    why: 'each input of an embeddings request is a request of its own to the engine',
+    applies: (row) => Array.isArray(requestBody(row).input) && isEmbeddings(row),
+    rewrite: (expected, row) => {
+      const input = requestBody(row).input as readonly unknown[];
+      const count = typeof input[0] === 'number' ? 1 : input.length;
+      if (expected.worker[0] !== undefined) expected.worker = Array(count).fill(expected.worker[0]);
+    },
+  },
+];
+
+/** Applied when all is known of what a worker gets. */
+export const BOUNDED: Difference = {
+  why: 'absent max_tokens is filled with what is left of the context, a larger one is clamped to it',
+  applies: (row, expected) => expected.worker.length > 0 && !isEmbeddings(row),
+  rewrite: (expected, row) => {
+    for (const { prompt, prompt_embeds: embeds, stop_conditions: stop } of expected.worker) {
+      if (embeds !== undefined || stop === undefined || prompt === undefined) continue; // of unknown length, or of none
+      (stop as Body).max_tokens = leftFor(prompt, (stop as Body).max_tokens, contextOf(row));
+    }
+  },
+};
+
+function leftFor(prompt: unknown, asked: unknown, context: number): unknown {
+  const most = typeof asked === 'number' ? asked : Number.POSITIVE_INFINITY;
+  if (typeof prompt === 'string') return Math.min(most, context - tokensOf(prompt));
+  return new Matcher('what is left', (value) => typeof value === 'number' && value > 0 && value < context);
+}

@@ -1,0 +1,198 @@
+import { isObject, type Place, placesOf, within } from './json-places.ts';
+import { anyOf, Matcher, oneOf } from './match.ts';
+import { type DetailFault, faultOfDetail } from './parser-detail.ts';
+import type { RecordedRow } from './records.ts';
+
+/** What an error of ours says beside its message: `code` of the closed list, `param` the offending field of the body. */
+export interface Contract {
+  readonly code: string;
+  readonly param: unknown;
+}
+
+/** Codes of statuses that have one code alone; no field of the body is at fault there. */
+const CODES: Readonly<Record<number, string>> = {
+  401: 'invalid_api_key',
+  403: 'insufficient_permissions',
+  405: 'method_not_allowed',
+  409: 'invalid_value',
+  413: 'request_too_large',
+  415: 'unsupported_media_type',
+  429: 'rate_limit_exceeded',
+  431: 'headers_too_large',
+  499: 'client_closed_request',
+  500: 'internal_error',
+  502: 'bad_worker_response',
+  504: 'deadline_exceeded',
+};
+
+export const LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
+
+/**
+ * The code and the field that an error with that status and recorded text must name for the request of `row`.
+ * @param message without `Validation: `
+ */
+export function contractOf(row: RecordedRow, status: number, message: string): Contract {
+  const only = CODES[status];
+  if (only !== undefined) return { code: only, param: null };
+  const places = placesOf(row.asked);
+  if (status === 501) return { code: 'not_implemented', param: namedField(message, places) };
+  if (status === 404) return notFound(row, message);
+  if (status === 503 || status === 529) return unavailable(message);
+  return invalid(row, message, places);
+}
+
+function notFound(row: RecordedRow, message: string): Contract {
+  if (!/^Model (?:'.*' )?not found/.test(message)) return { code: 'not_found', param: null };
+  // A field is at fault where one was read: a route without any model refuses before it reads.
+  const isRead = row.request.method === 'POST' && row.text !== '';
+  return { code: 'model_not_found', param: isRead ? 'model' : null };
+}
+
+function unavailable(message: string): Contract {
+  if (/overloaded/.test(message)) return { code: 'server_overloaded', param: null };
+  const isModel = /^Model `.*` is not ready/.test(message);
+  return { code: 'service_unavailable', param: isModel ? 'model' : null };
+}
+
+function invalid(row: RecordedRow, message: string, places: readonly Place[]): Contract {
+  if (row.script?.raise !== undefined) return { code: 'invalid_value', param: null }; // the worker's own words
+  if (message.startsWith(LEAD_IN) || /: invalid nvext: /.test(message)) {
+    return ofDetail(faultOfDetail(message.replace(/^.*?(?:target type|invalid nvext): /s, '')), places);
+  }
+  const unsupported = /^Unsupported parameter\(s\): `([^`]+)`/.exec(message)?.[1];
+  if (unsupported !== undefined) return { code: 'unknown_parameter', param: unsupported };
+  if (/ is required for \S+$/.test(message)) {
+    return { code: 'missing_required_parameter', param: message.split(' ')[0] };
+  }
+  if (message === 'Invalid request') return { code: 'invalid_value', param: refusedField(row, places) };
+  return { code: 'invalid_value', param: namedField(message, places) };
+}
+
+function ofDetail(fault: DetailFault, places: readonly Place[]): Contract {
+  switch (fault.kind) {
+    case 'syntax':
+      return { code: 'invalid_json', param: null };
+    case 'missing':
+      return { code: 'missing_required_parameter', param: missing(fault.field, places) };
+    case 'unknown':
+      return { code: 'unknown_parameter', param: present(fault.field, places) };
+    case 'repeated':
+      return { code: 'invalid_value', param: fault.field };
+    case 'field':
+      return { code: 'invalid_value', param: under(places, ({ path }) => endsIn(path, fault.field)) };
+    case 'value':
+      return { code: 'invalid_value', param: under(places, ({ value, path }) => fault.matches(value, path)) };
+  }
+}
+
+const ROOT_FIELDS: ReadonlySet<string> = new Set(['model', 'messages', 'prompt', 'input', 'max_tokens']);
+
+/** `field` in an object of the request that lacks it; the root's own fields stand there. */
+function missing(field: string, places: readonly Place[]): unknown {
+  const root = places[0]?.value;
+  if (ROOT_FIELDS.has(field) && root !== undefined && isObject(root) && !(field in root)) return field;
+  const paths = places
+    .filter(({ value }) => isObject(value) && !(field in value))
+    .map(({ path }) => within(path, field));
+  return oneOf(...paths);
+}
+
+/** Where `field` stands in the request. */
+function present(field: string, places: readonly Place[]): unknown {
+  return oneOf(...places.map(({ path }) => path).filter((path) => endsIn(path, field)));
+}
+
+function endsIn(path: string, field: string): boolean {
+  return path === field || path.endsWith(`.${field}`);
+}
+
+/** The whole body, or the path of a value that `isMeant`, or of something inside of it. */
+function under(places: readonly Place[], isMeant: (place: Place) => boolean): unknown {
+  const paths = places.filter(isMeant).map(({ path }) => path);
+  if (paths.includes('')) return null;
+  return new Matcher(
+    `a field of ${JSON.stringify(paths)}`,
+    (param) =>
+      typeof param === 'string' &&
+      paths.some((path) => param === path || (/^[.[]/.test(param.slice(path.length)) && param.startsWith(path))),
+  );
+}
+
+/** What the words in front of a demand call a field: `Top_p must be`, `Frequency penalty must be`, `Prompt string cannot be`. */
+const WORDS: readonly (readonly [RegExp, (match: RegExpExecArray, places: readonly Place[]) => unknown])[] = [
+  [/^This model's maximum context length/, () => oneOf('messages', 'prompt', 'input')],
+  [/^Messages array cannot be empty|^input must be/, () => 'input'],
+  [/^User ID/, () => 'user'],
+  [/^Max tokens/, (_, places) => (has(places, 'max_tokens') ? 'max_tokens' : 'max_completion_tokens')],
+  [/^Logit bias (?:value )?for token '([^']*)'/, ([, token]) => `logit_bias.${token}`],
+  [
+    /^Logit bias key/,
+    (_, places) => oneOf(...places.map(({ path }) => path).filter((path) => /^logit_bias\./.test(path))),
+  ],
+  [/^Stop sequences? at index (\d+)/, ([, at]) => `stop[${at}]`],
+  [/^(?:Maximum of \d+ s|S)top sequences?/, () => 'stop'],
+  [/^Prompt (?:string|integer array|array) at index (\d+)/, ([, at]) => `prompt[${at}]`],
+  [/^Prompt /, () => 'prompt'],
+  [/^(?:Function at|Function name at) index (\d+)/, ([, at]) => `tools[${at}].function.name`],
+  [/^Invalid schema for function '([^']*)'/, ([, name], places) => schemaOf(String(name), places)],
+  [/^(?:tool named|tool_choice)/, () => 'tool_choice'],
+  [/^tools array/, () => 'tools'],
+  [
+    /^Only one guided-decoding/,
+    (_, places) => oneOf(...places.map(({ path }) => path).filter((path) => /^guided_/.test(path))),
+  ],
+  [/^Total number of choices|^n must be/i, () => oneOf('n', 'prompt')],
+  [
+    /^Failed to convert responses request/,
+    (_, places) => under(places, ({ path }) => /^(?:input|tools)\[\d+\]/.test(path)),
+  ],
+];
+
+/** The field that a message of a check names, by its path, in back ticks or quotes, or in words. */
+function namedField(message: string, places: readonly Place[]): unknown {
+  for (const [pattern, field] of WORDS) {
+    const match = pattern.exec(message);
+    if (match !== null) return field(match, places);
+  }
+  for (const [, named = ''] of message.matchAll(/[`']([a-z_][\w.[\]]*)/gi)) {
+    const path = places.find((place) => place.path === named || endsIn(place.path, named))?.path;
+    if (path !== undefined) return path;
+  }
+  const [, words = ''] = /^([a-z][\w.[\] ]*?)(?: must| cannot| is |:)/i.exec(message) ?? [];
+  const field = words.toLowerCase().replaceAll(' ', '_');
+  return has(places, field)
+    ? field
+    : anyOf(
+        null,
+        under(places, ({ path }) => path !== ''),
+      );
+}
+
+function has(places: readonly Place[], path: string): boolean {
+  return places.some((place) => place.path === path);
+}
+
+function schemaOf(name: string, places: readonly Place[]): unknown {
+  const at = places.find(({ path, value }) => /^tools\[\d+\]\.function\.name$/.test(path) && value === name)?.path;
+  return at?.replace(/name$/, 'parameters') ?? null;
+}
+
+/** The fields that headers stand for. */
+const HEADERS: readonly (readonly [RegExp, string])[] = [
+  [/^x-(?:dynamo-)?worker-instance-id$/, 'nvext.backend_instance_id'],
+  [/^x-(?:dynamo-)?prefill-instance-id$/, 'nvext.prefill_worker_id'],
+  [/^x-(?:dynamo-)?prefill-dp-rank$/, 'nvext.prefill_dp_rank'],
+  [/^x-(?:dynamo-dp|dp|data-parallel)-rank$/, 'nvext.dp_rank'],
+];
+
+/** What a refusal that says nothing more is about: a place that no worker has, ids outside the vocabulary, a forced tool. */
+function refusedField(row: RecordedRow, places: readonly Place[]): unknown {
+  const pins =
+    /^nvext\.(?:backend_instance_id|(?:prefill_|decode_)?worker_id|(?:prefill_)?dp_rank|routing_constraints|token_data)/;
+  const meant = under(
+    places,
+    ({ path }) => pins.test(path) || /^(?:guided_\w+|tool_choice)$/.test(path) || path === 'prompt',
+  );
+  const header = row.request.headers?.map(([name]) => HEADERS.find(([pattern]) => pattern.test(name))?.[1]);
+  return header?.find((field) => field !== undefined) ?? meant;
+}
