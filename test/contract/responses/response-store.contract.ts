@@ -55,6 +55,13 @@ export function describeResponseStore(name: string, open: () => Promise<StoreUnd
       expect(await store.get(record.id, '')).toEqual(expected);
     });
 
+    it('gives back how the answer was told', async () => {
+      const { store } = await start();
+      const record = someResponse({ pieces: [[3, 1], []] });
+      await store.put(record);
+      expect(await store.get(record.id, '')).toEqual(record);
+    });
+
     it('knows nothing of an id that was never put', async () => {
       const { store } = await start();
       expect(await store.get('resp_none', '')).toBeUndefined();

@@ -100,6 +100,7 @@ async function exercise(metrics: FrontendMetrics, clock: VirtualClock): Promise<
   });
   metrics.failure('InvalidRequest', 'request.invalid');
   metrics.rejected('m', 'chat_completions');
+  metrics.ignoredKeys('responses', ['other']);
   metrics.embedded('m', 3);
   metrics.migrated('m', 'new_request');
   metrics.migrationTook('m', 'new_request', 'success', 30);
@@ -135,7 +136,11 @@ function expectedShapes(prefix: string): Record<string, readonly [string, readon
     `${prefix}_${name}`,
     [type, [...labels].sort()],
   ]);
-  return { ...Object.fromEntries(moved), ...FIXED, stator_metric_series_overflow_total: ['counter', []] };
+  const own = {
+    stator_frontend_ignored_keys_total: ['counter', ['endpoint', 'key']],
+    stator_metric_series_overflow_total: ['counter', []],
+  } as const;
+  return { ...Object.fromEntries(moved), ...FIXED, ...own };
 }
 
 describe('the frontend’s /metrics', () => {

@@ -82,11 +82,15 @@ export interface Deployment {
   close(): Promise<void>;
 }
 
-/** Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind. */
+/**
+ * Starts the recorded server `name`: the real app, pipeline and request plane, with scripted engines behind.
+ * @param more models beside those of the record
+ */
 export async function startDeployment(
   name: string,
   folder: string,
   scripts: ReadonlyMap<string, WorkerScript>,
+  more: readonly RegisteredModel[] = [],
 ): Promise<Deployment> {
   const startedMs = Date.now();
   const loaded = await loadModelFolder(join(folder, 'model'));
@@ -97,7 +101,7 @@ export async function startDeployment(
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  const registered = name.startsWith('mocker') ? MOCKED : loadModels(folder);
+  const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
   if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
   const models = new LiveModelDirectory({ discovery, clock: systemClock });

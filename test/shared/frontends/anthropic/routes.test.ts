@@ -4,7 +4,7 @@ import { defaultHttpPaths } from '../../../../shared/frontends/http/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { createTestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
-import { ANTHROPIC, post } from './messages-bed.ts';
+import { ANTHROPIC, answer, post } from './messages-bed.ts';
 
 async function json(request: Request, options: TestAppOptions = {}) {
   const { app } = createTestApp({ ...options, settings: { ...ANTHROPIC, ...options.settings } });
@@ -152,4 +152,17 @@ describe("the model list in Anthropic's shape", () => {
     expect((await json(get('/v1/models/b/c', VERSION), { pipeline })).body).toMatchObject({ type: 'model', id: 'b/c' });
     expect((await json(get('/v1/models/b/c'), { pipeline })).body).toMatchObject({ object: 'model', id: 'b/c' });
   });
+});
+
+it('ignores root keys that it does not know, and counts them by names of a closed list', async () => {
+  const { response, deps } = await answer({ seed: 7, zzz: 1, metadata: { user_id: 'u' } }, ({ sink }) =>
+    playTexts(sink, ['hi']),
+  );
+  expect(response.status).toBe(200);
+  const metrics = await deps.metrics.render();
+  const counted = metrics.split('\n').filter((line) => line.startsWith('stator_frontend_ignored_keys_total{'));
+  expect(counted.sort()).toEqual([
+    'stator_frontend_ignored_keys_total{endpoint="anthropic_messages",key="other"} 1',
+    'stator_frontend_ignored_keys_total{endpoint="anthropic_messages",key="seed"} 1',
+  ]);
 });

@@ -289,3 +289,42 @@ describe('a responses stream', () => {
     expect(order).toEqual(['stored', 'read']);
   });
 });
+
+describe('calls that a worker mixes', () => {
+  const body = (delta: object, finish_reason: string | null = null) => ({
+    kind: 'body' as const,
+    body: { choices: [{ index: 0, delta, finish_reason }] },
+  });
+  const named = (index: number, name: string) => ({ index, id: `call_${name}`, function: { name, arguments: '' } });
+  const grown = (index: number, text: string) => body({ tool_calls: [{ index, function: { arguments: text } }] });
+
+  it('are told one after the other, each closed before the next is opened', async () => {
+    const bed = openBed(({ sink }) => {
+      sink.event(body({ tool_calls: [named(0, 'a'), named(1, 'b'), named(2, 'c')] }));
+      for (const event of [grown(1, '{"x"'), grown(0, '{"y":'), grown(1, ':1}'), grown(0, '2}'), grown(2, '{}')]) {
+        sink.event(event);
+      }
+      sink.event(body({}, 'tool_calls'));
+      sink.end(USAGE, true);
+    });
+    const calls = (await bed.events()).filter(({ type }) => !/created|in_progress/.test(String(type)));
+    expect(calls.map(({ type, output_index: at }) => `${String(type).split('.').slice(-2).join('.')} ${at}`)).toEqual([
+      'output_item.added 0',
+      'function_call_arguments.delta 0',
+      'function_call_arguments.delta 0',
+      'function_call_arguments.done 0',
+      'output_item.done 0',
+      'output_item.added 1',
+      'function_call_arguments.delta 1',
+      'function_call_arguments.done 1',
+      'output_item.done 1',
+      'output_item.added 2',
+      'function_call_arguments.delta 2',
+      'function_call_arguments.done 2',
+      'output_item.done 2',
+      'response.completed undefined',
+    ]);
+    const { output } = calls.at(-1)?.response as JsonObject;
+    expect((output as readonly JsonObject[]).map((item) => item.arguments)).toEqual(['{"y":2}', '{"x":1}', '{}']);
+  });
+});

@@ -160,3 +160,21 @@ function play(sink: GenerationSink, { kind, text }: Piece, index: number): void 
 const withoutId = ({ id: _id, ...rest }: JsonObject): JsonObject => rest;
 const textOf = (events: readonly JsonObject[], type: string): string =>
   events.map((event) => (event.type === type ? event.delta : '')).join('');
+
+describe('root keys that nobody knows', () => {
+  it('are ignored, and counted by names of a closed list', async () => {
+    const bed = openBed(({ sink }) => {
+      say(sink, 'x');
+      stop(sink);
+    });
+    const body = await bed.object({ client_metadata: { a: 'b' }, max_tokens: 5, zzz: 1, ['y'.repeat(50)]: 2 });
+    expect(body.status).toBe('completed');
+    await bed.object({ zzz: 1 });
+    const metrics = await bed.test.deps.metrics.render();
+    const counted = metrics.split('\n').filter((line) => line.startsWith('stator_frontend_ignored_keys_total{'));
+    expect(counted.sort()).toEqual([
+      'stator_frontend_ignored_keys_total{endpoint="responses",key="max_tokens"} 1',
+      'stator_frontend_ignored_keys_total{endpoint="responses",key="other"} 2',
+    ]);
+  });
+});

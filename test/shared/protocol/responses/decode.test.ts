@@ -278,3 +278,89 @@ describe('the estimate of input tokens', () => {
     expect(estimateInputTokens(jsonOf(body))).toBe(tokens);
   });
 });
+
+describe('what codex says in items', () => {
+  const inner = { type: 'function', name: 'g', parameters: { type: 'object' } };
+  const space = { type: 'namespace', name: 'space', description: '', tools: [inner, { type: 'custom', name: 'c' }] };
+  const namesOf = (decoded: DecodedResponses) => chatOf(decoded).tools?.map((tool) => tool.function.name);
+
+  it('brings tools, which replace those of the same name', () => {
+    const newer = { type: 'function', name: 'f', description: 'newer' };
+    const input = [
+      { type: 'additional_tools', role: 'developer', tools: [space, newer] },
+      { type: 'configuration_update', reasoning: { effort: 'low' } },
+      user('hi'),
+    ];
+    const decoded = decode({ input, tools: [{ type: 'function', name: 'f' }] });
+    expect(namesOf(decoded)).toEqual(['f', 'space__g', 'space__c']);
+    expect(chatOf(decoded).tools?.[0]?.function.description).toBe('newer');
+    expect(chatOf(decoded).messages).toEqual([user('hi')]);
+    expect(decoded.callShapes.get('space__c')).toEqual({ kind: 'custom_tool_call', name: 'c', namespace: 'space' });
+    expect(decoded.echo.tools).toEqual([{ type: 'function', name: 'f', parameters: null, strict: true }]);
+  });
+
+  it('calls tools of a namespace by the name that the model was told', () => {
+    const input = [
+      { type: 'function_call', call_id: 'a', namespace: 'space', name: 'g', arguments: '{}' },
+      { type: 'custom_tool_call', call_id: 'b', namespace: 'space', name: 'c', input: 'x' },
+    ];
+    expect(messagesOf(input)).toEqual([
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [
+          { id: 'a', type: 'function', function: { name: 'space__g', arguments: '{}' } },
+          { id: 'b', type: 'function', function: { name: 'space__c', arguments: '{"input":"x"}' } },
+        ],
+      },
+    ]);
+  });
+
+  it('searches for tools, and finds them', () => {
+    const search = { type: 'tool_search', execution: 'client', description: 'd', parameters: { type: 'object' } };
+    const input = [
+      user('hi'),
+      { type: 'tool_search_call', call_id: 's', execution: 'client', arguments: { query: 'x' } },
+      { type: 'tool_search_output', call_id: 's', tools: [space] },
+    ];
+    const decoded = decode({ input, tools: [search, { type: 'tool_search' }] });
+    expect(namesOf(decoded)).toEqual(['tool_search', 'space__g', 'space__c']);
+    expect(decoded.callShapes.get('tool_search')?.kind).toBe('tool_search_call');
+    expect(decoded.droppedTools).toEqual(['tool_search']); // one that a server would have to carry out
+    expect(chatOf(decoded).messages.slice(1)).toEqual([
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [{ id: 's', type: 'function', function: { name: 'tool_search', arguments: '{"query":"x"}' } }],
+      },
+      { role: 'tool', tool_call_id: 's', content: JSON.stringify([space]) },
+    ]);
+  });
+
+  it.each([
+    [{ tools: [{ ...space, tools: [{ type: 'function' }] }] }, 'missing_required_parameter', 'tools[0].tools[0].name'],
+    [
+      { input: [{ type: 'additional_tools', tools: [{ type: 'function', name: 'a b' }] }] },
+      'invalid_value',
+      'input[0].tools[0].name',
+    ],
+    [{ input: [{ type: 'additional_tools', tools: 5 }] }, 'invalid_value', 'input[0].tools'],
+    [
+      { tools: [{ ...space }, { ...space, name: 'other' }], tool_choice: { type: 'function', name: 'g' } },
+      'invalid_value',
+      'tool_choice',
+    ],
+  ])('%j is refused by the field', (fields, code, param) => {
+    expect(refusalOf(fields)).toMatchObject({ code, param });
+  });
+
+  it('may choose a tool of a namespace, or a namespace', () => {
+    const chosen = chatOf(decode({ tools: [space], tool_choice: { type: 'function', name: 'g' } }));
+    expect(chosen.toolChoice).toEqual({ name: 'space__g' });
+    const allowed = { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'namespace', name: 'space' }] };
+    expect(namesOf(decode({ tools: [space, { type: 'function', name: 'f' }], tool_choice: allowed }))).toEqual([
+      'space__g',
+      'space__c',
+    ]);
+  });
+});
