@@ -25,6 +25,7 @@ const TABLE: readonly (readonly [ErrorCode, status: number, type: string, anthro
   ['insufficient_permissions', 403, 'invalid_request_error', 'permission_error', 'validation'],
   ['model_not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
   ['not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
+  ['websocket_not_supported', 426, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['previous_response_not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
   ['method_not_allowed', 405, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['request_too_large', 413, 'invalid_request_error', 'request_too_large', 'validation'],
