@@ -95,12 +95,13 @@ describe('stator frontend and stator worker in terminals of their own', () => {
     workers.pop();
   });
 
-  it('answer 404 when the last worker has left, and stay healthy', async () => {
+  it('answer 503 while a model whose last worker has left is remembered, and stay healthy', async () => {
     await Promise.all(workers.splice(0).map(drain));
     await fleet.untilWorkers(frontend, 0);
     const response = await postJson(`${frontend.url}/v1/chat/completions`, SHORT);
-    expect(response.status).toBe(404);
-    expect(await response.json()).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
+    expect(response.status).toBe(503);
+    expect(response.headers.get('retry-after')).toBe('5');
+    expect(await response.json()).toMatchObject({ error: { type: 'server_error', code: 'service_unavailable' } });
     expect(await (await fetch(`${frontend.url}/v1/models`)).json()).toEqual({ object: 'list', data: [] });
     await frontend.waitForOutput(/INFO models: model is served model=stator-mini workers=\d/);
     await frontend.waitForOutput(/INFO models: model is served no more model=stator-mini reason=/);
@@ -109,14 +110,15 @@ describe('stator frontend and stator worker in terminals of their own', () => {
     expect(await health.json()).toEqual({ status: 'healthy', endpoints: [], instances: [] });
   });
 
-  it('answer 503 while dead workers are still on record, then 404', async () => {
+  it('answer 503 while dead workers are still on record, and when they are no more', async () => {
     const worker = await fleet.worker();
     await fleet.untilWorkers(frontend, 1);
     await worker.kill();
     const response = await postJson(`${frontend.url}/v1/chat/completions`, SHORT);
     expect(response.status).toBe(503);
     expect(await response.json()).toMatchObject({ error: { type: 'server_error', message: expect.any(String) } });
-    await waitUntil(async () => (await postJson(`${frontend.url}/v1/chat/completions`, SHORT)).status === 404);
+    await fleet.untilWorkers(frontend, 0);
+    expect((await postJson(`${frontend.url}/v1/chat/completions`, SHORT)).status).toBe(503);
   });
 
   it('serve again when a worker comes back', async () => {

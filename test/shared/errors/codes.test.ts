@@ -13,7 +13,7 @@ import {
   ServeError,
 } from '../../../shared/errors/index.ts';
 
-/** Every code with its status, its types in both dialects and the label of its metric. */
+/** The error table of ruling 1, with the metric label of http-api.md, section 2.4, and the type of section 7.2. */
 const TABLE: readonly (readonly [ErrorCode, status: number, type: string, anthropic: string, metric: string])[] = [
   ['invalid_value', 400, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['missing_required_parameter', 400, 'invalid_request_error', 'invalid_request_error', 'validation'],
@@ -25,11 +25,11 @@ const TABLE: readonly (readonly [ErrorCode, status: number, type: string, anthro
   ['insufficient_permissions', 403, 'invalid_request_error', 'permission_error', 'validation'],
   ['model_not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
   ['not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
+  ['websocket_not_supported', 426, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['previous_response_not_found', 404, 'invalid_request_error', 'not_found_error', 'not_found'],
   ['method_not_allowed', 405, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['request_too_large', 413, 'invalid_request_error', 'request_too_large', 'validation'],
   ['unsupported_media_type', 415, 'invalid_request_error', 'invalid_request_error', 'validation'],
-  ['websocket_not_supported', 426, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['headers_too_large', 431, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['rate_limit_exceeded', 429, 'rate_limit_error', 'rate_limit_error', 'overload'],
   ['insufficient_quota', 429, 'rate_limit_error', 'rate_limit_error', 'overload'],
@@ -44,7 +44,7 @@ const TABLE: readonly (readonly [ErrorCode, status: number, type: string, anthro
 ];
 
 describe('the table of codes', () => {
-  it('has these codes, none more and none less', () => {
+  it('is the ruling’s, no code more and none less', () => {
     expect([...errorCodes].sort()).toEqual(TABLE.map(([code]) => code).sort());
   });
 

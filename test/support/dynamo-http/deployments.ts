@@ -101,9 +101,9 @@ export async function startDeployment(
   });
   const plane = createMemoryRequestPlane({ clock: systemClock });
   const discovery = new MemoryDiscovery({ hub: new MemoryHub() });
-  const registered = name.startsWith('mocker') ? MOCKED : loadModels(folder);
+  const registered = [...(name.startsWith('mocker') ? MOCKED : loadModels(folder)), ...more];
   const instances = new Map<string, string>();
-  if (name !== 'empty') await registerModels(name, [...registered, ...more], { plane, discovery, engine, instances });
+  if (name !== 'empty') await registerModels(name, registered, { plane, discovery, engine, instances });
   const models = new LiveModelDirectory({ discovery, clock: systemClock });
   await models.start();
   const metrics = createFrontendMetrics();

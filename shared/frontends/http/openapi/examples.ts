@@ -37,6 +37,7 @@ export function exampleBodies(models: ExampleModels): Readonly<Record<string, ob
     CompletionRequest: { model: models.Completions, prompt: 'Once upon a time', max_tokens: 32 },
     EmbeddingRequest: { model: models.Embedding, input: 'A sentence to compare with others' },
     ResponseRequest: { model: models.Chat, input: 'What are you?', max_output_tokens: 64 },
+    CompactRequest: { model: models.Chat, input: 'What are you?' },
     InputTokensRequest: { model: models.Chat, input: 'What are you?' },
     MessageRequest: chat,
     CountTokensRequest: { model: models.Chat, messages },

@@ -76,17 +76,6 @@ export const RESPONSES: readonly Difference[] = [
     },
   },
   {
-    why: 'conversations can be compacted: what is refused is a body that says neither model nor conversation',
-    applies: (row) => row.request.path === '/v1/responses/compact' && row.status === 404,
-    rewrite: (expected, row) =>
-      refuseWith(expected, row, {
-        status: 400,
-        message: 'missing field `input` or `previous_response_id`',
-        code: 'missing_required_parameter',
-        param: 'input',
-      }),
-  },
-  {
     why: 'a published key that changes the answer and cannot be honoured is refused',
     applies: (row) => isResponses(row) && row.status === 200 && unhonoured(row) !== undefined,
     rewrite: (expected, row) => {

@@ -1,6 +1,6 @@
 import { type Difference, type Expectation, refuseWith } from '../expectation.ts';
 import type { Body } from '../fields.ts';
-import { Matcher } from '../match.ts';
+import { Matcher, textWith } from '../match.ts';
 import type { RecordedRow } from '../records.ts';
 import { serveVideoPath } from './video-path.ts';
 
@@ -61,6 +61,19 @@ export const ROUTES: readonly Difference[] = [
     why: 'videos are also served on the longer paths, like on the short ones',
     applies: (row) => /^\/v1\/videos\/generations/.test(row.request.path),
     rewrite: (expected, row) => serveVideoPath(expected, row),
+  },
+  {
+    why: 'conversations are compacted, and several models chat here: one must be named',
+    applies: ({ request, status }) =>
+      request.path === '/v1/responses/compact' && request.method === 'POST' && status === 404,
+    rewrite: (expected, row) =>
+      refuseWith(expected, row, {
+        status: 400,
+        message: 'missing field `model`',
+        told: textWith('missing field `model`'),
+        code: 'missing_required_parameter',
+        param: 'model',
+      }),
   },
   {
     why: 'the routes below a response exist, and tell of ids that they do not know',

@@ -35,10 +35,10 @@ export async function serveCompact(deps: HttpAppDeps, exchange: HttpExchange): P
       'responses',
       ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS),
     );
-    if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const model = parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed));
     const { meter, primaryName } = openForModel(call, model, false);
     requireServed(deps, model, 'Chat');
+    if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
     const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(call));
