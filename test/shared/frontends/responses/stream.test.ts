@@ -324,7 +324,7 @@ describe('calls that a worker mixes', () => {
       'output_item.done 2',
       'response.completed undefined',
     ]);
-    const { output } = calls.at(-1)?.response as JsonObject;
+    const { output } = calls.at(-1)!.response as JsonObject;
     expect((output as readonly JsonObject[]).map((item) => item.arguments)).toEqual(['{"y":2}', '{"x":1}', '{}']);
   });
 });

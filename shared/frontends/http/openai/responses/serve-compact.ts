@@ -2,7 +2,9 @@ import { ServeError, toServeError } from '../../../../errors/index.ts';
 import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
+  type DecodedResponses,
   decodeResponses,
+  type InputItem,
   ignoredKeyLabels,
   parseCompactBody,
   type ResponsesBody,
@@ -36,34 +38,43 @@ export async function serveCompact(deps: HttpAppDeps, exchange: HttpExchange): P
     const model = parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed));
     const { meter, primaryName } = openForModel(call, model, false);
     requireServed(deps, model, 'Chat');
-    const items = await gatherItems(deps, exchange, parsed);
-    const all = [...items.earlier, ...items.own];
-    if (all.length === 0) throw nothingToCompact();
-    const source = { earlier: items.earlier, own: [...items.own, COMPACTION_TRIGGER], isStored: false };
+    if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
+    const { earlier, own } = await gatherItems(deps, exchange, parsed);
+    const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
     const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(call));
-    const { request } = decoded;
-    call.identify(request);
-    const id = responseIdOf(request.id);
-    const answer = new ResponsesAnswer({
-      call,
-      decoded,
-      names: { id, created: Math.floor(call.receivedMs / 1000), model: primaryName },
-      outlet: new ResponsesUnary(call, {}),
-      kept: undefined,
-      onOver: () => {},
-      compose: ({ output, usage }) => ({
-        id,
-        object: 'response.compaction',
-        created_at: Math.floor(call.receivedMs / 1000),
-        output: [...toListedItems(all.filter(isUserMessage), id), ...output],
-        usage: usage === undefined ? null : responseUsage(usage),
-      }),
-    });
+    call.identify(decoded.request);
+    const answer = compaction(call, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(request, answer, { signal, meter });
+    deps.pipeline.generate(decoded.request, answer, { signal, meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }
+}
+
+/** The answer in the published shape. @param said what the user said: kept as it is, before the summary */
+function compaction(
+  call: InferenceCall,
+  decoded: DecodedResponses,
+  model: string,
+  said: readonly InputItem[],
+): ResponsesAnswer {
+  const id = responseIdOf(decoded.request.id);
+  const created = Math.floor(call.receivedMs / 1000);
+  return new ResponsesAnswer({
+    call,
+    decoded,
+    names: { id, created, model },
+    outlet: new ResponsesUnary(call, {}),
+    kept: undefined,
+    onOver: () => {},
+    compose: ({ output, usage }) => ({
+      id,
+      object: 'response.compaction',
+      created_at: created,
+      output: [...toListedItems(said, id), ...output],
+      usage: usage === undefined ? null : responseUsage(usage),
+    }),
+  });
 }
 
 function nothingToCompact(): ServeError {
