@@ -20,7 +20,7 @@ const DEPTH = 7;
 const IS_FIRST = 1 << 31;
 /** In `BACK`: no block. */
 const IS_FREE = 1 << 30;
-/** In `DEPTH`: others held the parent when the block was made; its skip is the parent. */
+/** In `DEPTH`: others held the parent when the block was made, or it has siblings; its skip is the parent. */
 const IS_HEAD = 1 << 31;
 
 /**
@@ -104,7 +104,7 @@ export class BlockRecords {
     const locals = this.#locals.writable(block >>> (PAGE_SHIFT - 1));
     locals[(block << 1) & PAGE_MASK] = localLow;
     locals[((block << 1) & PAGE_MASK) + 1] = localHigh;
-    if (sibling !== 0) this.#set(sibling, BACK, block);
+    if (sibling !== 0) this.#pushBack(sibling, block, parent);
     this.#count++;
     return block;
   }
@@ -128,10 +128,20 @@ export class BlockRecords {
     return isFirst && next === 0 ? back & ~IS_FIRST : 0;
   }
 
+  /** The block is not the first child of its parent any more, so its skip is to tell who that is. */
+  #pushBack(block: number, before: number, parent: number): void {
+    const page = this.#words.writable(block >>> BLOCK_SHIFT);
+    const at = offsetOf(block);
+    page[at + BACK] = before;
+    if ((page[at + DEPTH] as number) < 0) return;
+    page[at + SKIP] = parent;
+    page[at + DEPTH] = (page[at + DEPTH] as number) | IS_HEAD;
+  }
+
   parentOf(block: number): number {
     if (this.#get(block, DEPTH) < 0) return this.#get(block, SKIP);
     let back = this.#get(block, BACK);
-    while ((back & IS_FIRST) === 0) back = this.#get(back, BACK);
+    while ((back & IS_FIRST) === 0) back = this.#get(back, BACK); // only in snapshots of earlier versions
     return back & ~IS_FIRST;
   }
 

@@ -1,121 +1,97 @@
 import { ROOT } from './block-records.ts';
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
-import { fastest, type Holdings } from './holdings.ts';
-import type { HashPair, StorageTier, StoredRun } from './types.ts';
+import type { Holdings } from './holdings.ts';
+import { levelsOf } from './levels.ts';
+import { RunWriter } from './run-writer.ts';
+import type { DumpSlice, StorageTier, StoredRun } from './types.ts';
 
 /** By level. */
 export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
 
-/** What a tenure holds, as events: one tier after another, breadth first, chains without branches in one event. */
-export function dumpTenure(holdings: Holdings, tenure: number): StoredRun[] {
-  if (tenure === 0) return [];
+/** Blocks looked at in a slice of less than 1 ms. */
+const LOOKED_AT = 1024;
+
+/**
+ * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what it has
+ * after each slice, which may be nothing. Events may go on between slices; what they change may be told or not, so whoever
+ * applies all events after those that went before the first slice ends up with what the rank holds.
+ */
+export function* dumpRank(holdings: Holdings, rank: number): Generator<DumpSlice, void, void> {
+  const tenure = holdings.tenures.find(rank);
+  if (tenure === 0) return;
   const runs: StoredRun[] = [];
+  let levels = 1; // of the slower tiers, those in which the first walk finds something
   for (const [level, tier] of TIERS.entries()) {
-    const run = new RunWriter(holdings, tenure, level, tier, runs);
-    const starts = childrenOf(holdings, ROOT, tenure);
-    for (let at = 0; at < starts.length; at++) {
-      run.begin();
-      for (let block = starts[at] as number; ; ) {
-        run.add(block);
-        const [only, ...others] = childrenOf(holdings, block, tenure);
-        if (only === undefined) break;
-        if (others.length > 0) {
-          starts.push(only, ...others);
-          break;
-        }
-        block = only;
-      }
-      run.end();
+    if ((levels & (1 << level)) === 0) continue;
+    const walk = new DumpWalk(holdings, tenure, new RunWriter(holdings, tenure, level, tier, runs));
+    for (const _ of walk.slices()) {
+      yield { runs: runs.splice(0), isLast: false };
+      if (holdings.tenures.find(rank) !== tenure) return; // it was cleared: an event says so
     }
+    levels |= walk.levels;
   }
-  return runs;
+  yield { runs, isLast: true };
 }
 
-function childrenOf({ blocks, sets }: Holdings, block: number, tenure: number): number[] {
-  const held: number[] = [];
-  for (let child = blocks.child(block); child !== 0; child = blocks.next(child)) {
-    if (sets.tiersOf(blocks.holders(child), tenure) !== 0) held.push(child);
-  }
-  return held;
-}
-
-/** Puts blocks of one tier together to events. */
-class RunWriter {
+/** One way through all that a tenure holds. */
+class DumpWalk {
+  /** In which anything is held. */
+  levels = 0;
   readonly #holdings: Holdings;
   readonly #tenure: number;
-  readonly #level: number;
-  readonly #tier: StorageTier;
-  readonly #runs: StoredRun[];
-  #parent: HashPair | undefined;
-  #hashes: number[] = [];
-  #locals: number[] = [];
-  readonly #others: StoredRun[] = [];
+  readonly #run: RunWriter;
+  #looked = 0;
 
-  constructor(holdings: Holdings, tenure: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+  constructor(holdings: Holdings, tenure: number, run: RunWriter) {
     this.#holdings = holdings;
     this.#tenure = tenure;
-    this.#level = level;
-    this.#tier = tier;
-    this.#runs = runs;
+    this.#run = run;
   }
 
-  begin(): void {
-    this.#hashes = [];
-    this.#locals = [];
+  /** Writes runs, with a pause after so many blocks. */
+  *slices(): Generator<void, void, void> {
+    const starts: number[] = [];
+    yield* this.#heldBelow(ROOT, starts);
+    for (let at = 0; at < starts.length; at++) {
+      this.#run.begin();
+      for (let block = starts[at] as number; this.#isHeld(block); ) {
+        this.#run.add(block);
+        if (this.#isSliceOver()) yield;
+        const first = starts.length;
+        yield* this.#heldBelow(block, starts);
+        if (starts.length !== first + 1) break;
+        block = starts.pop() as number;
+      }
+      this.#run.end();
+    }
   }
 
-  add(block: number): void {
+  /** Between two slices the block may have gone, and another one may have its number. */
+  #isHeld(block: number): boolean {
     const { blocks } = this.#holdings;
-    const [hash, ...others] = this.#namesOf(block, this.#level);
-    if (hash === undefined) {
-      this.end();
-      return;
+    const tiers = blocks.isFree(block) ? 0 : this.#holdings.tiersOf(block, this.#tenure);
+    this.levels |= levelsOf(tiers);
+    return tiers !== 0;
+  }
+
+  /** One more block was looked at. */
+  #isSliceOver(): boolean {
+    return ++this.#looked % LOOKED_AT === 0;
+  }
+
+  *#heldBelow(block: number, held: number[]): Generator<void, void, void> {
+    const { blocks, cuts, cursors } = this.#holdings;
+    const cursor = { next: blocks.child(block) };
+    cursors.add(cursor);
+    try {
+      while (cursor.next !== 0) {
+        const child = cursor.next;
+        cursor.next = blocks.next(child);
+        if (cuts.has(this.#tenure)) cuts.settleBelow(block, child, this.#tenure);
+        if (!blocks.isFree(child) && this.#holdings.tiersOf(child, this.#tenure) !== 0) held.push(child);
+        if (this.#isSliceOver()) yield;
+      }
+    } finally {
+      cursors.delete(cursor);
     }
-    const local = [blocks.localLow(block), blocks.localHigh(block)] as const;
-    if (this.#hashes.length === 0 || others.length > 0) {
-      const parent = blocks.parentOf(block);
-      const name = parent === ROOT ? undefined : this.#fastestName(parent);
-      if (this.#hashes.length === 0) this.#parent = name;
-      // The engine has the block twice, under several names.
-      for (const other of others) this.#others.push(this.#run(name, other, local));
-    }
-    this.#hashes.push(...hash);
-    this.#locals.push(...local);
   }
-
-  end(): void {
-    if (this.#hashes.length > 0) this.#runs.push(this.#run(this.#parent, this.#hashes, this.#locals));
-    this.#runs.push(...this.#others.splice(0));
-    this.begin();
-  }
-
-  #run(parent: HashPair | undefined, hashes: readonly number[], locals: readonly number[]): StoredRun {
-    return { tier: this.#tier, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
-  }
-
-  /** A name under which the block was told before this one: that of its fastest tier. */
-  #fastestName(block: number): HashPair | undefined {
-    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#tenure)))[0];
-  }
-
-  /** Names that the engine has for the block in a tier. */
-  #namesOf(block: number, level: number): HashPair[] {
-    const { blocks, names } = this.#holdings;
-    const tiers = this.#holdings.tiersOf(block, this.#tenure);
-    const found: HashPair[] = [];
-    if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
-    if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {
-      found.push(pair(names.sharedLow(block), names.sharedHigh(block)));
-    }
-    if (tiers >>> BY_PRIVATE_NAME === 0) return found;
-    for (let name = names.firstPrivate(block); name !== 0; name = names.nextPrivate(name)) {
-      if (names.tenureOf(name) !== this.#tenure || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
-      found.push(pair(names.low(name), names.high(name)));
-    }
-    return found;
-  }
-}
-
-function pair(low: number, high: number): HashPair {
-  return [low >>> 0, high >>> 0];
 }

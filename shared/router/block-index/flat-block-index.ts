@@ -2,15 +2,16 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import { ROOT } from './block-records.ts';
-import { dumpTenure } from './dump.ts';
+import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
-import { Holdings, hasLevel, levelsOf } from './holdings.ts';
+import { Holdings } from './holdings.ts';
+import { hasLevel, levelsOf } from './levels.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
 import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
-import type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
 import { Upkeep } from './upkeep.ts';
 import { writeSnapshot } from './write-snapshot.ts';
 
@@ -21,11 +22,15 @@ const SWEPT_PER_EVENT = 8;
 /** Blocks that give way to an event at most, beyond those that it adds: less than 1 ms. */
 const EVICTED_AHEAD = 1024;
 
+const LOOKS_MAX = 512;
+
 export interface FlatIndexOptions {
   readonly ranks: RankTable;
   readonly blocksMax: number;
   readonly bytesMax: () => number;
   readonly onEvicted: (blocks: number) => void;
+  /** As in `BlockIndexOptions`. */
+  readonly looksMax?: number;
 }
 
 /** The index in typed arrays; see `Holdings`. */
@@ -45,7 +50,7 @@ export class FlatBlockIndex implements BlockIndex {
     this.#blocksMax = options.blocksMax;
     this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
-    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16));
+    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
     this.#upkeep = new Upkeep(this.holdings);
   }
 
@@ -63,6 +68,7 @@ export class FlatBlockIndex implements BlockIndex {
     if (count > this.#blocksMax || holdings.sets.isNearlyFull || holdings.names.isNearlyFull) {
       return 'capacity_exhausted';
     }
+    holdings.beginEvent(count);
     if (!this.#upkeep.isIdle) this.#upkeep.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
     const level = levelOf(tier);
     let parentBlock = ROOT;
@@ -79,10 +85,12 @@ export class FlatBlockIndex implements BlockIndex {
     if (!isOurs || holdings.tenures.isNamed[tenure] === 1) {
       holdings.tenures.isNamed[tenure] = 1;
       if (!this.#makeWay(tenure, parent, parentBlock, blockHashes)) return 'invalid_block';
+      if (!holdings.cuts.isEmpty) this.#path.locate(holdings, count); // of what was cut off, some may be gone
     }
     const evicted = this.#counters.evictedBlocks;
     const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
     if (isStored) holdings.tenures.last[tenure] = this.#path.blocks[count - 1] as number;
+    else holdings.giveBack(this.#path.last(parentBlock));
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
   }
@@ -120,7 +128,7 @@ export class FlatBlockIndex implements BlockIndex {
     for (let at = 0; at < count; at++) {
       const entry = holdings.find(tenure, (blockHashes[2 * at] as number) | 0, (blockHashes[2 * at + 1] as number) | 0);
       if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      holdings.drop(tenure, entry, LEVEL_MASK, seen);
+      holdings.drop(tenure, entry, LEVEL_MASK);
       this.#path.locate(holdings, count);
     }
     return true;
@@ -140,20 +148,32 @@ export class FlatBlockIndex implements BlockIndex {
   ): boolean {
     const { blocks, known } = this.#path;
     const count = tokensHashes.length >> 1;
-    const last = known === 0 ? parent : (blocks[known - 1] as number);
+    const last = this.#path.last(parent);
     if (!this.#makeRoom(count - known, last)) return false;
+    if (this.holdings.cuts.has(tenure)) this.#enter(tenure, parent);
     // A chain that one tenure alone goes on with is one stretch for `match`.
     const isSame = isHeldAlone(this.holdings.blocks.holders(last), tenure, level);
     if (blockHashes !== undefined) {
-      const appended = this.#append(last, tokensHashes, 0, isSame);
+      const appended = this.#append(tenure, last, tokensHashes, 0, isSame);
       if (appended === count - known && this.#holdNamed(tenure, level, blockHashes)) return true;
       if (appended > 0) this.holdings.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
     const { tenures } = this.holdings;
-    const appended = this.#append(last, tokensHashes, ALONE | (tenure << TENURE_SHIFT) | (1 << level), isSame);
+    const holders = ALONE | (tenure << TENURE_SHIFT) | (1 << level);
+    const appended = this.#append(tenure, last, tokensHashes, holders, isSame);
     tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + appended;
     return this.#hold(tenure, level) && appended === count - known;
+  }
+
+  /** What was cut off of the path's blocks is put right before the tenure holds them again. */
+  #enter(tenure: number, parent: number): void {
+    const { blocks, known } = this.#path;
+    for (let at = 0, above = parent; at < known; at++) {
+      const block = blocks[at] as number;
+      this.holdings.cuts.enter(above, block, tenure);
+      above = block;
+    }
   }
 
   /** When many are to go, they do so in the course of some events. */
@@ -170,9 +190,9 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
-  #append(last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
+  #append(tenure: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
     const { blocks, sequence, known } = this.#path;
-    const records = this.holdings.blocks;
+    const { blocks: records, cuts } = this.holdings;
     let above = last;
     for (let at = 2 * known; at < tokensHashes.length; at += 2) {
       above = records.create(
@@ -186,6 +206,7 @@ export class FlatBlockIndex implements BlockIndex {
       );
       if (above === 0) return (at >> 1) - known;
       blocks[at >> 1] = above;
+      if (at === 2 * known && cuts.has(tenure)) cuts.passOver(last, above, tenure);
     }
     return (tokensHashes.length >> 1) - known;
   }
@@ -242,10 +263,9 @@ export class FlatBlockIndex implements BlockIndex {
     const { holdings } = this;
     const tenure = holdings.tenures.find(rank);
     const lost = 1 << levelOf(tier);
+    holdings.beginEvent(blockHashes.length >> 1);
     if (!this.#upkeep.isIdle) this.#upkeep.sweep(blockHashes.length + SWEPT_PER_EVENT);
     holdings.table.warm(blockHashes, 0, blockHashes.length >> 1);
-    const cut = this.#seen;
-    cut.clear();
     let status: IndexStatus = 'ok';
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
       const low = (blockHashes[at] as number) | 0;
@@ -253,15 +273,15 @@ export class FlatBlockIndex implements BlockIndex {
       if (tenure !== 0) {
         if (holdings.dropLeaf(tenure, low, high, lost)) continue;
         const entry = holdings.find(tenure, low, high);
-        if (entry !== 0 && holdings.drop(tenure, entry, lost, cut)) continue;
+        if (entry !== 0 && holdings.drop(tenure, entry, lost)) continue;
       }
-      if (!cut.has(low, high)) status = 'block_not_found';
+      if (!holdings.cuts.lost.has(low, high)) status = 'block_not_found';
     }
     return status;
   }
 
   cleared(rank: number): void {
-    this.holdings.tenures.end(rank);
+    this.holdings.end(rank);
   }
 
   removeRank(rank: number): void {
@@ -283,8 +303,8 @@ export class FlatBlockIndex implements BlockIndex {
     return tenures.blocks[tenures.find(rank)] ?? 0;
   }
 
-  dump(rank: number): readonly StoredRun[] {
-    return dumpTenure(this.holdings, this.holdings.tenures.find(rank));
+  dump(rank: number): Generator<DumpSlice, void, void> {
+    return dumpRank(this.holdings, rank);
   }
 
   housekeep(blocksMax = 5000): boolean {

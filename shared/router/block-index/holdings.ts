@@ -1,16 +1,18 @@
 import { BlockRecords, ROOT } from './block-records.ts';
+import { Cuts } from './cuts.ts';
 import { BY_PRIVATE_NAME, BY_SHARED_NAME, EngineNames, LEVEL_MASK } from './engine-names.ts';
 import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
 import { ALONE, HOLDER_MASK, HolderSets, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import { fastest } from './levels.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
 import type { PairSet } from './pair-set.ts';
 import { Tenures } from './tenures.ts';
 
-type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
+/** For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any case. */
+const LOOKED_AT_PER_HASH = 4;
 
-/** More than any tier's number: not held. */
-export const NOT_HELD = 4;
+type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
 /**
  * Blocks, their holders and their names, kept in step. What a tenure holds is closed towards the start of its prompts: a
@@ -24,11 +26,24 @@ export class Holdings {
   readonly names: EngineNames;
   readonly tenures = new Tenures();
   readonly sets: HolderSets;
+  /** What removals have yet to take along. */
+  readonly cuts = new Cuts(this);
+  /** A block that upkeep may have left bare and has yet to free; `ROOT` = none. */
+  bare = ROOT;
+  /** Places in rows of siblings, kept right while blocks go. */
+  readonly cursors = new Set<{ next: number }>();
   readonly #use: MemoryUse = { bytes: 0 };
   readonly #below: number[] = [];
+  readonly #levels: number[] = [];
+  readonly #looksMax: number;
+  #looksLeft = 0;
 
-  /** @param setGranulesMax room for sets of holders, 16 bytes each */
-  constructor(setGranulesMax: number) {
+  /**
+   * @param setGranulesMax room for sets of holders, 16 bytes each
+   * @param looksMax blocks below one that goes that an event looks at in any case; what is beyond is left to `cuts`
+   */
+  constructor(setGranulesMax: number, looksMax: number) {
+    this.#looksMax = looksMax;
     const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords(this.#use)) as FiveWords;
     this.words = [blocks, shared, own, sets, locals];
     this.table = new HashTable([blocks, shared, own, sets], this.#use);
@@ -37,9 +52,21 @@ export class Holdings {
     this.sets = new HolderSets(sets, this.table, setGranulesMax);
   }
 
+  /** What is dropped from now on belongs to another event, which tells of so many hashes. */
+  beginEvent(hashes: number): void {
+    this.cuts.beginEvent();
+    this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
+  }
+
   /** Tiers of the tenure, by the way in which the block was named. */
   tiersOf(block: number, tenure: number): number {
     return this.sets.tiersOf(this.blocks.holders(block), tenure);
+  }
+
+  /** Ends the rank's tenure: what it holds is invisible from now on. */
+  end(rank: number): void {
+    this.cuts.leftBy(this.tenures.find(rank));
+    this.tenures.end(rank);
   }
 
   /** The block that the tenure's engine calls so, held in `level` or a faster one; -1 when there is none. */
@@ -48,6 +75,7 @@ export class Holdings {
     if (this.tenures.isNamed[tenure] === 0) {
       const last = this.tenures.last[tenure] as number;
       block = this.blocks.hasHash(last, low, high) ? last : this.table.findBlock(low, high);
+      if (block !== 0 && this.cuts.has(tenure)) this.cuts.settle(block, tenure);
     } else {
       const entry = this.find(tenure, low, high);
       if (entry !== 0) block = this.blockOf(entry);
@@ -57,6 +85,18 @@ export class Holdings {
 
   /** The entry of the table under which `tenure` holds a block by this name of its engine; 0 when it does not. */
   find(tenure: number, low: number, high: number): number {
+    let entry = this.#findUnsettled(tenure, low, high);
+    if (!this.cuts.has(tenure)) return entry;
+    for (let before = 0; entry !== 0 && entry !== before; ) {
+      this.cuts.settle(this.blockOf(entry), tenure);
+      before = entry;
+      entry = this.#findUnsettled(tenure, low, high);
+    }
+    return entry;
+  }
+
+  /** The same, cut off or not. */
+  #findUnsettled(tenure: number, low: number, high: number): number {
     if (this.tenures.isNamed[tenure] === 0) {
       const block = this.table.findBlock(low, high);
       return block !== 0 && this.tiersOf(block, tenure) !== 0 ? block : 0;
@@ -104,21 +144,21 @@ export class Holdings {
    * @returns false when it is anything else; nothing was changed then
    */
   dropLeaf(tenure: number, low: number, high: number, lost: number): boolean {
-    if (this.tenures.isNamed[tenure] !== 0) return false;
+    if (this.tenures.isNamed[tenure] !== 0 || this.cuts.has(tenure)) return false;
     const block = this.table.findBlock(low, high);
     if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (tenure << TENURE_SHIFT) | lost)) return false;
     const { blocks } = this.tenures;
     blocks[tenure] = (blocks[tenure] as number) - 1;
-    this.giveBack(this.blocks.remove(block));
+    this.giveBack(this.#remove(block));
     return true;
   }
 
   /**
    * The tenure loses the block in the levels of `lost`, as far as it holds it by the entry's name; with it goes what that
-   * cuts off, whose names are put in `cut`.
+   * cuts off, whose names are put in `cuts.lost`.
    * @returns whether it held anything of it
    */
-  drop(tenure: number, entry: number, lost: number, cut: PairSet): boolean {
+  drop(tenure: number, entry: number, lost: number): boolean {
     const held = this.#levelsBy(entry, tenure);
     if ((held & lost) === 0) return false;
     const block = this.blockOf(entry);
@@ -138,31 +178,62 @@ export class Holdings {
         if ((held & ~lost) === 0) this.names.releaseShared(block);
     }
     this.change(block, tenure, before, after);
-    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) {
-      this.#dropBelow(block, tenure, fastest(after), cut);
-    }
+    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) this.#cutBelow(block, tenure, after);
     this.giveBack(block);
     return true;
   }
 
-  /** The tenure loses what lies below the block in tiers faster than `level`. */
-  #dropBelow(block: number, tenure: number, level: number, cut: PairSet): void {
-    const kept = (LEVEL_MASK << level) & LEVEL_MASK;
+  /** The tenure, which holds only `tiers` of the block now, loses what lies below it in faster ones. */
+  #cutBelow(block: number, tenure: number, tiers: number): void {
+    // It holds the blocks above in any case; where it holds no others, nobody need look for them.
+    const above = this.blocks.depth(block) - (tiers === 0 ? 1 : 0);
+    if (this.tenures.blocks[tenure] === above) return;
+    if (this.cuts.has(tenure))
+      this.cuts.add(block, tenure, fastest(tiers)); // each cut tells which event made it
+    else this.#dropBelow(block, tenure, fastest(tiers));
+  }
+
+  /** At once as far as the event may look, and by cuts from there on. */
+  #dropBelow(block: number, tenure: number, level: number): void {
     const below = this.#below;
+    const levels = this.#levels;
     below.push(block);
-    for (let at = 0; at < below.length; at++) {
-      for (let child = this.blocks.child(below[at] as number); child !== 0; child = this.blocks.next(child)) {
+    levels.push(level);
+    let at = 0;
+    for (; at < below.length && this.#looksLeft > 0; at++) {
+      const kept = levels[at] as number;
+      let child = this.blocks.child(below[at] as number);
+      for (; child !== 0 && this.#looksLeft > 0; child = this.blocks.next(child)) {
+        this.#looksLeft--;
         const before = this.tiersOf(child, tenure);
         // What lies below an unchanged block is in no faster tier than that.
-        if (fastest(before) >= level) continue;
-        this.#noteNames(child, tenure, before, LEVEL_MASK & ~kept, cut);
-        this.change(child, tenure, before, this.keep(child, tenure, before, kept));
+        if (fastest(before) >= kept) continue;
         below.push(child);
+        levels.push(fastest(this.lose(child, tenure, before, (LEVEL_MASK << kept) & LEVEL_MASK, this.cuts.lost)));
       }
+      if (child !== 0) break;
     }
-    for (let at = below.length - 1; at > 0; at--)
-      if (this.#isBare(below[at] as number)) this.blocks.remove(below[at] as number);
+    for (let rest = at; rest < below.length; rest++) {
+      const bare = below[rest] as number;
+      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, tenure, levels[rest] as number);
+    }
+    for (let each = below.length - 1; each > 0; each--) {
+      if (this.#isBare(below[each] as number)) this.#remove(below[each] as number);
+    }
     below.length = 0;
+    levels.length = 0;
+  }
+
+  /**
+   * The tenure, which holds the block in `before`, keeps of that only the levels in `kept`.
+   * @param names where the names go under which it loses it
+   * @returns the tiers left
+   */
+  lose(block: number, tenure: number, before: number, kept: number, names: PairSet | undefined): number {
+    if (names !== undefined) this.#noteNames(block, tenure, before, LEVEL_MASK & ~kept, names);
+    const after = this.keep(block, tenure, before, kept);
+    this.change(block, tenure, before, after);
+    return after;
   }
 
   #noteNames(block: number, tenure: number, tiers: number, lost: number, cut: PairSet): void {
@@ -187,13 +258,13 @@ export class Holdings {
   /** Frees the block if nobody holds it and nothing hangs on it, and then what that leaves bare above it. */
   giveBack(block: number): void {
     let at = block;
-    while (at !== ROOT && this.#isBare(at)) at = this.blocks.remove(at);
+    while (at !== ROOT && !this.blocks.isFree(at) && this.#isBare(at)) at = this.#remove(at);
   }
 
   /** One step of `giveBack`. @returns what is bare after it; `ROOT` when nothing is */
   giveBackOne(block: number): number {
     if (this.blocks.isFree(block) || !this.#isBare(block)) return ROOT;
-    const parent = this.blocks.remove(block);
+    const parent = this.#remove(block);
     return parent !== ROOT && this.#isBare(parent) ? parent : ROOT;
   }
 
@@ -213,6 +284,15 @@ export class Holdings {
         this.#lose(block, (page[at] as number) >>> TENURE_SHIFT, (page[at] as number) & TIERS_MASK);
       }
       this.sets.release(holders);
+    }
+    return this.#remove(block);
+  }
+
+  /** @returns its parent if that has no children left, else 0 */
+  #remove(block: number): number {
+    if (!this.cuts.isEmpty) this.cuts.left(block);
+    if (this.cursors.size > 0) {
+      for (const cursor of this.cursors) if (cursor.next === block) cursor.next = this.blocks.next(block);
     }
     return this.blocks.remove(block);
   }
@@ -261,19 +341,4 @@ export class Holdings {
   get bytes(): number {
     return this.#use.bytes;
   }
-}
-
-/** One bit a level, however the block is named. */
-export function levelsOf(tiers: number): number {
-  return (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
-}
-
-/** The fastest level among `tiers`; `NOT_HELD` when there is none. */
-export function fastest(tiers: number): number {
-  const levels = levelsOf(tiers);
-  return levels === 0 ? NOT_HELD : 31 - Math.clz32(levels & -levels);
-}
-
-export function hasLevel(tiers: number, level: number): boolean {
-  return (levelsOf(tiers) & (1 << level)) !== 0;
 }

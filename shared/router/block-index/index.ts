@@ -17,4 +17,4 @@ export {
 export { IndexMemory } from './memory-bound.ts';
 export { ReplaceableBlockIndex } from './replaceable-index.ts';
 export { SnapshotError } from './snapshot-format.ts';
-export type { BlockIndex, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';
+export type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';

@@ -5,6 +5,7 @@ import { PAGE_WORDS } from './paged-words.ts';
 import {
   Checksum,
   CURSORS,
+  CUTS,
   END,
   HEAD,
   MAGIC,
@@ -52,12 +53,14 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cursors = new Uint8Array(0);
+  let cuts = new Int32Array(0);
   for (const { kind, number, at, next, bytes } of sections) {
     const from = at + SECTION_HEAD_WORDS;
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
     else if (kind === TENURES) tenures.push(content.slice());
     else if (kind === CURSORS) cursors = content.slice();
+    else if (kind === CUTS) cuts = words.slice(from, from + (bytes >> 2));
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
       holdings.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
     }
@@ -70,6 +73,7 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
   const [ofTenure, blocks, isNamed] = tenures;
   if (ofTenure === undefined || blocks === undefined || isNamed === undefined) throw damaged();
   yield* holdings.restore(blocksTop, namesTop, setsTop);
+  holdings.cuts.restore(cuts);
   return {
     cursors,
     numberRanks(table) {

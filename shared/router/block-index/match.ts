@@ -2,7 +2,8 @@ import type { Overlaps } from '../overlaps.ts';
 import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
-import { fastest, type Holdings } from './holdings.ts';
+import type { Holdings } from './holdings.ts';
+import { fastest } from './levels.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders
@@ -16,6 +17,7 @@ import { fastest, type Holdings } from './holdings.ts';
 export function matchChain(holdings: Holdings, sequence: Uint32Array, overlaps: Overlaps): void {
   const { blocks } = holdings;
   let block = lastBlock(holdings, sequence);
+  if (!holdings.cuts.isEmpty && holdings.cuts.settleChain(block, sequence)) block = lastBlock(holdings, sequence);
   while (block !== ROOT) {
     const holders = blocks.holders(block) & ~RECENT;
     score(holdings, holders, blocks.depth(block), overlaps);

@@ -58,6 +58,11 @@ export class Path {
     for (let missing = at; missing < count; missing++) blocks[missing] = 0;
   }
 
+  /** The last block of the path that is in the index; `parent` when none is. */
+  last(parent: number): number {
+    return this.known === 0 ? parent : (this.blocks[this.known - 1] as number);
+  }
+
   /** Whether `block` stands before position `at` of a path that follows `parent`. */
   leadsThrough(holdings: Holdings, block: number, parent: number, at: number): boolean {
     const before = this.blocks.indexOf(block);

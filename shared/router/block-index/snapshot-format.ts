@@ -7,6 +7,7 @@
  *     RANKS     one line a rank: number, data-parallel rank, worker id
  *     TENURES   of all tenures: ranks, blocks, flags
  *     CURSORS   the caller's, as they are
+ *     CUTS      what removals have yet to take along; absent where that is nothing
  *     PAGES     one of some kind of record each, as it stands in memory
  *     END       bytes of the whole, two words, and the checksum of everything before, four words
  *
@@ -20,6 +21,7 @@ export const HEAD = 1;
 export const RANKS = 2;
 export const TENURES = 3;
 export const CURSORS = 4;
+export const CUTS = 5;
 /** Pages of kind `PAGES + n` are those of `Holdings.words[n]`. */
 export const PAGES = 8;
 export const END = 16;

@@ -19,6 +19,13 @@ export interface StoredRun {
   readonly tokensHashes: Uint32Array;
 }
 
+/** A part of what a rank holds. */
+export interface DumpSlice {
+  readonly runs: readonly StoredRun[];
+  /** Whether nothing follows. */
+  readonly isLast: boolean;
+}
+
 /**
  * Which blocks each rank holds. Hashes are pairs of u32 halves, low half first (ruling 21). `blockHashes` are the engine's
  * own, in whatever way it makes them; `tokensHashes` are ours (router.md, section 3.2; ruling 30). Ranks are numbers of a
@@ -46,13 +53,14 @@ export interface BlockIndex {
   match(hashes: BlockHashes, overlaps: Overlaps): void;
   /** Distinct blocks held by anybody, and those that wait for `housekeep`. */
   readonly blockCount: number;
-  /** Distinct blocks that `rank` holds in any tier. */
+  /** Distinct blocks that `rank` holds in any tier, and those that a removal has cut off and that wait for `housekeep`. */
   blocksOf(rank: number): number;
   /**
    * What `rank` holds, as events that build it up again in an empty index: tiers one after another, breadth first, runs
-   * merged (router.md, section 4.2).
+   * merged. Each step gives what it found in less than 1 ms, perhaps nothing: take one a turn. Events that come between the
+   * steps may be in it or not; applied once more after all of it, they make it right.
    */
-  dump(rank: number): readonly StoredRun[];
+  dump(rank: number): Generator<DumpSlice, void, void>;
   /**
    * Gives back what cleared and removed ranks left behind, looking at no more than `blocksMax` blocks. Call it from a
    * timer; events do a share of it too, so it cannot fall behind.

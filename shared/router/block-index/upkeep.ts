@@ -4,21 +4,21 @@ import type { Holdings } from './holdings.ts';
 
 /** Blocks of one chain that give way together. */
 const EVICTED_TOGETHER = 16;
+/** As many blocks as take as long as one step of a cut. */
+const STEP_BLOCKS = 4;
 /** So many holders of a block, as a power of two, take as long as a block. */
 const HOLDERS_SHIFT = 5;
 /** Blocks looked at before one that was stored again of late gives way all the same. */
 const LOOKED_AT_MAX = 4096;
 
 /**
- * Two hands that go round the blocks. One takes ended tenures off them, from the youngest block on, so that most are free
+ * What is left to do when events are over. Cuts are moved down. Two hands go round the blocks: one takes ended tenures off them, from the youngest block on, so that most are free
  * of children when it comes by. The other frees what was stored longest ago when the index is full: chains from their
  * ends up; a chain that was stored again since the hand's last visit is spared once.
  */
 export class Upkeep {
   readonly #holdings: Holdings;
   #sweepAt = 0;
-  /** A block that the sweep left bare and has yet to free. */
-  #bare = ROOT;
   /** Tenures that this round of the sweep frees. */
   #sweepTenures = 0;
   #evictAt = 0;
@@ -30,30 +30,43 @@ export class Upkeep {
   }
 
   get isIdle(): boolean {
-    return this.#sweepTenures === 0 && this.#holdings.tenures.endedCount === 0;
+    const { tenures, cuts } = this.#holdings;
+    return this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty && this.#holdings.bare === ROOT;
   }
 
   /** Looks at up to `blocksMax` blocks. @returns whether there is more to do */
   sweep(blocksMax: number): boolean {
-    const { blocks, tenures } = this.#holdings;
-    if (this.#sweepTenures === 0) {
-      if (tenures.endedCount === 0) return false;
-      this.#sweepTenures = tenures.endedCount;
-      this.#sweepAt = blocks.top - 1;
-    }
+    const { cuts } = this.#holdings;
     for (let left = blocksMax; left > 0; left--) {
-      if (this.#bare !== ROOT) this.#bare = this.#holdings.giveBackOne(this.#bare);
-      else if (this.#sweepAt > 0) {
-        this.#bare = this.#sweepAt;
-        if (!blocks.isFree(this.#sweepAt)) left -= this.#holdings.sweep(this.#sweepAt) >>> HOLDERS_SHIFT;
-        this.#sweepAt--;
-      } else {
-        tenures.recycle(this.#sweepTenures);
-        this.#sweepTenures = 0;
-        break;
-      }
+      if (this.#holdings.bare !== ROOT) this.#holdings.bare = this.#holdings.giveBackOne(this.#holdings.bare);
+      else if (!cuts.isEmpty) {
+        this.#holdings.bare = cuts.step();
+        left -= STEP_BLOCKS - 1;
+      } else if (this.#beginRound()) left -= this.#sweepOne() >>> HOLDERS_SHIFT;
+      else return false;
     }
     return !this.isIdle;
+  }
+
+  /** False when there are no ended tenures to take off blocks. */
+  #beginRound(): boolean {
+    if (this.#sweepTenures > 0) return true;
+    const { blocks, tenures } = this.#holdings;
+    this.#sweepTenures = tenures.endedCount;
+    this.#sweepAt = blocks.top - 1;
+    return this.#sweepTenures > 0;
+  }
+
+  /** The next block of the round, or its end. @returns how many holders were looked at */
+  #sweepOne(): number {
+    const { blocks, tenures } = this.#holdings;
+    if (this.#sweepAt > 0) {
+      this.#holdings.bare = this.#sweepAt--;
+      return blocks.isFree(this.#holdings.bare) ? 0 : this.#holdings.sweep(this.#holdings.bare);
+    }
+    tenures.recycle(this.#sweepTenures);
+    this.#sweepTenures = 0;
+    return 0;
   }
 
   /** Frees some blocks, but not `pinned`. @returns how many; 0 when there is nothing to free */

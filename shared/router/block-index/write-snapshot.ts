@@ -4,6 +4,7 @@ import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts'
 import {
   Checksum,
   CURSORS,
+  CUTS,
   END,
   HEAD,
   MAGIC,
@@ -25,6 +26,7 @@ interface Frozen {
   readonly blocks: Int32Array;
   readonly isNamed: Uint8Array;
   readonly cursors: Uint8Array;
+  readonly cuts: Int32Array;
   /** By kind of record. */
   readonly pages: readonly FrozenPages[];
   /** Words in use, by kind of record. */
@@ -61,6 +63,7 @@ function freeze(holdings: Holdings, table: RankTable, cursors: Uint8Array): Froz
     blocks: tenures.blocks.slice(0, tenures.count),
     isNamed: tenures.isNamed.slice(0, tenures.count),
     cursors: cursors.slice(),
+    cuts: holdings.cuts.toWords(),
     pages: holdings.words.map((words) => words.freeze()),
     words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
     head,
@@ -77,6 +80,7 @@ function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void
   yield writer.section(TENURES, 1, frozen.blocks);
   yield writer.section(TENURES, 2, frozen.isNamed);
   yield writer.section(CURSORS, 0, frozen.cursors);
+  if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
   for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
   yield writer.end();
 }

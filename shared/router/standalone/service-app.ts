@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
@@ -110,15 +111,23 @@ function jsonResponse(status: number, body: unknown, headers: Readonly<Record<st
   return new Response(writeExactJson(body), { status, headers: { 'content-type': 'application/json', ...headers } });
 }
 
-/** A piece is made when the reader has room for it. */
+/** A piece is made when the reader has room for it, and one a turn. */
 function streamOf(pieces: Iterable<string>): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   const iterator = pieces[Symbol.iterator]();
   return new ReadableStream({
-    pull(controller) {
-      const { done, value } = iterator.next();
-      if (done) controller.close();
-      else controller.enqueue(encoder.encode(value));
+    async pull(controller) {
+      for (;;) {
+        await nextTurn();
+        const { done, value } = iterator.next();
+        if (done) controller.close();
+        else if (value === '') continue;
+        else controller.enqueue(encoder.encode(value));
+        return;
+      }
+    },
+    cancel() {
+      iterator.return?.();
     },
   });
 }

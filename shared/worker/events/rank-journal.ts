@@ -1,5 +1,5 @@
 import type { KvEvent } from '../../engines/index.ts';
-import type { BlockIndex } from '../../router/block-index/index.ts';
+import type { BlockIndex, StoredRun } from '../../router/block-index/index.ts';
 import type { RecoveryRequest, RecoveryResponse, RouterEventRecord } from '../../router/feed/index.ts';
 import { type EventForm, toRouterEvent } from './event-records.ts';
 import { EventRing } from './event-ring.ts';
@@ -53,15 +53,24 @@ export class RankJournal {
     return start === undefined || oldest > newest || start < oldest;
   }
 
-  /** The parts of an answer, all as of the first call of `next`. */
-  *answer(request: RecoveryRequest): Generator<RecoveryResponse, void, void> {
+  /**
+   * The parts of an answer, which is that of the first call of `next`; undefined = a slice of work is over, and the
+   * next one is better left to another turn. A dump may hold some of what was published since: it is to be followed by all events after its `last_event_id`.
+   */
+  *answer(request: RecoveryRequest): Generator<RecoveryResponse | undefined, void, void> {
     const { start_event_id: start, end_event_id: end } = request;
-    const publisher_id = this.#options.publisherId;
+    const { publisherId: publisher_id, index, rank } = this.#options;
     const { newest } = this.#ring;
     if (this.needsDump(request)) {
-      for (const events of inParts(this.#dump(), (event) => event)) {
-        yield { TreeDump: { events: this.#records(events, request), last_event_id: newest }, publisher_id };
+      let from = 0;
+      for (const { runs, isLast } of index.dump(rank)) {
+        const ids = from; // of a dump, which has its own
+        const events = runs.map((run, at) => this.#record(ids + at, this.#stored(run), request));
+        if (events.length > 0) yield { TreeDump: { events, last_event_id: newest }, publisher_id };
+        from += events.length;
+        if (!isLast) yield undefined;
       }
+      if (from === 0) yield { TreeDump: { events: [], last_event_id: newest }, publisher_id };
     } else if (start === undefined || (end !== undefined && end < start)) {
       yield { InvalidRange: { start_id: start ?? 0, end_id: end ?? 0 }, publisher_id };
     } else if (start > newest) {
@@ -80,29 +89,8 @@ export class RankJournal {
     }
   }
 
-  /** Stores that build up what the rank holds; none longer than a part. */
-  #dump(): KvEvent[] {
-    const { index, rank, dpRank } = this.#options;
-    const events: KvEvent[] = [];
-    for (const run of index.dump(rank)) {
-      const { blockHashes, tokensHashes } = run;
-      for (let start = 0; start < blockHashes.length; start += 2 * PART_BLOCKS_MAX) {
-        const end = Math.min(start + 2 * PART_BLOCKS_MAX, blockHashes.length);
-        events.push({
-          kind: 'stored',
-          dpRank,
-          parentHash: start === 0 ? run.parent : [blockHashes[start - 2]!, blockHashes[start - 1]!],
-          blockHashes: blockHashes.subarray(start, end),
-          tokensHashes: tokensHashes.subarray(start, end),
-        });
-      }
-    }
-    return events;
-  }
-
-  /** Ids of a dump are its own, from 0. */
-  #records(events: readonly KvEvent[], request: RecoveryRequest): RouterEventRecord[] {
-    return events.map((event, at) => this.#record(at, event, request));
+  #stored({ tier, parent: parentHash, blockHashes, tokensHashes }: StoredRun): KvEvent {
+    return { kind: 'stored', dpRank: this.#options.dpRank, tier, parentHash, blockHashes, tokensHashes };
   }
 
   #record(eventId: number, event: KvEvent, { compact = false }: RecoveryRequest): RouterEventRecord {

@@ -4,11 +4,13 @@ import type { ServeError } from '../../../shared/errors/index.ts';
 import type { IncomingCall } from '../../../shared/planes/request/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
-import type { PlainStored, RecoveryResponse } from '../../../shared/router/feed/index.ts';
+import type { RecoveryResponse } from '../../../shared/router/feed/index.ts';
 import { RankTable } from '../../../shared/router/index.ts';
 import { EventRing } from '../../../shared/worker/events/event-ring.ts';
 import { RankJournal } from '../../../shared/worker/events/rank-journal.ts';
 import { RecoveryService } from '../../../shared/worker/events/recovery-service.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { applyTo, decodeAnswer, heldBy } from '../router/feed/scripted-rank.ts';
 
 const WHO = { worker_id: '2748', dp_rank: 0 };
 
@@ -33,6 +35,21 @@ function stored(salt: number, blocks: number): KvEvent {
   return { kind: 'stored', dpRank: 0, parentHash: undefined, blockHashes: pairs(1), tokensHashes: pairs(2) };
 }
 
+/** What a router holds that applies all of it in order: low halves of the names. */
+function held(parts: readonly RecoveryResponse[]): number[] {
+  const ranks = new RankTable();
+  const index = createBlockIndex({ ranks });
+  const rank = ranks.intern('abc', 0);
+  const answer = decodeAnswer(parts);
+  if ('events' in answer) for (const { change } of answer.events) applyTo(index, rank, change);
+  return heldBy(index, rank);
+}
+
+/** What is sent: an answer has slices without a part, too. */
+function partsOf(answer: Iterable<RecoveryResponse | undefined>): RecoveryResponse[] {
+  return [...answer].flatMap((part) => part ?? []);
+}
+
 function idsOf(parts: readonly RecoveryResponse[]): number[] {
   return parts.flatMap((part) => ('Events' in part ? part.Events.events.map(({ event }) => event.event_id) : []));
 }
@@ -40,16 +57,16 @@ function idsOf(parts: readonly RecoveryResponse[]): number[] {
 describe('what a rank answers', () => {
   it('is the events asked for, as long as it keeps them (case 27)', () => {
     const journal = journalOf(20);
-    const parts = [...journal.answer({ ...WHO, start_event_id: 12, end_event_id: 15 })];
+    const parts = partsOf(journal.answer({ ...WHO, start_event_id: 12, end_event_id: 15 }));
     expect(idsOf(parts)).toEqual([12, 13, 14, 15]);
     expect(parts.at(-1)).toMatchObject({ Events: { last_event_id: 15 }, publisher_id: 'p' });
-    expect(idsOf([...journal.answer({ ...WHO, start_event_id: 19 })])).toEqual([19, 20]);
+    expect(idsOf(partsOf(journal.answer({ ...WHO, start_event_id: 19 })))).toEqual([19, 20]);
   });
 
   it('is every block that it holds when the events are gone, or none were asked for (case 27)', () => {
     const journal = journalOf(1500);
     for (const request of [WHO, { ...WHO, start_event_id: 5 }]) {
-      const parts = [...journal.answer(request)];
+      const parts = partsOf(journal.answer(request));
       const blocks = parts.flatMap((part) => ('TreeDump' in part ? part.TreeDump.events : []));
       expect(blocks).toHaveLength(1500);
       expect(parts.at(-1)).toMatchObject({ TreeDump: { last_event_id: 1500 } });
@@ -57,31 +74,50 @@ describe('what a rank answers', () => {
   });
 
   it('is that it holds nothing before its first event', () => {
-    expect([...journalOf(0).answer(WHO)]).toEqual([{ TreeDump: { events: [], last_event_id: 0 }, publisher_id: 'p' }]);
-    expect([...journalOf(0).answer({ ...WHO, start_event_id: 1 })]).toHaveLength(1);
+    expect(partsOf(journalOf(0).answer(WHO))).toEqual([
+      { TreeDump: { events: [], last_event_id: 0 }, publisher_id: 'p' },
+    ]);
+    expect(partsOf(journalOf(0).answer({ ...WHO, start_event_id: 1 }))).toHaveLength(1);
   });
 
   it('is its newest event when more is asked for, and a refusal of ranges that run backwards (case 27)', () => {
     const journal = journalOf(20);
-    expect([...journal.answer({ ...WHO, start_event_id: 30 })]).toEqual([
+    expect(partsOf(journal.answer({ ...WHO, start_event_id: 30 }))).toEqual([
       { TooNew: { requested_start: 30, requested_end: null, newest_available: 20 }, publisher_id: 'p' },
     ]);
-    expect([...journal.answer({ ...WHO, start_event_id: 9, end_event_id: 3 })]).toEqual([
+    expect(partsOf(journal.answer({ ...WHO, start_event_id: 9, end_event_id: 3 }))).toEqual([
       { InvalidRange: { start_id: 9, end_id: 3 }, publisher_id: 'p' },
     ]);
   });
 
-  it('comes in parts that stay as they were when the answer began', () => {
+  it('goes on while events are published, and is put right by those after it', () => {
     const journal = journalOf(4, 10_000);
     const answer = journal.answer(WHO);
-    const first = answer.next().value;
-    journal.append({ kind: 'cleared', dpRank: 0 });
-    const parts = [first, ...answer] as RecoveryResponse[];
+    const first = answer.next().value as RecoveryResponse | undefined;
+    journal.append({ kind: 'removed', dpRank: 0, blockHashes: Uint32Array.of(10_000, 1) }); // of the second prompt, the start
+    journal.append(stored(5000, 10));
+    const parts = partsOf([first, ...answer]);
     expect(parts.length).toBeGreaterThan(1);
-    const blocks = parts.flatMap((part) => ('TreeDump' in part ? part.TreeDump.events : []));
-    const plain = blocks.map(({ event }) => event.data as { stored: PlainStored });
-    expect(plain.reduce((sum, { stored: { blocks: each } }) => sum + each.length, 0)).toBe(40_000);
     expect(parts.at(-1)).toMatchObject({ TreeDump: { last_event_id: 4 } });
+    const later = partsOf(journal.answer({ ...WHO, start_event_id: 5 }));
+    expect(held([...parts, ...later])).toEqual(held(partsOf(journal.answer(WHO))));
+    expect(held(partsOf(journal.answer(WHO))).length).toBe(30_010);
+  });
+
+  it('ends where the rank is cleared while it is made', () => {
+    const journal = journalOf(4, 10_000);
+    const answer = journal.answer(WHO);
+    const first = answer.next().value as RecoveryResponse | undefined;
+    journal.append({ kind: 'cleared', dpRank: 0 });
+    const parts = partsOf([first, ...answer]);
+    expect(held([...parts, ...partsOf(journal.answer({ ...WHO, start_event_id: 5 }))])).toEqual([]);
+  });
+
+  it('tells in which tier a block is', () => {
+    const journal = journalOf(0);
+    const { blockHashes, tokensHashes } = stored(0, 2) as Extract<KvEvent, { kind: 'stored' }>;
+    journal.append({ kind: 'stored', dpRank: 0, tier: 'disk', parentHash: undefined, blockHashes, tokensHashes });
+    expect(partsOf(journal.answer(WHO))).toMatchObject([{ TreeDump: { events: [{ storage_tier: 'disk' }] } }]);
   });
 });
 
@@ -108,7 +144,8 @@ class HeldCall implements IncomingCall {
   readonly headers = {};
   readonly deadlineMs = undefined;
   readonly tokenIds = undefined;
-  readonly signal = new AbortController().signal;
+  readonly #stop = new AbortController();
+  readonly signal = this.#stop.signal;
   readonly stopped = this.signal;
   readonly body: unknown;
   readonly outputs: EngineOutput[] = [];
@@ -124,6 +161,10 @@ class HeldCall implements IncomingCall {
   release(): void {
     this.#isBlocked = false;
     this.#onUnblocked();
+  }
+
+  leave(): void {
+    this.#stop.abort();
   }
 
   accept(): void {}
@@ -158,17 +199,38 @@ describe('a recovery endpoint', () => {
     return call;
   }
 
-  it('answers eight dumps at once and asks others to come again', () => {
+  it('answers eight dumps at once and asks others to come again', async () => {
     const service = new RecoveryService();
     const journal = journalOf(10);
     const dumps = Array.from({ length: 9 }, () => ask(service, journal, WHO));
     expect(dumps.map(({ error }) => error?.worker)).toEqual([...Array(8).fill(undefined), 'WorkerOverloaded']);
     expect(dumps.flatMap(({ outputs }) => outputs)).toEqual([]); // nobody takes them yet
     for (const dump of dumps) dump.release();
-    expect(dumps.filter(({ hasEnded }) => hasEnded)).toHaveLength(8);
+    await waitUntil(() => dumps.filter(({ hasEnded }) => hasEnded).length === 8);
     const later = ask(service, journal, WHO);
     later.release();
+    await waitUntil(() => later.hasEnded);
     expect(later.outputs).toHaveLength(1);
+  });
+
+  it('makes one part of a dump a turn, and none for a router that is gone', async () => {
+    const journal = journalOf(20_000);
+    const call = ask(new RecoveryService(), journal, WHO);
+    call.release();
+    const perTurn: number[] = [];
+    while (!call.hasEnded) {
+      const before = call.outputs.length;
+      await new Promise(setImmediate);
+      perTurn.push(call.outputs.length - before);
+    }
+    expect(Math.max(...perTurn)).toBe(1);
+    expect(perTurn.length).toBeGreaterThan(15);
+    const left = ask(new RecoveryService(), journal, WHO);
+    left.release();
+    await new Promise(setImmediate);
+    left.leave();
+    await waitUntil(() => left.hasEnded);
+    expect(left.outputs.length).toBeLessThan(5);
   });
 
   it.each([[7], [null], [{ start_event_id: 'one' }], [{ start_event_id: -1 }], [{ end_event_id: 1.5 }]])(

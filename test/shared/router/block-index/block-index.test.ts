@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { deviceOf, longPrompt, overlapsOf, prompt, remove, store, tableOf } from './prompts.ts';
+import { createBlockIndex, type StoredRun } from '../../../../shared/router/block-index/index.ts';
+import { deviceOf, dumpOf, longPrompt, overlapsOf, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('block index, what events do', () => {
   it('refuses a store that names its own parent, or a block twice, and changes nothing', () => {
@@ -136,7 +136,7 @@ describe('block index, dumps', () => {
     const index = createBlockIndex({ ranks: tableOf(2) });
     store(index, 0, prompt(1, 2, 3, 4));
     store(index, 1, prompt(1, 2, 9));
-    expect(index.dump(0)).toEqual([
+    expect(dumpOf(index, 0)).toEqual([
       {
         tier: 'device',
         parent: undefined,
@@ -145,11 +145,30 @@ describe('block index, dumps', () => {
       },
     ]);
     store(index, 0, prompt(1, 2, 9));
-    const runs = index.dump(0);
+    const runs = dumpOf(index, 0);
     expect(runs.map(({ blockHashes }) => blockHashes.length / 2).sort()).toEqual([1, 2, 2]);
     expect(runs[1]?.parent).toEqual([...prompt(1, 2).sequence.subarray(2)]);
-    expect(index.dump(5)).toEqual([]);
+    expect(dumpOf(index, 5)).toEqual([]);
   });
+
+  it('come in slices, however wide or long what is held is', () => {
+    const index = createBlockIndex({ ranks: tableOf(2) });
+    store(index, 0, prompt(1));
+    for (let at = 0; at < 130_000; at++) store(index, 0, prompt(1, at + 10), { from: 1 });
+    store(index, 0, longPrompt(9, 20_000));
+    for (let at = 0; at < 5000; at++) store(index, 1, prompt(1, at + 1_000_000)); // also below block 1
+    const slices = [...index.dump(0)].map(({ runs }) => runs);
+    const blocksOf = (runs: readonly StoredRun[]): number =>
+      runs.reduce((sum, { blockHashes }) => sum + blockHashes.length / 2, 0);
+    expect(slices.length).toBeGreaterThan(130);
+    expect(Math.max(...slices.map(blocksOf))).toBeLessThanOrEqual(4096);
+    expect(blocksOf(slices.flat())).toBe(150_001);
+    const copy = createBlockIndex({ ranks: tableOf(1) });
+    for (const { tier, parent, blockHashes, tokensHashes } of slices.flat()) {
+      expect(copy.stored(0, tier, parent, blockHashes, tokensHashes)).toBe('ok');
+    }
+    expect(copy.blocksOf(0)).toBe(150_001);
+  }, 120_000);
 });
 
 describe('block index, size', () => {

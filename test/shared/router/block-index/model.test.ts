@@ -11,9 +11,12 @@ import { Overlaps } from '../../../../shared/router/overlaps.ts';
 import { RankTable } from '../../../../shared/router/rank-table.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
+import { dumpOf } from './prompts.ts';
 
 const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
-const RANKS = 4;
+const RANKS = 6;
+/** Blocks that a removal looks at by itself: none, so that all goes in slices; a few; as in production. */
+const LOOKS: readonly (number | undefined)[] = [0, 0, 1, 3, undefined];
 
 /** How an engine names a block: as we do, by a function of content, by its own, or by too few names. */
 type Naming = 'ours' | 'shared' | 'own' | 'few';
@@ -35,6 +38,15 @@ type Step =
       readonly naming: Naming;
       readonly content: readonly number[];
       readonly order: readonly number[];
+    }
+  /** Stores so many blocks below the same one, each the only one of its event. */
+  | {
+      readonly kind: 'fanned';
+      readonly rank: number;
+      readonly tier: number;
+      readonly naming: Naming;
+      readonly content: readonly number[];
+      readonly branches: number;
     }
   | { readonly kind: 'cleared' | 'removeRank'; readonly rank: number }
   | { readonly kind: 'housekeep'; readonly blocks: number }
@@ -68,26 +80,110 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
+/** Prompts of many conversations that go on from few blocks, and removals from the middle of them. */
+const wideContent = fc
+  .tuple(fc.constantFrom([0], [0, 0], [0, 0], [0, 1], [1, 0, 0]), fc.array(fc.nat(8), { maxLength: 4 }))
+  .map(([shared, own]) => [...shared, ...own]);
+const wideTarget = {
+  rank: fc.nat(RANKS - 1),
+  tier: fc.constantFrom(0, 0, 0, 0, 0, 1, 1, 2, 3),
+  naming: fc.constantFrom<Naming>('ours', 'ours', 'ours', 'ours', 'shared', 'own'),
+  content: wideContent,
+};
+const wideStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constant('fanned' as const), ...wideTarget, branches: fc.nat(30) }),
+  },
+  { weight: 8, arbitrary: fc.record({ kind: fc.constant('stored' as const), ...wideTarget, from: fc.nat(6) }) },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      kind: fc.constant('removed' as const),
+      ...wideTarget,
+      order: fc.array(fc.nat(3), { minLength: 1, maxLength: 4 }), // from the start rather than the end
+    }),
+  },
+  { weight: 1, arbitrary: step },
+);
+
+/** Much goes with one block, and some of it is stored again at once. */
+const churn: fc.Arbitrary<readonly Step[]> = fc
+  .record({
+    ...wideTarget,
+    branches: fc.integer({ min: 5, max: 60 }),
+    again: fc.nat(70),
+    from: fc.nat(2),
+    at: fc.nat(2),
+  })
+  .chain(({ branches, again, from, at, ...of }) => {
+    const fan = { ...of, kind: 'fanned' as const, branches };
+    const inner = { ...fan, content: [...of.content, 3], branches: branches >> 2 };
+    const gone = { ...of, kind: 'removed' as const, order: [at % of.content.length] };
+    const back = { ...of, kind: 'stored' as const, content: [...of.content, again], from };
+    const deep = { ...back, content: [...of.content, 3, again >> 2] };
+    return fc
+      .shuffledSubarray<Step>([back, deep, { kind: 'replay' }, { kind: 'reload', events: [back, gone] }, gone])
+      .map((rest) => [fan, inner, gone, ...rest]);
+  });
+const wideSteps = fc
+  .array(fc.oneof({ weight: 3, arbitrary: wideStep.map((each) => [each]) }, { weight: 1, arbitrary: churn }), {
+    minLength: 3,
+    maxLength: 30,
+  })
+  .map((each) => each.flat());
+
 describe('block index against a model on maps', () => {
   it('agrees after every event', () => {
     fc.assert(
-      fc.property(fc.array(step, { minLength: 1, maxLength: 14 }), (steps) => {
-        let index = createBlockIndex({ ranks: rankTable() });
-        const model = new NaiveBlockIndex(rankTable());
-        for (const each of steps) {
-          if (each.kind === 'replay') index = replayed(index);
-          else if (each.kind === 'reload') index = reloaded(index, each.events);
-          else expect(apply(index, each)).toBe(apply(model, each));
-        }
+      fc.property(fc.array(step, { minLength: 1, maxLength: 14 }), fc.constantFrom(...LOOKS), (steps, looksMax) => {
+        const { index, model } = run(steps, looksMax, () => {});
         expect(matches(index)).toBe(matches(model));
-        expect(holdings(index)).toEqual(holdings(model));
-        while (index.housekeep());
-        expect(index.blockCount).toBe(model.blockCount);
+        agree(index, model);
       }),
       { numRuns: 10_000 },
     );
   }, 120_000);
+
+  it('agrees on wide trees with removals from the middle, whatever is left to do', () => {
+    fc.assert(
+      fc.property(wideSteps, fc.constantFrom(...LOOKS), fc.boolean(), (steps, looksMax, isWatched) => {
+        const { index, model } = run(steps, looksMax, (present, naive) => {
+          if (isWatched) expect(matches(present)).toBe(matches(naive)); // asking changes nothing
+        });
+        expect(matches(index)).toBe(matches(model));
+        agree(index, model);
+      }),
+      { numRuns: 1500 },
+    );
+  }, 240_000);
 });
+
+/** Everything in turn with both; the index agrees with the model in what it says of each event. */
+function run(
+  steps: readonly Step[],
+  looksMax: number | undefined,
+  onStep: (index: BlockIndex, model: NaiveBlockIndex) => void,
+): { readonly index: BlockIndex; readonly model: NaiveBlockIndex } {
+  const more = looksMax === undefined ? {} : { looksMax };
+  let index = createBlockIndex({ ranks: rankTable(), ...more });
+  const model = new NaiveBlockIndex(rankTable());
+  for (const each of steps) {
+    if (each.kind === 'replay') index = replayed(index, more);
+    else if (each.kind === 'reload') index = reloaded(index, each.events, more);
+    else expect(apply(index, each)).toEqual(apply(model, each));
+    onStep(index, model);
+  }
+  return { index, model };
+}
+
+/** In what is held, as dumps tell it at once and counts do when all is done. */
+function agree(index: BlockIndex, model: NaiveBlockIndex): void {
+  expect(dumps(index)).toEqual(dumps(model));
+  while (index.housekeep());
+  expect(holdings(index)).toEqual(holdings(model));
+  expect(index.blockCount).toBe(model.blockCount);
+}
 
 function rankTable(): RankTable {
   const ranks = new RankTable();
@@ -96,10 +192,10 @@ function rankTable(): RankTable {
 }
 
 /** What the ranks hold, told to an empty index. */
-function replayed(index: BlockIndex): BlockIndex {
-  const copy = createBlockIndex({ ranks: rankTable() });
+function replayed(index: BlockIndex, more: { readonly looksMax?: number }): BlockIndex {
+  const copy = createBlockIndex({ ranks: rankTable(), ...more });
   for (let rank = 0; rank < RANKS; rank++) {
-    for (const { tier, parent, blockHashes, tokensHashes } of index.dump(rank)) {
+    for (const { tier, parent, blockHashes, tokensHashes } of dumpOf(index, rank)) {
       expect(copy.stored(rank, tier, parent, blockHashes, tokensHashes)).toBe('ok');
     }
   }
@@ -107,8 +203,8 @@ function replayed(index: BlockIndex): BlockIndex {
 }
 
 /** Through a snapshot, while `events` go on. */
-function reloaded(index: BlockIndex, events: readonly Step[]): BlockIndex {
-  const before = holdings(index);
+function reloaded(index: BlockIndex, events: readonly Step[], more: { readonly looksMax?: number }): BlockIndex {
+  const before = dumps(index);
   const chunks: Uint8Array[] = [];
   let at = 0;
   for (const chunk of index.snapshot(Uint8Array.of(1, 2, 3))) {
@@ -116,9 +212,10 @@ function reloaded(index: BlockIndex, events: readonly Step[]): BlockIndex {
     const event = events[at++];
     if (event !== undefined) apply(index, event);
   }
-  const loaded = loadBlockIndex(Buffer.concat(chunks), { ranks: rankTable() });
+  const bytes = Buffer.concat(chunks);
+  const loaded = loadBlockIndex(Buffer.from(bytes), { ranks: rankTable(), ...more });
   expect([...loaded.cursors]).toEqual([1, 2, 3]);
-  expect(holdings(loaded.index)).toEqual(before);
+  expect(dumps(loadBlockIndex(bytes, { ranks: rankTable() }).index)).toEqual(before);
   return loaded.index;
 }
 
@@ -137,6 +234,14 @@ function apply(index: BlockIndex, step: Step): unknown {
         .filter((at) => at < step.content.length)
         .flatMap((at) => [hashes[2 * at], hashes[2 * at + 1]]);
       return index.removed(step.rank, TIERS[step.tier] as StorageTier, Uint32Array.from(listed as number[]));
+    }
+    case 'fanned': {
+      const statuses = new Set<unknown>();
+      for (let branch = 0; branch < step.branches; branch++) {
+        const content = [...step.content, branch];
+        statuses.add(apply(index, { ...step, kind: 'stored', content, from: step.content.length }));
+      }
+      return statuses;
     }
     case 'cleared':
       return index.cleared(step.rank);
@@ -168,9 +273,9 @@ function name(naming: Naming, rank: number, content: readonly number[]): Uint32A
   }
 }
 
-/** Every prompt of up to four blocks. */
+/** Most prompts of few blocks, and some of more. */
 const PROMPTS = [0, 1, 2]
-  .flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1, 2].flatMap((c) => [0, 1].map((d) => local([a, b, c, d])))))
+  .flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1, 2, 7].flatMap((c) => [0, 1, 5].map((d) => local([a, b, c, d, 1])))))
   .map((hashes) => ({ local: hashes, sequence: chainHashes(hashes) }));
 
 function matches(index: BlockIndex): string {
@@ -184,9 +289,17 @@ function matches(index: BlockIndex): string {
   }).join('\n');
 }
 
-/** What the ranks hold, told apart from how it is dumped. */
+/** What the ranks hold, block by block. */
+function dumps(index: BlockIndex): unknown {
+  return Array.from({ length: RANKS }, (_, rank) => spell(dumpOf(index, rank)));
+}
+
+/** The same with their counts, told apart from how it is dumped. */
 function holdings(index: BlockIndex): unknown {
-  return Array.from({ length: RANKS }, (_, rank) => ({ blocks: index.blocksOf(rank), names: spell(index.dump(rank)) }));
+  return Array.from({ length: RANKS }, (_, rank) => ({
+    blocks: index.blocksOf(rank),
+    names: spell(dumpOf(index, rank)),
+  }));
 }
 
 /** One line a block, tier and name; a parent is told by its path. */

@@ -1,5 +1,6 @@
 import type {
   BlockIndex,
+  DumpSlice,
   HashPair,
   IndexStatus,
   StorageTier,
@@ -96,10 +97,11 @@ export class NaiveBlockIndex implements BlockIndex {
   #drop(names: Map<bigint, Name>, hash: bigint, name: Name, level: number, cut: Set<bigint>): void {
     name.tiers &= ~(1 << level);
     if (name.tiers === 0) names.delete(hash);
-    const left = fastest(tiersOf(names, name.block));
-    for (const [other, below] of names) {
-      if (!isBelow(below.block, name.block)) continue;
-      const keep = below.tiers & (0b1111 << left);
+    const belows = [...names].filter(([, below]) => isBelow(below.block, name.block));
+    belows.sort(([, left], [, right]) => depthOf(left.block) - depthOf(right.block));
+    for (const [other, below] of belows) {
+      const parent = below.block.parent;
+      const keep = below.tiers & (0b1111 << (parent === undefined ? 0 : fastest(tiersOf(names, parent))));
       if (keep !== below.tiers) cut.add(other);
       below.tiers = keep;
       if (keep === 0) names.delete(other);
@@ -150,7 +152,11 @@ export class NaiveBlockIndex implements BlockIndex {
     return new Set([...(this.#names.get(rank)?.values() ?? [])].map(({ block }) => block.sequence)).size;
   }
 
-  dump(rank: number): readonly StoredRun[] {
+  *dump(rank: number): Generator<DumpSlice, void, void> {
+    yield { runs: this.#runsOf(rank), isLast: true };
+  }
+
+  #runsOf(rank: number): readonly StoredRun[] {
     const names = [...(this.#names.get(rank) ?? [])];
     names.sort(([, left], [, right]) => depthOf(left.block) - depthOf(right.block));
     const runs: StoredRun[] = [];
@@ -188,7 +194,7 @@ export class NaiveBlockIndex implements BlockIndex {
     const ranks = [...this.#names.keys()].map((rank) => ({
       workerId: this.#ranks.workerIdOf(rank),
       dpRank: this.#ranks.dpRankOf(rank),
-      runs: this.dump(rank).map((run) => ({
+      runs: this.#runsOf(rank).map((run) => ({
         ...run,
         blockHashes: [...run.blockHashes],
         tokensHashes: [...run.tokensHashes],

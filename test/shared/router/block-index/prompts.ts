@@ -1,4 +1,10 @@
-import type { BlockIndex, HashPair, IndexStatus, StorageTier } from '../../../../shared/router/block-index/index.ts';
+import type {
+  BlockIndex,
+  HashPair,
+  IndexStatus,
+  StorageTier,
+  StoredRun,
+} from '../../../../shared/router/block-index/index.ts';
 import { Overlaps } from '../../../../shared/router/overlaps.ts';
 import { RankTable } from '../../../../shared/router/rank-table.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
@@ -37,6 +43,11 @@ export function store(
 ): IndexStatus {
   const parent = from === 0 ? undefined : hashAt(names, from - 1);
   return index.stored(rank, tier, parent, names.slice(2 * from), local.slice(2 * from));
+}
+
+/** All that the rank holds. */
+export function dumpOf(index: Pick<BlockIndex, 'dump'>, rank: number): readonly StoredRun[] {
+  return [...index.dump(rank)].flatMap(({ runs }) => runs);
 }
 
 /** Tells the index that `rank` removed the blocks at these positions. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { FlatBlockIndex } from '../../../../shared/router/block-index/flat-block-index.ts';
 import { createBlockIndex, loadBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
 import { RankTable } from '../../../../shared/router/rank-table.ts';
-import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
+import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('snapshot of a block index', () => {
   it('is of one moment, though events go on while it is written', () => {
@@ -12,7 +12,7 @@ describe('snapshot of a block index', () => {
       store(index, at % 4, each, at % 2 === 0 ? {} : { names: each.sequence.map((half) => ~half) });
       store(index, (at + 1) % 4, longPrompt(at, 40));
     }
-    const before = [0, 1, 2, 3].map((rank) => index.dump(rank));
+    const before = [0, 1, 2, 3].map((rank) => dumpOf(index, rank));
     const chunks: Uint8Array[] = [];
     let at = 0;
     for (const chunk of index.snapshot(Uint8Array.of(1, 2, 3, 4, 5))) {
@@ -26,7 +26,7 @@ describe('snapshot of a block index', () => {
     }
     const { index: loaded, cursors } = loadBlockIndex(Buffer.concat(chunks), { ranks: tableOf(4) });
     expect([...cursors]).toEqual([1, 2, 3, 4, 5]);
-    expect([0, 1, 2, 3].map((rank) => loaded.dump(rank))).toEqual(before);
+    expect([0, 1, 2, 3].map((rank) => dumpOf(loaded, rank))).toEqual(before);
     expect(loaded.blockCount).toBe(40_000);
     // The loaded index goes on from there.
     store(loaded, 0, longPrompt(0, 120), { from: 100 });

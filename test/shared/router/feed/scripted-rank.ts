@@ -70,7 +70,7 @@ export class ScriptedRank {
       ...(start === undefined ? {} : { start_event_id: start }),
       ...(end === undefined ? {} : { end_event_id: end }),
     };
-    return decodeAnswer([...this.#journal.answer(request)]);
+    return decodeAnswer([...this.#journal.answer(request)].flatMap((part) => part ?? []));
   }
 
   #open(): RankJournal {
@@ -141,7 +141,8 @@ export function applyTo(index: BlockIndex, rank: number, change: BlockChange): v
 
 /** Numbers of the blocks that the rank holds, ascending. */
 export function heldBy(index: BlockIndex, rank: number): number[] {
-  const blocks = index.dump(rank).flatMap(({ blockHashes }) => [...blockHashes].filter((_, at) => at % 2 === 0));
+  const runs = [...index.dump(rank)].flatMap((slice) => slice.runs);
+  const blocks = runs.flatMap(({ blockHashes }) => [...blockHashes].filter((_, at) => at % 2 === 0));
   return blocks.sort((a, b) => a - b);
 }
 

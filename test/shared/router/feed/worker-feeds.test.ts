@@ -133,7 +133,7 @@ describe('the feed of a fleet', () => {
     const { engine } = await bed.worker('a1', 2);
     const first = bed.router();
     first.set(placed('a1', 2));
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     for (let block = 1; block <= 30; block++) {
       bed.lose(block % 3 === 0);
       engine.emitKvEvents([stored(block % 2, block)]);
@@ -189,7 +189,7 @@ describe('the feed of a fleet', () => {
     const b = await bed.worker('b1');
     const router = bed.router();
     router.set(placed('a1'), placed('b1'));
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     engine.emitKvEvents([stored(0, 1)]);
     b.engine.emitKvEvents([stored(0, 2)]);
     await bed.clock.advance(1);
@@ -209,7 +209,7 @@ describe('the feed of a fleet', () => {
     const { engine } = await bed.worker('a1');
     const router = bed.router();
     router.set(placed('a1'));
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     engine.emitKvEvents([stored(0, 1)]);
     await bed.clock.advance(1);
     const address = { ...SCOPE, endpoint: 'worker_kv_indexer_query_dp0', instance_id: 'a1' };
@@ -227,7 +227,7 @@ describe('the feed of a fleet', () => {
     const { publisherId, transport } = publisher;
     const scope = { kind: 'component', ...SCOPE } as const;
     await bed.discovery.put({ type: 'EventChannel', scope, topic: 'kv-events', instance_id: publisherId, transport });
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     publisher.publish(['nonsense', { worker_id: '1', event: {} }]);
     publisher.publish(7);
     engine.emitKvEvents([stored(0, 1)]);
@@ -243,7 +243,7 @@ describe('the feed of a fleet', () => {
     const before = bed.clock.pendingTimers;
     const router = bed.router();
     router.set(placed('a1'));
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     await router.feeds.close();
     expect(bed.clock.pendingTimers).toBe(before);
   });
@@ -263,7 +263,7 @@ describe('the loads of a fleet', () => {
       engine.loads = ranks.map(([used, prefill], dpRank) => ({ ...load(used, prefill), dpRank }));
       await bed.clock.advance(1100);
     };
-    await bed.clock.advance(100);
+    await bed.clock.advance(200);
     return { ...bed, router, busy, report, workers: [routable] };
   }
 

@@ -1,0 +1,19 @@
+import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
+
+/** More than any tier's number: not held. */
+export const NOT_HELD = 4;
+
+/** One bit a level, however the block is named. */
+export function levelsOf(tiers: number): number {
+  return (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
+}
+
+/** The fastest level among `tiers`; `NOT_HELD` when there is none. */
+export function fastest(tiers: number): number {
+  const levels = levelsOf(tiers);
+  return levels === 0 ? NOT_HELD : 31 - Math.clz32(levels & -levels);
+}
+
+export function hasLevel(tiers: number, level: number): boolean {
+  return (levelsOf(tiers) & (1 << level)) !== 0;
+}

@@ -1,0 +1,90 @@
+import { ROOT } from './block-records.ts';
+import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
+import type { Holdings } from './holdings.ts';
+import { fastest } from './levels.ts';
+import type { HashPair, StorageTier, StoredRun } from './types.ts';
+
+/** A longer run is told in several. */
+const RUN_WORDS_MAX = 2 * 2048;
+
+/** Puts blocks of one tier together to events. */
+export class RunWriter {
+  readonly #holdings: Holdings;
+  readonly #tenure: number;
+  readonly #level: number;
+  readonly #tier: StorageTier;
+  readonly #runs: StoredRun[];
+  #parent: HashPair | undefined;
+  #hashes: number[] = [];
+  #locals: number[] = [];
+  readonly #others: StoredRun[] = [];
+
+  constructor(holdings: Holdings, tenure: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+    this.#holdings = holdings;
+    this.#tenure = tenure;
+    this.#level = level;
+    this.#tier = tier;
+    this.#runs = runs;
+  }
+
+  begin(): void {
+    this.#hashes = [];
+    this.#locals = [];
+  }
+
+  add(block: number): void {
+    const { blocks } = this.#holdings;
+    const [hash, ...others] = this.#namesOf(block, this.#level);
+    if (hash === undefined) {
+      this.end();
+      return;
+    }
+    if (this.#hashes.length >= RUN_WORDS_MAX) this.end();
+    const local = [blocks.localLow(block), blocks.localHigh(block)] as const;
+    if (this.#hashes.length === 0 || others.length > 0) {
+      const parent = blocks.parentOf(block);
+      const name = parent === ROOT ? undefined : this.#fastestName(parent);
+      if (this.#hashes.length === 0) this.#parent = name;
+      // The engine has the block twice, under several names.
+      for (const other of others) this.#others.push(this.#run(name, other, local));
+    }
+    this.#hashes.push(...hash);
+    this.#locals.push(...local);
+  }
+
+  end(): void {
+    if (this.#hashes.length > 0) this.#runs.push(this.#run(this.#parent, this.#hashes, this.#locals));
+    this.#runs.push(...this.#others.splice(0));
+    this.begin();
+  }
+
+  #run(parent: HashPair | undefined, hashes: readonly number[], locals: readonly number[]): StoredRun {
+    return { tier: this.#tier, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
+  }
+
+  /** A name under which the block was told before this one: that of its fastest tier. */
+  #fastestName(block: number): HashPair | undefined {
+    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#tenure)))[0];
+  }
+
+  /** Names that the engine has for the block in a tier. */
+  #namesOf(block: number, level: number): HashPair[] {
+    const { blocks, names } = this.#holdings;
+    const tiers = this.#holdings.tiersOf(block, this.#tenure);
+    const found: HashPair[] = [];
+    if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
+    if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {
+      found.push(pair(names.sharedLow(block), names.sharedHigh(block)));
+    }
+    if (tiers >>> BY_PRIVATE_NAME === 0) return found;
+    for (let name = names.firstPrivate(block); name !== 0; name = names.nextPrivate(name)) {
+      if (names.tenureOf(name) !== this.#tenure || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
+      found.push(pair(names.low(name), names.high(name)));
+    }
+    return found;
+  }
+}
+
+function pair(low: number, high: number): HashPair {
+  return [low >>> 0, high >>> 0];
+}
