@@ -124,7 +124,7 @@ export class BlockRecords {
     const next = page[at + NEXT] as number;
     const isFirst = (back & IS_FIRST) !== 0;
     page[at + HOLDERS] = 0;
-    this.#release(block);
+    this.#release(block, page, at);
     this.#count--;
     if (isFirst) this.#set(back & ~IS_FIRST, CHILD, next);
     else this.#set(back, NEXT, next);
@@ -132,13 +132,14 @@ export class BlockRecords {
     return isFirst && next === 0 ? back & ~IS_FIRST : 0;
   }
 
-  #release(block: number): void {
-    this.#set(block, BACK, IS_FREE);
-    this.#set(block, SKIP, UNLISTED);
-    if (block >= this.#keptTop) return;
+  /** @param page where the record stands, at `at` */
+  #release(block: number, page: Int32Array, at: number): void {
+    const isListed = block < this.#keptTop;
+    page[at + BACK] = IS_FREE;
+    page[at + SKIP] = isListed ? 0 : UNLISTED;
+    if (!isListed) return;
+    page[at + NEXT] = this.#free;
     if (this.#free !== 0) this.#set(this.#free, SKIP, block);
-    this.#set(block, NEXT, this.#free);
-    this.#set(block, SKIP, 0);
     this.#free = block;
   }
 
@@ -251,7 +252,7 @@ export class BlockRecords {
       const block = this.#top;
       const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
       const at = offsetOf(block);
-      if (page[at + BACK] === IS_FREE) this.#release(block);
+      if (page[at + BACK] === IS_FREE) this.#release(block, page, at);
       else {
         this.#table.note(BLOCK, block, page[at + SEQUENCE] as number, page[at + SEQUENCE + 1] as number);
         this.#count++;
