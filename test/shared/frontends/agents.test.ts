@@ -25,7 +25,7 @@ const SHELL = { name: 'exec_command', arguments: { cmd: 'echo hi-from-tool' } };
 const CODE = 'const r = await tools.exec_command({cmd: "echo hi-from-tool"});\ntext(r.output);';
 const BASH = { name: 'Bash', arguments: { command: 'echo hi-from-tool' } };
 const calling = (call: object): WorkerScript => ({
-  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/[^]{1,7}/g) ?? []).map((t) => ({
+  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/[\s\S]{1,7}/g) ?? []).map((t) => ({
     t,
   })),
   finish: 'eos',
@@ -74,7 +74,7 @@ async function codexTurn(response: Response): Promise<readonly JsonObject[]> {
     response: { status: 'completed', usage: { total_tokens: expect.any(Number) } },
   });
   const done = events.filter(({ type }) => type === 'response.output_item.done').map(({ item }) => item as JsonObject);
-  expect((events.at(-1)?.response as JsonObject).output).toEqual(done);
+  expect((events.at(-1)!.response as JsonObject).output).toEqual(done);
   return done;
 }
 
@@ -161,7 +161,7 @@ async function claudeTurn(response: Response): Promise<{ readonly blocks: readon
   }
   const ending = events.find(({ type }) => type === 'message_delta');
   expect(ending?.usage).toMatchObject({ input_tokens: expect.any(Number), output_tokens: expect.any(Number) });
-  return { blocks, stop: (ending?.delta as JsonObject).stop_reason };
+  return { blocks, stop: (ending!.delta as JsonObject).stop_reason };
 }
 
 describe('claude', () => {
