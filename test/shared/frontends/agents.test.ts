@@ -25,9 +25,11 @@ const SHELL = { name: 'exec_command', arguments: { cmd: 'echo hi-from-tool' } };
 const CODE = 'const r = await tools.exec_command({cmd: "echo hi-from-tool"});\ntext(r.output);';
 const BASH = { name: 'Bash', arguments: { command: 'echo hi-from-tool' } };
 const calling = (call: object): WorkerScript => ({
-  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/[\s\S]{1,7}/g) ?? []).map((t) => ({
-    t,
-  })),
+  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/[\s\S]{1,7}/g) ?? []).map(
+    (t) => ({
+      t,
+    }),
+  ),
   finish: 'eos',
 });
 const SCRIPTS = new Map<string, WorkerScript>([
