@@ -302,6 +302,86 @@ function measureUpkeep(workload: Workload) {
   };
 }
 
+const WIDE_CHILDREN = process.argv.includes('--quick') ? 10_000 : 100_000;
+const WIDE_RANKS = 100;
+const SYSTEM_BLOCKS = 40;
+
+/** One system prompt that many ranks hold, and conversations of ten blocks below it, each held by one of the others. */
+function wideIndex(): { readonly index: BlockIndex; readonly system: Uint32Array; readonly locals: Uint32Array } {
+  const index = createBlockIndex({ ranks: tableOf(WIDE_RANKS) });
+  const locals = new Uint32Array(2 * SYSTEM_BLOCKS).map((_, at) => at + 1);
+  const system = chainHashes(locals);
+  const last = system.slice(-2) as unknown as HashPair;
+  for (let rank = 0; rank < WIDE_RANKS; rank++) index.stored(rank, 'device', undefined, system, locals);
+  for (let at = 0; at < WIDE_CHILDREN; at++) {
+    const own = new Uint32Array(20).map((_, word) => 20 * at + word + 1000);
+    index.stored(1 + (at % (WIDE_RANKS - 1)), 'device', last, chainHashes(own, last), own);
+  }
+  return { index, system, locals };
+}
+
+/** Wall time of the longest slice of what removals from the middle and dumps of wide trees cost. */
+function measureWide() {
+  const slices = { leaf: new Slices(), middle: new Slices(), beside: new Slices(), dump: new Slices() };
+  const overlaps = new Overlaps(WIDE_RANKS);
+  let cpu = 0;
+  for (let run = 0; run < RUNS; run++) {
+    for (const each of Object.values(slices)) each.begin();
+    const { index, system, locals } = wideIndex();
+    const chat = new Uint32Array(2 * SYSTEM_BLOCKS + 20);
+    const sweep = (times: Slices): void => {
+      for (let isMore = true; isMore; ) {
+        times.time(() => {
+          isMore = index.housekeep();
+        });
+        slices.beside.time(() => index.match({ local: chat, sequence: system }, overlaps));
+      }
+    };
+    // Rank 0 holds another prompt, too, so that a look is needed to see that nothing of its own is below.
+    index.stored(0, 'device', undefined, Uint32Array.of(7, 7), Uint32Array.of(7, 7));
+    slices.leaf.time(() => index.removed(0, 'device', system.slice(-2)));
+    sweep(slices.leaf);
+    const dump = index.dump(1);
+    for (let isOver = false; !isOver; ) {
+      slices.dump.time(() => {
+        isOver = dump.next().done === true;
+      });
+    }
+    // Everything below goes: of one rank that holds a hundredth of it, then of one that comes to hold it all.
+    slices.middle.time(() => index.removed(1, 'device', system.slice(0, 2)));
+    sweep(slices.middle);
+    const whole = createBlockIndex({ ranks: tableOf(1) });
+    whole.stored(0, 'device', undefined, system, locals);
+    const last = system.slice(-2) as unknown as HashPair;
+    for (let at = 0; at < WIDE_CHILDREN; at++) {
+      const own = new Uint32Array(20).map((_, word) => 20 * at + word + 1000);
+      whole.stored(0, 'device', last, chainHashes(own, last), own);
+    }
+    const branches = whole.dump(0);
+    for (let isOver = false; !isOver; ) {
+      slices.dump.time(() => {
+        isOver = branches.next().done === true;
+      });
+    }
+    cpu = cpuSeconds(() => {
+      slices.middle.time(() => whole.removed(0, 'device', system.slice(0, 2)));
+      for (let isMore = true; isMore; ) {
+        slices.middle.time(() => {
+          isMore = whole.housekeep();
+        });
+      }
+    });
+  }
+  return {
+    'blocks below one': 10 * WIDE_CHILDREN,
+    'CPU ms, all of them go with it': round(1e3 * cpu),
+    'longest slice ms, one who holds none of them removes it': round(slices.leaf.longestMs),
+    'longest slice ms, a block goes from the middle': round(slices.middle.longestMs),
+    'longest slice ms, queries beside that': round(slices.beside.longestMs),
+    'longest slice ms, dumps of wide trees': round(slices.dump.longestMs),
+  };
+}
+
 /** As a router that serves takes over another index: requests are routed between the slices. */
 function loadBesideRequests(bytes: Uint8Array, slices: Slices): void {
   const index = new ReplaceableBlockIndex({ ranks: tableOf(10) });
@@ -369,17 +449,17 @@ function main(): void {
   if (child < 0) {
     const rows = ROWS.map((row, at) => ({ ...row, ...inChild(`${at}`) }));
     const upkeep = inChild('upkeep');
-    if (process.argv.includes('--json')) console.log(JSON.stringify({ rows, upkeep }));
-    else {
-      console.table(rows);
-      console.table(upkeep);
-    }
+    const wide = inChild('wide');
+    if (process.argv.includes('--json')) console.log(JSON.stringify({ rows, upkeep, wide }));
+    else for (const each of [rows, upkeep, wide]) console.table(each);
     return;
   }
   const row = ROWS[Number(what)];
   const result =
     row === undefined
-      ? measureUpkeep(makeWorkload(false))
+      ? what === 'wide'
+        ? measureWide()
+        : measureUpkeep(makeWorkload(false))
       : measure(row.side === 'maps' ? mapSide : flatSide, makeWorkload(row.isForeign), row.workers, row.blocksAnEvent);
   console.log(JSON.stringify(result));
 }

@@ -17,7 +17,10 @@ let anthropic: Anthropic;
 beforeAll(async () => {
   upstream = await startUpstreamServer();
   attached = ['--engine=openai', `--engine-url=${upstream.url}`, `--model-name=${MODEL}`];
-  [frontend, worker] = await Promise.all([fleet.frontend(['--enable-anthropic-api']), fleet.worker(attached)]);
+  [frontend, worker] = await Promise.all([
+    fleet.frontend(['--enable-anthropic-api'], { DYN_LOG: 'debug' }),
+    fleet.worker(attached),
+  ]);
   await fleet.untilWorkers(frontend, 1, MODEL);
   openai = new OpenAI({ baseURL: `${frontend.url}/v1`, apiKey: 'none', maxRetries: 0 });
   anthropic = new Anthropic({ baseURL: frontend.url, apiKey: 'none', maxRetries: 0 });

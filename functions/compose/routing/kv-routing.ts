@@ -45,8 +45,9 @@ import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
 import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
-/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+/** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
 const HOUSEKEEPING_MS = 100;
+const BUSY_HOUSEKEEPING_MS = 10;
 const MIB = 2 ** 20;
 
 /** What belongs to one worker set beside its scheduler. */
@@ -84,7 +85,7 @@ export class KvRouting implements Routing {
   /** By worker set; used where requests are placed by several routers. */
   readonly #shares = new Map<string, RendezvousShare>();
   #peerIds: readonly string[] = [];
-  readonly #housekeeping: Timer;
+  #housekeeping: Timer;
   #workerIds: ReadonlySet<string> = new Set();
   #models: readonly RoutableModel[] = [];
 
@@ -163,12 +164,17 @@ export class KvRouting implements Routing {
       });
     }
     metrics.registry.beforeScrape(() => this.#showState());
-    this.#housekeeping = systemClock.every(HOUSEKEEPING_MS, () => {
-      for (const { index, predictions } of this.#fed.values()) {
-        index?.housekeep();
-        predictions?.housekeep();
-      }
-    });
+    this.#housekeeping = systemClock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
+  }
+
+  #keepHouse(): void {
+    let isMore = false;
+    for (const { index, predictions } of this.#fed.values()) {
+      if (index?.housekeep()) isMore = true;
+      predictions?.housekeep();
+    }
+    const pauseMs = isMore ? BUSY_HOUSEKEEPING_MS : HOUSEKEEPING_MS;
+    this.#housekeeping = systemClock.after(pauseMs, () => this.#keepHouse());
   }
 
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
@@ -358,6 +364,8 @@ export class KvRouting implements Routing {
       const { index, predictions, metrics: own } = this.#fedOf(pool);
       own.indexBlocks((index ?? predictions)?.blockCount ?? 0);
       own.indexBytes((index?.bytes ?? 0) + (predictions?.bytes ?? 0));
+      const bounded = index ?? predictions;
+      if (bounded !== undefined) own.indexBytesAllowed(this.#memory.leftFor(bounded));
       duplicates += index?.duplicateBlocks ?? 0;
     }
     routerMetrics.duplicates(duplicates);

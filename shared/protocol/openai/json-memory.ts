@@ -6,7 +6,7 @@ const BYTES_PER_BODY_BYTE = 1.5;
 /** Objects and lists of one body. */
 const CONTAINERS_MAX = 100_000;
 /** Elements of one list. */
-const ELEMENTS_MAX = 2_097_152;
+const ELEMENTS_MAX = 1_048_576;
 /** What values take in memory beside their text, about. */
 const CONTAINER_BYTES = 64;
 const STRING_BYTES = 24;

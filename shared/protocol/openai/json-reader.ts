@@ -17,8 +17,8 @@ export interface PieceSizes {
   readonly sliceBytes: number;
 }
 
-/** A slice takes 1 to 3 ms. */
-const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 256 * 1024 };
+/** A slice takes half a millisecond, 5 ms before the code is compiled. */
+const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 64 * 1024 };
 /** Looked through byte by byte before the search for its end is left to native code. */
 const SHORT_STRING_BYTES = 64;
 const SEARCH_BYTES = 64 * 1024;
@@ -113,7 +113,7 @@ export class JsonReader {
         if (!this.#skipShortString()) yield* this.#string();
       } else this.#structure(byte);
       this.#at++;
-      if (this.#frames.length > 0) this.#at = skipDigits(bytes, this.#at);
+      if (this.#frames.length > 0) this.#at = skipPlain(bytes, this.#at);
     }
     if (!this.#isRootRead) throw new SyntaxError('Unexpected end of JSON input');
   }
@@ -343,10 +343,13 @@ export class JsonReader {
   }
 }
 
-/** Most of a list of ids is digits. */
-function skipDigits(bytes: Buffer, from: number): number {
+/** 1 for bytes that say nothing inside of an object or a list, outside of strings: what most of a list of ids is. */
+const PLAIN = new Uint8Array(256);
+for (const char of '0123456789-+abcdfghijklmnopqrstuvwxyz \t\r\n') PLAIN[char.charCodeAt(0)] = 1;
+
+function skipPlain(bytes: Buffer, from: number): number {
   let at = from;
-  while (isDigit(bytes[at])) at++;
+  while (at < bytes.length && PLAIN[bytes[at] as number] === 1) at++;
   return at;
 }
 

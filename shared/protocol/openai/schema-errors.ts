@@ -12,8 +12,7 @@ import { INTEGER_FIELDS } from './shared-fields.ts';
  */
 export function requireShape<Schema extends z.ZodType>(schema: Schema, body: JsonBody): z.infer<Schema> {
   const fault = findFault(schema, body.value);
-  // Of a body that was not read to its end, what is missing may have stood behind.
-  if (body.refusal !== undefined && (fault === undefined || fault.kind === 'missing')) throw body.refusal;
+  if (body.refusal !== undefined && (fault === undefined || mayStandBehind(fault, body.value))) throw body.refusal;
   if (fault !== undefined) throw toShapeError(fault, [], body.refusal === undefined ? '' : 'at least ');
   for (const key of body.fractionalKeys) {
     if (!INTEGER_FIELDS.has(key)) continue;
@@ -34,6 +33,17 @@ export function requireShapeAt<Schema extends z.ZodType>(
   const fault = findFault(schema, value);
   if (fault !== undefined) throw toShapeError(fault, path);
   return value as z.infer<Schema>; // as above
+}
+
+/** Of a body that was not read to its end: what is missing may follow, unless another element does. */
+function mayStandBehind(fault: ShapeFault, body: unknown): boolean {
+  if (fault.kind !== 'missing') return false;
+  let value = body;
+  for (const step of [...fault.path].reverse()) {
+    if (Array.isArray(value) && Number(step) < value.length - 1) return false;
+    value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[step];
+  }
+  return true;
 }
 
 /** @param orMore stands before the length of an array that may be longer than it is known to be */

@@ -1,6 +1,6 @@
 import { BLOCK, type HashTable, NUMBER_MAX } from './hash-table.ts';
 import { RECENT } from './holder-sets.ts';
-import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
+import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
 /** Parent of the first blocks of prompts. It is no block, holds nothing and is never freed. */
 export const ROOT = 0;
@@ -20,6 +20,8 @@ const DEPTH = 7;
 const IS_FIRST = 1 << 31;
 /** In `BACK`: no block. */
 const IS_FREE = 1 << 30;
+/** In `SKIP` of a free record: the free record before it; it stands on no list. */
+const UNLISTED = -1;
 /** In `DEPTH`: others held the parent when the block was made, or it has siblings; its skip is the parent. */
 const IS_HEAD = 1 << 31;
 
@@ -39,9 +41,12 @@ export class BlockRecords {
   readonly #words: PagedWords;
   readonly #locals: PagedWords;
   readonly #table: HashTable;
+  /** First free record. They are linked by `NEXT` and, backwards, by `SKIP`. */
   #free = 0;
   #top = 1;
   #count = 0;
+  /** Records from here on are to be given back: none of them is used again. */
+  #keptTop = Number.POSITIVE_INFINITY;
 
   constructor(words: PagedWords, locals: PagedWords, table: HashTable) {
     this.#words = words;
@@ -74,6 +79,7 @@ export class BlockRecords {
     holders: number,
     isSame: boolean,
   ): number {
+    while (this.#free >= this.#keptTop) this.#unlist(this.#free);
     const isReused = this.#free !== 0;
     const block = isReused ? this.#free : this.#top;
     if (block > NUMBER_MAX) return 0;
@@ -91,7 +97,7 @@ export class BlockRecords {
     above[up + CHILD] = block;
     const page = this.#words.writable(block >>> BLOCK_SHIFT);
     const at = offsetOf(block);
-    if (isReused) this.#free = page[at + NEXT] as number;
+    if (isReused) this.#unlist(block);
     else this.#top++;
     page[at + SEQUENCE] = low;
     page[at + SEQUENCE + 1] = high;
@@ -118,14 +124,48 @@ export class BlockRecords {
     const next = page[at + NEXT] as number;
     const isFirst = (back & IS_FIRST) !== 0;
     page[at + HOLDERS] = 0;
-    page[at + BACK] = IS_FREE;
-    page[at + NEXT] = this.#free;
-    this.#free = block;
+    this.#release(block, page, at);
     this.#count--;
     if (isFirst) this.#set(back & ~IS_FIRST, CHILD, next);
     else this.#set(back, NEXT, next);
     if (next !== 0) this.#set(next, BACK, back);
     return isFirst && next === 0 ? back & ~IS_FIRST : 0;
+  }
+
+  /** @param page where the record stands, at `at` */
+  #release(block: number, page: Int32Array, at: number): void {
+    const isListed = block < this.#keptTop;
+    page[at + BACK] = IS_FREE;
+    page[at + SKIP] = isListed ? 0 : UNLISTED;
+    if (!isListed) return;
+    page[at + NEXT] = this.#free;
+    if (this.#free !== 0) this.#set(this.#free, SKIP, block);
+    this.#free = block;
+  }
+
+  #unlist(block: number): void {
+    const before = this.#get(block, SKIP);
+    if (before === UNLISTED) return;
+    const next = this.#get(block, NEXT);
+    if (before === 0) this.#free = next;
+    else this.#set(before, NEXT, next);
+    if (next !== 0) this.#set(next, SKIP, before);
+    this.#set(block, SKIP, UNLISTED);
+  }
+
+  /** From now on no record from `top` on is used anew, so that they can be given back one by one (`retire`). */
+  keepTo(top: number): void {
+    this.#keptTop = top;
+  }
+
+  /** Gives back the last record, which is free. @returns whether a page has gone with it */
+  retire(): boolean {
+    this.#top--;
+    this.#unlist(this.#top);
+    if ((this.#top & (BLOCKS_PER_PAGE - 1)) !== 0) return false;
+    this.#words.cutTo(this.#top >>> BLOCK_SHIFT);
+    this.#locals.cutTo(Math.ceil((2 * this.#top) / PAGE_WORDS));
+    return true;
   }
 
   /** The block is not the first child of its parent any more, so its skip is to tell who that is. */
@@ -167,11 +207,11 @@ export class BlockRecords {
 
   /** Whether the number is that of a block with this sequence hash. */
   hasHash(block: number, low: number, high: number): boolean {
-    return block !== ROOT && this.low(block) === low && this.high(block) === high && !this.isFree(block);
+    return block !== ROOT && !this.isFree(block) && this.low(block) === low && this.high(block) === high;
   }
 
   isFree(block: number): boolean {
-    return this.#get(block, BACK) === IS_FREE;
+    return block >= this.#top || this.#get(block, BACK) === IS_FREE;
   }
 
   holders(block: number): number {
@@ -212,10 +252,8 @@ export class BlockRecords {
       const block = this.#top;
       const page = this.#words.pages[block >>> BLOCK_SHIFT] as Int32Array;
       const at = offsetOf(block);
-      if (page[at + BACK] === IS_FREE) {
-        page[at + NEXT] = this.#free;
-        this.#free = block;
-      } else {
+      if (page[at + BACK] === IS_FREE) this.#release(block, page, at);
+      else {
         this.#table.note(BLOCK, block, page[at + SEQUENCE] as number, page[at + SEQUENCE + 1] as number);
         this.#count++;
       }

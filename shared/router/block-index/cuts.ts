@@ -102,7 +102,7 @@ export class Cuts {
     cut.cursor = child === 0 ? 0 : blocks.next(child);
     if (cut.cursor === 0) this.#end(cut); // before what follows, so that a long chain is not a tall stack
     if (child === 0) return cut.block;
-    if (cut.done?.has(child) !== true) this.#apply(cut, child);
+    if (cut.done?.has(child) !== true) this.#apply(cut, child, undefined); // nobody asks what an event cut off after it
     return child;
   }
 
@@ -218,18 +218,17 @@ export class Cuts {
     const isOnly = blocks.child(parent) === child && blocks.next(child) === 0;
     for (const cut of isOnly ? cuts.slice() : cuts) {
       if (tenure !== undefined && cut.tenure !== tenure) continue;
-      if (cut.done?.has(child) !== true) this.#apply(cut, child);
+      if (cut.done?.has(child) !== true) this.#apply(cut, child, cut.event === this.#event ? this.lost : undefined);
       if (isOnly) this.#end(cut);
     }
   }
 
-  /** The child loses what the cut takes, and hands it on to its own children. */
-  #apply({ tenure, level, event }: Cut, child: number): void {
+  /** The child loses what the cut takes, with the names that go to `names`, and hands the cut on to its own children. */
+  #apply({ tenure, level, event }: Cut, child: number, names: PairSet | undefined): void {
     const holdings = this.#holdings;
     const before = holdings.tiersOf(child, tenure);
     // What lies below an unchanged block stays as it is, too.
     if (fastest(before) >= level) return;
-    const names = event === this.#event ? this.lost : undefined;
     const after = holdings.lose(child, tenure, before, (LEVEL_MASK << level) & LEVEL_MASK, names);
     if (holdings.blocks.child(child) !== 0) this.add(child, tenure, fastest(after), event);
   }

@@ -1,5 +1,5 @@
 import { type HashTable, NUMBER_MAX, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
-import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
+import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
 /** Bits of a holding's tiers by the way in which the block was named; the lowest are those by our own hash. */
 export const BY_SHARED_NAME = 4;
@@ -104,6 +104,11 @@ export class EngineNames {
     if (left === 0) this.#removePrivate(name);
     else if (left !== this.levelsOf(name)) this.#setPrivate(name, LEVELS, left);
     return left;
+  }
+
+  /** There are no blocks from number `top` on any more. */
+  cutTo(top: number): void {
+    this.#shared.cutTo(Math.ceil(top / (PAGE_WORDS >>> BLOCK_SHIFT)));
   }
 
   sharedLow(block: number): number {

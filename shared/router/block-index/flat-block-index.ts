@@ -1,7 +1,7 @@
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
-import { ROOT } from './block-records.ts';
+import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
@@ -308,7 +308,14 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   housekeep(blocksMax = 5000): boolean {
-    return this.#upkeep.sweep(blocksMax);
+    if (this.#allowance.isOver(this.holdings.bytes) && this.holdings.blocks.top > BLOCKS_PER_PAGE) this.#upkeep.trim();
+    const isMore = this.#upkeep.sweep(blocksMax);
+    const trimmed = this.#upkeep.takeTrimmed();
+    if (trimmed > 0) {
+      this.#counters.evictedBlocks += trimmed;
+      this.#onEvicted(trimmed);
+    }
+    return isMore;
   }
 
   snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {

@@ -28,6 +28,9 @@ const FILLED = 0.7 * SLOTS;
 /** 262,144 segments hold more entries than memory does records. */
 const DEPTH_MAX = 18;
 
+/** Two segments become one when they have no more than so many entries together: it is not split again soon. */
+const MERGED_MAX = 0.5 * SLOTS;
+
 /** Segments that `expect` and `fill` handle in a slice of less than 1 ms. */
 const SEGMENTS_AT_ONCE = 16;
 
@@ -56,6 +59,8 @@ export class HashTable {
   readonly #spill = new Int32Array(2 * SLOTS);
   // Where `next` goes on.
   #sought: Segment;
+  /** Where in the directory `merge` goes on. */
+  #mergeAt = 0;
   #at = 0;
   #hash = 0;
   #low = 0;
@@ -202,6 +207,28 @@ export class HashTable {
     }
     slots[hole + 1] = 0;
     segment.used--;
+  }
+
+  /**
+   * Looks at one segment, and gives the memory of another one back if both have room in one. Takes no longer than a split.
+   * Not between `seek` and `next`.
+   */
+  merge(): void {
+    const at = this.#mergeAt % this.#directory.length;
+    const segment = this.#directory[at] as Segment;
+    // How many places of the directory lead to the segment, and from where on; its other half lies beside them.
+    const width = 2 ** (32 - this.#shift - segment.depth);
+    const first = at - (at % width);
+    this.#mergeAt = first + width;
+    const other = this.#directory[first ^ width] as Segment;
+    if (segment.depth <= 1 || other.depth !== segment.depth || segment.used + other.used > MERGED_MAX) return;
+    for (let slot = 0; slot <= WORD_MASK; slot += 2) {
+      if (other.slots[slot + 1] !== 0) put(segment, other.slots[slot] as number, other.slots[slot + 1] as number);
+    }
+    segment.depth--;
+    this.#directory.fill(segment, first & ~width, (first & ~width) + 2 * width);
+    this.#sought = segment;
+    this.#use.bytes -= SEGMENT_BYTES;
   }
 
   #split(segment: Segment): boolean {

@@ -288,6 +288,16 @@ export class Holdings {
     return this.#remove(block);
   }
 
+  /**
+   * Gives back the last record, which is free. When a page has gone with it, the table has fewer entries to keep.
+   * @returns whether a page has gone
+   */
+  retire(): boolean {
+    if (!this.blocks.retire()) return false;
+    this.names.cutTo(this.blocks.top);
+    return true;
+  }
+
   /** @returns its parent if that has no children left, else 0 */
   #remove(block: number): number {
     if (!this.cuts.isEmpty) this.cuts.left(block);

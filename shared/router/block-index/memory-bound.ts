@@ -1,4 +1,4 @@
-/** Bytes taken from memory; what was taken is used again, but never given back. */
+/** Bytes taken from memory, less those given back. */
 export interface MemoryUse {
   bytes: number;
 }
@@ -33,6 +33,11 @@ export class BlockAllowance {
     return this.#blocks;
   }
 
+  /** Whether an index that takes `bytes` has to give some back: others need what it had before them. */
+  isOver(bytes: number): boolean {
+    return bytes > this.#bytesMax();
+  }
+
   #look(count: number, bytes: number): void {
     const grownBytes = bytes - this.#seenBytes;
     this.#seenBytes = bytes;
@@ -41,7 +46,7 @@ export class BlockAllowance {
       this.#blocks = this.#blocksMax;
       return;
     }
-    const fewer = Math.ceil(Math.min(grownBytes, overBytes) / BYTES_A_BLOCK);
+    const fewer = Math.max(0, Math.ceil(Math.min(grownBytes, overBytes) / BYTES_A_BLOCK));
     this.#blocks = Math.min(this.#blocksMax, Math.max(BLOCKS_MIN, Math.min(this.#blocks, count) - fewer));
   }
 }
@@ -51,10 +56,10 @@ interface Measured {
   readonly bytes: number;
 }
 
-/** In any case an index may take this part of all memory, however much the others have. */
-const LEAST_SHARE = 1 / 16;
-
-/** Memory that the indexes of a process share: first come, first served, but a small part for each. */
+/**
+ * Memory that the indexes of a process share: first come, first served, but half of a fair share for each in any case. Where
+ * that is more than is left, the largest one gives back what is too much.
+ */
 export class IndexMemory {
   readonly #bytesMax: number;
   readonly #indexes: () => Iterable<Measured | undefined>;
@@ -71,10 +76,19 @@ export class IndexMemory {
     return index;
   }
 
-  /** Bytes that the index may take. */
+  /** Bytes that the index may take: less than it has where it is the largest and others come short. */
   leftFor(index: Measured): number {
+    const own = index.bytes;
+    let count = 1;
     let others = 0;
-    for (const each of this.#indexes()) if (each !== index) others += each?.bytes ?? 0;
-    return Math.max(LEAST_SHARE * this.#bytesMax, this.#bytesMax - others);
+    let largest = 0;
+    for (const each of this.#indexes()) {
+      if (each === undefined || each === index) continue;
+      count++;
+      others += each.bytes;
+      largest = Math.max(largest, each.bytes);
+    }
+    const left = this.#bytesMax - others;
+    return Math.max(this.#bytesMax / (2 * count), own < largest ? Math.max(left, own) : left);
   }
 }

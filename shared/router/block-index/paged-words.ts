@@ -51,6 +51,14 @@ export class PagedWords {
     (this.pages[page] as Int32Array).set(words);
   }
 
+  /** Gives back the pages from number `from` on. */
+  cutTo(from: number): void {
+    while (this.pages.length > from) {
+      this.pages.pop();
+      this.#use.bytes -= 4 * PAGE_WORDS;
+    }
+  }
+
   #add(words: Int32Array): void {
     this.pages.push(words);
     this.#use.bytes += 4 * PAGE_WORDS;

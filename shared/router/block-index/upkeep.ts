@@ -1,4 +1,4 @@
-import { ROOT } from './block-records.ts';
+import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { RECENT } from './holder-sets.ts';
 import type { Holdings } from './holdings.ts';
 
@@ -10,6 +10,11 @@ const STEP_BLOCKS = 4;
 const HOLDERS_SHIFT = 5;
 /** Blocks looked at before one that was stored again of late gives way all the same. */
 const LOOKED_AT_MAX = 4096;
+
+/** Segments of the table that are looked at for each page of blocks that was given back; a page fills about five. */
+const MERGES_PER_PAGE = 64;
+/** As many blocks as take as long as one of these. */
+const MERGE_BLOCKS = 64;
 
 /**
  * What is left to do when events are over. Cuts are moved down. Two hands go round the blocks: one takes ended tenures off them, from the youngest block on, so that most are free
@@ -24,6 +29,15 @@ export class Upkeep {
   #evictAt = 0;
   /** What the last chain that gave way ends with now. */
   #evictNext = ROOT;
+  /** Records from here on are to go. */
+  #keptTop = Number.POSITIVE_INFINITY;
+  /** On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another. */
+  #trimAt = ROOT;
+  #trimLast = ROOT;
+  #trimLow = 0;
+  #trimHigh = 0;
+  #mergesLeft = 0;
+  #trimmed = 0;
 
   constructor(holdings: Holdings) {
     this.#holdings = holdings;
@@ -31,7 +45,27 @@ export class Upkeep {
 
   get isIdle(): boolean {
     const { tenures, cuts } = this.#holdings;
-    return this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty && this.#holdings.bare === ROOT;
+    const isSwept = this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty;
+    return isSwept && this.#holdings.bare === ROOT && !this.#isTrimming && this.#mergesLeft === 0;
+  }
+
+  get #isTrimming(): boolean {
+    return this.#holdings.blocks.top > this.#keptTop;
+  }
+
+  /** Gives a page of blocks back in the course of time, those that are in it with all that hangs on them; the first page stays. */
+  trim(): void {
+    if (this.#isTrimming) return;
+    const { blocks } = this.#holdings;
+    this.#keptTop = BLOCKS_PER_PAGE * Math.max(1, Math.ceil(blocks.top / BLOCKS_PER_PAGE) - 1);
+    blocks.keepTo(this.#keptTop);
+  }
+
+  /** Blocks that gave way to `trim` since this was asked last. */
+  takeTrimmed(): number {
+    const trimmed = this.#trimmed;
+    this.#trimmed = 0;
+    return trimmed;
   }
 
   /** Looks at up to `blocksMax` blocks. @returns whether there is more to do */
@@ -43,7 +77,12 @@ export class Upkeep {
         this.#holdings.bare = cuts.step();
         left -= STEP_BLOCKS - 1;
       } else if (this.#beginRound()) left -= this.#sweepOne() >>> HOLDERS_SHIFT;
-      else return false;
+      else if (this.#isTrimming) this.#trimOne();
+      else if (this.#mergesLeft > 0) {
+        this.#mergesLeft--;
+        this.#holdings.table.merge();
+        left -= MERGE_BLOCKS;
+      } else return false;
     }
     return !this.isIdle;
   }
@@ -61,12 +100,35 @@ export class Upkeep {
   #sweepOne(): number {
     const { blocks, tenures } = this.#holdings;
     if (this.#sweepAt > 0) {
-      this.#holdings.bare = this.#sweepAt--;
+      this.#holdings.bare = this.#sweepAt--; // it may lie beyond what was given back, and counts as free then
       return blocks.isFree(this.#holdings.bare) ? 0 : this.#holdings.sweep(this.#holdings.bare);
     }
     tenures.recycle(this.#sweepTenures);
     this.#sweepTenures = 0;
     return 0;
+  }
+
+  /** The last record goes if it is free; else what hangs on it does, from the ends up, one step at a time. */
+  #trimOne(): void {
+    const { blocks } = this.#holdings;
+    const last = blocks.top - 1;
+    if (blocks.isFree(last)) {
+      if (this.#holdings.retire()) this.#mergesLeft = MERGES_PER_PAGE;
+      if (this.#isTrimming) return;
+      this.#keptTop = Number.POSITIVE_INFINITY;
+      blocks.keepTo(this.#keptTop);
+      return;
+    }
+    const isOnWay = this.#trimLast === last && blocks.hasHash(this.#trimAt, this.#trimLow, this.#trimHigh);
+    const at = isOnWay ? this.#trimAt : last;
+    const child = blocks.child(at);
+    this.#trimLast = last;
+    this.#trimAt = child !== 0 ? child : at === last ? ROOT : blocks.parentOf(at);
+    this.#trimLow = blocks.low(this.#trimAt);
+    this.#trimHigh = blocks.high(this.#trimAt);
+    if (child !== 0) return;
+    this.#holdings.evict(at);
+    this.#trimmed++;
   }
 
   /** Frees some blocks, but not `pinned`. @returns how many; 0 when there is nothing to free */

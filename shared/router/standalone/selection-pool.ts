@@ -49,7 +49,7 @@ export class SelectionPool {
   /** Which worker each session is bound to; undefined where sessions are not. */
   readonly affinity: SessionAffinity | undefined;
   readonly #ranks = new RankTable();
-  readonly #index: BlockIndex;
+  readonly index: BlockIndex;
   readonly #listeners: RankListeners;
   readonly #overlaps = new Overlaps(0);
   readonly #replica: ReplicaPool | undefined;
@@ -62,13 +62,13 @@ export class SelectionPool {
     this.blockSizeTokens = blockSizeTokens;
     this.affinity = options.sessionAffinity && new SessionAffinity(options.sessionAffinity, clock);
     const ranks = this.#ranks;
-    this.#index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
+    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
     this.#listeners = new RankListeners(
       openListener,
-      indexSink(this.#index, ranks, () => {}),
+      indexSink(this.index, ranks, () => {}),
       logger,
     );
-    const index = this.#index;
+    const index = this.index;
     const choosing = { config, blockSizeTokens, ranks, index, clock, random, policies, prefillDuration };
     this.scheduler = createScheduler(choosing);
     this.#replica = openReplica?.((event) => this.#applyPeer(event));
@@ -135,14 +135,14 @@ export class SelectionPool {
   }
 
   overlapOf(workerId: string, hashes: BlockHashes): WorkerOverlap {
-    this.#index.match(hashes, this.#overlaps);
+    this.index.match(hashes, this.#overlaps);
     const found = overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
     return found[BigInt(`0x${workerId}`).toString()] ?? NOTHING;
   }
 
   /** What every rank holds of a prompt (router.md, section 10.1). */
   overlapScores(hashes: BlockHashes): unknown {
-    this.#index.match(hashes, this.#overlaps);
+    this.index.match(hashes, this.#overlaps);
     const ranks: ScoredRank[] = this.scheduler.loads().map(({ workerId, dpRank }) => {
       return { rank: this.#ranks.find(workerId, dpRank) ?? -1, workerId, dpRank };
     });
@@ -153,7 +153,7 @@ export class SelectionPool {
 
   /** Prompt tokens that the rank would have to compute. */
   uncachedTokens(workerId: string, dpRank: number, hashes: BlockHashes, promptTokens: number): number {
-    this.#index.match(hashes, this.#overlaps);
+    this.index.match(hashes, this.#overlaps);
     const blocks = this.#overlaps.device[this.#ranks.find(workerId, dpRank) ?? -1] ?? 0;
     return Math.max(0, promptTokens - blocks * this.blockSizeTokens);
   }
@@ -167,16 +167,11 @@ export class SelectionPool {
   }
 
   dump(): Generator<string, void, void> {
-    return dumpEvents(this.#index, this.#ranks);
-  }
-
-  /** Memory that its index takes. */
-  get bytes(): number {
-    return this.#index.bytes;
+    return dumpEvents(this.index, this.#ranks);
   }
 
   housekeep(): void {
-    this.#index.housekeep();
+    this.index.housekeep();
     if (this.scheduler.pendingRequests > 0) this.scheduler.tick();
   }
 
@@ -204,7 +199,7 @@ export class SelectionPool {
       if (!isStopped(dpRank)) continue;
       this.#listeners.remove(worker.id, dpRank);
       const rank = this.#ranks.find(worker.id, dpRank);
-      if (rank !== undefined) this.#index.cleared(rank);
+      if (rank !== undefined) this.index.cleared(rank);
     }
   }
 

@@ -51,7 +51,8 @@ export class SelectionService {
 
   constructor(options: SelectionServiceOptions) {
     this.#options = options;
-    this.#memory = new IndexMemory(options.indexBytesMax ?? Number.POSITIVE_INFINITY, () => this.#pools.values());
+    const indexes = () => [...this.#pools.values()].map(({ index }) => index);
+    this.#memory = new IndexMemory(options.indexBytesMax ?? Number.POSITIVE_INFINITY, indexes);
     this.selections = new SelectionsCache(options.clock);
   }
 

@@ -183,6 +183,11 @@ function indexFamilies(registry: MetricRegistry) {
     ]),
     indexBlocks: registry.gauge('stator_router_index_blocks', 'Blocks in the index of a model.', ['model']),
     indexBytes: registry.gauge('stator_router_index_bytes', 'Memory taken by the index of a model.', ['model']),
+    indexBytesAllowed: registry.gauge(
+      'stator_router_index_bytes_allowed',
+      'Memory that the index of a model may take as long as the others take what they do.',
+      ['model'],
+    ),
     evictedBlocks: registry.counter(
       'stator_router_index_evicted_blocks_total',
       'Blocks that left an index because it was full.',

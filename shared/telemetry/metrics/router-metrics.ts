@@ -37,6 +37,8 @@ export interface RouterPoolMetrics {
   indexBlocks(blocks: number): void;
   /** Memory taken for them. */
   indexBytes(bytes: number): void;
+  /** What may be taken at most, as long as the other indexes of the process take what they do. */
+  indexBytesAllowed(bytes: number): void;
   indexEvicted(blocks: number): void;
 }
 
@@ -219,6 +221,7 @@ function poolMetrics(
     reused: (tokens) => reused.add(tokens),
     indexBlocks: (blocks) => families.indexBlocks.with(model).set(blocks),
     indexBytes: (bytes) => families.indexBytes.with(model).set(bytes),
+    indexBytesAllowed: (bytes) => families.indexBytesAllowed.with(model).set(bytes),
     indexEvicted: (blocks) => families.evictedBlocks.with(model).add(blocks),
   };
 }

@@ -25,9 +25,11 @@ const SHELL = { name: 'exec_command', arguments: { cmd: 'echo hi-from-tool' } };
 const CODE = 'const r = await tools.exec_command({cmd: "echo hi-from-tool"});\ntext(r.output);';
 const BASH = { name: 'Bash', arguments: { command: 'echo hi-from-tool' } };
 const calling = (call: object): WorkerScript => ({
-  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/.{1,7}/gs) ?? []).map((t) => ({
-    t,
-  })),
+  steps: (`I will run it.\n<tool_call>\n${JSON.stringify(call)}\n</tool_call>`.match(/[\s\S]{1,7}/g) ?? []).map(
+    (t) => ({
+      t,
+    }),
+  ),
   finish: 'eos',
 });
 const SCRIPTS = new Map<string, WorkerScript>([
@@ -159,9 +161,9 @@ async function claudeTurn(response: Response): Promise<{ readonly blocks: readon
       blocks[Number(index)]!.text += text ?? json ?? ''; // it was opened before
     }
   }
-  const ending = events.find(({ type }) => type === 'message_delta') ?? {};
-  expect(ending.usage).toMatchObject({ input_tokens: expect.any(Number), output_tokens: expect.any(Number) });
-  return { blocks, stop: (ending.delta as JsonObject).stop_reason };
+  const ending = events.find(({ type }) => type === 'message_delta');
+  expect(ending?.usage).toMatchObject({ input_tokens: expect.any(Number), output_tokens: expect.any(Number) });
+  return { blocks, stop: (ending!.delta as JsonObject).stop_reason };
 }
 
 describe('claude', () => {

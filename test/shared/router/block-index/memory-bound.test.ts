@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import {
+  type BlockIndex,
   createApproximateIndex,
   createBlockIndex,
   IndexMemory,
   loadBlockIndex,
 } from '../../../../shared/router/block-index/index.ts';
-import { deviceOf, longPrompt, type prompt, store, tableOf } from './prompts.ts';
+import { deviceOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 const MIB = 2 ** 20;
 const BYTES_MAX = 16 * MIB;
@@ -88,14 +89,77 @@ describe('the memory of an index', TIME, () => {
     expect(index.blockCount).toBeGreaterThan(30_000);
   });
 
-  it('is shared: each index may take what the others leave, and a sixteenth in any case', () => {
+  it('is shared: each index may take what the others leave, and half of a fair share in any case', () => {
     const [first, second] = [{ bytes: 10 * MIB }, { bytes: 2 * MIB }];
     const indexes = new Set([first, second]);
     const memory = new IndexMemory(BYTES_MAX, () => indexes);
     expect([memory.leftFor(first), memory.leftFor(second)]).toEqual([14 * MIB, 6 * MIB]);
-    first.bytes = 20 * MIB;
-    expect(memory.leftFor(second)).toBe(MIB);
+    first.bytes = 15 * MIB;
+    second.bytes = 3 * MIB;
+    expect(memory.leftFor(second)).toBe(4 * MIB); // half of a half
+    expect(memory.leftFor(first)).toBe(13 * MIB); // the largest gives way
+    const third = { bytes: 5 * MIB };
+    indexes.add(third);
+    expect([first, second, third].map((each) => memory.leftFor(each))).toEqual([8 * MIB, 3 * MIB, 5 * MIB]);
     indexes.delete(first);
-    expect(memory.leftFor(second)).toBe(16 * MIB);
+    expect(memory.leftFor(second)).toBe(11 * MIB);
+  });
+
+  it('holds for many indexes that come one after another: the largest gives memory back', () => {
+    const bytesMax = 96 * MIB;
+    const indexes: BlockIndex[] = [];
+    const memory = new IndexMemory(bytesMax, () => indexes);
+    const taken = (): number => indexes.reduce((sum, { bytes }) => sum + bytes, 0);
+    let evicted = 0;
+    for (let model = 0; model < 24; model++) {
+      const onEvicted = (blocks: number): void => {
+        evicted += blocks;
+      };
+      const index = memory.bound((own) => createBlockIndex({ ranks: tableOf(2), bytesMax: own, onEvicted }));
+      indexes.push(index);
+      for (let at = 0; at < 1000; at++) {
+        store(index, at % 2, longPrompt(1000 * model + at, 100));
+        if (at % 10 > 0) continue;
+        for (const each of indexes) each.housekeep();
+      }
+      for (const each of indexes) while (each.housekeep());
+      expect(taken()).toBeLessThanOrEqual(bytesMax);
+      expect(deviceOf(index, longPrompt(1000 * model + 999, 100))).toEqual({ 1: 100 });
+    }
+    const [first] = indexes;
+    expect(indexes.every(({ blockCount }) => blockCount > 10_000)).toBe(true); // nobody starves
+    expect(first?.counters.evictedBlocks).toBeGreaterThan(10_000);
+    expect(evicted).toBe(indexes.reduce((sum, { counters }) => sum + counters.evictedBlocks, 0));
+    for (const each of indexes) {
+      expect(each.blocksOf(0) + each.blocksOf(1)).toBe(each.blockCount);
+      const { index } = loadBlockIndex(Buffer.concat([...each.snapshot(new Uint8Array(0))]), { ranks: tableOf(2) });
+      expect(index.blockCount).toBe(each.blockCount);
+    }
+  });
+
+  it('is given back from the end of records that have much below them and are used meanwhile', () => {
+    let bytesMax = Number.POSITIVE_INFINITY;
+    const index = createBlockIndex({ ranks: tableOf(3), bytesMax: () => bytesMax });
+    const names = (hashes: ReturnType<typeof prompt>, rank: number): Uint32Array =>
+      rank === 2 ? hashes.sequence.map((half) => ~half) : hashes.sequence;
+    const chat = (at: number): ReturnType<typeof prompt> => prompt(1, 2, 3 + (at % 50), 1000 + at, 5, 6, 7);
+    for (let at = 0; at < 20_000; at++) store(index, at % 3, chat(at), { names: names(chat(at), at % 3) });
+    for (let at = 0; at < 10_000; at++) remove(index, at % 3, chat(at), [6, 5, 4]); // free records everywhere
+    const before = index.bytes;
+    bytesMax = before / 3;
+    let random = 7;
+    for (let at = 20_000; index.housekeep(37) || at < 21_000; at++) {
+      random = (Math.imul(random, 1103515245) + 12_345) & 0x7fffffff;
+      const each = chat(random % 40_000);
+      expect(store(index, at % 2, each)).toBe('ok');
+      expect(deviceOf(index, each)[at % 2]).toBe(7);
+      if (at % 5 === 0) remove(index, at % 2, each, [3]);
+    }
+    expect(index.bytes).toBeLessThan(before / 2);
+    index.cleared(0);
+    index.cleared(1);
+    index.cleared(2);
+    while (index.housekeep());
+    expect(index.blockCount).toBe(0);
   });
 });
