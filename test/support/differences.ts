@@ -9,8 +9,6 @@ import { ROUTES } from './dynamo-http/differences/routes.ts';
 import { TOOLS } from './dynamo-http/differences/tools.ts';
 import type { Difference } from './dynamo-http/expectation.ts';
 
-type Listed = { readonly data: Record<string, unknown>[] };
-
 /** Every place where an answer differs from the record, as a condition of request and record. Applied in this order. */
 export const DIFFERENCES: readonly Difference[] = [
   ...ACCEPTED,
@@ -23,23 +21,6 @@ export const DIFFERENCES: readonly Difference[] = [
   ...RESPONSES,
   ...DIRECTORY,
   BOUNDED,
-  {
-    why: 'the context of a model is absent where nobody knows it',
-    applies: ({ request }, expected) => /^\/v1\/models(\?|$)/.test(request.path) && expected.status === 200,
-    rewrite: (expected) => {
-      for (const model of (expected.body as Listed).data) {
-        for (const key of ['context_window', 'max_input_tokens']) if (model[key] === 0) delete model[key];
-      }
-    },
-  },
-  {
-    why: 'a model that is not ready says when to try again',
-    applies: (_row, expected) =>
-      expected.status === 503 && / is not ready to serve /.test(JSON.stringify(expected.body)),
-    rewrite: (expected) => {
-      expected.headers = { ...expected.headers, 'retry-after': '5' };
-    },
-  },
   {
     why: 'an answer to a client that names no request has an id made here',
     applies: (row) => row.status !== null && !(row.request.headers ?? []).some(([name]) => name === 'x-request-id'),

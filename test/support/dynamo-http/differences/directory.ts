@@ -17,6 +17,8 @@ function modelsOf({ body }: Expectation): readonly Body[] {
   return rows.filter((row) => row.owned_by === 'nvidia');
 }
 
+type Listed = { readonly data: Record<string, unknown>[] };
+
 /** What is told of models, and of where things are. */
 export const DIRECTORY: readonly Difference[] = [
   {
@@ -43,6 +45,23 @@ export const DIRECTORY: readonly Difference[] = [
       const word = new Matcher('a word', (text) => typeof text === 'string' && text !== '');
       const places = ['docs', 'openapi', 'models', 'health', 'metrics'].map((name) => [name, place]);
       expected.body = { name: word, version: word, ...Object.fromEntries(places) };
+    },
+  },
+  {
+    why: 'the context of a model is absent where nobody knows it',
+    applies: ({ request }, expected) => /^\/v1\/models(\?|$)/.test(request.path) && expected.status === 200,
+    rewrite: (expected) => {
+      for (const model of (expected.body as Listed).data) {
+        for (const key of ['context_window', 'max_input_tokens']) if (model[key] === 0) delete model[key];
+      }
+    },
+  },
+  {
+    why: 'a model that is not ready says when to try again',
+    applies: (_row, expected) =>
+      expected.status === 503 && / is not ready to serve /.test(JSON.stringify(expected.body)),
+    rewrite: (expected) => {
+      expected.headers = { ...expected.headers, 'retry-after': '5' };
     },
   },
 ];
