@@ -11,7 +11,7 @@ type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 /** Start of a request line: method and path. */
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/\S*) HTTP\/1\.[01]\r?\n/;
 /** The client's id, as far into the request as the parser had come. */
-const REQUEST_ID_LINE = /\nx-request-id:[ \t]*([^\r\n]*?)[ \t]*\r?\n/i;
+const REQUEST_ID_LINE = /\nx-request-id:([^\r\n]*)\r?\n/i;
 
 /**
  * Answers what Node's HTTP parser refuses, in our own envelope instead of Node's empty 400. Methods it does not know get
@@ -39,7 +39,7 @@ export async function answerUnparsable(
     if (!socket.writable) return; // it was the last one, or the client has left
   }
   const packet = error.rawPacket?.toString('latin1') ?? '';
-  const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1], systemRandom);
+  const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), systemRandom);
   const known = error.code === 'HPE_INVALID_METHOD' ? await askApp(app, packet, requestId) : undefined;
   socket.end(toWire(known ?? envelopeOf(toFailure(error.code), requestId)));
 }

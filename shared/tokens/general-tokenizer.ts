@@ -130,7 +130,9 @@ class WindowDetokenizer implements Detokenizer {
   flush(): string {
     if (this.#window.length === this.#released) return '';
     const text = this.#release(this.#tokenizer.decode(this.#window, this.#options));
-    return text.replace(/\ufffd+$/, '\ufffd');
+    let end = text.length;
+    while (text.endsWith('\ufffd\ufffd', end)) end--;
+    return text.slice(0, end);
   }
 
   #release(text: string): string {

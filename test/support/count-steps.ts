@@ -11,8 +11,13 @@ await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed:
  * same on a busy machine. What the engine does natively (`indexOf`, regular expressions) is not in it.
  */
 export async function countSteps(run: () => unknown): Promise<number> {
-  await session.post('Profiler.takePreciseCoverage'); // counts from here
+  await takeSteps(); // counts from here
   await run();
+  return takeSteps();
+}
+
+/** The steps since they were taken last. */
+export async function takeSteps(): Promise<number> {
   const { result } = await session.post('Profiler.takePreciseCoverage');
   return result
     .filter(({ url }) => /\/(shared|functions)\/.*\.ts/.test(url) && !url.includes('/test/'))

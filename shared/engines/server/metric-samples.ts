@@ -6,7 +6,7 @@ export interface MetricSample {
 }
 
 const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)/;
-const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g;
+const LABEL = /(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"/g;
 
 /** The samples of the metrics in `names`; everything else is passed over unread. */
 export function readSamples(text: string, names: ReadonlySet<string>): readonly MetricSample[] {

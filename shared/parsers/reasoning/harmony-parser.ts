@@ -37,6 +37,8 @@ export class HarmonyParser extends BlockReader {
   #hasReasoning = false;
   /** Nothing but the start of a recipient was seen. */
   #isAtStart: boolean;
+  /** White space at the start of the header, which is not looked at again. */
+  #blankUnits = 0;
 
   constructor(start: ReasoningStart) {
     super(MARKERS, start === 'inside' ? 'reasoning' : 'content');
@@ -102,7 +104,8 @@ export class HarmonyParser extends BlockReader {
 
   /** A text that begins with anything but a recipient or a marker is content. */
   #checkStart(out: ReasoningSink): void {
-    const seen = this.header.trimStart();
+    const seen = this.header.slice(this.#blankUnits).trimStart();
+    this.#blankUnits = this.header.length - seen.length;
     const length = Math.min(seen.length, RECIPIENT_START.length);
     if (seen.slice(0, length) === RECIPIENT_START.slice(0, length)) return;
     this.#isAtStart = false;

@@ -52,10 +52,26 @@ export class Markers implements Finder {
   }
 }
 
-/** Whichever of two comes first. */
+/** Whichever of two comes first. For one text at a time: each remembers where it found something that is still ahead. */
 export function eitherFinder(first: Finder, second: Finder): Finder {
+  const finders = [rememberingFinder(first), rememberingFinder(second)] as const;
   return {
-    find: (text, from, isComplete) => Math.min(first.find(text, from, isComplete), second.find(text, from, isComplete)),
+    find: (text, from, isComplete) => Math.min(...finders.map((finder) => finder.find(text, from, isComplete))),
     match: (text, at) => first.match(text, at) ?? second.match(text, at),
+  };
+}
+
+/** Does not look again through text up to what it found there: the other of two may find something before it many times. */
+function rememberingFinder(finder: Finder): Finder {
+  let known = { text: '', from: 0, isComplete: false, found: 0 };
+  return {
+    find: (text, from, isComplete) => {
+      const isKnown = known.text === text && known.isComplete === isComplete;
+      if (!isKnown || from < known.from || from > known.found) {
+        known = { text, from, isComplete, found: finder.find(text, from, isComplete) };
+      }
+      return known.found;
+    },
+    match: (text, at) => finder.match(text, at),
   };
 }

@@ -148,6 +148,7 @@ export function numberToJson(raw: string): string | undefined {
 
 function isBeyond64Bits(json: string): boolean {
   if (!/^-?\d{19,}$/.test(json)) return false;
+  if (json.length > U64_MAX.toString().length + 1) return true; // to read very many digits takes very long
   const value = BigInt(json);
   return value < I64_MIN || value > U64_MAX;
 }

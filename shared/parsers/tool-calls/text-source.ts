@@ -26,6 +26,10 @@ export class TextSource {
 
   /** Puts back text that was read last. Not while recording. */
   unread(text: string): void {
+    if (this.at >= text.length) {
+      this.at -= text.length; // it is still there
+      return;
+    }
     this.text = text + this.text.slice(this.at);
     this.at = 0;
   }

@@ -64,7 +64,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     const items = attribute === undefined ? toItems(value) : toItems(value).map((item) => attributeOf(item, attribute));
     return items.map(toText).join(toText(argument(args, 0, 'd')));
   },
-  unique: (value) => toItems(value).filter((item, at, all) => all.findIndex((other) => isEqual(other, item)) === at),
+  unique: (value) => uniqueItems(toItems(value)),
   sort: sortItems,
   items: (value) => (value === undefined ? [] : entriesOf(value, 'items')),
   dictsort: (value) =>
@@ -138,6 +138,18 @@ function attributeTestOf(args: CallArguments): (item: unknown) => boolean {
   return (item) => test(attributeOf(item, args.positional[0]));
 }
 
+/** The first of each kind of equal items. Lists and mappings are compared with each other, all else is looked up. */
+function uniqueItems(items: readonly unknown[]): readonly unknown[] {
+  const seen = new Set<unknown>();
+  const compound: unknown[] = [];
+  return items.filter((item) => {
+    if (seen.has(item) || (typeof item === 'object' && compound.some((other) => isEqual(other, item)))) return false;
+    seen.add(item);
+    if (typeof item === 'object' && item !== null) compound.push(item);
+    return true;
+  });
+}
+
 function sortItems(value: unknown, args: CallArguments): unknown {
   const attribute = argument(args, 2, 'attribute');
   const key = (item: unknown): unknown => {
@@ -153,7 +165,9 @@ function groupItems(value: unknown, args: CallArguments): unknown {
   const groups = new Map<string, unknown[]>();
   for (const item of toItems(value)) {
     const key = toText(attributeOf(item, attribute));
-    groups.set(key, [...(groups.get(key) ?? []), item]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
   }
   return [...groups].sort(([left], [right]) => compare(left, right)).map((group) => Tuple.of<unknown>(...group));
 }

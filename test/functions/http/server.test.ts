@@ -153,6 +153,14 @@ describe('the Node server', () => {
     expect(client.text).toMatch(/^HTTP\/1\.1 200 /);
   });
 
+  it('answers at once what cannot be read, however much white space is in its id', async () => {
+    const { server } = await start();
+    const client = new RawClient(server.port);
+    client.send(`GET /live HTTP/1.1\r\nhost: t\r\nx-request-id:${' '.repeat(10_000)}\0`); // no line end: all of it is tried
+    await waitUntil(() => client.isClosed);
+    expect(client.text).toMatch(/^HTTP\/1.1 400 /);
+  });
+
   it('reads a body that comes in pieces, and refuses one over the limit while it is still coming', async () => {
     const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['a']));
     const { server } = await start({ pipeline, settings: { bodyLimitBytes: 1024 } });

@@ -17,6 +17,7 @@ const IN_CALL = new Markers([SEPARATOR, CALL_END, CALLS_END]);
 const CALL_CLOSED = new Markers([CALL_END]);
 const LINE_END = new Markers(['\n', CALL_END]);
 const FENCE = /^```(?:json)?\s*/;
+const FENCE_END = '```';
 
 interface Call {
   readonly name: string;
@@ -101,8 +102,6 @@ function* collectArguments(source: TextSource): Parsing<string | undefined> {
 const FENCE_OPENED = new Markers(['\n', CALL_END]);
 
 function stripFence(text: string): string {
-  return text
-    .trim()
-    .replace(FENCE, '')
-    .replace(/\s*```$/, '');
+  const body = text.trim().replace(FENCE, '');
+  return body.endsWith(FENCE_END) ? body.slice(0, -FENCE_END.length).trimEnd() : body;
 }

@@ -145,7 +145,11 @@ function writeNode(text: string, children: readonly [string, string][], schema: 
   const isList = schema !== undefined && schemaType(schema) === 'array' && children.every(([name]) => name === 'item');
   if (isList) return `[${children.map(([, json]) => json).join(',')}]`;
   const members = new Map<string, string[]>();
-  for (const [name, json] of children) members.set(name, [...(members.get(name) ?? []), json]);
+  for (const [name, json] of children) {
+    const values = members.get(name);
+    if (values === undefined) members.set(name, [json]);
+    else values.push(json);
+  }
   if (text !== '') members.set('$text', [JSON.stringify(text)]);
   return writeJsonObject(Array.from(members, ([name, values]) => [name, mergeRepeated(values)] as const));
 }

@@ -7,8 +7,9 @@ import type { Parsing, TextSource } from '../text-source.ts';
 
 const START = '<|python_start|>';
 const END = '<|python_end|>';
-const LIST = /\[\s*[A-Za-z]\w*\s*\(/y;
-const LIST_BEGUN = /\[\s*(?:[A-Za-z]\w*\s*)?$/y;
+// Bounded, as what may become one is held back and looked at again with every piece of text.
+const LIST = /\[\s{0,64}[A-Za-z]\w{0,255}\s{0,64}\(/y;
+const LIST_BEGUN = /\[\s{0,64}(?:[A-Za-z]\w{0,255}\s{0,64})?$/y;
 const CALLEE = /\s*([A-Za-z]\w*)\s*\(/y;
 const KEYWORD = /\s*([A-Za-z_]\w*)\s*=(?!=)/y;
 

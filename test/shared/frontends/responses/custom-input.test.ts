@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CustomInputReader } from '../../../../shared/frontends/http/openai/responses/custom-input-reader.ts';
+import { stepGrowth } from '../../../support/count-steps.ts';
 
 /** Feeds `text` in the pieces that `cuts` make. */
 function read(text: string, cuts: readonly number[]): string {
@@ -18,6 +19,15 @@ function read(text: string, cuts: readonly number[]): string {
 const cuts = fc.array(fc.nat(), { maxLength: 12 });
 
 describe('the input of a custom tool', () => {
+  it('takes steps in proportion to a long opening that comes in pieces', async () => {
+    const [, double, , eightfold] = await stepGrowth((times) => {
+      const reader = new CustomInputReader();
+      for (let at = 0; at < 100 * times; at++) reader.push(at === 0 ? '{' : ' ');
+    });
+    expect(double).toBeLessThan(2.3);
+    expect(eightfold).toBeLessThan(9);
+  });
+
   it('is the text of the one argument, in whatever pieces that comes', () => {
     fc.assert(
       fc.property(

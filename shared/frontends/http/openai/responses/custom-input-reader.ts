@@ -16,6 +16,9 @@ export class CustomInputReader {
   #state: 'opening' | 'string' | 'raw' | 'done' = 'opening';
   /** Text that is not given yet: the opening so far, or the start of an escape. */
   #held = '';
+  /** Pieces of the opening that were read, and units of the one that was begun. */
+  #pieces = 0;
+  #units = 0;
 
   /** The part of the input that `text` adds. */
   push(text: string): string {
@@ -40,13 +43,25 @@ export class CustomInputReader {
   }
 
   #readOpening(text: string): string {
+    for (let at = 0; at < text.length; at++) {
+      const piece = OPENING[this.#pieces] as string; // the last one ends the state
+      const character = text.charAt(at);
+      if (character === piece[this.#units]) {
+        this.#units = (this.#units + 1) % piece.length;
+        if (this.#units === 0 && ++this.#pieces === OPENING.length) {
+          this.#held = '';
+          this.#state = 'string';
+          return this.#readString(text.slice(at + 1));
+        }
+      } else if (this.#units > 0 || !/\s/.test(character)) {
+        const held = this.#held + text;
+        this.#held = '';
+        this.#state = 'raw';
+        return held;
+      }
+    }
     this.#held += text;
-    const match = matchOpening(this.#held);
-    if (match === 'more') return '';
-    const held = this.#held;
-    this.#held = '';
-    this.#state = match === 'broken' ? 'raw' : 'string';
-    return match === 'broken' ? held : this.#readString(held.slice(match.length));
+    return '';
   }
 
   #readString(text: string): string {
@@ -72,17 +87,6 @@ export class CustomInputReader {
     }
     return out;
   }
-}
-
-function matchOpening(text: string): 'more' | 'broken' | { readonly length: number } {
-  let at = 0;
-  for (const piece of OPENING) {
-    while (/\s/.test(text.charAt(at))) at++;
-    const given = text.slice(at, at + piece.length);
-    if (given !== piece) return piece.startsWith(given) && at + given.length === text.length ? 'more' : 'broken';
-    at += piece.length;
-  }
-  return { length: at };
 }
 
 /** Where the next quote or backslash stands, or the end. */
