@@ -108,5 +108,9 @@ export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRe
 }
 
 function isRecord(value: unknown): value is DiscoveryRecord {
-  return record.safeParse(value).success;
+  try {
+    return record.safeParse(value).success;
+  } catch {
+    return false; // a bound asks for the length of what is no text, and that may be an object that is no number either
+  }
 }

@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { playPart } from '../support/fuzz/parts.ts';
+import { type FuzzSession, startFuzzSession } from '../support/fuzz/session.ts';
+
+/** Cases that failed once, and are played for ever: `npm run fuzz -- --keep` adds to them. */
+const KEPT = JSON.parse(readFileSync(new URL('../fixtures/fuzz-seeds.json', import.meta.url), 'utf8')) as {
+  readonly parts: readonly number[];
+  readonly sessions: readonly number[];
+};
+const PARTS = 3000;
+const SESSIONS = 200;
+const BATCH = 20;
+const RSS_BYTES_MAX = 1024 * 1024 * 1024;
+
+const seedsTo = (count: number): readonly number[] => Array.from({ length: count }, (_, seed) => seed);
+
+describe('hostile input', () => {
+  it('is read or refused by every reader', () => {
+    for (const seed of [...KEPT.parts, ...seedsTo(PARTS)]) {
+      expect(() => playPart(seed), `seed ${seed}`).not.toThrow();
+    }
+  });
+
+  describe('of clients, workers and writers of discovery', () => {
+    let session: FuzzSession;
+    beforeAll(async () => {
+      session = await startFuzzSession(1);
+    });
+    afterAll(() => session.close());
+
+    it('gets answers with envelopes, and leaves a frontend that lives and holds no connection', async () => {
+      const before = await session.look();
+      const seeds = [...KEPT.sessions, ...seedsTo(SESSIONS)];
+      for (let from = 0; from < seeds.length; from += BATCH) {
+        await Promise.all(seeds.slice(from, from + BATCH).map((seed) => session.play(seed)));
+      }
+      const after = await session.look(); // throws where the frontend is gone, silent or says that it has a bug
+      expect(after.rssBytes).toBeLessThan(RSS_BYTES_MAX);
+      expect(after.openFiles - before.openFiles).toBeLessThan(BATCH);
+    });
+  });
+});

@@ -1,0 +1,115 @@
+import { seededRandom } from '../../../shared/clock/index.ts';
+import { fromText } from '../../../shared/discovery/record-text.ts';
+import { REASONING_FORMATS } from '../../../shared/parsers/reasoning/formats.ts';
+import { createReasoningParser, planReasoning } from '../../../shared/parsers/reasoning/index.ts';
+import { createToolCallParser, TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/index.ts';
+import { FrameError, writeU32 } from '../../../shared/planes/request/frames/frame.ts';
+import { FrameParser } from '../../../shared/planes/request/frames/frame-parser.ts';
+import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
+import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
+import { HostileValues } from './hostile-values.ts';
+
+const FRAME_BYTES_MAX = 64 * 1024;
+const TOOLS = [
+  { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: { a: {} } } } },
+] as const;
+
+/** One reader of the product under one hostile input. Throws where the reader breaks a promise. */
+type Part = (values: HostileValues) => void;
+
+/** Every reader of what others write that needs no process around it. */
+const PARTS: Readonly<Record<string, Part>> = {
+  'tool calls': (values) => {
+    const toolChoice = values.one(['auto', 'required'] as const);
+    const random = seededRandom(1);
+    const parser = createToolCallParser(values.one(TOOL_CALL_PARSER_NAMES), { tools: TOOLS, toolChoice, random });
+    const given: number[] = [];
+    const sink = {
+      content: () => {},
+      callStart: (index: number) => {
+        if (index !== given.length) throw new Error(`call ${index} began after ${given.length} calls`);
+        given.push(0);
+      },
+      callArguments: (index: number) => {
+        if (index !== given.length - 1) throw new Error(`arguments of call ${index} after ${given.length} calls`);
+      },
+    };
+    for (const piece of pieces(values)) parser?.push(piece, sink);
+    parser?.end('stop', sink);
+    if (parser?.callCount !== given.length) throw new Error('the calls are not counted');
+  },
+  reasoning: (values) => {
+    const plan = planReasoning(values.one(REASONING_FORMATS), { promptText: values.text() });
+    const parser = plan && createReasoningParser(plan);
+    const sink = { content: () => {}, reasoning: () => {} };
+    for (const piece of pieces(values)) parser?.push(piece, sink);
+    parser?.end(sink);
+  },
+  'JSON bodies': (values) => {
+    const value = values.json();
+    const text = values.chance(0.5) ? values.brokenText(value) : (JSON.stringify(value) ?? '');
+    const reader = new JsonReader(Buffer.from(text), 64);
+    try {
+      for (let step = reader.read(); !step.next().done; );
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+  },
+  'engine outputs': (values) => {
+    const fields = [
+      'token_ids',
+      'text',
+      'tokens',
+      'log_probs',
+      'top_logprobs',
+      'finish_reason',
+      'index',
+      'engine_data',
+    ];
+    const output = Object.fromEntries(fields.map((name) => [name, values.json()]));
+    readEngineOutput(values.chance(0.3) ? values.json() : output);
+  },
+  'discovery records': (values) => {
+    const value = {
+      type: values.one(['Endpoint', 'Model', 'EventChannel', 'x']),
+      namespace: values.json(),
+      card: values.json(),
+    };
+    const text = values.chance(0.5) ? values.brokenText(value) : JSON.stringify(value);
+    if (fromText(text, values.one(['v1/instances', 'v1/mdc', 'v1/event_channels'] as const), 'a/b') !== undefined) {
+      throw new Error('a record was believed that is none');
+    }
+  },
+  frames: (values) => {
+    const receiver = { frame: () => {}, oversize: () => {} };
+    const parser = new FrameParser(receiver, FRAME_BYTES_MAX);
+    try {
+      for (let count = values.random.below(6); count >= 0; count--)
+        parser.push(values.chance(0.3) ? values.bytes(40) : frame(values));
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+    }
+  },
+};
+
+/** A frame with a good header, whose length may be a lie. */
+export function frame(values: HostileValues): Buffer {
+  const payload = values.chance(0.5) ? values.bytes(300) : Buffer.from(values.brokenText(values.json()));
+  const header = Buffer.alloc(12);
+  writeU32(header, 0, values.chance(0.1) ? values.random.below(2 ** 31) : payload.length);
+  header[4] = values.chance(0.02) ? 9 : 1;
+  header[5] = 1 + values.random.below(values.chance(0.05) ? 40 : 14);
+  header[7] = values.random.below(2);
+  writeU32(header, 8, values.random.below(4));
+  return Buffer.concat([header, payload]);
+}
+
+function pieces(values: HostileValues): readonly string[] {
+  return Array.from({ length: values.random.below(12) }, () => values.text());
+}
+
+/** Plays the case of one seed against one reader. @throws what a reader throws that it may not */
+export function playPart(seed: number): void {
+  const values = new HostileValues(seededRandom(seed));
+  PARTS[values.one(Object.keys(PARTS))]?.(values);
+}

@@ -1,0 +1,196 @@
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { seededRandom } from '../../../shared/clock/index.ts';
+import { errorCodes } from '../../../shared/errors/index.ts';
+import { type SpawnedProcess, spawnNode } from '../spawn-node.ts';
+import { waitUntil } from '../wait-until.ts';
+import { HostileValues } from './hostile-values.ts';
+import { HOSTILE_MODELS, type HostilePeers, startHostilePeers } from './peers.ts';
+import { HostileRequests, type OpenApi } from './requests.ts';
+
+const ANSWER_MS_MAX = 3000;
+const START_MS_MAX = 30_000;
+const PROGRAM = 'dist/stator.js';
+const PROBE = './dist/bench-loop-probe.js';
+/** Pings `/live` from a process of its own and tells on each line of its input the longest wait since the last. */
+const PINGER = `
+let worst = 0;
+process.stdin.on('data', () => { console.log('worst ' + worst.toFixed(0)); worst = 0; });
+for (;;) {
+  const from = performance.now();
+  const response = await fetch(process.argv[1] + '/live', { signal: AbortSignal.timeout(60000) });
+  if (!response.ok) throw new Error('live ' + response.status);
+  await response.text();
+  worst = Math.max(worst, performance.now() - from);
+  await new Promise((resolve) => setTimeout(resolve, 10));
+}`;
+
+/** What a frontend showed since the last look. */
+export interface Health {
+  /** Most CPU that its event loop took at a stretch. */
+  readonly sliceCpuMs: number;
+  /** Longest wait for `/live`, seen from another process: other processes on the machine count. */
+  readonly liveMs: number;
+  readonly rssBytes: number;
+  readonly openFiles: number;
+}
+
+/** A frontend with an honest worker, hostile ones beside it, and cases to play against it. */
+export interface FuzzSession {
+  /** Plays the case of one seed. @throws Error that says which answer was wrong */
+  play(seed: number): Promise<void>;
+  look(): Promise<Health>;
+  /** How often each status was answered. */
+  readonly statuses: ReadonlyMap<string, number>;
+  close(): Promise<void>;
+}
+
+/** Starts the built program (`dist/`), with file discovery in a folder of its own. */
+export async function startFuzzSession(seed: number): Promise<FuzzSession> {
+  const folder = await mkdtemp(join(tmpdir(), 'stator-fuzz-session-'));
+  const probeFile = join(folder, 'probe.json');
+  const children: SpawnedProcess[] = [];
+  const env = {
+    DYN_DISCOVERY_BACKEND: 'file',
+    DYN_FILE_KV: join(folder, 'kv'),
+    TMPDIR: folder,
+    STATOR_BENCH_PROBE: probeFile,
+  };
+  const start = (args: readonly string[], more: Readonly<Record<string, string>> = {}): SpawnedProcess => {
+    const child = spawnNode(args, { env: { ...env, ...more } });
+    children.push(child);
+    return child;
+  };
+  const host = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
+  const worker = start([PROGRAM, 'worker', '--engine=mocker'], { ...host, DYN_SYSTEM_PORT: '0' });
+  const frontend = start(['--import', PROBE, PROGRAM, 'frontend', '--http-host=127.0.0.1', '--http-port=0']);
+  await worker.waitForOutput(/worker is ready/, START_MS_MAX);
+  const [, url = ''] = await frontend.waitForOutput(/serving url=(\S+)/, START_MS_MAX);
+  await waitUntil(async () => (await fetch(`${url}/health`)).ok, { timeoutMs: START_MS_MAX });
+  const peers = await startHostilePeers(join(folder, 'kv'), seed);
+  await waitUntil(async () => (await (await fetch(`${url}/v1/models`)).text()).includes(HOSTILE_MODELS[0]), {
+    timeoutMs: START_MS_MAX,
+    what: 'the hostile models',
+  });
+  const document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApi;
+  const statuses = new Map<string, number>();
+  const pinger = start(['--input-type=module', '-e', PINGER, url]);
+  return {
+    statuses,
+    play: (caseSeed) => playCase(caseSeed, { url, document, peers, frontend, statuses }),
+    look: async () => {
+      if (!isRunning(frontend.pid)) throw new Error(`the frontend is gone: ${frontend.stderr().slice(-3000)}`);
+      const bug = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught).*$/m.exec(
+        frontend.stdout() + frontend.stderr(),
+      );
+      if (bug !== null) throw new Error(`the frontend says: ${bug[0].slice(0, 2000)}`);
+      await rm(probeFile, { force: true });
+      frontend.signal('SIGUSR2');
+      const report = await waitUntil(() => readFile(probeFile, 'utf8'), { timeoutMs: START_MS_MAX });
+      const earlier = pinger.stdout().length;
+      pinger.write('\n');
+      const told = await waitUntil(() => /worst (\d+)\n/.exec(pinger.stdout().slice(earlier)) ?? undefined, {
+        timeoutMs: START_MS_MAX,
+        what: 'an answer of /live',
+      });
+      const status = await readFile(`/proc/${frontend.pid}/status`, 'utf8');
+      return {
+        sliceCpuMs: (JSON.parse(report) as { readonly sliceCpuMs: number }).sliceCpuMs,
+        liveMs: Number(told[1]),
+        rssBytes: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024,
+        openFiles: (await readdir(`/proc/${frontend.pid}/fd`)).length,
+      };
+    },
+    close: async () => {
+      await peers.close();
+      await Promise.all(children.map((child) => child.kill()));
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+interface Playground {
+  readonly url: string;
+  readonly document: OpenApi;
+  readonly peers: HostilePeers;
+  readonly frontend: SpawnedProcess;
+  readonly statuses: Map<string, number>;
+}
+
+async function playCase(seed: number, { url, document, peers, frontend, statuses }: Playground): Promise<void> {
+  const values = new HostileValues(seededRandom(seed));
+  if (values.chance(0.1)) await peers.writeDiscovery(values);
+  const models = ['stator-mini', 'stator-mini', ...HOSTILE_MODELS, 'spoilt-1', ''];
+  const { pieces, leaves } = new HostileRequests(document, models, values).next();
+  const answer = await send(new URL(url), pieces, leaves);
+  if (!isRunning(frontend.pid)) throw new Error(`the frontend is gone: ${frontend.stderr().slice(-3000)}`);
+  const status = /^HTTP\/1\.1 (\d{3})/.exec(answer)?.[1] ?? 'none';
+  statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  const isEarned = pieces.some((piece) => /liar|noise|spoilt/.test(piece.toString('latin1')));
+  const wrong = leaves ? undefined : judge(answer, isEarned);
+  if (wrong !== undefined) throw new Error(`${wrong}\n${Buffer.concat(pieces).toString('latin1').slice(0, 2000)}`);
+}
+
+/** Sends the pieces a turn apart and reads until the server closes, or for so long as a client waits. */
+function send({ hostname, port }: URL, pieces: readonly Buffer[], leaves: boolean): Promise<string> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    const socket = connect(Number(port), hostname);
+    const finish = (): void => {
+      clearTimeout(deadline);
+      socket.destroy();
+      resolve(Buffer.concat(chunks).toString('utf8'));
+    };
+    const deadline = setTimeout(finish, ANSWER_MS_MAX);
+    socket
+      .on('data', (chunk) => chunks.push(chunk))
+      .on('error', finish)
+      .on('close', finish);
+    socket.on('connect', async () => {
+      for (const piece of pieces) {
+        if (!socket.destroyed) socket.write(piece);
+        if (pieces.length > 1) await sleep(1);
+      }
+      if (leaves) finish();
+    });
+  });
+}
+
+const CODES: ReadonlySet<string> = new Set(errorCodes);
+const ALLOWED_5XX: ReadonlySet<number> = new Set([500, 501, 502, 503, 504]);
+
+/**
+ * What is wrong with what came back; undefined where nothing is. An answer may be cut by the client's own patience.
+ *
+ * @param isEarned the request went to a hostile worker, which may fail it
+ */
+function judge(answer: string, isEarned: boolean): string | undefined {
+  for (const [, head = '', code = '', rest = ''] of answer.matchAll(
+    /(?:^|\n)(HTTP\/1\.1 (\d{3})[^\n]*\r\n)([\s\S]*?)(?=HTTP\/1\.1 \d{3} |$)/g,
+  )) {
+    const status = Number(code);
+    if (status < 400) continue;
+    const [headers = '', body = ''] = rest.split(/\r\n\r\n([\s\S]*)/);
+    if (status >= 500 && !ALLOWED_5XX.has(status)) return `status ${status}`;
+    if (!/content-type: application\/json/i.test(headers) || body === '') continue; // HEAD, or cut
+    const text = /transfer-encoding: chunked/i.test(headers) ? body.replaceAll(/(^|\r\n)[0-9a-f]+\r\n/g, '') : body;
+    if (!/"error"/.test(text) && !/"status"|"message"|"ready"/.test(text))
+      return `${head.trim()} with a body that is no envelope: ${text.slice(0, 500)}`;
+    const [, named] = /"code":"(\w+)"/.exec(text) ?? [];
+    if (named !== undefined && !CODES.has(named)) return `a code that is not in the table: ${text.slice(0, 500)}`;
+    if (status === 500 && !isEarned) return `a 500 that no worker earned: ${text.slice(0, 500)}`;
+  }
+  return undefined;
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false; // that is what the question was
+  }
+}
