@@ -9,6 +9,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 const NO_NVEXT: Nvext = Object.freeze({});
 /** Marks an unset data-parallel rank. */
 const RANK_UNSET = 4_294_967_295;
+/** A salt is a name or a digest; it is hashed as a whole with every prompt. */
+const SALT_CHARACTERS_MAX = 4096;
 
 /** `nvext` as this deployment honours it. */
 export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeContext): Nvext {
@@ -23,9 +25,15 @@ export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeC
   return nvext;
 }
 
+function checkSalt(salt: string): string {
+  if (salt.length <= SALT_CHARACTERS_MAX) return salt;
+  const message = `cache_salt has ${salt.length} characters; at most ${SALT_CHARACTERS_MAX} are allowed`;
+  throw new ServeError('invalid_value', message, { param: 'cache_salt' });
+}
+
 /**
  * Where the request may or should run: `nvext`, then headers, which win (http-api.md, sections 12.2 and 12.3).
- * @throws ServeError `invalid_value` for a rank without a worker.
+ * @throws ServeError `invalid_value` for a rank without a worker, and for a salt of more than 4096 characters.
  */
 export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined, context: DecodeContext): RoutingHints {
   const routing: Mutable<RoutingHints> = {};
@@ -51,7 +59,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
     routing.priority_jump = hints.latency_sensitivity;
   }
   if (strictPriority !== undefined) routing.strict_priority = strictPriority;
-  if (salt !== undefined) routing.cache_salt = salt;
+  if (salt !== undefined) routing.cache_salt = checkSalt(salt);
   if (session !== undefined) routing.session_id = session;
   decodeConstraints(nvext, routing);
   requireWorkerForRank(routing);

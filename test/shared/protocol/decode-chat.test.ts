@@ -244,6 +244,11 @@ describe('headers of a request', () => {
     expect(decode({ nvext }, headers, { isNvextDisabled: true }).request.annotations).toEqual([]);
   });
 
+  it('are refused with a salt that is longer than any name', () => {
+    expect(routing({}, { cache_salt: 's'.repeat(4096) }).cache_salt).toHaveLength(4096);
+    expect(refusal({ cache_salt: 's'.repeat(4097) })).toMatchObject({ code: 'invalid_value', param: 'cache_salt' });
+  });
+
   it('keep ids of 64 bits exact', () => {
     expect(routing({ 'x-dynamo-prefill-instance-id': '18446744073709551615' })).toEqual({
       prefill_worker_id: 'ffffffffffffffff',
