@@ -13,7 +13,7 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
-export { type BodyMetrics, createBodyMetrics } from './metrics/body-metrics.ts';
+export { createHeldBytesMetrics, type HeldBytesMetrics } from './metrics/held-bytes-metrics.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
 export { createDrainMetrics } from './metrics/drain-metrics.ts';
