@@ -114,7 +114,7 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
 
 function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
   const forPages = corsHeaders(given, deps.settings.corsOrigins);
-  const exchange = new ServedExchange(given, deps.random, forPages ?? {});
+  const exchange = new ServedExchange(given, deps.random, forPages ?? {}, deps.metrics.limitReached);
   if (forPages !== undefined && answerPreflight(exchange)) return;
   if (exchange.headerLines > LIMITS.header_lines.max) {
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));

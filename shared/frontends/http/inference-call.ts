@@ -6,7 +6,13 @@ import {
   type ServeError,
   ServeError as ServeErrorClass,
 } from '../../errors/index.ts';
-import type { Endpoint, GenerationRequest, GenerationSink, RequestType, Usage } from '../../protocol/generation/index.ts';
+import type {
+  Endpoint,
+  GenerationRequest,
+  GenerationSink,
+  RequestType,
+  Usage,
+} from '../../protocol/generation/index.ts';
 import {
   continueTrace,
   parseTraceparent,
@@ -152,7 +158,7 @@ export class InferenceCall {
     if (this.#close()) return;
     const { metrics } = this.deps;
     metrics.failed(error);
-    if (error.limit !== undefined) metrics.limitReached(error.limit);
+    this.exchange.failed(error);
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
     const hadBegun = this.#breakOff !== undefined;
     if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#endpoint, this.#requestType);

@@ -197,10 +197,7 @@ export class Answer {
     if (choice.isFinished) return;
     const ids = output.token_ids ?? [];
     const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
-    const pushed =
-      output.text == null
-        ? choice.push(ids, 0, ids.length)
-        : this.#pushText(choice, output.text, ids);
+    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : this.#pushText(choice, output.text, ids);
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
     const text = this.#split(index, pushed, choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];

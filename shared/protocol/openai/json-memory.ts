@@ -65,7 +65,11 @@ export class JsonMemory {
     this.#values++;
     this.#bytes += SLOT_BYTES;
     if (elementsBefore < ELEMENTS_MAX) return;
-    throw tooMany('body_elements', field, `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`);
+    throw tooMany(
+      'body_elements',
+      field,
+      `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`,
+    );
   }
 
   /** One more value in an object that has so many. */

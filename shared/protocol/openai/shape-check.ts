@@ -148,7 +148,8 @@ function checkArray(schema: z.core.$ZodType, def: z.core.$ZodArrayDef): Check {
   const firstFault = firstFaultOf(def.element);
   return (value) => {
     if (!Array.isArray(value)) return askZod(schema, value);
-    if (limit !== undefined && value.length > lengthMax) return { kind: 'too-many', path: [], length: value.length, limit };
+    if (limit !== undefined && value.length > lengthMax)
+      return { kind: 'too-many', path: [], length: value.length, limit };
     return isOpen ? undefined : firstFault(value);
   };
 }

@@ -8,7 +8,9 @@ export interface HeldBytesMetrics {
 
 /** The metrics of the bytes that are held of requests under way, in `registry`. */
 export function createHeldBytesMetrics(registry: MetricRegistry): HeldBytesMetrics {
-  const bodies = registry.gauge('stator_frontend_body_bytes', 'Bytes of request bodies that are being read.', []).with();
+  const bodies = registry
+    .gauge('stator_frontend_body_bytes', 'Bytes of request bodies that are being read.', [])
+    .with();
   const answers = registry
     .gauge('stator_frontend_answer_bytes', 'Memory of answers that are kept until they are whole, about.', [])
     .with();

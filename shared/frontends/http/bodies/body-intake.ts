@@ -1,6 +1,6 @@
 import { overLimit, ServeError } from '../../../errors/index.ts';
-import type { ByteBudget } from './byte-budget.ts';
 import { BodyBytes } from './body-bytes.ts';
+import type { ByteBudget } from './byte-budget.ts';
 import { type ContentEncoding, contentEncodingOf, decodeContent } from './content-encoding.ts';
 
 const MEBIBYTE = 1024 * 1024;

@@ -1,6 +1,6 @@
 import { toServeError } from '../../../errors/index.ts';
-import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import { textMemory } from '../../../protocol/generation/index.ts';
+import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
@@ -58,6 +58,9 @@ function generateAll(call: InferenceCall, answered: Omit<CompletionsParts, 'canc
     if (work.signal.aborted) return; // an earlier prompt failed at once
     const running = decoded.isContinuous ? new RunningUsage(meter) : undefined;
     const sink = answer.prompt(index, running);
-    call.deps.pipeline.generate(request, request.stream ? sink : call.kept(sink), { signal: work.signal, meter: running ?? meter });
+    call.deps.pipeline.generate(request, request.stream ? sink : call.kept(sink), {
+      signal: work.signal,
+      meter: running ?? meter,
+    });
   }
 }
