@@ -18,7 +18,7 @@ export const LIMITS = {
   head_bytes: { what: 'Bytes of request line and headers', max: 544 * KIBIBYTE, code: 'headers_too_large' },
   unfinished_heads_bytes: {
     what: 'Bytes of all heads that have not come whole, of all connections',
-    max: 'STATOR_HTTP_HEADS_BUDGET_MB',
+    max: 16 * KIBIBYTE * KIBIBYTE,
     beyond: 'the connections with the most of them are closed',
   },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },

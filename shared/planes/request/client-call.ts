@@ -7,6 +7,8 @@ import type { Call, CallSink } from './types.ts';
 /** Tokens or items that a worker may send before it is granted more (runtime-and-workers.md, section 2.6). */
 export const INITIAL_CREDIT = 256;
 const CREDIT_GRANT = INITIAL_CREDIT / 2;
+/** More than a worker could send that heeds its credit. */
+const OVERDRAFT_MAX = 2 * INITIAL_CREDIT;
 
 /** What a call asks of the connection that carries it. */
 export interface CallerWire {
@@ -117,7 +119,7 @@ export class ClientCall implements Call {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
     this.#consumed += count;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (this.#consumed >= CREDIT_GRANT && !this.#mayConsume()) return;
     this.#sink.tokens(choice, ids, start, count);
   }
 
@@ -126,7 +128,7 @@ export class ClientCall implements Call {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
     this.#consumed += 1;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (this.#consumed >= CREDIT_GRANT && !this.#mayConsume()) return;
     this.#sink.output(output);
   }
 
@@ -192,6 +194,17 @@ export class ClientCall implements Call {
     this.#hasOutput = true;
     this.accept();
     if (this.#state === 'open') this.#observer.firstOutput((this.#clock.nowMs() - this.#sentMs) / 1000);
+  }
+
+  /**
+   * Grants what was consumed. False for a worker that goes on without credit while its reader waits: what it sends would be
+   * kept for that reader without a bound, so its stream has ended.
+   */
+  #mayConsume(): boolean {
+    this.#grantConsumed();
+    if (this.#consumed <= OVERDRAFT_MAX) return true;
+    this.abandon(workerError('BackendProtocol', `sent ${this.#consumed} tokens or items without credit`));
+    return false;
   }
 
   #grantConsumed(): void {

@@ -5,8 +5,8 @@ import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
 import {
   alreadyAnswered,
-  ByteBudget,
   BodyIntake,
+  ByteBudget,
   type HostExchange,
   type HttpBindings,
 } from '../../../shared/frontends/http/index.ts';
