@@ -33,7 +33,7 @@ export const LIMITS = {
   body_containers: { what: 'Objects and arrays of a large body', max: 100_000, code: 'request_too_large' },
   body_elements: { what: 'Elements of one array of a large body', max: 1_048_576, code: 'request_too_large' },
   body_memory: {
-    what: 'Bytes of memory that the values of a large body take, beyond half as much again as the body',
+    what: 'Memory of the values of a large body; half as much again as the body where that is more',
     max: 8 * KIBIBYTE * KIBIBYTE,
     code: 'request_too_large',
   },
@@ -68,6 +68,13 @@ export const LIMITS = {
     max: 'STATOR_HTTP_ANSWER_BUDGET_MB',
     code: 'server_overloaded',
   },
+  pictures: { what: 'Pictures of one form', max: 16, code: 'invalid_value' },
+  picture_bytes: { what: 'Bytes of one picture of a form', max: 50 * KIBIBYTE * KIBIBYTE, code: 'invalid_value' },
+  media_bytes: {
+    what: 'Bytes of all media of a request, as a worker reads them',
+    max: 'STATOR_MM_MAX_REQUEST_MB',
+    code: 'invalid_value',
+  },
   output_tokens: {
     what: 'Tokens of a choice that a worker makes',
     max: '`max_tokens`, or what the context leaves',
@@ -95,3 +102,8 @@ export type FixedLimit = {
 
 /** Every limit, in the order of a request's way. */
 export const limitNames = Object.keys(LIMITS) as readonly LimitName[];
+
+/** Whether a peer's name of a limit is one that we know. */
+export function isLimitName(text: unknown): text is LimitName {
+  return typeof text === 'string' && Object.hasOwn(LIMITS, text);
+}

@@ -1,4 +1,4 @@
-import type { WireError } from '../../../errors/index.ts';
+import { isLimitName, type WireError } from '../../../errors/index.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, FrameType, type FrameTypeCode } from './frame.ts';
 import { isRecord } from './records.ts';
@@ -30,13 +30,14 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
 /** A failure as a frame carries it, whatever shape it has. */
 export function readWireError(record: unknown, fallbackMessage: unknown): WireError {
   const fields = isRecord(record) ? record : {};
-  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs } = fields;
+  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs, limit } = fields;
   return {
     kind: kind as WireError['kind'], // `fromWire` reads an unknown name as Unknown
     message: typeof message === 'string' ? message : 'no message',
     status: typeof status === 'number' ? status : undefined,
     param: typeof param === 'string' ? param : undefined,
     code: typeof code === 'string' ? code : undefined,
+    limit: isLimitName(limit) ? limit : undefined,
     retryAfterMs: typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? retryAfterMs : undefined,
   };
 }
