@@ -84,6 +84,7 @@ export type HostSettings = PrefillModelSettings &
       | 'loadReportIntervalMs'
       | 'tcpRpcHost'
       | 'tcpRpcPort'
+      | 'planeOpen'
       | 'stateTable'
       | 'natsStreamReplicas'
       | 'zmqBrokerUrl'

@@ -116,8 +116,7 @@ export class ClientCall implements Call {
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += count;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (!this.#consume(count)) return;
     this.#sink.tokens(choice, ids, start, count);
   }
 
@@ -125,8 +124,7 @@ export class ClientCall implements Call {
   output(output: EngineOutput): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += 1;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (!this.#consume(1)) return;
     this.#sink.output(output);
   }
 
@@ -192,6 +190,17 @@ export class ClientCall implements Call {
     this.#hasOutput = true;
     this.accept();
     if (this.#state === 'open') this.#observer.firstOutput((this.#clock.nowMs() - this.#sentMs) / 1000);
+  }
+
+  /** Counts what arrived against what was granted; false = the worker sends more, and its stream is over. */
+  #consume(count: number): boolean {
+    this.#consumed += count;
+    if (this.#consumed > INITIAL_CREDIT) {
+      this.abandon(workerError('BackendProtocol', 'the worker sends more than it was granted'));
+      return false;
+    }
+    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    return true;
   }
 
   #grantConsumed(): void {
