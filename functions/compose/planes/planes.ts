@@ -7,6 +7,7 @@ import {
   type TcpRequestPlaneOptions,
 } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
+import { fleetHost } from './fleet-host.ts';
 import type { NatsSettings } from './nats.ts';
 import { peerLines } from './peer-lines.ts';
 import { followPlaneTls, type PlaneTlsSettings, readPlaneTls } from './plane-tls.ts';
@@ -37,6 +38,7 @@ type ServerSettings = Pick<
   | 'planeToken'
   | 'planeTls'
   | 'planeOpen'
+  | 'discoveryBackend'
 > &
   PlaneTlsSettings &
   NatsSettings;
@@ -108,8 +110,18 @@ export async function servingPlane(
     ...options,
     port: settings.tcpRpcPort,
     open: settings.planeOpen,
-    ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
+    host: fleetHost(settings.tcpRpcHost, settings, protectionOf(settings)),
   });
+}
+
+/** What callers of the TCP plane prove. */
+function protectionOf({
+  planeToken,
+  tcpTlsCertPath,
+  tcpTlsClientCaCertPath,
+}: ServerSettings): 'token' | 'mTLS' | undefined {
+  if (planeToken !== undefined) return 'token';
+  return tcpTlsCertPath !== undefined && tcpTlsClientCaCertPath !== undefined ? 'mTLS' : undefined;
 }
 
 /** What both ends say to either plane. */

@@ -3,21 +3,25 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { PlaneSecret } from '../../../../../shared/planes/request/frames/plane-secret.ts';
 import { UNPROVEN_MAX } from '../../../../../shared/planes/request/frames/settings.ts';
 import {
   createTcpRequestPlane,
   type RequestPlane,
   silentObserver,
   type TcpRequestPlaneOptions,
+  type TokenEncryption,
   type Transport,
 } from '../../../../../shared/planes/request/index.ts';
+import { securityAt, securityTo } from '../../../../../shared/planes/request/tcp/encryption.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
-import { waitUntil } from '../../../../support/index.ts';
+import { readTlsFixture, waitUntil } from '../../../../support/index.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const ENDPOINT = '2a/dynamo/backend/generate';
 const TOKEN = 'a-token-of-at-least-32-characters';
 const PROMPT = 'a prompt that nobody else may read';
+const CERTIFICATE = { cert: readTlsFixture('first.crt'), key: readTlsFixture('first.key') };
 const NONCE = 'A'.repeat(43);
 const cleanups: (() => unknown)[] = [];
 
@@ -127,11 +131,21 @@ describe('a caller with a token', () => {
 
   it('does not wait longer for a listener that drips', async () => {
     const clock = new VirtualClock();
-    const worker = await impostor(() => {});
-    const { plane } = openPlane({ clock, connectTimeoutMs: 50 });
+    let drip = (_at: number): void => {};
+    let heard = 0;
+    const challenge = frameBytes(FrameType.challenge, 0, new Uint8Array(64));
+    const worker = await impostor((_, socket) => {
+      drip = (at) => void socket.write(challenge.subarray(at, at + 1));
+    });
+    const observer = { ...silentObserver, bytesReceived: () => void heard++ };
+    const { plane } = openPlane({ clock, connectTimeoutMs: 50, observer });
     const sink = send(plane, worker.transport);
-    await waitUntil(() => worker.logs.length === 1);
-    for (let at = 0; at < 5; at++) await clock.advance(10);
+    await waitUntil(() => worker.logs[0]?.frames.length === 1);
+    for (let at = 0; at < 5; at++) {
+      drip(at);
+      await waitUntil(() => heard === at + 1);
+      await clock.advance(10);
+    }
     expect((await sink.failed()).worker).toBe('CannotConnect');
   });
 
@@ -279,5 +293,42 @@ describe('TLS by the token', () => {
     const seen = tap.toWorker().toString('latin1') + tap.toCaller().toString('latin1');
     expect(seen).not.toContain(PROMPT);
     expect(seen).not.toContain(ENDPOINT);
+  });
+});
+
+describe('a listener that others reach', () => {
+  const OPENED: [string, Partial<TcpRequestPlaneOptions>][] = [
+    ['a token', { token: TOKEN }],
+    ['certificates of callers', { tls: { server: { ...CERTIFICATE, clientCa: CERTIFICATE.cert } } }],
+    ['the word of its operator', { open: true }],
+  ];
+  it.each(OPENED)('opens with %s', async (_, options) => {
+    const plane = createTcpRequestPlane({ clock: systemClock, host: '0.0.0.0', ...options });
+    const server = await plane.serve({ instanceId: '2a' });
+    await server.close();
+    await plane.close();
+  });
+
+  it('does not open without: one line says what to set', async () => {
+    const plane = createTcpRequestPlane({ clock: systemClock, host: 'auto', tls: { server: CERTIFICATE } });
+    await expect(plane.serve({ instanceId: '2a' })).rejects.toThrow(
+      /^the request plane would listen on 0\.0\.0\.0 .*STATOR_PLANE_TOKEN.*DYN_TCP_RPC_HOST=127\.0\.0\.1.*STATOR_PLANE_OPEN=on.*$/,
+    );
+  });
+});
+
+describe('what decides whether a channel is encrypted', () => {
+  const secret = new PlaneSecret(TOKEN);
+  const ADDRESSES = ['127.0.0.1', '::1', '10.0.0.7', 'worker-3.internal'];
+  it.each<[TokenEncryption, boolean[]]>([
+    ['auto', [false, false, true, true]],
+    ['on', [true, true, true, true]],
+    ['off', [false, false, false, false]],
+  ])('STATOR_PLANE_TLS=%s: the address and the own settings, at both ends alike', (encryption, expected) => {
+    const settings = { tls: undefined, encryption, secret };
+    expect(ADDRESSES.map((address) => securityTo(address, settings) !== undefined)).toEqual(expected);
+    expect(ADDRESSES.map((address) => securityAt(address, settings) !== undefined)).toEqual(expected);
+    expect(securityTo('10.0.0.7', { ...settings, secret: undefined })).toBeUndefined();
+    expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })?.kind).toBe('certificates');
   });
 });
