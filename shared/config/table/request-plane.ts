@@ -44,7 +44,7 @@ export const requestPlaneRows = {
   tcpRpcHost: text({
     env: ['DYN_TCP_RPC_HOST'],
     allowed: 'IP or host name',
-    defaultText: 'auto',
+    defaultText: 'auto = every interface; loopback for file and mem where callers prove nothing',
     usedBy: LASTING_PLANE_ENDS,
     source: '1.6.1',
     built: true,
