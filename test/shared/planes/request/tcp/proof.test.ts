@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, VirtualClock } from '../../../../../shared/clock/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
@@ -330,5 +331,29 @@ describe('what decides whether a channel is encrypted', () => {
     expect(ADDRESSES.map((address) => securityAt(address, settings) !== undefined)).toEqual(expected);
     expect(securityTo('10.0.0.7', { ...settings, secret: undefined })).toBeUndefined();
     expect(securityTo('127.0.0.1', { ...settings, tls: { client: {} } })?.kind).toBe('certificates');
+  });
+});
+
+describe('somebody in the middle of an encrypted channel', () => {
+  it('who decrypts and passes on gets no request, though a caller looks at no certificate', async () => {
+    const SECOND = { cert: readTlsFixture('second.crt'), key: readTlsFixture('second.key') };
+    const { transport, calls } = await serve({ tls: { server: CERTIFICATE } });
+    const [, port, endpoint] = /^[^:]+:(\d+)\/(.*)$/.exec((transport as { tcp: string }).tcp)!; // made by `serve`
+    const captured: Buffer[] = [];
+    const middle = createTlsServer(SECOND, (client) => {
+      const upstream = connectTls({ host: '127.0.0.1', port: Number(port), rejectUnauthorized: false });
+      for (const socket of [client, upstream]) socket.on('error', () => {}); // resets are part of the tests
+      client.on('data', (chunk) => captured.push(Buffer.from(chunk)));
+      client.pipe(upstream).pipe(client);
+      client.on('close', () => upstream.destroy());
+    }).listen(0, '127.0.0.1');
+    await once(middle, 'listening');
+    cleanups.push(() => middle.close());
+    const at = (middle.address() as AddressInfo).port; // a listening TCP server has an AddressInfo
+    const { plane } = openPlane({ tls: { client: { isInsecure: true } } });
+    expect((await send(plane, transport).closed()).kind).toBe('end');
+    expect((await send(plane, { tcp: `127.0.0.1:${at}/${endpoint}` }).failed()).worker).toBe('CannotConnect');
+    expect(Buffer.concat(captured).toString('latin1')).not.toContain(PROMPT);
+    expect(calls).toHaveLength(1); // the direct one
   });
 });
