@@ -17,7 +17,6 @@ import { reasonOf } from '../../../shared/errors/index.ts';
 import { listenAddress } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../../shared/tokens/index.ts';
-import { fleetHost } from '../planes/fleet-host.ts';
 import { type EngineModelSettings, engineModel } from './engine-model.ts';
 
 type MockSettings = EngineModelSettings &
@@ -42,8 +41,6 @@ type MockSettings = EngineModelSettings &
     | 'zmqKvEventsPorts'
     | 'zmqReplayPorts'
     | 'tcpRpcHost'
-    | 'planeOpen'
-    | 'discoveryBackend'
   >;
 
 export interface MockEngineContext {
@@ -77,7 +74,7 @@ export async function mockEngineFor(
       ? { randomIds: plainIds(info) }
       : { readableTokenIds: await readableIds(folder) }),
   };
-  const handoffs = tcpHandoffs(listenAddress(fleetHost(settings.tcpRpcHost, settings, undefined)));
+  const handoffs = tcpHandoffs(listenAddress(settings.tcpRpcHost ?? 'auto'));
   return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
 }
 
@@ -135,7 +132,7 @@ function kvStreamOf(settings: MockSettings, at: number): KvStreamOptions | undef
   const port = portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at, ranks);
   if (port === undefined) return undefined;
   const replayPort = portOf('--zmq-replay-ports', zmqReplayPorts, at, ranks);
-  return { host: listenAddress(fleetHost(tcpRpcHost, settings, undefined)).bind, port, replayPort };
+  return { host: listenAddress(tcpRpcHost ?? 'auto').bind, port, replayPort };
 }
 
 /**
