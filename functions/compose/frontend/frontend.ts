@@ -85,6 +85,7 @@ export type HostSettings = PrefillModelSettings &
       | 'loadReportIntervalMs'
       | 'tcpRpcHost'
       | 'tcpRpcPort'
+      | 'planeOpen'
       | 'stateTable'
       | 'natsStreamReplicas'
       | 'zmqBrokerUrl'

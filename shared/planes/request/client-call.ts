@@ -7,8 +7,6 @@ import type { Call, CallSink } from './types.ts';
 /** Tokens or items that a worker may send before it is granted more (runtime-and-workers.md, section 2.6). */
 export const INITIAL_CREDIT = 256;
 const CREDIT_GRANT = INITIAL_CREDIT / 2;
-/** More than a worker could send that heeds its credit. */
-const OVERDRAFT_MAX = 2 * INITIAL_CREDIT;
 
 /** What a call asks of the connection that carries it. */
 export interface CallerWire {
@@ -118,8 +116,7 @@ export class ClientCall implements Call {
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += count;
-    if (this.#consumed >= CREDIT_GRANT && !this.#mayConsume()) return;
+    if (!this.#consume(count)) return;
     this.#sink.tokens(choice, ids, start, count);
   }
 
@@ -127,8 +124,7 @@ export class ClientCall implements Call {
   output(output: EngineOutput): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += 1;
-    if (this.#consumed >= CREDIT_GRANT && !this.#mayConsume()) return;
+    if (!this.#consume(1)) return;
     this.#sink.output(output);
   }
 
@@ -197,14 +193,17 @@ export class ClientCall implements Call {
   }
 
   /**
-   * Grants what was consumed. False for a worker that goes on without credit while its reader waits: what it sends would be
-   * kept for that reader without a bound, so its stream has ended.
+   * Counts what arrived against what was granted. False for a worker that sends more: what it sends would be kept for a
+   * reader that waits, without a bound, so its stream is over.
    */
-  #mayConsume(): boolean {
-    this.#grantConsumed();
-    if (this.#consumed <= OVERDRAFT_MAX) return true;
-    this.abandon(workerError('BackendProtocol', `sent ${this.#consumed} tokens or items without credit`));
-    return false;
+  #consume(count: number): boolean {
+    this.#consumed += count;
+    if (this.#consumed > INITIAL_CREDIT) {
+      this.abandon(workerError('BackendProtocol', `sent ${this.#consumed} tokens or items without credit for them`));
+      return false;
+    }
+    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    return true;
   }
 
   #grantConsumed(): void {
