@@ -3,13 +3,14 @@ import { createServer as createTlsServer, Server as TlsServer } from 'node:https
 import type { AddressInfo, Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { type Clock, systemClock } from '../../shared/clock/index.ts';
-import { reasonOf } from '../../shared/errors/index.ts';
+import { LIMITS, type LimitName, reasonOf } from '../../shared/errors/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../../shared/frontends/http/index.ts';
 import type { TlsMaterial } from '../../shared/frontends/tls/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { Connections } from './connections.ts';
 import { drainServer } from './drain.ts';
 import { listeningAt } from './listening-at.ts';
+import { UnfinishedHeads } from './unfinished-heads.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 
 /** What a host needs of the app. */
@@ -25,6 +26,8 @@ export interface HttpServerOptions {
   readonly logger: Logger;
   /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
   readonly tls?: TlsMaterial | undefined;
+  /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
+  readonly onLimit?: (limit: LimitName) => void;
   /** @default systemClock */
   readonly clock?: Clock;
 }
@@ -48,8 +51,6 @@ export interface HttpServer {
 
 /** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
 const KEEP_ALIVE_MS = 75_000;
-/** One header of 500 kB passes. */
-const HEADER_BYTES_MAX = 544 * 1024;
 /** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
 const HEAD_TIMEOUT_MS = 20_000;
 const HEAD_CHECK_MS = 5000;
@@ -59,10 +60,11 @@ const HEAD_CHECK_MS = 5000;
  * @throws Error with one line that names the flag to change when the port cannot be bound.
  */
 export async function startHttpServer(app: FetchApp, options: HttpServerOptions): Promise<HttpServer> {
-  const { server, connections } = createHost(app, options);
+  const { server, connections, heads } = createHost(app, options);
   await listen(server, options);
   const bound = server.address() as AddressInfo; // a TCP server that listens has one
   const { lifecycle, clock = systemClock } = options;
+  server.once('close', heads.watch(clock));
   let closing: Promise<{ readonly cut: number }> | undefined;
   return {
     ...listeningAt(options.tls === undefined ? 'http' : 'https', options.host, bound),
@@ -77,11 +79,18 @@ export async function startHttpServer(app: FetchApp, options: HttpServerOptions)
   };
 }
 
-function createHost(app: FetchApp, options: HttpServerOptions): { server: Server; connections: Connections } {
+interface Host {
+  readonly server: Server;
+  readonly connections: Connections;
+  readonly heads: UnfinishedHeads;
+}
+
+function createHost(app: FetchApp, options: HttpServerOptions): Host {
+  const { onLimit = () => {} } = options;
   const limits = {
     noDelay: true,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    maxHeaderSize: HEADER_BYTES_MAX,
+    maxHeaderSize: LIMITS.head_bytes.max,
     headersTimeout: HEAD_TIMEOUT_MS,
     connectionsCheckingInterval: HEAD_CHECK_MS,
     requireHostHeader: false, // refused below, with our own words and the request's id
@@ -98,6 +107,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): { server: Server
   const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     if (!connections.opened(outgoing)) return;
+    heads.answering(outgoing);
     latest.set(incoming.socket, outgoing);
     if (refuseUnroutable(incoming, outgoing)) return;
     answer(incoming, outgoing).catch((error: unknown) => {
@@ -111,13 +121,16 @@ function createHost(app: FetchApp, options: HttpServerOptions): { server: Server
       ? createServer(limits, listener)
       : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
   const connections = new Connections(server);
+  const heads = new UnfinishedHeads(() => onLimit('unfinished_heads_bytes'));
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => heads.opened(socket));
   server.on('checkExpectation', refuseExpectation);
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     if (unparsable.has(socket)) return; // it is about to be closed
     unparsable.add(socket);
+    if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
     answerUnparsable(app, error, socket, latest.get(socket)).catch(() => socket.destroy()); // the connection is lost either way
   });
-  return { server, connections };
+  return { server, connections, heads };
 }
 
 function listen(server: Server, { host, port }: HttpServerOptions): Promise<void> {

@@ -104,6 +104,9 @@ function createTask(scope: Construct, props: RouterServiceProps, memoryLimitMiB:
       DYN_EVENT_PLANE: 'nats',
       NATS_SERVER: props.nats.url,
       DYN_TCP_RPC_PORT: String(PLANE_PORT),
+      // The function has no way yet to read a token, so its callers prove nothing. Who reaches the port is what the security
+      // group says: functions of this stack, and nobody outside the VPC.
+      STATOR_PLANE_OPEN: 'on',
       DYN_HTTP_HOST: '127.0.0.1',
       DYN_HTTP_PORT: String(HTTP_PORT),
     },

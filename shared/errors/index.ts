@@ -15,7 +15,9 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
+export { type FixedLimit, isLimitName, LIMITS, type LimitName, limitNames, type RefusingLimit } from './limits.ts';
 export { misspeltName, nearestName } from './nearest.ts';
+export { overLimit } from './over-limit.ts';
 export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,

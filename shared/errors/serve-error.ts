@@ -1,4 +1,5 @@
 import { codeRow, type ErrorCode } from './codes.ts';
+import type { LimitName } from './limits.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
 export interface ServeErrorOptions {
@@ -11,6 +12,8 @@ export interface ServeErrorOptions {
   readonly status?: number | undefined;
   /** How the worker or the request plane classed the failure; decides migration and inhibition. */
   readonly worker?: WorkerErrorKind | undefined;
+  /** The limit beyond which the request went; see `overLimit`. */
+  readonly limit?: LimitName | undefined;
 }
 
 /** Failure that a caller can act on. `code` is part of the public contract; `message` is safe to show to a client. */
@@ -21,6 +24,7 @@ export class ServeError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly assertedStatus: number | undefined;
   readonly worker: WorkerErrorKind | undefined;
+  readonly limit: LimitName | undefined;
 
   constructor(code: ErrorCode, message: string, options: ServeErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -29,6 +33,7 @@ export class ServeError extends Error {
     this.retryAfterMs = options.retryAfterMs ?? codeRow(code).retryAfterMs;
     this.assertedStatus = options.status;
     this.worker = options.worker;
+    this.limit = options.limit;
   }
 
   get status(): number {

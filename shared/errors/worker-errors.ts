@@ -1,4 +1,5 @@
 import { type ErrorCode, isErrorCode } from './codes.ts';
+import type { LimitName } from './limits.ts';
 import { reasonOf, ServeError, type ServeErrorOptions } from './serve-error.ts';
 import {
   isClientStatus,
@@ -23,6 +24,8 @@ export interface WireError {
   readonly code?: string | undefined;
   /** When to try again, as far as the worker knows. */
   readonly retryAfterMs?: number | undefined;
+  /** The limit beyond which the request went. */
+  readonly limit?: LimitName | undefined;
 }
 
 interface WorkerErrorOptions {
@@ -31,6 +34,7 @@ interface WorkerErrorOptions {
   readonly param?: string | undefined;
   /** When to try again, as far as the worker knows. @default what the code says */
   readonly retryAfterMs?: number | undefined;
+  readonly limit?: LimitName | undefined;
 }
 
 /**
@@ -47,13 +51,13 @@ export function workerError(
   options: WorkerErrorOptions = {},
 ): ServeError {
   const row = rowOf(kind);
-  const { param, retryAfterMs } = options;
+  const { param, retryAfterMs, limit } = options;
   const status = options.status === 422 ? 400 : options.status;
   const isMistake = isClientStatus(status);
   if (row.showsMessage) {
     const message = diagnostics === undefined ? row.message : reasonOf(diagnostics);
     const shown = isMistake ? status : undefined;
-    return failure(row, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs });
+    return failure(row, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs, limit });
   }
   if (kind === 'WorkerOverloaded' && status === LIMITED_STATUS) {
     const { message } = rowOf('RateLimited');
@@ -82,7 +86,10 @@ export function toWire(thrown: unknown): WireError {
   if (!(thrown instanceof ServeError)) return { kind: 'Unknown', message: reasonOf(thrown) };
   const kind = thrown.worker ?? kindOfCode(thrown.code);
   const { assertedStatus: status, param, retryAfterMs } = thrown;
-  const later = retryAfterMs === undefined ? {} : { retryAfterMs };
+  const later = {
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(thrown.limit === undefined ? {} : { limit: thrown.limit }),
+  };
   if (isRaised(thrown)) return { kind, message: thrown.message, status, param, code: thrown.code, ...later };
   // What the client may read travels as it is; otherwise the wire carries what operators want to read.
   const isShown = rowOf(kind).showsMessage === true || thrown.cause === undefined;
@@ -95,11 +102,12 @@ function isRaised({ worker, code, cause }: ServeError): boolean {
   return worker === undefined && (code !== 'internal_error' || cause === undefined);
 }
 
-function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs }: WireError): ServeError {
+function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs, limit }: WireError): ServeError {
   return new ServeError(code, message, {
     status,
     param,
     retryAfterMs,
+    limit,
     ...(isWorkerErrorKind(kind) && { worker: kind }),
   });
 }
@@ -109,11 +117,12 @@ function raised(code: ErrorCode, { kind, message, status, param, retryAfterMs }:
  * text is the message, its number a status that says more than the class, unless the class is an overload.
  */
 export function fromWire(wire: WireError): ServeError {
-  const { code, param, retryAfterMs } = wire;
+  const { code, param, retryAfterMs, limit } = wire;
   if (code !== undefined && isErrorCode(code)) return raised(code, wire);
   const kind = isWorkerErrorKind(wire.kind) ? wire.kind : 'Unknown';
   const wrapped = openMessage(wire.message);
-  if (wrapped === undefined) return workerError(kind, wire.message, { status: wire.status, param, retryAfterMs });
+  if (wrapped === undefined)
+    return workerError(kind, wire.message, { status: wire.status, param, retryAfterMs, limit });
   const isMistake = rowOf(kind).showsMessage === true;
   // A mistake that the packed number lays at the worker's own door is none of the client's.
   const meant = isMistake && wrapped.status !== undefined && !isClientStatus(wrapped.status) ? 'Internal' : kind;

@@ -132,6 +132,8 @@ export interface PipelineObserver {
   workerRecovered?(model: string, workerId: string): void;
   /** A canary was sent to a stalled worker. */
   canary?(outcome: 'passed' | 'failed'): void;
+  /** A worker made more of a choice than was asked of it: what was too much is not shown. */
+  overran?(model: string, workerId: string | undefined): void;
   /** A request could not move because prompt and output exceed `--migration-max-seq-len`. */
   migrationTooLong(model: string): void;
 }

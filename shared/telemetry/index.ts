@@ -13,12 +13,12 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
-export { type BodyMetrics, createBodyMetrics } from './metrics/body-metrics.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
 export { createDrainMetrics } from './metrics/drain-metrics.ts';
 export { countDroppedTelemetry, type TelemetryDropped } from './metrics/export-metrics.ts';
 export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
+export { createHeldBytesMetrics, type HeldBytesMetrics } from './metrics/held-bytes-metrics.ts';
 export { createHoldMetrics, type HoldMetrics } from './metrics/hold-metrics.ts';
 export { MetricRegistry } from './metrics/registry.ts';
 export {

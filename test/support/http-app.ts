@@ -1,6 +1,6 @@
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
-  BodyBudget,
+  ByteBudget,
   createHttpApp,
   defaultHttpSettings,
   type HttpAppDeps,
@@ -23,6 +23,8 @@ export interface TestAppOptions {
   readonly records?: HttpAppDeps['records'];
   /** Room for bodies that are being read. @default 1 GiB */
   readonly bodyBudgetBytes?: number;
+  /** Room for answers that are kept until they are whole. @default 1 GiB */
+  readonly answerBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
   /** @default one whose lines the test may look at */
   readonly logger?: HttpAppDeps['logger'];
@@ -51,7 +53,8 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     clock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...options.settings },
-    bodies: new BodyBudget(options.bodyBudgetBytes ?? 1024 ** 3),
+    bodies: new ByteBudget('bodies_bytes', options.bodyBudgetBytes ?? 1024 ** 3),
+    answers: new ByteBudget('answers_bytes', options.answerBudgetBytes ?? 1024 ** 3),
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })

@@ -4,7 +4,7 @@ import type { Settings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import {
-  BodyBudget,
+  ByteBudget,
   createHttpApp,
   type HttpSettings,
   ServiceLifecycle,
@@ -23,9 +23,9 @@ import {
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
 import {
-  createBodyMetrics,
   createDrainMetrics,
   createFrontendMetrics,
+  createHeldBytesMetrics,
   type FrontendMetrics,
   type Logger,
   type ProcessLogger,
@@ -42,6 +42,7 @@ import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
 import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
+import { overrunObserver } from './overruns.ts';
 import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
 import { logRequests } from './request-lines.ts';
@@ -84,6 +85,7 @@ export type HostSettings = PrefillModelSettings &
       | 'loadReportIntervalMs'
       | 'tcpRpcHost'
       | 'tcpRpcPort'
+      | 'planeOpen'
       | 'stateTable'
       | 'natsStreamReplicas'
       | 'zmqBrokerUrl'
@@ -147,6 +149,7 @@ export async function composeFrontend(
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
+    const held = createHeldBytesMetrics(metrics.registry);
     void beReadyWith(initial, lifecycle, logger.for('router'));
     const app = createHttpApp({
       pipeline: models.pipeline,
@@ -155,7 +158,8 @@ export async function composeFrontend(
       clock: systemClock,
       random: systemRandom,
       settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
-      bodies: new BodyBudget(bodyBudgetBytes(settings), createBodyMetrics(metrics.registry)),
+      bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
+      answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
       responseStore,
       records,
       tracer: telemetry.tracer,
@@ -305,6 +309,7 @@ async function followModels(
       ...metrics,
       ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
       ...stallObserver(registry, log),
+      ...overrunObserver(metrics, log),
       ...logRequests(logger.for('pipeline')),
       ...disaggregation.observer,
       reused: (pool, tokens) => routing.reused(pool, tokens),
@@ -385,11 +390,20 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
   };
 }
 
-/** A body takes about twice its size while it is read, and what it says about as much again: a quarter leaves room for the rest. */
-function bodyBudgetBytes({ httpBodyBudgetMb }: FrontendSettings): number {
-  if (httpBodyBudgetMb !== undefined) return httpBodyBudgetMb * 1024 * 1024;
-  return Math.floor(getHeapStatistics().heap_size_limit / 4);
+/**
+ * A body takes about twice its size while it is read, and what it says about as much again; an answer as much again as text at
+ * its end: a quarter for each leaves room for the rest.
+ */
+function budgetBytes(settingMb: number | undefined): number {
+  return settingMb === undefined ? Math.floor(getHeapStatistics().heap_size_limit / 4) : settingMb * MEBIBYTE;
 }
+
+/** One answer may take all of the room for answers, and no more. */
+function answerLimitBytes(settings: FrontendSettings): number {
+  return Math.min(settings.httpAnswerLimitMb * MEBIBYTE, budgetBytes(settings.httpAnswerBudgetMb));
+}
+
+const MEBIBYTE = 1024 * 1024;
 
 function httpSettings(settings: FrontendSettings): HttpSettings {
   return {
@@ -404,7 +418,8 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
       live: settings.httpSvcLivePath,
       metrics: settings.httpSvcMetricsPath,
     },
-    bodyLimitBytes: settings.httpBodyLimitMb * 1024 * 1024,
+    bodyLimitBytes: settings.httpBodyLimitMb * MEBIBYTE,
+    answerLimitBytes: answerLimitBytes(settings),
     overloadStatus: settings.httpOverloadStatusCode,
     peekMs: settings.httpPreCommitErrorPeekMs,
     keepAliveMs: settings.httpSseKeepAliveIntervalMs,
@@ -424,6 +439,8 @@ function httpSettings(settings: FrontendSettings): HttpSettings {
       isNvextDisabled: settings.disableFrontendNvext,
       forcesUsage: settings.enableForceIncludeUsage,
       metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
+      stopBytesMax: settings.stopMaxBytes,
+      answerBytesMax: answerLimitBytes(settings),
     },
   };
 }

@@ -8,6 +8,8 @@ type ResponseStoreSettings = Pick<Settings<'frontend'>, 'responseStore' | 'respo
   Partial<Pick<Settings<'frontend'>, 'responseStoreMaxMb' | 'responsesTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
 
 const BYTES_PER_MB = 1024 * 1024;
+/** Of the memory, for one response. */
+const RECORD_SHARE_MAX = 1 / 8;
 
 /**
  * Opens the response store that the settings name: the table if there is one, else memory. Undefined when nothing is to be
@@ -34,6 +36,7 @@ export async function openResponseStore(
     clock: systemClock,
     ttlMs,
     bytesMax: memoryMbMax * BYTES_PER_MB,
+    recordBytesMax: memoryMbMax * BYTES_PER_MB * RECORD_SHARE_MAX,
     onEvict: (id) => {
       evicted.with().add();
       logger.debug('response left the full store before its time', { response_id: id });

@@ -31,6 +31,7 @@ export async function serveFrontend(
     const paths = tlsPathsOf(settings);
     const tls = paths === undefined ? undefined : await readTlsFiles(paths);
     const server = await startHttpServer(frontend.app, {
+      onLimit: frontend.metrics.limitReached,
       host: settings.httpHost,
       port: settings.httpPort,
       lifecycle: frontend.lifecycle,

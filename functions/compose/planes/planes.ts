@@ -7,7 +7,9 @@ import {
   type TcpRequestPlaneOptions,
 } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
+import { fleetHost } from './fleet-host.ts';
 import type { NatsSettings } from './nats.ts';
+import { peerLines } from './peer-lines.ts';
 import { followPlaneTls, type PlaneTlsSettings, readPlaneTls } from './plane-tls.ts';
 
 /** Settings of the request plane that both its ends read. */
@@ -21,13 +23,22 @@ type CallerSettings = Pick<
   | 'tcpChannelBuffer'
   | 'tcpMaxMessageSize'
   | 'planeToken'
+  | 'planeTls'
 > &
   PlaneTlsSettings &
   NatsSettings;
 
 type ServerSettings = Pick<
   Settings<'worker'>,
-  'requestPlane' | 'requestPlaneCodec' | 'tcpRpcHost' | 'tcpRpcPort' | 'tcpMaxMessageSize' | 'planeToken'
+  | 'requestPlane'
+  | 'requestPlaneCodec'
+  | 'tcpRpcHost'
+  | 'tcpRpcPort'
+  | 'tcpMaxMessageSize'
+  | 'planeToken'
+  | 'planeTls'
+  | 'planeOpen'
+  | 'discoveryBackend'
 > &
   PlaneTlsSettings &
   NatsSettings;
@@ -48,7 +59,7 @@ export async function callingPlane(
   logger?: Logger,
 ): Promise<RequestPlane> {
   const options = {
-    ...commonOptions(settings, logger === undefined ? observer : { ...observer, ...connectionLines(logger) }),
+    ...commonOptions(settings, watched(observer, logger, connectionLines)),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
   };
@@ -57,7 +68,17 @@ export async function callingPlane(
     const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
     return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
   }
-  return tcpPlane(settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
+  return tcpPlane('client', settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
+}
+
+/** `observer`, which also tells `logger` of peers that are set otherwise, and what `lines` say. */
+function watched(
+  observer: RequestPlaneObserver,
+  logger: Logger | undefined,
+  lines: (logger: Logger) => Partial<RequestPlaneObserver> = () => ({}),
+): RequestPlaneObserver {
+  if (logger === undefined) return observer;
+  return { ...observer, ...lines(logger), peerRefused: peerLines(systemClock, logger) };
 }
 
 /** For who asks for details: connections to workers come and go with traffic. */
@@ -80,16 +101,27 @@ export async function servingPlane(
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const options = { ...commonOptions(settings, observer), streamsPerConnectionMax: STREAMS_TAKEN_MAX };
+  const options = { ...commonOptions(settings, watched(observer, logger)), streamsPerConnectionMax: STREAMS_TAKEN_MAX };
   if (settings.requestPlane === 'nats') {
     const { natsPlane } = await import('./nats-plane.ts');
     return natsPlane(settings, options, logger);
   }
-  return tcpPlane(settings, {
+  return tcpPlane('server', settings, {
     ...options,
     port: settings.tcpRpcPort,
-    ...(settings.tcpRpcHost === undefined ? {} : { host: settings.tcpRpcHost }),
+    open: settings.planeOpen,
+    host: fleetHost(settings.tcpRpcHost, settings, protectionOf(settings)),
   });
+}
+
+/** What callers of the TCP plane prove. */
+function protectionOf({
+  planeToken,
+  tcpTlsCertPath,
+  tcpTlsClientCaCertPath,
+}: ServerSettings): 'token' | 'mTLS' | undefined {
+  if (planeToken !== undefined) return 'token';
+  return tcpTlsCertPath !== undefined && tcpTlsClientCaCertPath !== undefined ? 'mTLS' : undefined;
 }
 
 /** What both ends say to either plane. */
@@ -106,10 +138,23 @@ function commonOptions(
   };
 }
 
-/** @throws Error with one line when the settings name certificates that cannot be used */
-function tcpPlane(settings: PlaneTlsSettings, options: TcpRequestPlaneOptions): RequestPlane {
+/** @throws Error with one line when the settings name certificates that cannot be used, or contradict each other */
+function tcpPlane(
+  side: 'client' | 'server',
+  settings: PlaneTlsSettings & Pick<ServerSettings, 'planeTls' | 'planeToken'>,
+  options: TcpRequestPlaneOptions,
+): RequestPlane {
   const tls = readPlaneTls(settings);
+  const encryption = settings.planeTls;
+  if (encryption === 'off' && tls !== undefined) {
+    throw new Error('STATOR_PLANE_TLS=off contradicts the certificates of DYN_TCP_TLS_*: leave out one of them');
+  }
+  if (encryption === 'on' && settings.planeToken === undefined && tls?.[side] === undefined) {
+    throw new Error(
+      'STATOR_PLANE_TLS=on has nothing to encrypt with: set STATOR_PLANE_TOKEN, or certificates (DYN_TCP_TLS_*)',
+    );
+  }
   return tls === undefined
-    ? createTcpRequestPlane(options)
-    : followPlaneTls(createTcpRequestPlane({ ...options, tls }), settings, tls);
+    ? createTcpRequestPlane({ ...options, encryption })
+    : followPlaneTls(createTcpRequestPlane({ ...options, encryption, tls }), settings, tls);
 }

@@ -28,8 +28,8 @@ export async function openRouterServer(
   parts: { readonly discovery: Discovery; readonly metrics: FrontendMetrics; readonly logger: ProcessLogger },
 ): Promise<RouterServer> {
   const { discovery, metrics, logger } = parts;
-  const { tcpRpcHost, tcpRpcPort = 0 } = settings;
-  const serverSettings = { ...settings, tcpRpcHost, tcpRpcPort };
+  const { tcpRpcHost, tcpRpcPort = 0, planeOpen = false } = settings;
+  const serverSettings = { ...settings, tcpRpcHost, tcpRpcPort, planeOpen };
   const plane = await servingPlane(serverSettings, metrics.requestPlane, logger.for('requests'));
   const instanceId = systemRandom.instanceId();
   const server = await plane.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });

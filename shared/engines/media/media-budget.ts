@@ -1,4 +1,4 @@
-import { workerError } from '../../errors/index.ts';
+import { overLimit } from '../../errors/index.ts';
 
 /** Bytes that the media of one request may hold together, taken as they are read: many small ones cost as much as a large one. */
 export class MediaBudget {
@@ -13,9 +13,8 @@ export class MediaBudget {
   take(bytes: number): void {
     this.#taken += bytes;
     if (this.#taken > this.#bytesMax) {
-      throw workerError('InvalidArgument', `the media of a request may hold ${this.#bytesMax} bytes together`, {
-        param: 'messages',
-      });
+      const message = `the media of a request may hold ${this.#bytesMax} bytes together`;
+      throw overLimit('media_bytes', message, { param: 'messages', worker: 'InvalidArgument' });
     }
   }
 }

@@ -1,5 +1,5 @@
 import { type Context, Hono } from 'hono';
-import { logLevelOf, ServeError, toServeError } from '../../errors/index.ts';
+import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
 import { answerError } from './answers/answer.ts';
 import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
@@ -29,9 +29,6 @@ import { ServedExchange } from './served-exchange.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
 type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
-
-/** More header lines than that are refused (http-api.md, section 2.1). */
-const HEADER_LINES_MAX = 100;
 
 /**
  * The HTTP surface as one Hono app for every host (design.md, section 2). A host that has an exchange passes it as
@@ -117,10 +114,10 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
 
 function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
   const forPages = corsHeaders(given, deps.settings.corsOrigins);
-  const exchange = new ServedExchange(given, deps.random, forPages ?? {});
+  const exchange = new ServedExchange(given, deps.random, forPages ?? {}, deps.metrics.limitReached);
   if (forPages !== undefined && answerPreflight(exchange)) return;
-  if (exchange.headerLines > HEADER_LINES_MAX) {
-    refuse(deps, exchange, new ServeError('headers_too_large', `more than ${HEADER_LINES_MAX} header lines`));
+  if (exchange.headerLines > LIMITS.header_lines.max) {
+    refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
     return;
   }
   const refuseThrown = (thrown: unknown): void => {

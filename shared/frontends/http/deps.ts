@@ -3,7 +3,7 @@ import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, Tracer } from '../../telemetry/index.ts';
-import type { BodyBudget } from './bodies/body-budget.ts';
+import type { ByteBudget } from './bodies/byte-budget.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 import type { HttpSettings } from './settings.ts';
 
@@ -16,6 +16,7 @@ export type FrontendMetricsPort = Pick<
   | 'cancelled'
   | 'disconnected'
   | 'failed'
+  | 'limitReached'
   | 'ignoredKeys'
   | 'contentType'
   | 'render'
@@ -30,7 +31,9 @@ export interface HttpAppDeps {
   readonly random: Random;
   readonly settings: HttpSettings;
   /** Room for the bodies that are being read, of all requests of the process. */
-  readonly bodies: BodyBudget;
+  readonly bodies: ByteBudget;
+  /** Room for the answers that are kept until they are whole, of all requests of the process. */
+  readonly answers: ByteBudget;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */

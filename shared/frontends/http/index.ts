@@ -4,8 +4,8 @@
  * (`HostExchange`, `FrameSink`). Handlers are thin: decode to `GenerationRequest`, encode what the pipeline writes.
  */
 export { createHttpApp, type HttpEnv } from './app.ts';
-export { BodyBudget, type BodyBudgetObserver } from './bodies/body-budget.ts';
 export { BodyIntake } from './bodies/body-intake.ts';
+export { ByteBudget } from './bodies/byte-budget.ts';
 export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
 export { alreadyAnswered, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
 export { type Flushable, flushAtEndOfTurn } from './hosts/flush-turn.ts';

@@ -6,7 +6,13 @@ import {
   type ServeError,
   ServeError as ServeErrorClass,
 } from '../../errors/index.ts';
-import type { Endpoint, GenerationRequest, RequestType, Usage } from '../../protocol/generation/index.ts';
+import type {
+  Endpoint,
+  GenerationRequest,
+  GenerationSink,
+  RequestType,
+  Usage,
+} from '../../protocol/generation/index.ts';
 import {
   continueTrace,
   parseTraceparent,
@@ -17,6 +23,8 @@ import {
   type Tracer,
 } from '../../telemetry/index.ts';
 import { answerError, statusOf } from './answers/answer.ts';
+import { AnswerRoom } from './answers/answer-room.ts';
+import { KeptSink } from './answers/kept-sink.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
@@ -45,6 +53,8 @@ export class InferenceCall {
   readonly receivedMs: number;
   /** Undefined where no spans are made. */
   readonly span: Span | undefined;
+  /** What the answer may take in memory until it is whole; given back when the call is over. */
+  readonly room: AnswerRoom;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
   #meter: RequestMeter | undefined;
@@ -63,6 +73,7 @@ export class InferenceCall {
     this.#startedMs = deps.clock.nowMs();
     this.receivedMs = deps.clock.wallMs();
     this.span = deps.tracer && beginSpan(deps.tracer, exchange, endpoint);
+    this.room = new AnswerRoom(deps.settings.answerLimitBytes, deps.answers);
     deps.lifecycle.entered();
   }
 
@@ -118,6 +129,17 @@ export class InferenceCall {
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
+  /** `sink` of an answer that is kept until it is whole, within its room. @throws ServeError `server_overloaded` */
+  kept(sink: GenerationSink): GenerationSink {
+    if (this.room.isEmpty) this.room.take(1); // a request that would find no room for its first word is not begun
+    return new KeptSink(this, sink);
+  }
+
+  /** Ends work and answer with a failure; nothing before there is an answer. */
+  breakOff(error: ServeError): void {
+    this.#breakOff?.(error);
+  }
+
   /** The handler failed: before there was an answer, or through a mistake of ours in the middle of one. */
   refuse(error: ServeError, answer: Refusal = answerInOpenAi): void {
     this.#breakOff?.(error);
@@ -136,6 +158,7 @@ export class InferenceCall {
     if (this.#close()) return;
     const { metrics } = this.deps;
     metrics.failed(error);
+    this.exchange.failed(error);
     if (error.code === 'server_overloaded') metrics.rejected(this.#model, this.#endpoint);
     const hadBegun = this.#breakOff !== undefined;
     if (hadBegun && isClientCancel(error)) metrics.cancelled(this.#model, this.#endpoint, this.#requestType);
@@ -158,6 +181,7 @@ export class InferenceCall {
     this.#isOver = true;
     this.#forget?.();
     this.deps.lifecycle.left();
+    this.room.release();
     return false;
   }
 

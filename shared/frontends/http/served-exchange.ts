@@ -1,4 +1,5 @@
 import type { Random } from '../../clock/index.ts';
+import type { LimitName, ServeError } from '../../errors/index.ts';
 import type { BodyIntake } from './bodies/body-intake.ts';
 import type { HostExchange, HttpExchange } from './hosts/exchange.ts';
 import type { FrameSink } from './hosts/frame-sink.ts';
@@ -15,10 +16,16 @@ export class ServedExchange implements HttpExchange {
   readonly #host: HostExchange;
   readonly #clientRequestId: string | undefined;
   readonly #headers: Headers;
+  readonly #onLimit: (limit: LimitName) => void;
+  #failure: ServeError | undefined;
 
-  /** @param headers of every answer, beside the request's id */
-  constructor(host: HostExchange, random: Pick<Random, 'uuid'>, headers: Headers) {
+  /**
+   * @param headers of every answer, beside the request's id
+   * @param onLimit hears of a limit that the request goes beyond
+   */
+  constructor(host: HostExchange, random: Pick<Random, 'uuid'>, headers: Headers, onLimit: (limit: LimitName) => void) {
     this.#host = host;
+    this.#onLimit = onLimit;
     this.sink = host.sink;
     if (host.deadline !== undefined) this.deadline = host.deadline;
     const given = clientRequestId(host.header('x-request-id'));
@@ -55,6 +62,12 @@ export class ServedExchange implements HttpExchange {
 
   readBody(intake: BodyIntake): Promise<void> {
     return this.#host.readBody(intake);
+  }
+
+  failed(error: ServeError): void {
+    if (error === this.#failure) return;
+    this.#failure = error;
+    if (error.limit !== undefined) this.#onLimit(error.limit);
   }
 
   head(status: number, headers: Headers): void {

@@ -20,6 +20,8 @@ export interface HttpSettings {
   readonly paths: HttpPaths;
   /** `DYN_HTTP_BODY_LIMIT_MB`, in bytes. @default 192 MiB */
   readonly bodyLimitBytes: number;
+  /** `STATOR_HTTP_ANSWER_LIMIT_MB`, in bytes. @default 32 MiB */
+  readonly answerLimitBytes: number;
   /** Status of `server_overloaded` (`DYN_HTTP_OVERLOAD_STATUS_CODE`). @default 503 */
   readonly overloadStatus: number;
   /** How long a stream's status waits for the first event (`DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS`). 0 = not. @default 2000 */
@@ -68,6 +70,7 @@ export const defaultHttpPaths: HttpPaths = Object.freeze({
 export const defaultHttpSettings: HttpSettings = Object.freeze({
   paths: defaultHttpPaths,
   bodyLimitBytes: 192 * 1024 * 1024,
+  answerLimitBytes: 32 * 1024 * 1024,
   overloadStatus: 503,
   peekMs: 2000,
   keepAliveMs: 0,

@@ -11,6 +11,7 @@ import type {
 import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
+import { requireChoicesBelow } from './body-choices.ts';
 import { type ChoiceRules, ChoiceText } from './choice-text.ts';
 import { failureInBody, failureInFinish, toldReason } from './finish-reasons.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
@@ -22,6 +23,8 @@ import { TextTokens } from './text-tokens.ts';
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
 /** Prompt ids that prime the detokenizer (parsers.md, section 5.2). */
 const PROMPT_TAIL = 6;
+/** Of short answers, whose estimate is wrong by more than its own size. */
+const ESTIMATE_SLACK_TOKENS = 64;
 
 /**
  * The answer to one request: worker output in, text and events out, across as many workers as it takes. Knows nothing of
@@ -46,6 +49,7 @@ export class Answer {
   readonly #choiceCount: number;
   #finished = 0;
   #hasLocalEnd = false;
+  #hasOverrun = false;
   #workerUsage: CompletionUsage | undefined;
   /** The worker answers in bodies of its own, whose tokens only it can count. */
   #hasBodies = false;
@@ -82,6 +86,11 @@ export class Answer {
   /** Every choice has ended, and one of them before the worker said so: nothing more is wanted from it. */
   get endsBeforeWorker(): boolean {
     return this.#hasLocalEnd && this.isComplete;
+  }
+
+  /** A worker made more of a choice than was asked of it. */
+  get hasOverrun(): boolean {
+    return this.#hasOverrun;
   }
 
   /** For the figures of workers. */
@@ -146,7 +155,7 @@ export class Answer {
   usage(): Usage {
     const worker = this.#workerUsage;
     const counted = this.#choices.reduce((sum, choice) => sum + choice.generated, 0);
-    const isCountedHere = this.#loaded !== undefined && this.#textTokens === undefined;
+    const isCountedHere = this.#hasOverrun || (this.#loaded !== undefined && this.#textTokens === undefined);
     const promptTokens = this.#promptTokens();
     const cached = worker?.prompt_tokens_details?.cached_tokens;
     return {
@@ -174,6 +183,7 @@ export class Answer {
 
   /** What a text worker sends: a chunk, or the whole object when nothing is streamed. Its tokens are the worker's to count. */
   #bodyChunk(output: EngineOutput): void {
+    requireChoicesBelow(this.#choiceCount, output.body);
     this.#hasBodies = true;
     if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
@@ -187,10 +197,7 @@ export class Answer {
     if (choice.isFinished) return;
     const ids = output.token_ids ?? [];
     const logprobs = this.#logprobs === undefined ? undefined : namedLogprobs(output, this.#logprobs);
-    const pushed =
-      output.text == null
-        ? choice.push(ids, 0, ids.length)
-        : choice.pushText(output.text, this.#tokensOf(output.text, ids));
+    const pushed = output.text == null ? choice.push(ids, 0, ids.length) : this.#pushText(choice, output.text, ids);
     if (choice.counted > 0) this.#meter.outputTokens(choice.counted);
     const text = this.#split(index, pushed, choice.counted);
     const shownIds = this.#showsIds ? ids.slice(0, choice.counted) : [];
@@ -209,13 +216,31 @@ export class Answer {
     } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
   }
 
+  /** Text of the engine's own, as far as it fits: cut by its tokens, or by a share of it where they are not told. */
+  #pushText(choice: ChoiceText, text: string, ids: readonly number[]): string {
+    const count = this.#tokensOf(text, ids);
+    const isTold = ids.length > 0;
+    const room = isTold ? choice.room : choice.room + this.#estimateSlack;
+    if (count <= room) return choice.pushText(text, count);
+    const fits =
+      isTold && this.#loaded !== undefined
+        ? this.#loaded.tokenizer.decode(ids.slice(0, room), { skipSpecialTokens: this.#skipsSpecialTokens })
+        : text.slice(0, Math.floor((text.length * room) / count)).replace(/[\ud800-\udbff]$/, '');
+    return choice.pushText(fits, room, true);
+  }
+
+  /** What counts the tokens of a text piece by piece may count more of them than the engine made. */
+  get #estimateSlack(): number {
+    return this.#rules.maxTokens + ESTIMATE_SLACK_TOKENS;
+  }
+
   #tokensOf(text: string, ids: readonly number[]): number {
     if (ids.length > 0 || text === '') return ids.length;
     this.#textTokens ??= new TextTokens(this.#loaded?.tokenizer);
     return this.#textTokens.of(text);
   }
 
-  /** The text ended at a token or a string of it: nothing more is wanted from the worker for this choice. */
+  /** The text ended at a token or a string of it, or at its last token: nothing more is wanted from the worker for this choice. */
   #finishHere(
     index: number,
     choice: ChoiceText,
@@ -224,7 +249,8 @@ export class Answer {
     logprobs?: readonly TokenLogprob[],
   ): void {
     this.#hasLocalEnd = true;
-    this.#finish(index, choice, text + this.#split(index, choice.flush(), 0), 'stop', ids, logprobs);
+    const rest = this.#split(index, choice.flush(), 0);
+    this.#finish(index, choice, text + rest, choice.isOverrun ? 'length' : 'stop', ids, logprobs);
   }
 
   #engineFinish(
@@ -235,7 +261,8 @@ export class Answer {
     ids: readonly number[],
     logprobs: readonly TokenLogprob[] | undefined,
   ): void {
-    const reason = choice.hasEnded ? 'stop' : toldReason(output.finish_reason);
+    const ownReason = choice.isOverrun ? 'length' : 'stop';
+    const reason = choice.hasEnded ? ownReason : toldReason(output.finish_reason);
     const rest = this.#split(index, choice.flush(), 0);
     this.#finish(index, choice, text + rest, reason, ids, logprobs, output.stop_reason ?? undefined);
   }
@@ -250,6 +277,7 @@ export class Answer {
     engineStopReason?: string | number,
   ): void {
     choice.isFinished = true;
+    this.#hasOverrun ||= choice.isOverrun;
     this.#finished++;
     const last = this.#endSplit(index, text, reason);
     const stopReason = choice.stopReason ?? engineStopReason;
@@ -323,6 +351,7 @@ function rulesOf(request: GenerationRequest, prompt: Preprocessed, plan: SplitPl
   for (const id of plan?.visibleEndIds ?? []) if (hidden.delete(id)) visible.add(id);
   return {
     minTokens: stop.min_tokens ?? 0,
+    maxTokens: stop.max_tokens ?? Number.POSITIVE_INFINITY,
     stopStrings: stop.stop ?? [],
     showsStopString: request.sampling.include_stop_str_in_output ?? false,
     hiddenIds: hidden,
@@ -341,7 +370,7 @@ function logprobStyle(
     tokenizer: loaded.tokenizer,
     asIds: request.output.return_tokens_as_token_ids ?? false,
     skipSpecialTokens,
-    alternatives: request.output.logprobs === 0 ? 0 : undefined,
+    alternatives: request.output.logprobs,
   };
 }
 

@@ -4,6 +4,8 @@ import { StopStrings } from './stop-strings.ts';
 /** What ends the text of one choice, and what of it is shown. Built once a request, shared by its choices. */
 export interface ChoiceRules {
   readonly minTokens: number;
+  /** Most tokens of a choice, whatever the engine makes; infinite where nobody knows. */
+  readonly maxTokens: number;
   readonly stopStrings: readonly string[];
   readonly showsStopString: boolean;
   /** Model's own end tokens: they end the text unseen and are no `stop_reason`. */
@@ -15,8 +17,8 @@ export interface ChoiceRules {
 }
 
 /**
- * Text of one choice, token by token. At an end token or a stop string it has ended, whether or not the engine says so;
- * tokens after that are ignored.
+ * Text of one choice, token by token. At an end token, a stop string or the first token beyond its most it has ended, whether
+ * or not the engine says so; tokens after that are ignored.
  */
 export class ChoiceText {
   readonly #rules: ChoiceRules;
@@ -26,6 +28,7 @@ export class ChoiceText {
   #generated = 0;
   #endToken: number | undefined;
   #counted = 0;
+  #isOverrun = false;
   isFinished = false;
 
   constructor(rules: ChoiceRules, detokenizer: Detokenizer) {
@@ -46,9 +49,14 @@ export class ChoiceText {
     return this.#counted;
   }
 
-  /** An end token or a stop string was seen: nothing that follows is part of the text. */
+  /** An end token, a stop string or a token too many was seen: nothing that follows is part of the text. */
   get hasEnded(): boolean {
-    return this.#endToken !== undefined || this.matchedStop !== undefined;
+    return this.#isOverrun || this.#endToken !== undefined || this.matchedStop !== undefined;
+  }
+
+  /** The engine went on behind the last token that was asked for. */
+  get isOverrun(): boolean {
+    return this.#isOverrun;
   }
 
   /** The stop string that was matched, once one was. */
@@ -65,20 +73,29 @@ export class ChoiceText {
   /** Takes `ids[start .. start + count)` and returns the text that may be shown now. */
   push(ids: ArrayLike<number>, start: number, count: number): string {
     const before = this.#generated;
+    const end = start + Math.min(count, this.room);
     let text = '';
-    for (let at = start; at < start + count; at++) {
-      if (this.hasEnded) break;
+    for (let at = start; at < end; at++) {
+      if (this.#endToken !== undefined || this.matchedStop !== undefined) break;
       text += this.#pushOne(ids[at] as number); // `at` is inside the caller's range
     }
     this.#counted = this.#generated - before;
+    this.#isOverrun = end < start + count && !this.hasEnded;
     return text;
   }
 
-  /** Takes text that the engine detokenized itself. */
-  pushText(text: string, tokenCount: number): string {
+  /** How many tokens more may come. */
+  get room(): number {
+    return this.#rules.maxTokens - this.#generated;
+  }
+
+  /** Takes text that the engine detokenized itself. @param isCut it is what fits of a text that does not */
+  pushText(text: string, tokenCount: number, isCut = false): string {
     this.#generated += tokenCount;
     this.#counted = tokenCount;
-    return this.#stops === undefined ? text : this.#stops.push(text);
+    const shown = this.#stops === undefined ? text : this.#stops.push(text);
+    this.#isOverrun = isCut && this.matchedStop === undefined;
+    return shown;
   }
 
   /** Everything still held back, once no more tokens come. */

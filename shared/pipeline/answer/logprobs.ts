@@ -6,8 +6,8 @@ export interface LogprobStyle {
   /** Tokens read `token_id:<id>`. */
   readonly asIds: boolean;
   readonly skipSpecialTokens: boolean;
-  /** Alternatives to show; 0 = none, undefined = as many as the worker gave. */
-  readonly alternatives: number | undefined;
+  /** Most alternatives to show, the sampled token not counted; 0 = none at all. */
+  readonly alternatives: number;
 }
 
 const UTF8 = new TextEncoder();
@@ -29,9 +29,11 @@ function oneToken(id: number, logprob: number, alternatives: readonly TopLogprob
       ? unseen(id, logprob)
       : named(id, logprob, style);
   if (style.alternatives === 0) return { ...own, top: [] };
-  const top = alternatives.map((alternative) => named(alternative.token_id, alternative.logprob, style));
-  const hasOwn = alternatives.some((alternative) => alternative.token_id === id);
-  return { ...own, top: hasOwn || alternatives.length === 0 ? top : [...top, own] };
+  const given = alternatives.slice(0, style.alternatives + 1);
+  const hasOwn = given.some((alternative) => alternative.token_id === id);
+  const shown = hasOwn ? given : given.slice(0, style.alternatives);
+  const top = shown.map((alternative) => named(alternative.token_id, alternative.logprob, style));
+  return { ...own, top: hasOwn || top.length === 0 ? top : [...top, own] };
 }
 
 /** A skipped special token: it has no text in the answer. Among the alternatives of another token it is named. */

@@ -4,6 +4,7 @@ import type { ChatMessage, GenerationRequest } from '../../protocol/generation/i
 import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
 import { promptField, refuseHopeless } from './context-length.ts';
 import { mediaParts } from './media-parts.ts';
+import { stripNuls } from './strip-nuls.ts';
 
 /** What operators are told of prompts. */
 export interface PromptObserver {
@@ -86,7 +87,7 @@ function encode(
   { model, contextLength, signal }: PromptLimits,
 ): PromptTokens | Promise<PromptTokens> {
   const startMs = clock.nowMs();
-  const clean = text.includes('\0') ? text.replaceAll('\0', '') : text;
+  const clean = stripNuls(text);
   refuseHopeless(request, clean, tokenizer, contextLength);
   const finish = ({ ids, isWhole, cachedTokens }: EncodedPrompt): PromptTokens => {
     observer.tokenize(clock.nowMs() - startMs);

@@ -121,6 +121,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
+    if (this.#isClosed) return; // the answer could not be kept
     if (this.#answer.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
@@ -139,6 +140,7 @@ export class RequestRun implements CallSink, WatchedStream {
       this.#abandon(toServeError(thrown));
       return;
     }
+    if (this.#isClosed) return; // the answer could not be kept
     if (this.#answer.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
@@ -424,6 +426,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #close(): void {
     this.#isClosed = true;
+    if (this.#answer.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
     this.#signal.removeEventListener('abort', this.#onAbort);
     this.#leaveWorker();
     this.#context.hold?.over(this.#sink);

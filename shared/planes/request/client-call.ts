@@ -116,8 +116,7 @@ export class ClientCall implements Call {
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += count;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (!this.#consume(count)) return;
     this.#sink.tokens(choice, ids, start, count);
   }
 
@@ -125,8 +124,7 @@ export class ClientCall implements Call {
   output(output: EngineOutput): void {
     if (!this.#hasOutput) this.#noteFirstOutput();
     if (this.#state !== 'open') return;
-    this.#consumed += 1;
-    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    if (!this.#consume(1)) return;
     this.#sink.output(output);
   }
 
@@ -192,6 +190,20 @@ export class ClientCall implements Call {
     this.#hasOutput = true;
     this.accept();
     if (this.#state === 'open') this.#observer.firstOutput((this.#clock.nowMs() - this.#sentMs) / 1000);
+  }
+
+  /**
+   * Counts what arrived against what was granted. False for a worker that sends more: what it sends would be kept for a
+   * reader that waits, without a bound, so its stream is over.
+   */
+  #consume(count: number): boolean {
+    this.#consumed += count;
+    if (this.#consumed > INITIAL_CREDIT) {
+      this.abandon(workerError('BackendProtocol', `sent ${this.#consumed} tokens or items without credit for them`));
+      return false;
+    }
+    if (this.#consumed >= CREDIT_GRANT) this.#grantConsumed();
+    return true;
   }
 
   #grantConsumed(): void {

@@ -7,6 +7,11 @@ export interface RequestPlaneObserver {
   bytesReceived(count: number): void;
   /** A connection failed or broke the protocol. */
   connectionError(): void;
+  /**
+   * The other end is none of ours or is set otherwise, and every further connection will fail alike: a token that only one
+   * side has, TLS that only one side speaks. `reason` says what to set.
+   */
+  peerRefused?(address: string, reason: string): void;
   /** A caller opens a connection to a worker at `address`, or has closed or lost one. */
   connectionOpened?(address: string): void;
   connectionClosed?(address: string): void;

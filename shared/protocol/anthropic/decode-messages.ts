@@ -50,7 +50,7 @@ export function decodeMessages(
   if (body.stop_sequences != null && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;
   if (body.nvext != null) chat.nvext = body.nvext;
   checkModel(body.model);
-  checkSharedBounds(chat);
+  checkSharedBounds(chat, context.settings, 'stop_sequences');
   return decodeChatRequest(chat, context, 'anthropic_messages');
 }
 

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { MESSAGES_MAX, PARTS_MAX, RANGES, ranged } from '../openai/field-ranges.ts';
+import { RANGES, ranged } from '../openai/field-ranges.ts';
 import { nvextSchema } from '../openai/nvext-schema.ts';
 import { atMost } from '../openai/shape-check.ts';
 import { i32, modelName, positiveU32, u32 } from '../openai/shared-fields.ts';
@@ -9,7 +9,7 @@ const anyBlock = z.looseObject({ type: z.string() });
 export type AnyBlock = z.infer<typeof anyBlock>;
 
 /** Text, or content blocks. */
-export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), PARTS_MAX)]);
+export const blockContent = z.union([z.string(), atMost(z.array(anyBlock), 'parts')]);
 export type BlockContent = z.infer<typeof blockContent>;
 
 const messageSchema = z.looseObject({ role: z.enum(['user', 'assistant', 'system']), content: blockContent });
@@ -28,9 +28,9 @@ const outputFormat = z.looseObject({ type: z.string(), schema: z.unknown().optio
 
 /** What a prompt is made from: also the body of `count_tokens`. */
 const promptFields = {
-  messages: atMost(z.array(messageSchema), MESSAGES_MAX, { minItems: 1 }),
+  messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }),
   system: z
-    .union([z.string(), atMost(z.array(z.looseObject({ type: z.literal('text'), text: z.string() })), PARTS_MAX)])
+    .union([z.string(), atMost(z.array(z.looseObject({ type: z.literal('text'), text: z.string() })), 'parts')])
     .nullish(),
   tools: z.array(toolSchema).nullish(),
   tool_choice: z

@@ -89,6 +89,8 @@ export interface GenerationRequest {
   readonly stream: boolean;
   readonly prompt: PromptInput;
   readonly stop: StopConditions;
+  /** Most tokens of a choice with which an answer that is kept until it is whole stays within its room. @default any number */
+  readonly answerTokensMax?: number;
   readonly sampling: SamplingOptions;
   readonly output: OutputOptions;
   readonly routing: RoutingHints;

@@ -4,6 +4,7 @@
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
+export { logprobsMemory, textMemory, tokensThatFit, valueMemory } from './answer-memory.ts';
 export { BYTES_PER_TOKEN } from './bytes-per-token.ts';
 export { type EmbeddingRecord, readEmbeddings } from './embedding-record.ts';
 export type {

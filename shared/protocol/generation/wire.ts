@@ -1,4 +1,4 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
+import { LIMITS, overLimit, type ServeError, workerError } from '../../errors/index.ts';
 import type { EngineInput, EngineRequest } from './engine-request.ts';
 import type { RoutingHints } from './options.ts';
 
@@ -98,7 +98,16 @@ export function decodeEngineRequest(
     if (!hasShape(value, shape)) throw wrongShape(theirs);
     request[ours] = value;
   }
+  requireChoices((request.sampling as EngineRequest['sampling']).n);
   return request as unknown as EngineRequest; // every required field is set above; the rest is optional
+}
+
+/** Every choice has a text, a place and a sequence of its own from the start. @throws ServeError `invalid_value` */
+function requireChoices(n: unknown): void {
+  if (n === undefined || n === null) return;
+  if (Number.isInteger(n) && (n as number) >= 0 && (n as number) <= LIMITS.choices.max) return;
+  const message = `sampling_options.n must be an integer of at most ${LIMITS.choices.max}, got ${String(n).slice(0, 40)}`;
+  throw overLimit('choices', message, { param: 'sampling_options', worker: 'InvalidArgument' });
 }
 
 function decodeInput(body: Readonly<Record<string, unknown>>, tokenIds: Uint32Array | undefined): EngineInput {

@@ -1,6 +1,7 @@
 import { ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import {
+  type BoundSettings,
   checkModel,
   checkRange,
   checkSharedBounds,
@@ -14,7 +15,7 @@ import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { checkTools } from './tool-checks.ts';
 
 /** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */
-export interface CheckSettings {
+export interface CheckSettings extends BoundSettings {
   readonly ignoresUnknownKeys: boolean;
 }
 
@@ -36,7 +37,7 @@ export function checkChatBody(body: ChatBody, settings: CheckSettings): void {
   checkTemplateArgs(body);
   checkMessages(body.messages);
   checkModel(body.model);
-  checkSharedBounds(body);
+  checkSharedBounds(body, settings);
   checkRange(body.top_logprobs, RANGES.top_logprobs, 'Top_logprobs', 'top_logprobs');
   if (body.max_completion_tokens === 0) {
     throw invalidValue('Max completion tokens must be greater than 0, got 0', 'max_completion_tokens');

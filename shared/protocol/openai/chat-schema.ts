@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { MESSAGES_MAX, NAMES_MAX, PARTS_MAX, RANGES, ranged } from './field-ranges.ts';
+import { RANGES, ranged } from './field-ranges.ts';
 import { nvextSchema } from './nvext-schema.ts';
 import { atMost } from './shape-check.ts';
 import { anyObject, positiveU32, sharedFields } from './shared-fields.ts';
@@ -17,7 +17,7 @@ const userPart = z.discriminatedUnion('type', [
   }),
 ]);
 const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
-const textContent = z.union([z.string(), atMost(z.array(textPart), PARTS_MAX)]);
+const textContent = z.union([z.string(), atMost(z.array(textPart), 'parts')]);
 const name = z.string().nullish();
 
 const toolCall = z.looseObject({
@@ -32,17 +32,17 @@ const messageSchema = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal('system'), content: textContent, name }),
   z.looseObject({
     role: z.literal('user'),
-    content: z.union([z.string(), atMost(z.array(userPart), PARTS_MAX)]),
+    content: z.union([z.string(), atMost(z.array(userPart), 'parts')]),
     name,
   }),
   z.looseObject({
     role: z.literal('assistant'),
     content: z
-      .union([z.string(), atMost(z.array(z.discriminatedUnion('type', [textPart, refusalPart])), PARTS_MAX)])
+      .union([z.string(), atMost(z.array(z.discriminatedUnion('type', [textPart, refusalPart])), 'parts')])
       .nullish(),
-    reasoning_content: z.union([z.string(), atMost(z.array(z.string()), PARTS_MAX)]).nullish(),
+    reasoning_content: z.union([z.string(), atMost(z.array(z.string()), 'parts')]).nullish(),
     refusal: z.string().nullish(),
-    tool_calls: atMost(z.array(toolCall), PARTS_MAX).nullish(),
+    tool_calls: atMost(z.array(toolCall), 'parts').nullish(),
     name,
   }),
   z.looseObject({ role: z.literal('tool'), content: textContent, tool_call_id: z.string() }),
@@ -87,7 +87,7 @@ const thinking = {
 
 /** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
 export const chatSchema = z.looseObject({
-  messages: atMost(z.array(messageSchema), MESSAGES_MAX, { minItems: 1 }), // first, because the first field that is wrong is the one that is told
+  messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
   ...sharedFields,
   logprobs: z.boolean().nullish(),
   top_logprobs: ranged(z.int().min(0).max(255), RANGES.top_logprobs).nullish(),
@@ -106,7 +106,7 @@ export const chatSchema = z.looseObject({
   mm_processor_kwargs: anyObject.nullish(),
   service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
   store: z.boolean().nullish(),
-  modalities: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+  modalities: atMost(z.array(z.string()), 'names').nullish(),
   prediction: anyObject.nullish(),
   audio: anyObject.nullish(),
   prompt_cache_key: z.string().nullish(),

@@ -1,4 +1,4 @@
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { CheckSettings } from './chat-checks.ts';
 import type { CompletionsBody } from './completions-schema.ts';
 import {
@@ -14,7 +14,6 @@ import { DESERIALIZE_LEAD_IN } from './json-body.ts';
 import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
-const CHOICES_MAX = 128;
 const EMBEDS_BYTES_MIN = 100;
 const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
 
@@ -30,13 +29,14 @@ export function checkCompletionsBody(body: CompletionsBody, settings: CheckSetti
   if (body.prompt_embeds != null) checkEmbeds(body.prompt_embeds);
   else checkPrompt(body.prompt);
   checkModel(body.model);
-  checkSharedBounds(body);
+  checkSharedBounds(body, settings);
   checkSuffix(body.suffix);
   checkRange(body.logprobs, RANGES.logprobs, 'Logprobs', 'logprobs');
   checkBestOf(body);
   const choices = promptCount(body) * (body.n ?? 1);
-  if (choices > CHOICES_MAX) {
-    throw invalidValue(`The number of prompts times n must not exceed ${CHOICES_MAX}, got ${choices}`, 'n');
+  if (choices > LIMITS.choices.max) {
+    const message = `The number of prompts times n must not exceed ${LIMITS.choices.max}, got ${choices}`;
+    throw overLimit('choices', message, { param: 'n' });
   }
 }
 

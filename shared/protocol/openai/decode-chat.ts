@@ -46,6 +46,7 @@ export function decodeChatRequest(body: ChatBody, context: DecodeContext, endpoi
     context,
     endpoint,
     prompt: decodePrompt(body, nvext),
+    choices: body.n ?? 1,
     options: {
       stop: decodeStop(body, nvext, body.max_completion_tokens ?? body.max_tokens),
       sampling: decodeSampling(body, nvext, guided),

@@ -48,6 +48,7 @@ export function decodeCompletions(body: CompletionsBody, context: DecodeContext)
     context,
     endpoint: 'completions',
     prompt: prompts[0]!, // checkCompletionsBody refuses empty batches
+    choices: prompts.length * (body.n ?? 1),
     options: {
       stop: decodeStop(body, nvext, body.max_tokens),
       sampling: decodeSampling(body, nvext, decodeGuided(body, nvext)),

@@ -1,5 +1,5 @@
 import type { Random } from '../../clock/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import { continueTrace, type Span } from '../../telemetry/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
 
@@ -20,6 +20,10 @@ export interface OpenAiDecodeSettings {
   readonly forcesUsage: boolean;
   /** Lower-case start of metadata header names (`DYN_METADATA_HEADER`). @default 'x-dynamo-meta-' */
   readonly metadataHeaderPrefix: string;
+  /** Most bytes of one stop sequence (`STATOR_STOP_MAX_BYTES`). @default 1024 */
+  readonly stopBytesMax: number;
+  /** Memory of an answer that is kept until it is whole (`STATOR_HTTP_ANSWER_LIMIT_MB`). @default 32 MiB */
+  readonly answerBytesMax: number;
 }
 
 export const defaultDecodeSettings: OpenAiDecodeSettings = Object.freeze({
@@ -27,6 +31,8 @@ export const defaultDecodeSettings: OpenAiDecodeSettings = Object.freeze({
   isNvextDisabled: false,
   forcesUsage: false,
   metadataHeaderPrefix: 'x-dynamo-meta-',
+  stopBytesMax: 1024,
+  answerBytesMax: 32 * 1024 * 1024,
 });
 
 /** What a decoder needs beside the body. */
@@ -81,8 +87,6 @@ function decodeTrace({ headers, random, span }: DecodeContext): GenerationReques
 }
 
 const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
-const METADATA_ENTRIES_MAX = 64;
-const METADATA_BYTES_MAX = 65_536;
 /** Said between our own processes, beside the metadata: a client cannot say it for them. */
 const OWN_HEADERS = 'x-stator-';
 
@@ -101,11 +105,11 @@ function decodeMetadata({ headers, settings }: DecodeContext): GenerationRequest
     bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
   if (metadata === undefined) return NO_METADATA;
-  if (entries > METADATA_ENTRIES_MAX) throw tooLarge(`${METADATA_ENTRIES_MAX} entries`);
-  if (bytes > METADATA_BYTES_MAX) throw tooLarge(`${METADATA_BYTES_MAX} bytes`);
+  if (entries > LIMITS.metadata_headers.max) throw tooLarge('metadata_headers', 'entries');
+  if (bytes > LIMITS.metadata_bytes.max) throw tooLarge('metadata_bytes', 'bytes');
   return metadata;
 }
 
-function tooLarge(limit: string): ServeError {
-  return new ServeError('headers_too_large', `metadata headers exceed the limit of ${limit}`);
+function tooLarge(limit: 'metadata_headers' | 'metadata_bytes', unit: string): ServeError {
+  return overLimit(limit, `metadata headers exceed the limit of ${LIMITS[limit].max} ${unit}`);
 }

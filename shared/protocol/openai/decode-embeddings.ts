@@ -1,3 +1,4 @@
+import { LIMITS, overLimit } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
 import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
 import { decodeRouting } from './decode-routing.ts';
@@ -6,8 +7,6 @@ import { invalidValue } from './field-checks.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
 
-/** Inputs of one request, as OpenAI bounds them. */
-const INPUTS_MAX = 2048;
 const NONE: readonly string[] = Object.freeze([]);
 
 /** An embeddings request: one generation request an input, all answered as one. */
@@ -61,8 +60,9 @@ export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, cont
 function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
   if (typeof input === 'string') return [{ kind: 'raw', text: input }];
   if (typeof input[0] === 'number') return [{ kind: 'tokens', tokenIds: input as readonly number[] }];
-  if (input.length > INPUTS_MAX) {
-    throw invalidValue(`\`input\` cannot hold more than ${INPUTS_MAX} entries, got ${input.length}`, 'input');
+  if (input.length > LIMITS.embedding_inputs.max) {
+    const message = `\`input\` cannot hold more than ${LIMITS.embedding_inputs.max} entries, got ${input.length}`;
+    throw overLimit('embedding_inputs', message, { param: 'input' });
   }
   return (input as readonly (string | readonly number[])[]).map((item) =>
     typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item },

@@ -1,4 +1,4 @@
-import type { Endpoint, GenerationRequest, PromptInput } from '../generation/index.ts';
+import { type Endpoint, type GenerationRequest, type PromptInput, tokensThatFit } from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
 import { agentContextOf, decodeSession } from './decode-agent.ts';
@@ -14,6 +14,8 @@ export interface RequestParts {
   readonly context: DecodeContext;
   readonly endpoint: Endpoint;
   readonly prompt: PromptInput;
+  /** Of all prompts that are answered together. */
+  readonly choices: number;
   readonly options: Pick<GenerationRequest, 'stop' | 'sampling' | 'output' | 'routing'>;
 }
 
@@ -40,6 +42,9 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     metadata: envelope.metadata,
     trace: envelope.trace,
   };
+  if (!isStream) {
+    request.answerTokensMax = tokensThatFit(context.settings.answerBytesMax, parts.choices, options.output.logprobs);
+  }
   const lastMessage = parts.prompt.kind === 'chat' ? parts.prompt.messages.at(-1) : undefined;
   const agentContext = agentContextOf(decodeSession(context.headers), nvext.agent_context, lastMessage);
   if (agentContext !== undefined) request.agentContext = agentContext;

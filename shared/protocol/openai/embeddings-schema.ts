@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { NAMES_MAX } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 import { modelName, u32 } from './shared-fields.ts';
 
@@ -17,7 +16,7 @@ export const embeddingsSchema = z.looseObject({
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: u32.nullish(),
   user: z.string().nullish(),
-  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), NAMES_MAX).nullish() }).nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), 'names').nullish() }).nullish(),
 });
 
 export type EmbeddingsBody = z.infer<typeof embeddingsSchema>;

@@ -1,7 +1,7 @@
-import { misspeltName, ServeError } from '../../errors/index.ts';
+import { LIMITS, misspeltName, overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
-import { BIASES_MAX, LISTED_IDS_MAX, RANGES, type Range, STOPS_MAX } from './field-ranges.ts';
+import { RANGES, type Range } from './field-ranges.ts';
 
 /** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
 export function invalidValue(message: string, param: string): ServeError {
@@ -56,8 +56,21 @@ export function checkModel(model: string): void {
   if (model.trim() === '') throw invalidValue('Model cannot be empty', 'model');
 }
 
-/** The numeric and text bounds that chat and completions share, in the order of http-api.md, section 3.1. */
-export function checkSharedBounds(body: ChatBody | CompletionsBody): void {
+/** Bounds that a deployment sets. */
+export interface BoundSettings {
+  /** Most bytes of one stop sequence (`STATOR_STOP_MAX_BYTES`). */
+  readonly stopBytesMax: number;
+}
+
+/**
+ * The numeric and text bounds that chat and completions share, in the order of http-api.md, section 3.1.
+ * @param stopField where the client wrote its stop sequences
+ */
+export function checkSharedBounds(
+  body: ChatBody | CompletionsBody,
+  { stopBytesMax }: BoundSettings,
+  stopField = 'stop',
+): void {
   checkRange(body.temperature, RANGES.temperature, 'Temperature', 'temperature');
   checkRange(body.top_p, RANGES.top_p, 'Top_p', 'top_p');
   checkRange(body.frequency_penalty, RANGES.frequency_penalty, 'Frequency penalty', 'frequency_penalty');
@@ -65,7 +78,7 @@ export function checkSharedBounds(body: ChatBody | CompletionsBody): void {
   if (body.logit_bias != null) checkLogitBias(body.logit_bias);
   if (body.max_tokens === 0) throw invalidValue('Max tokens must be greater than 0, got 0', 'max_tokens');
   checkRange(body.n, RANGES.n, 'n', 'n');
-  if (body.stop != null) checkStop(body.stop);
+  if (body.stop != null) checkStop(body.stop, stopField, stopBytesMax);
   if (body.user != null && body.user.trim() === '') throw invalidValue('User ID cannot be empty', 'user');
   if (body.top_k != null && body.top_k < -1) {
     throw invalidValue('Top_k must be null or greater than or equal to -1', 'top_k');
@@ -93,7 +106,10 @@ function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
   let tokens = 0;
   for (const token in bias) {
     const value = bias[token];
-    if (++tokens > BIASES_MAX) throw invalidValue(`logit_bias: at most ${BIASES_MAX} tokens are allowed`, 'logit_bias');
+    if (++tokens > LIMITS.biases.max) {
+      const message = `logit_bias: at most ${LIMITS.biases.max} tokens are allowed`;
+      throw overLimit('biases', message, { param: 'logit_bias' });
+    }
     const param = `logit_bias.${token}`;
     if (!TOKEN_ID_TEXT.test(token) || Number(token) > 4_294_967_295) {
       throw invalidValue('Logit bias key must be a non-negative 32-bit integer token id', param);
@@ -105,21 +121,39 @@ function checkLogitBias(bias: Readonly<Record<string, unknown>>): void {
   }
 }
 
-function checkStop(stop: string | readonly string[] | readonly number[]): void {
-  if (stop === '') throw invalidValue('Stop sequence cannot be empty', 'stop');
-  if (typeof stop === 'string') return;
-  if (stop.length === 0) throw invalidValue('Stop sequences array cannot be empty', 'stop');
-  if (stop.length > STOPS_MAX) {
-    throw invalidValue(`At most ${STOPS_MAX} stop sequences are allowed, got ${stop.length}`, 'stop');
+function checkStop(stop: string | readonly string[] | readonly number[], field: string, bytesMax: number): void {
+  if (stop === '') throw invalidValue('Stop sequence cannot be empty', field);
+  if (typeof stop === 'string') {
+    checkStopLength(stop, field, bytesMax);
+    return;
   }
-  const empty = (stop as readonly (string | number)[]).indexOf('');
-  if (empty >= 0) throw invalidValue('Stop sequence cannot be empty', `stop[${empty}]`);
+  if (stop.length === 0) throw invalidValue('Stop sequences array cannot be empty', field);
+  if (stop.length > LIMITS.stops.max) {
+    const message = `At most ${LIMITS.stops.max} stop sequences are allowed, got ${stop.length}`;
+    throw overLimit('stops', message, { param: field });
+  }
+  for (const [at, text] of stop.entries()) {
+    if (text === '') throw invalidValue('Stop sequence cannot be empty', `${field}[${at}]`);
+    if (typeof text === 'string') checkStopLength(text, `${field}[${at}]`, bytesMax);
+  }
 }
+
+function checkStopLength(stop: string, param: string, bytesMax: number): void {
+  if (stop.length * UTF8_BYTES_PER_UNIT <= bytesMax) return;
+  const bytes = Buffer.byteLength(stop);
+  if (bytes <= bytesMax) return;
+  const message = `${param}: a stop sequence may have at most ${bytesMax} bytes (STATOR_STOP_MAX_BYTES), got ${bytes}`;
+  throw overLimit('stop_bytes', message, { param });
+}
+
+/** At most, of a UTF-16 unit. */
+const UTF8_BYTES_PER_UNIT = 3;
 
 function checkTokenIds(value: unknown, param: string): void {
   if (value == null) return;
-  if (Array.isArray(value) && value.length > LISTED_IDS_MAX) {
-    throw invalidValue(`${param}: at most ${LISTED_IDS_MAX} ids are allowed, got ${value.length}`, param);
+  if (Array.isArray(value) && value.length > LIMITS.listed_ids.max) {
+    const message = `${param}: at most ${LIMITS.listed_ids.max} ids are allowed, got ${value.length}`;
+    throw overLimit('listed_ids', message, { param });
   }
   if (isTokenIds(value)) return;
   throw invalidValue(`\`${param}\` must be an array of token IDs`, param);

@@ -18,22 +18,6 @@ export const RANGES = {
   images: [1, 10],
 } as const satisfies Readonly<Record<string, Range>>;
 
-/** Most messages, or items, of a conversation; each costs its template microseconds in which nobody else is served. */
-export const MESSAGES_MAX = 10_000;
-/** Most parts of one message, and most calls in it. */
-export const PARTS_MAX = 10_000;
-/** Most entries of lists of names, such as `nvext.annotations`. */
-export const NAMES_MAX = 1024;
-/** Most texts of `guided_choice`. */
-export const CHOICES_MAX = 10_000;
-/** Most tokens of `logit_bias`. */
-export const BIASES_MAX = 65_536;
-/** Most ids of lists that are no prompt: more than a vocabulary has. */
-export const LISTED_IDS_MAX = 524_288;
-
-/** Most entries of `stop`. */
-export const STOPS_MAX = 32;
-
 /** Tells readers of the API's description of a range that the schema itself does not check. */
 export function ranged<Schema extends z.ZodType>(schema: Schema, [minimum, maximum]: Range): Schema {
   return schema.meta({ minimum, maximum });

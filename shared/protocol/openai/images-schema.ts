@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { NAMES_MAX, RANGES, ranged } from './field-ranges.ts';
+import { RANGES, ranged } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 import { u32 } from './shared-fields.ts';
 
@@ -22,7 +22,7 @@ export const imagesSchema = z.looseObject({
   input_reference: z.string().nullish(),
   nvext: z
     .looseObject({
-      annotations: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+      annotations: atMost(z.array(z.string()), 'names').nullish(),
       negative_prompt: z.string().nullish(),
       num_inference_steps: u32.nullish(),
       guidance_scale: z.number().nullish(),

@@ -1,12 +1,10 @@
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, overLimit, type RefusingLimit, type ServeError } from '../../errors/index.ts';
 
 /** Whatever its size, a body may take so much; and half as much again as its size, when that is more. */
-const BYTES_FREE = 8 * 1024 * 1024;
+const BYTES_FREE = LIMITS.body_memory.max;
 const BYTES_PER_BODY_BYTE = 1.5;
-/** Objects and lists of one body. */
-const CONTAINERS_MAX = 100_000;
-/** Elements of one list. */
-const ELEMENTS_MAX = 1_048_576;
+const CONTAINERS_MAX = LIMITS.body_containers.max;
+const ELEMENTS_MAX = LIMITS.body_elements.max;
 /** What values take in memory beside their text, about. */
 const CONTAINER_BYTES = 64;
 const STRING_BYTES = 24;
@@ -41,6 +39,7 @@ export class JsonMemory {
     this.#bytes += CONTAINER_BYTES;
     if (++this.#containers > CONTAINERS_MAX) {
       throw tooMany(
+        'body_containers',
         field,
         `a body may hold at most ${CONTAINERS_MAX} objects and arrays; more are in it up to \`${field}\``,
       );
@@ -66,7 +65,11 @@ export class JsonMemory {
     this.#values++;
     this.#bytes += SLOT_BYTES;
     if (elementsBefore < ELEMENTS_MAX) return;
-    throw tooMany(field, `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`);
+    throw tooMany(
+      'body_elements',
+      field,
+      `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`,
+    );
   }
 
   /** One more value in an object that has so many. */
@@ -82,6 +85,7 @@ export class JsonMemory {
   check(field: string): void {
     if (this.#bytes <= this.#limitBytes) return;
     throw tooMany(
+      'body_memory',
       field,
       `\`${field}\` holds too many small values: the first ${this.#values} of a body of ${this.#bodyBytes} bytes take more ` +
         `than the ${this.#limitBytes} bytes of memory that it may take`,
@@ -89,6 +93,6 @@ export class JsonMemory {
   }
 }
 
-function tooMany(field: string, message: string): ServeError {
-  return new ServeError('request_too_large', message, { param: field === '' ? undefined : field });
+function tooMany(limit: RefusingLimit, field: string, message: string): ServeError {
+  return overLimit(limit, message, { param: field === '' ? undefined : field });
 }

@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { CHOICES_MAX, NAMES_MAX } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 import { anyObject, i32, u32, u64 } from './shared-fields.ts';
 
@@ -7,12 +6,12 @@ import { anyObject, i32, u32, u64 } from './shared-fields.ts';
 export const nvextSchema = z.strictObject({
   greed_sampling: z.boolean().nullish(),
   use_raw_prompt: z.boolean().nullish(),
-  annotations: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+  annotations: atMost(z.array(z.string()), 'names').nullish(),
   backend_instance_id: u64.nullish(),
   token_data: z.array(u32).nullish(),
   max_thinking_tokens: u32.nullish(),
   cache_salt: z.string().nullish(),
-  extra_fields: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+  extra_fields: atMost(z.array(z.string()), 'names').nullish(),
   metadata_upload: z
     .strictObject({ url: z.string().refine((url) => url.trim() !== '', 'metadata_upload.url must not be empty') })
     .nullish(),
@@ -32,7 +31,7 @@ export const nvextSchema = z.strictObject({
   request_timestamp_ms: z.number().nullish(),
   routing_constraints: z
     .strictObject({
-      required_taints: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+      required_taints: atMost(z.array(z.string()), 'names').nullish(),
       preferred_taints: z.record(z.string(), z.number()).nullish(),
     })
     .nullish(),
@@ -53,7 +52,7 @@ export const nvextSchema = z.strictObject({
   guided_json: z.unknown().optional(),
   guided_regex: z.string().nullish(),
   guided_grammar: z.string().nullish(),
-  guided_choice: atMost(z.array(z.string()), CHOICES_MAX).nullish(),
+  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
   guided_decoding_backend: z.string().nullish(),
   guided_whitespace_pattern: z.string().nullish(),
 });

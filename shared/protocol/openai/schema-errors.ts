@@ -1,5 +1,5 @@
 import type * as z from 'zod';
-import { assertNever, ServeError } from '../../errors/index.ts';
+import { assertNever, LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import { didYouMean, shownKey } from './field-checks.ts';
 import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
 import { findFault, type ShapeFault } from './shape-check.ts';
@@ -63,11 +63,8 @@ function toShapeError(fault: ShapeFault, above: readonly PropertyKey[] = [], orM
       return shapeError('invalid_value', `${param}: did not match any allowed form of \`${lastKey(path)}\``, param);
     case 'too-many': {
       const { length, limit } = fault;
-      return shapeError(
-        'invalid_value',
-        `${param}: at most ${limit} elements are allowed, got ${orMore}${length}`,
-        param,
-      );
+      const detail = `${param}: at most ${LIMITS[limit].max} elements are allowed, got ${orMore}${length}`;
+      return overLimit(limit, `${DESERIALIZE_LEAD_IN}${detail}`, { param });
     }
     case 'wrong': {
       const text = param === '' ? fault.message : `${param}: ${fault.message}`;

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { type FixedLimit, LIMITS, type RefusingLimit } from '../../errors/index.ts';
 
 /** The first thing that is wrong with a value. */
 export type ShapeFault =
@@ -12,21 +13,24 @@ export type ShapeFault =
       readonly key: string;
       readonly known: readonly string[];
     }
-  | { readonly kind: 'too-many'; readonly path: PropertyKey[]; readonly length: number; readonly limit: number };
+  | { readonly kind: 'too-many'; readonly path: PropertyKey[]; readonly length: number; readonly limit: ListLimit };
+
+/** A limit of how many elements a list may have. */
+export type ListLimit = FixedLimit & RefusingLimit;
 
 /** Looks at one value; undefined = nothing is wrong with it. The path of a fault grows on its way up. */
 type Check = (value: unknown) => ShapeFault | undefined;
 type Kind = 'string' | 'number' | 'boolean' | 'null' | 'undefined' | 'array' | 'object';
 
 const compiled = new WeakMap<z.core.$ZodType, Check>();
-const lengthLimits = new WeakMap<z.core.$ZodType, number>();
+const lengthLimits = new WeakMap<z.core.$ZodType, ListLimit>();
 
 /**
  * Says how many elements an array may have: told by its length alone, before an element is looked at. `meta` is what the
  * description of the API shows beside it.
  */
-export function atMost<Schema extends z.ZodType>(schema: Schema, limit: number, meta: object = {}): Schema {
-  const limited = schema.meta({ ...meta, maxItems: limit });
+export function atMost<Schema extends z.ZodType>(schema: Schema, limit: ListLimit, meta: object = {}): Schema {
+  const limited = schema.meta({ ...meta, maxItems: LIMITS[limit].max });
   lengthLimits.set(limited, limit);
   return limited;
 }
@@ -138,12 +142,14 @@ function checkRecord(schema: z.core.$ZodType, def: z.core.$ZodRecordDef): Check 
 }
 
 function checkArray(schema: z.core.$ZodType, def: z.core.$ZodArrayDef): Check {
-  const limit = lengthLimits.get(schema) ?? Number.POSITIVE_INFINITY;
+  const limit = lengthLimits.get(schema);
+  const lengthMax = limit === undefined ? Number.POSITIVE_INFINITY : LIMITS[limit].max;
   const isOpen = def.element._zod.def.type === 'unknown';
   const firstFault = firstFaultOf(def.element);
   return (value) => {
     if (!Array.isArray(value)) return askZod(schema, value);
-    if (value.length > limit) return { kind: 'too-many', path: [], length: value.length, limit };
+    if (limit !== undefined && value.length > lengthMax)
+      return { kind: 'too-many', path: [], length: value.length, limit };
     return isOpen ? undefined : firstFault(value);
   };
 }

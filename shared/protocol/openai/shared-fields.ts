@@ -1,5 +1,6 @@
 import * as z from 'zod';
-import { CHOICES_MAX, RANGES, ranged, STOPS_MAX } from './field-ranges.ts';
+import { LIMITS } from '../../errors/index.ts';
+import { RANGES, ranged } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 
 /** Types of JSON fields as the wire contract names them. Bounds that have a message of their own are checked later. */
@@ -20,7 +21,7 @@ export const streamOptions = z.looseObject({
 /** At least one; 0 is told in words of its own. */
 export const positiveU32 = u32.meta({ minimum: 1 });
 
-const stopLengths = { minItems: 1, maxItems: STOPS_MAX };
+const stopLengths = { minItems: 1, maxItems: LIMITS.stops.max };
 export const stop = z.union([
   z.string().meta({ minLength: 1 }),
   z.array(z.string().meta({ minLength: 1 })).meta(stopLengths),
@@ -63,7 +64,7 @@ export const sharedFields = {
   guided_json: z.unknown().optional(),
   guided_regex: z.string().nullish(),
   guided_grammar: z.string().nullish(),
-  guided_choice: atMost(z.array(z.string()), CHOICES_MAX).nullish(),
+  guided_choice: atMost(z.array(z.string()), 'guided_choices').nullish(),
   guided_decoding_backend: z.string().nullish(),
   guided_whitespace_pattern: z.string().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),

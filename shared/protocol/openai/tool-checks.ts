@@ -1,7 +1,7 @@
+import { LIMITS, overLimit } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import { invalidValue } from './field-checks.ts';
 
-const TOOLS_MAX = 1536;
 const FUNCTION_NAME = /^[A-Za-z0-9_-]+$/;
 
 /** Bounds of `tools` and `tool_choice` (http-api.md, section 3.1). */
@@ -11,8 +11,9 @@ export function checkTools(body: ChatBody): void {
     if (tools.length === 0) {
       throw invalidValue('tools array cannot be empty; omit the field entirely to disable tool use', 'tools');
     }
-    if (tools.length > TOOLS_MAX) {
-      throw invalidValue(`tools array cannot hold more than ${TOOLS_MAX} entries, got ${tools.length}`, 'tools');
+    if (tools.length > LIMITS.tools.max) {
+      const message = `tools array cannot hold more than ${LIMITS.tools.max} entries, got ${tools.length}`;
+      throw overLimit('tools', message, { param: 'tools' });
     }
     for (let at = 0; at < tools.length; at++) checkTool(tools[at]!.function, at, `tools[${at}].function`);
   }

@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { NAMES_MAX } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 import { i32 } from './shared-fields.ts';
 
@@ -14,7 +13,7 @@ export const videosSchema = z.looseObject({
   output_format: z.string().nullish(),
   stream: z.boolean().nullish(),
   user: z.string().nullish(),
-  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), NAMES_MAX).nullish() }).nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), 'names').nullish() }).nullish(),
 });
 
 export type VideosBody = z.infer<typeof videosSchema>;

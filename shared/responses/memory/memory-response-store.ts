@@ -8,6 +8,8 @@ export interface MemoryResponseStoreOptions {
   readonly ttlMs: number;
   /** Bound of all records together, as UTF-8 bytes of their JSON; the oldest leave first. */
   readonly bytesMax: number;
+  /** Bound of one record, which must not push out all others. @default bytesMax */
+  readonly recordBytesMax?: number;
   /** Told of a record that left before its time. */
   readonly onEvict?: (id: string) => void;
 }
@@ -41,7 +43,7 @@ export class MemoryResponseStore implements ResponseStore {
 
   async put(response: StoredResponse, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
-    const { clock, ttlMs, bytesMax } = this.#options;
+    const { clock, ttlMs, bytesMax, recordBytesMax = bytesMax } = this.#options;
     const { id, owner, ...body } = response;
     this.#dropExpired();
     const known = this.#kept.get(id);
@@ -49,8 +51,9 @@ export class MemoryResponseStore implements ResponseStore {
       throw new ResponseStoreError('conflict', `response ${id} belongs to another owner`);
     }
     const text = Buffer.from(JSON.stringify(body));
-    if (text.length > bytesMax) {
-      throw new ResponseStoreError('too_large', `response ${id} has ${text.length} bytes, the store takes ${bytesMax}`);
+    if (text.length > recordBytesMax) {
+      const message = `response ${id} has ${text.length} bytes, the store takes ${recordBytesMax}`;
+      throw new ResponseStoreError('too_large', message);
     }
     this.#drop(id);
     this.#kept.set(id, { owner, text, expiresAtMs: clock.nowMs() + ttlMs });

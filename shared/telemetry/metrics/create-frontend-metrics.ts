@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
+import { limitNames } from '../../errors/index.ts';
 import { type Logger, silentLogger } from '../log/logger.ts';
 import { ActiveRequest } from './active-request.ts';
 import type { BucketOverrides } from './buckets.ts';
@@ -40,6 +41,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     buckets: options.buckets ?? {},
     logger: options.logger ?? silentLogger,
   });
+  for (const limit of limitNames) families.limitsReached.with(limit); // at zero, so that the first refusal is a rise
   const models = new ModelSeriesTable(families, options.modelsMax ?? MODELS_MAX_DEFAULT, () =>
     registry.countOverflow(families.requests.name),
   );
@@ -64,6 +66,7 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
       const labels = failureLabelsOf(error);
       families.failures.with(labels.class, labels.reason).add();
     },
+    limitReached: (limit) => families.limitsReached.with(limit).add(),
     ...stageRecorder(families),
     ...modelRecorder(families, registry),
     ...workers,

@@ -61,6 +61,11 @@ function requestFamilies(registry: MetricRegistry, prefix: string, bounds: Bound
       'Requests between the entry of the handler and the first token.',
       byModel,
     ),
+    limitsReached: registry.counter(
+      'stator_frontend_limits_reached_total',
+      'Requests, or what workers made of them, that went beyond a limit.',
+      ['limit'],
+    ),
     disconnected: registry.gauge(`${prefix}_disconnected_clients`, 'Clients that left before the response had ended.'),
     ignoredKeys: registry.counter(
       'stator_frontend_ignored_keys_total',

@@ -1,4 +1,4 @@
-import type { ServeError } from '../../errors/index.ts';
+import type { LimitName, ServeError } from '../../errors/index.ts';
 import type { RequestMeter, WorkerLabels } from '../request-meter.ts';
 import type { EventLoopWatch } from './event-loop.ts';
 import type { RequestTypeLabel } from './model-series.ts';
@@ -59,6 +59,8 @@ export interface FrontendMetrics {
   failure(failureClass: string, reason: string): void;
   /** `failure` with the labels that belong to `error`. */
   failed(error: ServeError): void;
+  /** A request, or what a worker made of one, went beyond a limit. */
+  limitReached(limit: LimitName): void;
   /** A request is in `stage`, until `stageLeft` with the same arguments. `phase` defaults to none. */
   stageEntered(stage: StageLabel, phase?: PhaseLabel): void;
   stageLeft(stage: StageLabel, phase?: PhaseLabel): void;

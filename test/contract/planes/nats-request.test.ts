@@ -12,9 +12,9 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
   });
   afterAll(() => server?.stop());
 
-  function open(requestTimeoutMs: number) {
+  function open(requestTimeoutMs: number, token = 'a-shared-token') {
     const client = createNatsClient({ clock: systemClock, servers: [server.url] });
-    const options = { client, clock: systemClock, requestTimeoutMs, token: 'a-shared-token' };
+    const options = { client, clock: systemClock, requestTimeoutMs, token };
     return { client, plane: createNatsRequestPlane(options) };
   }
 
@@ -23,6 +23,7 @@ describe.runIf(hasNatsServer())('with a nats-server', () => {
     return {
       caller: caller.plane,
       worker: worker.plane,
+      stranger: () => open(requestTimeoutMs, 'another-token').plane,
       announced: () => worker.client.flush(new AbortController().signal),
       close: async () => {
         await caller.plane.close();

@@ -19,6 +19,8 @@ export interface RequestPlaneHarness {
   readonly worker: RequestPlane;
   /** Resolves when callers find what the worker has begun to serve; absent where they do at once. */
   announced?(): Promise<void>;
+  /** A caller with another token than the worker's; absent where both are one process. */
+  stranger?(): RequestPlane;
   close(): Promise<void>;
 }
 
@@ -69,6 +71,22 @@ export function describeRequestPlane(
       const sent = send(serveWith(held.handler), request);
       return { ...sent, incoming: await held.at(0) };
     }
+
+    describe('a caller with another token', () => {
+      it('is refused as if the worker were down, and its request reaches nobody', async () => {
+        const stranger = harness.stranger?.();
+        if (stranger === undefined) return; // one process has no strangers
+        const held = new HeldCalls();
+        const transport = serveWith(held.handler);
+        const sinks = [new RecordingSink(), new RecordingSink()];
+        for (const sink of sinks) stranger.call(transport, { id: 'r', headers: {}, body: { prompt: 'mine' } }, sink);
+        for (const sink of sinks) expect((await sink.failed()).worker).toBe('CannotConnect');
+        expect(held.calls).toEqual([]);
+        await stranger.close();
+        send(transport);
+        (await held.at(0)).end(); // others are served as before
+      });
+    });
 
     describe('a request', () => {
       it('arrives as it was sent', async () => {

@@ -1,9 +1,18 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { createTcpRequestPlane, type PlaneTls, type RecordCodec } from '../../../shared/planes/request/index.ts';
+import {
+  createTcpRequestPlane,
+  type PlaneTls,
+  type RecordCodec,
+  type TokenEncryption,
+} from '../../../shared/planes/request/index.ts';
 import { readTlsFixture } from '../../support/index.ts';
 import { describeRequestPlane } from './request-plane.contract.ts';
 
-function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describeRequestPlane>[1] {
+function startTcp(
+  codec: RecordCodec,
+  tls?: PlaneTls,
+  encryption: TokenEncryption = 'auto',
+): Parameters<typeof describeRequestPlane>[1] {
   return async (requestTimeoutMs) => {
     const options = {
       clock: systemClock,
@@ -11,6 +20,7 @@ function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describ
       requestTimeoutMs,
       codec,
       token: 'a-shared-token',
+      encryption,
       ...(tls && { tls }),
     };
     const caller = createTcpRequestPlane(options);
@@ -18,6 +28,7 @@ function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describ
     return {
       caller,
       worker,
+      stranger: () => createTcpRequestPlane({ ...options, token: 'another-token' }),
       close: async () => {
         await caller.close();
         await worker.close();
@@ -27,6 +38,7 @@ function startTcp(codec: RecordCodec, tls?: PlaneTls): Parameters<typeof describ
 }
 
 describeRequestPlane('tcp', startTcp('msgpack'));
+describeRequestPlane('tcp encrypted by its token', startTcp('msgpack', undefined, 'on'));
 describeRequestPlane(
   'tcp with mutual TLS',
   startTcp('msgpack', {

@@ -34,6 +34,13 @@ describe('memory response store within its bound', () => {
     expect(await store.get(kept.id, '')).toEqual(kept);
   });
 
+  it('refuses one record that would take most of it', async () => {
+    const { clock } = recordClock();
+    const store = new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax: 10_000, recordBytesMax: 1000 });
+    await store.put(sized(100));
+    await expect(store.put(sized(1000))).rejects.toMatchObject({ code: 'too_large' });
+  });
+
   it('holds no byte for what has expired or was deleted', async () => {
     const { clock, age } = recordClock();
     const store = new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax: 10_000 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { defaultHttpPaths, type HttpSettings } from '../../../shared/frontends/http/index.ts';
+import { defaultHttpPaths, defaultHttpSettings, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import type { ServedModel } from '../../../shared/pipeline/index.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
@@ -125,7 +125,7 @@ describe('GET /openapi.json', () => {
     });
     expect(schemas.EmbeddingRequest).not.toHaveProperty('additionalProperties', false);
     const lenient = await readDocument({
-      decode: { ignoresUnknownKeys: true, isNvextDisabled: false, forcesUsage: false, metadataHeaderPrefix: 'x-' },
+      decode: { ...defaultHttpSettings.decode, ignoresUnknownKeys: true },
     });
     expect(lenient.components.schemas.ChatCompletionRequest).not.toHaveProperty('additionalProperties', false);
   });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { LIMITS } from '../../../shared/errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anthropic/index.ts';
 import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
 import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/items-schema.ts';
@@ -52,9 +53,10 @@ describe('an array of wrong elements', () => {
 
 describe('a length limit', () => {
   it('is told without a look at an element', () => {
-    const elements = counted(Array(LENGTH).fill(1));
-    const fault = findFault(z.object({ ids: atMost(z.array(z.int()), 9) }), { ids: elements.array });
-    expect(fault).toEqual({ kind: 'too-many', path: ['ids'], length: LENGTH, limit: 9 });
+    const length = LIMITS.names.max + 1;
+    const elements = counted(Array(length).fill(1));
+    const fault = findFault(z.object({ ids: atMost(z.array(z.int()), 'names') }), { ids: elements.array });
+    expect(fault).toEqual({ kind: 'too-many', path: ['ids'], length, limit: 'names' });
     expect(elements.reads()).toBe(0);
   });
 });

@@ -138,6 +138,7 @@ function expectedShapes(prefix: string): Record<string, readonly [string, readon
   ]);
   const own = {
     stator_frontend_ignored_keys_total: ['counter', ['endpoint', 'key']],
+    stator_frontend_limits_reached_total: ['counter', ['limit']],
     stator_metric_series_overflow_total: ['counter', []],
   } as const;
   return { ...Object.fromEntries(moved), ...FIXED, ...own };

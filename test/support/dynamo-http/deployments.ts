@@ -5,7 +5,7 @@ import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
 import { workerError } from '../../../shared/errors/index.ts';
 import {
-  BodyBudget,
+  ByteBudget,
   createHttpApp,
   defaultHttpPaths,
   defaultHttpSettings,
@@ -126,7 +126,8 @@ export async function startDeployment(
     clock: systemClock,
     random: systemRandom,
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
-    bodies: new BodyBudget(1024 ** 3),
+    bodies: new ByteBudget('bodies_bytes', 1024 ** 3),
+    answers: new ByteBudget('answers_bytes', 1024 ** 3),
     responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     instances: () => models.instances(),
     lifecycle,

@@ -5,8 +5,8 @@ import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
 import {
   alreadyAnswered,
-  BodyBudget,
   BodyIntake,
+  ByteBudget,
   type HostExchange,
   type HttpBindings,
 } from '../../../shared/frontends/http/index.ts';
@@ -26,7 +26,7 @@ app.onError((error) => {
 app.all('/echo', async (c) => {
   const exchange = exchangeOf(c.env);
   const limitBytes = 192 * 1024 * 1024;
-  const intake = new BodyIntake(limitBytes, new BodyBudget(limitBytes), undefined);
+  const intake = new BodyIntake(limitBytes, new ByteBudget('bodies_bytes', limitBytes), undefined);
   await exchange.readBody(intake);
   const body = Buffer.from(await intake.finish());
   const headers = Object.fromEntries(exchange.headerNames().map((name) => [name, exchange.header(name)]));

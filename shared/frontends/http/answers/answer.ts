@@ -58,6 +58,7 @@ export interface FailureAnswer {
  * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
  */
 export function answerFailure(exchange: HttpExchange, error: ServeError, answer: FailureAnswer): void {
+  exchange.failed(error);
   if (!exchange.sink.isNew) {
     exchange.sink.breakOff(error);
     return;

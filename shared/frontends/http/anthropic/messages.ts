@@ -41,7 +41,8 @@ export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): 
       ? new MessageStream(call, request, names, { running, estimate })
       : new MessageUnary(call, request, names, estimate);
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(request, answer, { signal, meter: running });
+    const sink = request.stream ? answer : call.kept(answer);
+    deps.pipeline.generate(request, sink, { signal, meter: running });
   } catch (thrown) {
     refuseMessages(call, toServeError(thrown), requestId ?? newRequestId(deps.random));
   }

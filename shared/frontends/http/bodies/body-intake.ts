@@ -1,6 +1,6 @@
-import { ServeError } from '../../../errors/index.ts';
-import type { BodyBudget } from './body-budget.ts';
+import { overLimit, ServeError } from '../../../errors/index.ts';
 import { BodyBytes } from './body-bytes.ts';
+import type { ByteBudget } from './byte-budget.ts';
 import { type ContentEncoding, contentEncodingOf, decodeContent } from './content-encoding.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -12,7 +12,7 @@ const MEBIBYTE = 1024 * 1024;
  */
 export class BodyIntake {
   readonly #limit: BodyLimit;
-  readonly #budget: BodyBudget;
+  readonly #budget: ByteBudget;
   readonly #encoding: ContentEncoding | undefined;
   readonly #bytes = new BodyBytes();
   #takenBytes = 0;
@@ -21,7 +21,7 @@ export class BodyIntake {
    * @param bodyLimitBytes the largest body, unpacked
    * @throws ServeError `unsupported_media_type` for an encoding that nobody here can unpack.
    */
-  constructor(bodyLimitBytes: number, budget: BodyBudget, contentEncoding: string | undefined) {
+  constructor(bodyLimitBytes: number, budget: ByteBudget, contentEncoding: string | undefined) {
     this.#limit =
       bodyLimitBytes <= budget.limitBytes
         ? { bytes: bodyLimitBytes, setBy: 'DYN_HTTP_BODY_LIMIT_MB' }
@@ -90,7 +90,7 @@ interface BodyLimit {
 
 function bodyTooLarge({ bytes, setBy }: BodyLimit): ServeError {
   const limitMb = bytes / MEBIBYTE;
-  return new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB set by ${setBy}`);
+  return overLimit('body_bytes', `Request body exceeds the limit of ${limitMb} MB set by ${setBy}`);
 }
 
 /** The client stopped in the middle of its body, or the host could not read it. */

@@ -1,3 +1,4 @@
+import type { ServeError } from '../../../errors/index.ts';
 import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
 
@@ -39,6 +40,8 @@ export interface HttpExchange extends HostExchange {
   readonly requestId: string;
   /** That id where it was made here and therefore names no other request. */
   readonly madeRequestId: string | undefined;
+  /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
+  failed(error: ServeError): void;
   /** As `sink.head`, with the headers that every answer to this request carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
 }

@@ -31,7 +31,8 @@ export async function serveChat(deps: HttpAppDeps, exchange: HttpExchange): Prom
       ? new ChatStream(call, request, names, reporting, running)
       : new ChatUnary(call, request, names);
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(request, answer, { signal, meter: running ?? meter });
+    const sink = request.stream ? answer : call.kept(answer);
+    deps.pipeline.generate(request, sink, { signal, meter: running ?? meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }

@@ -1,4 +1,5 @@
 import { toServeError } from '../../../errors/index.ts';
+import { textMemory } from '../../../protocol/generation/index.ts';
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
@@ -29,6 +30,7 @@ export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange
       model: primaryName,
     };
     const echoes = await echoedTexts(deps, body.model, decoded);
+    for (const echo of echoes ?? []) call.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
     generateAll(call, { names, decoded, echoes }, meter);
   } catch (thrown) {
     call.refuse(toServeError(thrown));
@@ -56,6 +58,9 @@ function generateAll(call: InferenceCall, answered: Omit<CompletionsParts, 'canc
     if (work.signal.aborted) return; // an earlier prompt failed at once
     const running = decoded.isContinuous ? new RunningUsage(meter) : undefined;
     const sink = answer.prompt(index, running);
-    call.deps.pipeline.generate(request, sink, { signal: work.signal, meter: running ?? meter });
+    call.deps.pipeline.generate(request, request.stream ? sink : call.kept(sink), {
+      signal: work.signal,
+      meter: running ?? meter,
+    });
   }
 }

@@ -36,7 +36,7 @@ function embedAll(call: InferenceCall, decoded: DecodedEmbeddings, model: string
     const index = next++;
     const request = decoded.requests[index];
     if (request === undefined || work.signal.aborted) return;
-    call.deps.pipeline.generate(request, answer.input(index, startNext), { signal: work.signal, meter });
+    call.deps.pipeline.generate(request, call.kept(answer.input(index, startNext)), { signal: work.signal, meter });
   };
   const answer = new EmbeddingsAnswer(call, decoded, model, () => work.cancel());
   const work = call.watch(answer);

@@ -1,13 +1,10 @@
 import { endOfTurn } from '../../../concurrency/index.ts';
-import { ServeError } from '../../../errors/index.ts';
+import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { JsonBody } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { withBody } from '../read-json.ts';
 
-/** As published: pictures of one request, and bytes of each. */
-const PICTURES_MAX = 16;
-const PICTURE_BYTES_MAX = 50 * 1024 * 1024;
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
 const SLICE_BYTES = 3 * 256 * 1024;
 /** Fields that are numbers or flags in JSON; a form has only texts. */
@@ -37,8 +34,8 @@ async function toJson(form: FormData): Promise<JsonBody> {
   const pictures: string[] = [];
   for (const [name, value] of form) {
     if (PICTURES.has(name) && typeof value !== 'string') {
-      if (pictures.length === PICTURES_MAX)
-        throw invalid(`\`image\` cannot be more than ${PICTURES_MAX} files`, 'image');
+      if (pictures.length === LIMITS.pictures.max)
+        throw overLimit('pictures', `\`image\` cannot be more than ${LIMITS.pictures.max} files`, { param: 'image' });
       pictures.push(await pictureUrl(value, 'image'));
     } else if (Object.hasOwn(body, name)) {
       throw invalid(`the form has several fields \`${name}\``, name);
@@ -76,9 +73,10 @@ function fieldValue(name: string, text: string): unknown {
 
 /** A file of the form as a `data:` URL. */
 async function pictureUrl(file: File, name: string): Promise<string> {
-  if (file.size > PICTURE_BYTES_MAX) {
-    const limitMb = PICTURE_BYTES_MAX / 1024 / 1024;
-    throw invalid(`\`${name}\` has ${file.size} bytes, more than the ${limitMb} MB of a picture`, name);
+  if (file.size > LIMITS.picture_bytes.max) {
+    const limitMb = LIMITS.picture_bytes.max / 1024 / 1024;
+    const message = `\`${name}\` has ${file.size} bytes, more than the ${limitMb} MB of a picture`;
+    throw overLimit('picture_bytes', message, { param: name });
   }
   const bytes = Buffer.from(await file.arrayBuffer());
   const type = pictureType(bytes) ?? (file.type.startsWith('image/') ? file.type : undefined);

@@ -34,7 +34,7 @@ async function serve(deps: HttpAppDeps, exchange: HttpExchange, route: 'generati
     const names = { id: request.id, created: Math.floor(call.receivedMs / 1000), model: primaryName };
     const answer = new MediaUnary(call, (parts) => imagesBody(parts, names));
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(request, answer, { signal, meter });
+    deps.pipeline.generate(request, call.kept(answer), { signal, meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }

@@ -44,7 +44,7 @@ async function serve(
     const names = { id: `video_${request.id}`, created: Math.floor(call.receivedMs / 1000), model: primaryName };
     const answer = openAnswer(call, names, isStream);
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(request, answer, { signal, meter });
+    deps.pipeline.generate(request, isStream ? answer : call.kept(answer), { signal, meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }

@@ -12,10 +12,21 @@ export interface ByteChannel {
   /** Keeps the process alive, or not. */
   ref(): unknown;
   unref(): unknown;
+  /** Address of the other end, where it has one. */
+  readonly remoteAddress?: string | undefined;
+  /** What only the two ends of this very channel can know (RFC 5705); an encrypted one has it. */
+  exportKeyingMaterial?(bytes: number, label: string, context: Buffer): Buffer;
   on(event: 'connect' | 'drain' | 'close', listener: () => void): unknown;
   on(event: 'error', listener: (error: Error) => void): unknown;
   on(event: 'data', listener: (bytes: Buffer) => void): unknown;
   once(event: 'close', listener: () => void): unknown;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** What ties a proof to `channel`: somebody in the middle has two channels, and so two of these. Empty for a plain one. */
+export function channelBinding(channel: ByteChannel): Uint8Array {
+  return channel.exportKeyingMaterial?.(32, 'EXPORTER-stator-plane', NOTHING) ?? NOTHING;
 }
 
 /** What every transport knows of the endpoint behind a `Transport`. */

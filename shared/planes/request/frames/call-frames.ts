@@ -1,7 +1,11 @@
-import type { WireError } from '../../../errors/index.ts';
+import { isLimitName, type WireError } from '../../../errors/index.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, FrameType, type FrameTypeCode } from './frame.ts';
 import { isRecord } from './records.ts';
+
+const MESSAGE_LENGTH_MAX = 16 << 10;
+const NAME_LENGTH_MAX = 256;
+const RETRY_MS_MAX = 86_400_000;
 
 /** Tells `call` what one frame of its stream says. Throws `FrameError` for what no worker sends; the sink may throw, too. */
 export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unknown): void {
@@ -30,13 +34,15 @@ export function deliverToCall(call: ClientCall, type: FrameTypeCode, record: unk
 /** A failure as a frame carries it, whatever shape it has. */
 export function readWireError(record: unknown, fallbackMessage: unknown): WireError {
   const fields = isRecord(record) ? record : {};
-  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs } = fields;
+  const { kind = 'Unknown', message = fallbackMessage, status, param, code, retryAfterMs, limit } = fields;
   return {
     kind: kind as WireError['kind'], // `fromWire` reads an unknown name as Unknown
-    message: typeof message === 'string' ? message : 'no message',
+    message: typeof message === 'string' ? message.slice(0, MESSAGE_LENGTH_MAX) : 'no message',
     status: typeof status === 'number' ? status : undefined,
-    param: typeof param === 'string' ? param : undefined,
-    code: typeof code === 'string' ? code : undefined,
-    retryAfterMs: typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? retryAfterMs : undefined,
+    param: typeof param === 'string' ? param.slice(0, NAME_LENGTH_MAX) : undefined,
+    code: typeof code === 'string' ? code.slice(0, NAME_LENGTH_MAX) : undefined,
+    limit: isLimitName(limit) ? limit : undefined,
+    retryAfterMs:
+      typeof retryAfterMs === 'number' && retryAfterMs >= 0 ? Math.min(retryAfterMs, RETRY_MS_MAX) : undefined,
   };
 }

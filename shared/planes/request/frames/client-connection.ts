@@ -1,16 +1,17 @@
 import type { Timer } from '../../../clock/index.ts';
 import { fromWire, ServeError, workerError } from '../../../errors/index.ts';
-import { decodeRecord, encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
+import { decodeRecord } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
-import type { PlaneRequest } from '../types.ts';
 import type { ByteChannel, CallTarget, Dial } from './byte-channel.ts';
 import { deliverToCall, readWireError } from './call-frames.ts';
+import { ClientGreeting } from './client-greeting.ts';
 import {
   CONNECTION_STREAM,
   FRAME_HEADER_BYTES,
   FrameError,
   FrameType,
   type FrameTypeCode,
+  PING_BYTES_MAX,
   writeFrameHeader,
   writeU32,
 } from './frame.ts';
@@ -18,28 +19,15 @@ import { FrameParser, type FrameReceiver } from './frame-parser.ts';
 import type { Heartbeat, Pulse } from './heartbeat.ts';
 import { Liveness } from './liveness.ts';
 import { Outbox } from './outbox.ts';
-import {
-  codecOf,
-  encodeOpenRecord,
-  flagsOf,
-  type Hello,
-  isRecord,
-  openPayloadBytes,
-  writeOpenFrame,
-} from './records.ts';
-import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
+import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
+import type { PendingOpen } from './pending-open.ts';
+import { codecOf, isFrameBound, isRecord, writeOpenFrame } from './records.ts';
+import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
 const PING_PAYLOAD = new Uint8Array(8);
-
-/** A call with what is needed to send it, maybe over another connection. */
-export interface PendingOpen<Target extends CallTarget> {
-  readonly call: ClientCall;
-  readonly target: Target;
-  readonly request: PlaneRequest;
-}
 
 /** What a connection tells the pool that owns it. */
 export interface ConnectionOwner<Target extends CallTarget> {
@@ -52,13 +40,14 @@ export interface ConnectionOwner<Target extends CallTarget> {
 /**
  * One outbound connection with all its streams.
  *
- * | State | OPEN | connected | HELLO_ACK | GOAWAY | socket closed, refused, dead |
- * |---|---|---|---|---|---|
- * | connecting | waits in the outbox | HELLO and OPENs are written | - | - | streams fail `CannotConnect`, -> closed |
- * | greeting | written | - | -> ready | -> draining | streams fail `Disconnected`, -> closed |
- * | ready | written | - | protocol error | -> draining | as greeting |
- * | probing | held | - | protocol error | -> draining, held calls resent | held calls resent, -> closed |
- * | draining | not offered | - | protocol error | - | as greeting; closes itself after the last stream |
+ * | State | OPEN | connected | CHALLENGE | HELLO_ACK | GOAWAY | socket closed, refused, dead |
+ * |---|---|---|---|---|---|---|
+ * | connecting | waits in the outbox | with a token HELLO is written, -> proving; else HELLO and OPENs, -> greeting | - | - | - | streams fail `CannotConnect`, -> closed |
+ * | proving | waits in the outbox | - | right: PROOF and OPENs are written, -> greeting | as closed | as closed | as connecting |
+ * | greeting | written | - | protocol error | -> ready | -> draining | streams fail `Disconnected`, -> closed |
+ * | ready | written | - | protocol error | protocol error | -> draining | as greeting |
+ * | probing | held | - | protocol error | protocol error | -> draining, held calls resent | held calls resent, -> closed |
+ * | draining | not offered | - | protocol error | protocol error | - | as greeting; closes itself after the last stream |
  */
 export class ClientConnection<Target extends CallTarget> implements FrameReceiver, TokenReceiver, CallerWire, Pulse {
   readonly #target: Target;
@@ -69,8 +58,9 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   readonly #outbox: Outbox;
   readonly #parser: FrameParser;
   readonly #liveness: Liveness;
+  readonly #greeting: ClientGreeting;
   readonly #calls = new Map<number, ClientCall>();
-  #state: 'connecting' | 'greeting' | 'ready' | 'probing' | 'draining' | 'closed' = 'connecting';
+  #state: 'connecting' | 'proving' | 'greeting' | 'ready' | 'probing' | 'draining' | 'closed' = 'connecting';
   #held: PendingOpen<Target>[] = [];
   #nextStreamId = 1;
   #sendBytesMax: number;
@@ -84,7 +74,8 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#heartbeat = heartbeat;
     this.#owner = owner;
     this.#sendBytesMax = settings.frameBytesMax;
-    this.#parser = new FrameParser(this, settings.frameBytesMax);
+    this.#greeting = new ClientGreeting(settings, target.instanceId);
+    this.#parser = new FrameParser(this, this.#greeting.hasToken ? GREETING_BYTES_MAX : settings.frameBytesMax);
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(settings.idleAfterMs));
     this.#lastHeardMs = settings.clock.nowMs();
     this.#socket = owner.dial(target, (bytes) => this.#read(bytes));
@@ -92,7 +83,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#outbox = new Outbox(this.#socket, settings.observer, true);
     this.#timer = settings.clock.after(settings.connectTimeoutMs, () => this.#timedOut());
     this.#watchSocket();
-    this.#writeHello();
+    this.#greeting.prepare(this.#outbox.waiting);
     heartbeat.add(this);
   }
 
@@ -133,7 +124,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     const at = waiting.reserve(FRAME_HEADER_BYTES + 4);
     writeFrameHeader(waiting.bytes, at, 4, FrameType.credit, 0, streamId);
     writeU32(waiting.bytes, at + FRAME_HEADER_BYTES, amount);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   release(streamId: number): void {
@@ -180,6 +171,10 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
+    if (this.#state === 'proving') {
+      this.#unprovenFrame(type, flags, bytes, start, end);
+      return;
+    }
     if (type === FrameType.tokens) {
       readTokens(bytes, start, end, this);
       return;
@@ -214,6 +209,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   oversize(_type: FrameTypeCode, streamId: number, payloadBytes: number): void {
+    if (this.#state === 'proving') throw new PeerFault(NO_PROOF);
     const error = workerError('PayloadTooLarge', `a frame of ${payloadBytes} bytes from the worker`);
     if (streamId === CONNECTION_STREAM) this.#fault(error);
     else this.#calls.get(streamId)?.abandon(error);
@@ -223,19 +219,49 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     const { call, target, request } = pending;
     if (call.isClosed) return;
     const { codec, requestTimeoutMs } = this.#settings;
-    const record = encodeOpenRecord(codec, target.endpoint, request);
-    const payloadBytes = openPayloadBytes(record, request.tokenIds);
-    if (payloadBytes > this.#sendBytesMax) {
-      throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${this.#sendBytesMax}`);
-    }
     const streamId = this.#nextStreamId;
+    writeOpenFrame(this.#outbox.waiting, codec, streamId, { endpoint: target.endpoint, request }, this.#sendBytesMax);
     this.#nextStreamId += 2;
-    writeOpenFrame(this.#outbox.waiting, flagsOf(codec), streamId, record, request.tokenIds);
     this.#outbox.schedule();
     if (this.#calls.size === 0) this.#socket.ref();
     this.#calls.set(streamId, call);
     call.attach(this, streamId);
-    if (this.#state !== 'connecting') call.sent(requestTimeoutMs);
+    if (!this.#isUnproven()) call.sent(requestTimeoutMs);
+  }
+
+  /** Nothing of a request has left: the peer is not reached yet, or has not proved what it must. */
+  #isUnproven(): boolean {
+    return this.#state === 'connecting' || this.#state === 'proving';
+  }
+
+  /** All that counts of a worker that has proved nothing is its proof, or why it refuses. */
+  #unprovenFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+    if (type === FrameType.error) {
+      this.#refused(decodeRecord(codecOf(flags), bytes, start, end));
+      return;
+    }
+    if (type !== FrameType.challenge) throw new PeerFault(NO_PROOF);
+    this.#greeting.answer(bytes.subarray(start, end), this.#socket, this.#outbox.waiting);
+    this.#parser.payloadBytesMax = this.#settings.frameBytesMax;
+    this.#begin();
+  }
+
+  /** HELLO, and after the proofs everything else, may leave. */
+  #begin(): void {
+    this.#state = 'greeting';
+    for (const call of this.#calls.values()) call.sent(this.#settings.requestTimeoutMs);
+    this.#outbox.unblock();
+  }
+
+  #connected(): void {
+    if (!this.#greeting.hasToken) {
+      this.#begin();
+      return;
+    }
+    this.#state = 'proving';
+    const hello = this.#greeting.helloFrame();
+    this.#settings.observer.bytesSent(hello.length);
+    this.#socket.write(hello);
   }
 
   #connectionFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
@@ -244,6 +270,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         this.#greeted(decodeRecord(codecOf(flags), bytes, start, end));
         break;
       case FrameType.ping:
+        if (end - start > PING_BYTES_MAX) throw new FrameError(`PING of ${end - start} bytes`);
         this.#send(FrameType.pong, CONNECTION_STREAM, bytes.subarray(start, end));
         break;
       case FrameType.pong:
@@ -260,28 +287,18 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     }
   }
 
-  #writeHello(): void {
-    const { codec, frameBytesMax, token } = this.#settings;
-    const { instanceId } = this.#target;
-    const hello: Hello = { proto: 1, codecs: RECORD_CODECS, maxFrame: frameBytesMax, instanceId };
-    const record = encodeRecord(codec, token === undefined ? hello : { ...hello, token });
-    this.#outbox.waiting.frame(FrameType.hello, flagsOf(codec), CONNECTION_STREAM, record);
-  }
-
   #watchSocket(): void {
-    this.#socket.on('connect', () => {
-      this.#state = 'greeting';
-      for (const call of this.#calls.values()) call.sent(this.#settings.requestTimeoutMs);
-      this.#outbox.unblock();
+    this.#socket.on('connect', () => this.#connected());
+    this.#socket.on('drain', () => {
+      if (!this.#isUnproven()) this.#outbox.unblock();
     });
-    this.#socket.on('drain', () => this.#outbox.unblock());
     this.#socket.on('error', (error) => {
       this.#socketError = error; // 'close' follows
     });
     this.#socket.on('close', () => {
       if (this.#state === 'closed') return;
-      const reason = this.#socketError ?? new Error('the worker closed the connection');
-      const kind = this.#state === 'connecting' ? 'CannotConnect' : 'Disconnected';
+      const reason = this.#socketError ?? this.#greeting.closedReason(this.#state);
+      const kind = this.#isUnproven() ? 'CannotConnect' : 'Disconnected';
       this.#fault(reason instanceof ServeError ? reason : workerError(kind, reason));
     });
   }
@@ -293,15 +310,16 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     try {
       this.#parser.push(bytes);
     } catch (thrown) {
-      this.#fault(workerError('BackendProtocol', thrown));
+      if (this.#state === 'proving') this.#fault(workerError('CannotConnect', toPeerFault(thrown)));
+      else this.#fault(workerError('BackendProtocol', thrown));
     }
   }
 
   #greeted(ack: unknown): void {
     if (this.#state !== 'greeting') throw new FrameError('HELLO_ACK out of turn');
-    if (!isRecord(ack) || typeof ack.maxFrame !== 'number') throw new FrameError('HELLO_ACK without maxFrame');
+    if (!isRecord(ack) || !isFrameBound(ack.maxFrame)) throw new FrameError('HELLO_ACK without maxFrame');
     if (ack.instanceId !== this.#target.instanceId) {
-      this.close(workerError('WorkerUnavailable', `Server unavailable: ${String(ack.instanceId)} answers`));
+      this.close(workerError('WorkerUnavailable', `Server unavailable: ${quotePeer(ack.instanceId)} answers`));
       return;
     }
     this.#timer.cancel();
@@ -312,9 +330,10 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   /** ERROR on stream 0: the worker closes the connection and says why. */
   #refused(record: unknown): void {
     const wire = readWireError(record, undefined);
-    const isGreeting = this.#state === 'greeting' && wire.kind !== 'WorkerUnavailable';
+    const isGreeting = this.#state === 'proving' || (this.#state === 'greeting' && wire.kind !== 'WorkerUnavailable');
     // A refused token is a fault between our own processes: the client of the API must not read it as its own.
-    this.#fault(isGreeting ? workerError('CannotConnect', wire.message) : fromWire(wire));
+    const refusal = new PeerFault(`the worker refuses: ${quotePeer(wire.message)}`);
+    this.#fault(isGreeting ? workerError('CannotConnect', refusal) : fromWire(wire));
   }
 
   #drain(): void {
@@ -326,19 +345,30 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   #timedOut(): void {
-    const kind = this.#state === 'connecting' ? 'CannotConnect' : 'ConnectionTimeout';
-    this.#fault(workerError(kind, `${this.#target.poolKey} did not answer in time (${this.#state})`));
+    const kind = this.#isUnproven() ? 'CannotConnect' : 'ConnectionTimeout';
+    const silence = `${this.#target.poolKey} did not answer in time (${this.#state})`;
+    this.#fault(workerError(kind, this.#state === 'proving' ? new PeerFault(`${silence}: ${NO_PROOF}`) : silence));
   }
 
   #fault(error: ServeError): void {
-    this.#settings.observer.connectionError();
+    if (this.#state === 'closed') return;
+    const { observer } = this.#settings;
+    observer.connectionError();
+    if (error.cause instanceof PeerFault) observer.peerRefused?.(this.#target.poolKey, error.cause.message);
     this.close(error);
   }
 
   #send(type: FrameTypeCode, streamId: number, payload: Uint8Array): void {
     if (this.#state === 'closed') return;
     this.#outbox.waiting.frame(type, 0, streamId, payload);
+    this.#schedule();
+  }
+
+  /** Writes at the end of the turn. A worker that reads nothing, while we answer all it sends, is cut off. */
+  #schedule(): void {
     this.#outbox.schedule();
+    if (!this.#outbox.isOverfull(this.#settings)) return;
+    queueMicrotask(() => this.#fault(workerError('Disconnected', 'the worker does not read')));
   }
 
   #isSuspect(): boolean {

@@ -1,15 +1,16 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { workerError } from '../../../errors/index.ts';
 import type { PlaneHandler } from '../types.ts';
-import type { HelloAck } from './records.ts';
+import type { HelloAck, ReadHello } from './records.ts';
 import type { ConnectionHost, ServerConnection } from './server-connection.ts';
-import type { ConnectionSettings } from './settings.ts';
+import { type ConnectionSettings, UNPROVEN_MAX } from './settings.ts';
 
 /** The endpoints that a process serves and the connections of their callers, whatever carries them. */
 export class EndpointHost implements ConnectionHost {
-  readonly connections = new Set<ServerConnection>();
+  readonly #connections = new Set<ServerConnection>();
   readonly #settings: ConnectionSettings;
   readonly #instanceId: string;
+  /** In the order in which they came. */
+  readonly #unproven = new Set<ServerConnection>();
   readonly #handlers = new Map<string, PlaneHandler>();
   #isDraining = false;
 
@@ -24,7 +25,7 @@ export class EndpointHost implements ConnectionHost {
 
   get activeStreams(): number {
     let count = 0;
-    for (const connection of this.connections) count += connection.streamCount;
+    for (const connection of this.#connections) count += connection.streamCount;
     return count;
   }
 
@@ -39,26 +40,31 @@ export class EndpointHost implements ConnectionHost {
   drain(): void {
     if (this.#isDraining) return;
     this.#isDraining = true;
-    for (const connection of this.connections) connection.sendGoAway();
+    for (const connection of this.#connections) connection.sendGoAway();
   }
 
   /** Refuses what comes and closes every connection once what is written has left. */
   close(): void {
     this.#isDraining = true;
-    for (const connection of [...this.connections]) connection.close('the worker was closed');
+    for (const connection of [...this.#connections]) connection.close('the worker was closed');
   }
 
-  greet(hello: Readonly<Record<string, unknown>>): HelloAck {
-    const { token, frameBytesMax } = this.#settings;
-    if (token !== undefined && !isSameSecret(token, hello.token)) {
-      throw workerError('Unauthenticated', 'the plane token does not match');
-    }
-    const wanted = hello.instanceId;
-    if (typeof wanted === 'string' && !this.#serves(wanted)) {
+  /** Takes a connection whose caller has proved nothing yet. Too many of them, and the oldest makes room. */
+  add(connection: ServerConnection): void {
+    this.#connections.add(connection);
+    this.#unproven.add(connection);
+    if (this.#unproven.size <= UNPROVEN_MAX) return;
+    const [oldest] = this.#unproven;
+    oldest?.close('too many callers that have proved nothing');
+  }
+
+  greet(connection: ServerConnection, { instanceId: wanted }: ReadHello): HelloAck {
+    if (wanted !== undefined && !this.#serves(wanted)) {
       throw workerError('WorkerUnavailable', `Server unavailable: no instance ${wanted}`);
     }
-    const instanceId = typeof wanted === 'string' ? wanted : this.#instanceId;
-    return { instanceId, endpoints: [...this.#handlers.keys()], maxFrame: frameBytesMax };
+    this.#unproven.delete(connection);
+    const { frameBytesMax } = this.#settings;
+    return { instanceId: wanted ?? this.#instanceId, endpoints: [...this.#handlers.keys()], maxFrame: frameBytesMax };
   }
 
   handlerOf(endpoint: string): PlaneHandler {
@@ -68,7 +74,8 @@ export class EndpointHost implements ConnectionHost {
   }
 
   closed(connection: ServerConnection): void {
-    this.connections.delete(connection);
+    this.#connections.delete(connection);
+    this.#unproven.delete(connection);
   }
 
   #serves(instanceId: string): boolean {
@@ -76,10 +83,4 @@ export class EndpointHost implements ConnectionHost {
     for (const endpoint of this.#handlers.keys()) if (endpoint.startsWith(`${instanceId}/`)) return true;
     return false;
   }
-}
-
-/** Compares without telling by its duration how much was right. */
-function isSameSecret(expected: string, given: unknown): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  return typeof given === 'string' && timingSafeEqual(digest(expected), digest(given));
 }

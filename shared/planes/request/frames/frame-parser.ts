@@ -1,4 +1,5 @@
 import { FRAME_HEADER_BYTES, FRAME_VERSION, FrameError, type FrameTypeCode, isFrameType, readU32 } from './frame.ts';
+import { PeerFault, TLS_SPOKEN } from './peer-fault.ts';
 
 /** Who reads the frames of one connection. */
 export interface FrameReceiver {
@@ -8,6 +9,9 @@ export interface FrameReceiver {
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void;
 }
 
+// How a TLS connection begins.
+const TLS_HANDSHAKE = 0x16;
+const TLS_MAJOR = 3;
 const HOLD_BYTES_MIN = 4096;
 const HOLD_BYTES_KEPT = 1 << 20;
 const NOTHING = Buffer.alloc(0);
@@ -37,7 +41,7 @@ export class FrameParser {
     this.#heldBytes = 0;
   }
 
-  /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has. */
+  /** Takes the next bytes of the stream. Throws `FrameError` for a header that no frame has, `PeerFault` for TLS. */
   push(chunk: Buffer): void {
     let at = 0;
     while (!this.#isStopped && at < chunk.length) {
@@ -95,7 +99,10 @@ export class FrameParser {
 
   /** Checks a complete header; true when its payload is too long and will be skipped. */
   #startSkip(bytes: Buffer, at: number): boolean {
-    if (bytes[at + 4] !== FRAME_VERSION) throw new FrameError(`frame version ${bytes[at + 4]}`);
+    if (bytes[at + 4] !== FRAME_VERSION) {
+      if (bytes[at] === TLS_HANDSHAKE && bytes[at + 1] === TLS_MAJOR) throw new PeerFault(TLS_SPOKEN);
+      throw new FrameError(`frame version ${bytes[at + 4]}`);
+    }
     const type = bytes[at + 5]!; // inside the header
     if (!isFrameType(type)) throw new FrameError(`frame type ${type}`);
     const payloadBytes = readU32(bytes, at);

@@ -9,6 +9,8 @@ export const FRAME_HEADER_BYTES = 12;
 export const FRAME_VERSION = 1;
 /** Flag bit 0: the record in the payload is msgpack; without it JSON. */
 export const MSGPACK_FLAG = 1;
+/** Longest payload of PING and PONG. */
+export const PING_BYTES_MAX = 64;
 /** Stream id of frames that concern the connection. */
 export const CONNECTION_STREAM = 0;
 
@@ -27,6 +29,8 @@ export const FrameType = {
   pong: 12,
   goAway: 13,
   tokens: 14,
+  challenge: 15,
+  proof: 16,
 } as const;
 
 export type FrameTypeCode = (typeof FrameType)[keyof typeof FrameType];
@@ -37,7 +41,7 @@ export class FrameError extends Error {
 }
 
 export function isFrameType(code: number): code is FrameTypeCode {
-  return code >= FrameType.hello && code <= FrameType.tokens;
+  return code >= FrameType.hello && code <= FrameType.proof;
 }
 
 export function readU32(bytes: Uint8Array, at: number): number {

@@ -1,6 +1,7 @@
 import type { RequestPlaneObserver } from '../observer.ts';
 import type { ByteChannel } from './byte-channel.ts';
 import { ByteWriter } from './byte-writer.ts';
+import { type ConnectionSettings, outboundBytesMax } from './settings.ts';
 
 /**
  * Everything a connection sends in one turn of the event loop, written at once. Nothing is written while the socket's own
@@ -29,6 +30,11 @@ export class Outbox {
   /** Bytes not yet taken by the kernel. */
   get pendingBytes(): number {
     return this.waiting.length + this.#socket.writableLength;
+  }
+
+  /** Whether so much waits for a peer that does not read that the connection must go: callers bound all else before this. */
+  isOverfull(settings: ConnectionSettings, moreBytes = 0): boolean {
+    return this.#isBlocked && this.pendingBytes + moreBytes > outboundBytesMax(settings) + settings.frameBytesMax;
   }
 
   /** Writes at the end of this turn. */

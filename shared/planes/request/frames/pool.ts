@@ -1,7 +1,8 @@
 import { workerError } from '../../../errors/index.ts';
 import type { CallTarget, Dial } from './byte-channel.ts';
-import { ClientConnection, type ConnectionOwner, type PendingOpen } from './client-connection.ts';
+import { ClientConnection, type ConnectionOwner } from './client-connection.ts';
 import { Heartbeat } from './heartbeat.ts';
+import type { PendingOpen } from './pending-open.ts';
 import type { ConnectionSettings } from './settings.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { endianness } from 'node:os';
-import type { WireError } from '../../../errors/index.ts';
+import { type WireError, workerError } from '../../../errors/index.ts';
 import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../../record-codec.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
@@ -14,15 +14,26 @@ import {
   writeU32,
 } from './frame.ts';
 
+/** Changes with what the two ends say before the first request; both must speak the same. */
+export const PLANE_PROTOCOL = 2;
+
 /** First record of a connection, from the caller. */
 export interface Hello {
-  readonly proto: 1;
+  readonly proto: typeof PLANE_PROTOCOL;
   readonly codecs: readonly RecordCodec[];
   /** Longest payload that the sender takes, in bytes. */
   readonly maxFrame: number;
   /** The instance that the caller means to reach. */
   readonly instanceId?: string;
-  readonly token?: string;
+  /** 32 random bytes in base64url; there when the caller has a token, and so wants proof. */
+  readonly nonce?: string;
+}
+
+/** What a worker reads of `Hello`. */
+export interface ReadHello {
+  readonly maxFrame: number;
+  readonly instanceId: string | undefined;
+  readonly nonce: string | undefined;
 }
 
 /** The worker's answer to `Hello`. */
@@ -48,8 +59,36 @@ export function flagsOf(codec: RecordCodec): number {
   return codec === 'msgpack' ? MSGPACK_FLAG : 0;
 }
 
-/** The record of an OPEN frame: Dynamo's control message (section 2.3) with what belongs to one request. */
-export function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): Uint8Array {
+/**
+ * Appends an OPEN frame: Dynamo's control message (section 2.3) with what belongs to one request as its record, then the
+ * prompt as a raw tail (u32 count, ids). Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
+ */
+export function writeOpenFrame(
+  writer: ByteWriter,
+  codec: RecordCodec,
+  streamId: number,
+  { endpoint, request }: { readonly endpoint: string; readonly request: PlaneRequest },
+  payloadBytesMax: number,
+): void {
+  const { tokenIds } = request;
+  const record = encodeOpenRecord(codec, endpoint, request);
+  const payloadBytes = record.length + (tokenIds === undefined ? 0 : 4 + tokenIds.byteLength);
+  if (payloadBytes > payloadBytesMax) {
+    throw workerError('PayloadTooLarge', `request of ${payloadBytes} bytes; the limit is ${payloadBytesMax}`);
+  }
+  const at = writer.reserve(FRAME_HEADER_BYTES + payloadBytes);
+  writeFrameHeader(writer.bytes, at, payloadBytes, FrameType.open, flagsOf(codec), streamId);
+  writer.bytes.set(record, at + FRAME_HEADER_BYTES);
+  if (tokenIds === undefined) return;
+  const tailAt = at + FRAME_HEADER_BYTES + record.length;
+  writeU32(writer.bytes, tailAt, tokenIds.length);
+  const raw = Buffer.from(tokenIds.buffer, tokenIds.byteOffset, tokenIds.byteLength);
+  const target = writer.bytes.subarray(tailAt + 4, tailAt + 4 + raw.length);
+  target.set(raw);
+  if (IS_LITTLE_ENDIAN) target.swap32();
+}
+
+function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRequest): Uint8Array {
   return encodeRecord(codec, {
     id: request.id,
     request_type: 'single_in',
@@ -62,32 +101,6 @@ export function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: 
   });
 }
 
-/** Bytes of an OPEN payload. */
-export function openPayloadBytes(record: Uint8Array, tokenIds: Uint32Array | undefined): number {
-  return record.length + (tokenIds === undefined ? 0 : 4 + tokenIds.byteLength);
-}
-
-/** Appends an OPEN frame: the record, then the prompt as a raw tail (u32 count, ids). */
-export function writeOpenFrame(
-  writer: ByteWriter,
-  flags: number,
-  streamId: number,
-  record: Uint8Array,
-  tokenIds: Uint32Array | undefined,
-): void {
-  const payloadBytes = openPayloadBytes(record, tokenIds);
-  const at = writer.reserve(FRAME_HEADER_BYTES + payloadBytes);
-  writeFrameHeader(writer.bytes, at, payloadBytes, FrameType.open, flags, streamId);
-  writer.bytes.set(record, at + FRAME_HEADER_BYTES);
-  if (tokenIds === undefined) return;
-  const tailAt = at + FRAME_HEADER_BYTES + record.length;
-  writeU32(writer.bytes, tailAt, tokenIds.length);
-  const raw = Buffer.from(tokenIds.buffer, tokenIds.byteOffset, tokenIds.byteLength);
-  const target = writer.bytes.subarray(tailAt + 4, tailAt + 4 + raw.length);
-  target.set(raw);
-  if (IS_LITTLE_ENDIAN) target.swap32();
-}
-
 /** The request of an OPEN payload. Throws `FrameError` when it is not one. */
 export function readOpen(codec: RecordCodec, bytes: Buffer, start: number, end: number): ServerCallRequest {
   const { value, end: recordEnd } = decodeLeadingRecord(codec, bytes, start, end);
@@ -98,11 +111,22 @@ export function readOpen(codec: RecordCodec, bytes: Buffer, start: number, end: 
   return {
     id: value.id,
     endpoint: value.endpoint,
-    headers: isRecord(headers) ? (headers as Record<string, string>) : {}, // our callers send strings only
+    headers: readHeaders(headers),
     deadlineMs: typeof deadlineMs === 'number' && deadlineMs >= 0 ? deadlineMs : undefined,
     body: value.body,
     tokenIds: readTokenTail(bytes, recordEnd, end),
   };
+}
+
+/** What is no text is no header. */
+function readHeaders(headers: unknown): Readonly<Record<string, string>> {
+  if (!isRecord(headers)) return {};
+  if (Object.values(headers).every(isText)) return headers as Readonly<Record<string, string>>;
+  return Object.fromEntries(Object.entries(headers).filter((entry): entry is [string, string] => isText(entry[1])));
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string';
 }
 
 function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array | undefined {
@@ -112,6 +136,11 @@ function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array |
   const raw = Buffer.from(bytes.buffer.slice(bytes.byteOffset + start + 4, bytes.byteOffset + end));
   if (IS_LITTLE_ENDIAN) raw.swap32();
   return new Uint32Array(raw.buffer, raw.byteOffset, raw.length / 4);
+}
+
+/** Whether a peer may name `value` as the longest payload that it takes. */
+export function isFrameBound(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -1,18 +1,20 @@
 import type { Timer } from '../../../clock/index.ts';
-import { toWire, type WireError, workerError } from '../../../errors/index.ts';
+import { ServeError, toWire, type WireError, workerError } from '../../../errors/index.ts';
 import type { EngineOutput } from '../../../protocol/generation/index.ts';
-import { decodeRecord, encodeRecord } from '../../record-codec.ts';
+import { encodeRecord } from '../../record-codec.ts';
 import { type AnswerWire, ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerWriter } from './answer-writer.ts';
 import type { ByteChannel } from './byte-channel.ts';
-import { CONNECTION_STREAM, FrameError, FrameType, type FrameTypeCode, readU32 } from './frame.ts';
+import { CONNECTION_STREAM, FrameError, FrameType, type FrameTypeCode, PING_BYTES_MAX, readU32 } from './frame.ts';
 import { FrameParser, type FrameReceiver } from './frame-parser.ts';
 import type { Heartbeat, Pulse } from './heartbeat.ts';
 import { Liveness } from './liveness.ts';
 import { Outbox } from './outbox.ts';
-import { codecOf, flagsOf, type HelloAck, isRecord, readOpen } from './records.ts';
-import { type ConnectionSettings, HELLO_BYTES_MAX, outboundBytesMax } from './settings.ts';
+import { PeerFault } from './peer-fault.ts';
+import { codecOf, flagsOf, type HelloAck, type ReadHello, readOpen } from './records.ts';
+import { ServerGreeting } from './server-greeting.ts';
+import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 /** A caller that does not read delays closing by this much. */
@@ -21,8 +23,8 @@ const LINGER_MS = 1000;
 /** What a connection asks of the server that accepted it. */
 export interface ConnectionHost {
   readonly isDraining: boolean;
-  /** Checks HELLO; throws a `ServeError` that refuses the connection. */
-  greet(hello: Readonly<Record<string, unknown>>): HelloAck;
+  /** What the caller of `hello`, who has proved what it must, is told; throws a `ServeError` that refuses it. */
+  greet(connection: ServerConnection, hello: ReadHello): HelloAck;
   /** The handler of `endpoint`; throws `WorkerUnavailable`. */
   handlerOf(endpoint: string): PlaneHandler;
   closed(connection: ServerConnection): void;
@@ -31,10 +33,11 @@ export interface ConnectionHost {
 /**
  * One accepted connection with all its streams.
  *
- * | State | HELLO | OPEN | other frames | bad frame | socket closed, dead |
- * |---|---|---|---|---|---|
- * | greeting | -> ready, or refused -> closed | protocol error | protocol error | -> closed | -> closed |
- * | ready | protocol error | handler runs, or PROLOGUE with error | to their stream | -> closed | calls aborted, -> closed |
+ * | State | HELLO | PROOF | OPEN | other frames | bad frame | socket closed, dead |
+ * |---|---|---|---|---|---|---|
+ * | greeting | with a token CHALLENGE, -> proving; else -> ready, or refused -> closed | protocol error | protocol error | protocol error | -> closed | -> closed |
+ * | proving | protocol error | -> ready, or refused -> closed | protocol error | protocol error | -> closed | -> closed |
+ * | ready | protocol error | protocol error | handler runs, or PROLOGUE with error | to their stream | -> closed | calls aborted, -> closed |
  */
 export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   readonly #socket: ByteChannel;
@@ -46,8 +49,10 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   readonly #parser: FrameParser;
   readonly #liveness: Liveness;
   readonly #calls = new Map<number, ServerCall>();
+  readonly #greeting: ServerGreeting;
   readonly #greetingTimer: Timer;
-  #state: 'greeting' | 'ready' | 'closed' = 'greeting';
+  #state: 'greeting' | 'proving' | 'ready' | 'closed' = 'greeting';
+  #owesPong = false;
   #lastStreamId = 0;
 
   constructor(socket: ByteChannel, settings: ConnectionSettings, heartbeat: Heartbeat, host: ConnectionHost) {
@@ -57,10 +62,11 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#host = host;
     this.#outbox = new Outbox(socket, settings.observer, false, () => this.#answers.seal());
     this.#answers = new AnswerWriter(this.#outbox.waiting, settings.frameBytesMax);
-    this.#parser = new FrameParser(this, Math.min(HELLO_BYTES_MAX, settings.frameBytesMax));
+    this.#greeting = new ServerGreeting(settings.secret, socket);
+    this.#parser = new FrameParser(this, Math.min(GREETING_BYTES_MAX, settings.frameBytesMax));
     // An idle caller closes its own connections; the server only outlives it by as much again.
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(2 * settings.idleAfterMs));
-    this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#fault());
+    this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#greetingTimedOut());
     socket.on('data', (chunk) => this.#read(chunk));
     socket.on('drain', () => this.#unblock());
     socket.on('error', () => settings.observer.connectionError()); // 'close' follows
@@ -91,7 +97,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     switch (this.#liveness.beat(this.#calls.size)) {
       case 'ping':
         this.#outbox.waiting.frame(FrameType.ping, 0, CONNECTION_STREAM, PING_PAYLOAD);
-        this.#outbox.schedule();
+        this.#schedule();
         break;
       case 'dead':
         this.#fault();
@@ -105,7 +111,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   frame(type: FrameTypeCode, flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
-    if (this.#state === 'greeting') this.#greet(type, flags, bytes, start, end);
+    if (this.#state !== 'ready') this.#meet(type, flags, bytes, start, end);
     else if (type === FrameType.open) this.#open(flags, streamId, bytes, start, end);
     else if (streamId === CONNECTION_STREAM) this.#connectionFrame(type, bytes, start, end);
     else this.#streamFrame(type, streamId, bytes, start, end);
@@ -114,8 +120,8 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   oversize(type: FrameTypeCode, streamId: number, payloadBytes: number): void {
     const limit = this.#parser.payloadBytesMax;
     const error = workerError('PayloadTooLarge', `a frame of ${payloadBytes} bytes; the limit is ${limit}`);
-    if (this.#state === 'greeting' || type !== FrameType.open) {
-      this.#refuse(toWire(error));
+    if (this.#state !== 'ready' || type !== FrameType.open) {
+      this.#refuse(error);
       return;
     }
     this.#lastStreamId = Math.max(this.#lastStreamId, streamId);
@@ -124,12 +130,12 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
 
   accept(streamId: number): void {
     this.#answers.prologue(streamId);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   tokens(streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     this.#answers.tokens(streamId, choice, ids, start, count);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   encodeItem(output: EngineOutput): Uint8Array {
@@ -142,17 +148,17 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
 
   item(streamId: number, record: Uint8Array): void {
     this.#answers.item(streamId, record);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   end(streamId: number): void {
     this.#answers.end(streamId);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   fail(streamId: number, error: WireError, isAccepted: boolean): void {
     this.#answers.fail(streamId, error, isAccepted);
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   release(streamId: number): void {
@@ -169,7 +175,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     try {
       this.#parser.push(chunk);
     } catch (thrown) {
-      this.#refuse(toWire(workerError('BackendProtocol', thrown)));
+      this.#refuse(workerError('BackendProtocol', thrown));
     }
   }
 
@@ -179,19 +185,39 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     for (const call of [...this.#calls.values()]) call.wireUnblocked();
   }
 
-  #greet(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
-    if (type !== FrameType.hello) throw new FrameError(`frame type ${type} before HELLO`);
-    const hello = decodeRecord(codecOf(flags), bytes, start, end);
-    if (!isRecord(hello) || hello.proto !== 1 || typeof hello.maxFrame !== 'number')
-      throw new FrameError('not a HELLO');
-    this.#answers.codec = codecOf(flags);
-    let ack: HelloAck;
+  /** A frame of a caller that is not known yet. */
+  #meet(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+    const expected = this.#state === 'greeting' ? FrameType.hello : FrameType.proof;
+    if (type !== expected)
+      throw new FrameError(`frame type ${type} before ${expected === FrameType.hello ? 'HELLO' : 'PROOF'}`);
     try {
-      ack = this.#host.greet(hello);
-    } catch (refusal) {
-      this.#refuse(toWire(refusal));
+      if (type === FrameType.hello) this.#greet(flags, bytes, start, end);
+      else {
+        this.#greeting.verify(bytes, start, end);
+        this.#welcome();
+      }
+    } catch (thrown) {
+      if (!(thrown instanceof ServeError)) throw thrown;
+      this.#refuse(thrown);
+    }
+  }
+
+  #greet(flags: number, bytes: Buffer, start: number, end: number): void {
+    this.#answers.codec = codecOf(flags);
+    const challenge = this.#greeting.challenge(flags, bytes, start, end);
+    if (challenge === undefined) {
+      this.#welcome();
       return;
     }
+    this.#state = 'proving';
+    this.#outbox.waiting.frame(FrameType.challenge, 0, CONNECTION_STREAM, challenge);
+    this.#outbox.flush(); // the caller waits for nothing else
+  }
+
+  /** The caller has proved what it must. */
+  #welcome(): void {
+    const { hello } = this.#greeting;
+    const ack = this.#host.greet(this, hello);
     this.#state = 'ready';
     this.#greetingTimer.cancel();
     this.#parser.payloadBytesMax = this.#settings.frameBytesMax;
@@ -226,8 +252,11 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
 
   #connectionFrame(type: FrameTypeCode, bytes: Buffer, start: number, end: number): void {
     if (type === FrameType.ping) {
+      if (end - start > PING_BYTES_MAX) throw new FrameError(`PING of ${end - start} bytes`);
+      if (this.#owesPong && this.#outbox.isBlocked) return; // one answer is enough for a caller that does not read
+      this.#owesPong = this.#outbox.isBlocked;
       this.#outbox.waiting.frame(FrameType.pong, 0, CONNECTION_STREAM, bytes.subarray(start, end));
-      this.#outbox.schedule();
+      this.#schedule();
     } else if (type !== FrameType.pong) {
       throw new FrameError(`frame type ${type} on stream 0`);
     }
@@ -254,18 +283,41 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   #sendRecord(type: FrameTypeCode, streamId: number, value: unknown): void {
     const { codec } = this.#answers;
     this.#outbox.waiting.frame(type, flagsOf(codec), streamId, encodeRecord(codec, value));
-    this.#outbox.schedule();
+    this.#schedule();
   }
 
   /** Says why on stream 0 and closes. */
-  #refuse(error: WireError): void {
+  #refuse(error: ServeError): void {
     if (this.#state === 'closed') return;
+    const wire = toWire(error);
     this.#settings.observer.connectionError();
-    this.#sendRecord(FrameType.error, CONNECTION_STREAM, error);
-    this.close(error.message);
+    if (error.worker === 'Unauthenticated') this.#tell(wire.message);
+    else if (error.cause instanceof PeerFault) this.#tell(error.cause.message);
+    this.#sendRecord(FrameType.error, CONNECTION_STREAM, wire);
+    this.close(wire.message);
+  }
+
+  /** For operators: none but our own words, since whoever reaches the port could fill logs with others. */
+  #tell(reason: string): void {
+    this.#settings.observer.peerRefused?.(this.#socket.remoteAddress ?? 'a caller', reason);
+  }
+
+  /** Writes at the end of the turn. A caller that reads nothing, while we answer all it sends, is cut off. */
+  #schedule(): void {
+    this.#outbox.schedule();
+    if (this.#outbox.isOverfull(this.#settings, this.#answers.pendingBytes)) queueMicrotask(() => this.#fault());
+  }
+
+  /** Silence from the start is no news: whatever looks whether a port is open does that. */
+  #greetingTimedOut(): void {
+    if (this.#state === 'proving') {
+      this.#tell('the caller does not prove that it knows the STATOR_PLANE_TOKEN of this process');
+    }
+    this.#fault();
   }
 
   #fault(): void {
+    if (this.#state === 'closed') return;
     this.#settings.observer.connectionError();
     this.#socket.destroy();
     this.#release('nothing heard from the caller');

@@ -1,15 +1,16 @@
 import type { Clock } from '../../../clock/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
+import { PlaneSecret } from './plane-secret.ts';
 
 /** Settings of connections that speak frames, whatever carries them (configuration.md, section 11). */
 export interface ConnectionOptions {
   readonly clock: Clock;
-  /** Shared secret of HELLO (`STATOR_PLANE_TOKEN`). @default none */
+  /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */
   readonly token?: string;
   /** Codec of requests; answers come in the same. @default 'msgpack' */
   readonly codec?: RecordCodec;
-  /** Deadline of a connection and of its HELLO_ACK. @default 5000 */
+  /** Deadline of a connection, of the proofs and of its HELLO_ACK, all together. @default 5000 */
   readonly connectTimeoutMs?: number;
   /** Deadline of PROLOGUE after OPEN. @default 5000 */
   readonly requestTimeoutMs?: number;
@@ -37,10 +38,10 @@ export interface ConnectionOptions {
 
 /** The options with their defaults applied. */
 export type ConnectionSettings = Required<Omit<ConnectionOptions, 'token'>> & {
-  readonly token: string | undefined;
+  readonly secret: PlaneSecret | undefined;
 };
 
-export function withDefaults(options: ConnectionOptions): ConnectionSettings {
+export function withDefaults({ token, ...options }: ConnectionOptions): ConnectionSettings {
   return {
     codec: 'msgpack',
     connectTimeoutMs: 5000,
@@ -55,7 +56,7 @@ export function withDefaults(options: ConnectionOptions): ConnectionSettings {
     probeTimeoutMs: 500,
     observer: silentObserver,
     ...options,
-    token: options.token,
+    secret: token === undefined ? undefined : new PlaneSecret(token),
   };
 }
 
@@ -64,5 +65,7 @@ export function outboundBytesMax(settings: ConnectionSettings): number {
   return 4 * settings.frameBytesMax;
 }
 
-/** Longest payload of HELLO, taken before the caller is known. */
-export const HELLO_BYTES_MAX = 64 << 10;
+/** Longest payload taken from a peer that has proved nothing yet, be it a caller or a worker. */
+export const GREETING_BYTES_MAX = 4096;
+/** Connections of callers that have proved nothing yet; one more closes the oldest. */
+export const UNPROVEN_MAX = 1024;

@@ -112,7 +112,7 @@ export class NatsPlaneServer implements PlaneServer {
     });
     this.#channels.set(caller, channel);
     this.#callerOf.set(address, caller);
-    this.#host.connections.add(new ServerConnection(channel, this.#settings, this.#heartbeat, this.#host));
+    this.#host.add(new ServerConnection(channel, this.#settings, this.#heartbeat, this.#host));
     return channel;
   }
 

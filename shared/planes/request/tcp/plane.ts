@@ -4,6 +4,7 @@ import { withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import { type TcpTarget, targetOf } from './address.ts';
 import { dialTcp } from './dial.ts';
+import { securityTo } from './encryption.ts';
 import { TcpPlaneServer } from './server.ts';
 import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
 import type { PlaneTls } from './tls.ts';
@@ -24,11 +25,13 @@ export interface TcpRequestPlane extends RequestPlane {
  * const call = plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
  */
 export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpRequestPlane {
-  const { host = 'auto', port = 0 } = options;
-  const settings: TcpSettings = { ...withDefaults(options), host, port, tls: options.tls };
+  const { host = 'auto', port = 0, encryption = 'auto', open = false } = options;
+  const settings: TcpSettings = { ...withDefaults(options), host, port, tls: options.tls, encryption, open };
   const { clock, observer } = settings;
   let tls = settings.tls;
-  const pool = new ConnectionPool(settings, (target: TcpTarget, onBytes) => dialTcp(target, onBytes, tls?.client));
+  const pool = new ConnectionPool(settings, (target: TcpTarget, onBytes) =>
+    dialTcp(target, onBytes, securityTo(target.host, { ...settings, tls })),
+  );
   const servers: TcpPlaneServer[] = [];
   return {
     name: 'tcp',

@@ -1,4 +1,5 @@
 import type { ConnectionOptions, ConnectionSettings } from '../frames/settings.ts';
+import type { TokenEncryption } from './encryption.ts';
 import type { PlaneTls } from './tls.ts';
 
 /** Settings of the TCP plane (configuration.md, section 11). */
@@ -10,8 +11,15 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
   readonly host?: string;
   /** Port that a server binds; 0 = any free one. @default 0 */
   readonly port?: number;
-  /** Encrypts, and proves who is who. @default plain */
+  /** Certificates, which always encrypt. @default none */
   readonly tls?: PlaneTls;
+  /** When the token encrypts where there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
+  readonly encryption?: TokenEncryption;
+  /**
+   * Whether a server may listen where others reach it, although callers prove nothing (`STATOR_PLANE_OPEN`).
+   * @default false
+   */
+  readonly open?: boolean;
 }
 
 /** The options with their defaults applied. */
@@ -19,4 +27,6 @@ export type TcpSettings = ConnectionSettings & {
   readonly host: string;
   readonly port: number;
   readonly tls: PlaneTls | undefined;
+  readonly encryption: TokenEncryption;
+  readonly open: boolean;
 };

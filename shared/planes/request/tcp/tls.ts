@@ -1,13 +1,7 @@
-import { createServer as createPlainServer, type Server } from 'node:net';
-import {
-  type ConnectionOptions,
-  connect,
-  createServer as createTlsServer,
-  type TLSSocket,
-  type TlsOptions,
-  Server as TlsServer,
-} from 'node:tls';
+import { type ConnectionOptions, connect, type TLSSocket, type TlsOptions } from 'node:tls';
 import type { ByteChannel } from '../frames/byte-channel.ts';
+import { PeerFault } from '../frames/peer-fault.ts';
+import type { Security } from './encryption.ts';
 
 /** What the serving side shows and asks for; PEM texts. */
 export interface PlaneServerTls {
@@ -30,7 +24,7 @@ export interface PlaneClientTls {
   readonly isInsecure?: boolean | undefined;
 }
 
-/** TLS of the plane. A side without an entry speaks plainly. */
+/** TLS of the plane by certificates. A side without an entry is encrypted by the token, or speaks plainly. */
 export interface PlaneTls {
   readonly server?: PlaneServerTls | undefined;
   readonly client?: PlaneClientTls | undefined;
@@ -40,31 +34,41 @@ export interface PlaneTls {
 
 const HANDSHAKE_TIMEOUT_MS = 3000;
 
-/** A listener that does not listen yet, and its event for a connection that can be used. */
-export function createListener(
-  tls: PlaneTls | undefined,
-  options: { readonly noDelay: boolean; readonly highWaterMark: number },
-): { readonly listener: Server; readonly accepted: 'connection' | 'secureConnection' } {
-  if (tls?.server === undefined) return { listener: createPlainServer(options), accepted: 'connection' };
-  const handshakeTimeout = tls.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
-  const listener = createTlsServer({ ...options, ...serverOptions(tls.server), handshakeTimeout });
-  return { listener, accepted: 'secureConnection' };
-}
-
-/** Shows another certificate from the next connection on; a plain listener stays plain. */
-export function renewCertificate(listener: Server, tls: PlaneServerTls): void {
-  if (listener instanceof TlsServer) listener.setSecureContext(serverOptions(tls));
+export function handshakeTimeoutOf(tls: PlaneTls | undefined): number {
+  return tls?.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
 }
 
 /** Opens a secured channel with the options of `net.connect`, `onread` among them. */
-export function connectSecurely(options: object, tls: PlaneClientTls): ByteChannel {
+export function connectSecurely(options: object, security: Security<PlaneClientTls>): ByteChannel {
+  const secure = security.kind === 'key' ? keyClientOptions(security.key) : clientOptions(security.tls);
   // The types of tls.connect leave out what it hands on to the socket.
-  return new SecureChannel(connect({ ...options, ...clientOptions(tls) } as ConnectionOptions));
+  return new SecureChannel(connect({ ...options, ...secure } as ConnectionOptions));
 }
 
-function serverOptions({ cert, key, clientCa }: PlaneServerTls): TlsOptions {
+export function serverOptions({ cert, key, clientCa }: PlaneServerTls): TlsOptions {
   const base: TlsOptions = { cert, key, minVersion: 'TLSv1.2' };
   return clientCa === undefined ? base : { ...base, ca: clientCa, requestCert: true, rejectUnauthorized: true };
+}
+
+const KEY_NAME = 'stator';
+/** Ephemeral keys: who learns the token later cannot read what was recorded before. Node offers keys up to TLS 1.2 only. */
+const KEY_OPTIONS = {
+  ciphers: 'ECDHE-PSK-CHACHA20-POLY1305',
+  minVersion: 'TLSv1.2',
+  maxVersion: 'TLSv1.2',
+} as const;
+
+/** TLS by a key that both sides have, and no certificate: each side proves that it has it. */
+export function keyServerOptions(key: Buffer): TlsOptions {
+  return { ...KEY_OPTIONS, pskIdentityHint: KEY_NAME, pskCallback: () => key };
+}
+
+function keyClientOptions(psk: Buffer): ConnectionOptions {
+  return {
+    ...KEY_OPTIONS,
+    pskCallback: () => ({ psk, identity: KEY_NAME }),
+    checkServerIdentity: () => undefined, // there is no certificate to look at: the key is the identity
+  };
 }
 
 function clientOptions({ ca, cert, key, serverName, isInsecure = false }: PlaneClientTls): ConnectionOptions {
@@ -78,12 +82,29 @@ function clientOptions({ ca, cert, key, serverName, isInsecure = false }: PlaneC
   };
 }
 
+/** What a failed handshake with `peer` says to an operator; undefined = nothing that a setting would mend. */
+export function explainHandshake(error: Error, peer: 'caller' | 'worker'): string | undefined {
+  const code = 'code' in error ? String(error.code) : '';
+  if (/WRONG_VERSION_NUMBER|HTTP_REQUEST|UNEXPECTED_MESSAGE/.test(code)) {
+    return `the ${peer} speaks plainly and this process encrypts: set the same STATOR_PLANE_TOKEN and STATOR_PLANE_TLS, or certificates, at both ends`;
+  }
+  if (/BAD_RECORD_MAC|DECRYPT/.test(code)) return `the ${peer} knows another STATOR_PLANE_TOKEN`;
+  if (/NO_SHARED_CIPHER|HANDSHAKE_FAILURE|PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS/.test(code)) {
+    return `the ${peer} and this process do not encrypt alike: one has certificates (DYN_TCP_TLS_*), the other STATOR_PLANE_TOKEN alone`;
+  }
+  return undefined;
+}
+
 /** A TLS socket that counts as connected once it is secured: before that, whom it speaks to is not known. */
 class SecureChannel implements ByteChannel {
   readonly #socket: TLSSocket;
+  #isSecured = false;
 
   constructor(socket: TLSSocket) {
     this.#socket = socket;
+    socket.once('secureConnect', () => {
+      this.#isSecured = true;
+    });
   }
 
   get destroyed(): boolean {
@@ -92,6 +113,14 @@ class SecureChannel implements ByteChannel {
 
   get writableLength(): number {
     return this.#socket.writableLength;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#socket.remoteAddress;
+  }
+
+  exportKeyingMaterial(bytes: number, label: string, context: Buffer): Buffer {
+    return this.#socket.exportKeyingMaterial(bytes, label, context);
   }
 
   write(bytes: Uint8Array): boolean {
@@ -115,10 +144,17 @@ class SecureChannel implements ByteChannel {
   }
 
   on(event: string, listener: (argument: never) => void): void {
-    this.#socket.on(event === 'connect' ? 'secureConnect' : event, listener as (argument: unknown) => void);
+    const heard = listener as (argument: unknown) => void; // as the event has it
+    if (event === 'error') this.#socket.on('error', (error) => heard(this.#explain(error)));
+    else this.#socket.on(event === 'connect' ? 'secureConnect' : event, heard);
   }
 
   once(event: string, listener: () => void): void {
     this.#socket.once(event, listener);
+  }
+
+  #explain(error: Error): Error {
+    const reason = this.#isSecured ? undefined : explainHandshake(error, 'worker');
+    return reason === undefined ? error : new PeerFault(reason, { cause: error });
   }
 }

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { MESSAGES_MAX, NAMES_MAX, RANGES, ranged } from '../field-ranges.ts';
+import { RANGES, ranged } from '../field-ranges.ts';
 import { nvextSchema } from '../nvext-schema.ts';
 import { atMost } from '../shape-check.ts';
 import { anyObject, modelName, positiveU32, u32 } from '../shared-fields.ts';
@@ -18,7 +18,7 @@ const toolFields = {
 const innerTool = z.looseObject(toolFields);
 
 /** One tool, of whatever type: which of them are served is decided where they are read. */
-export const tool = z.looseObject({ ...toolFields, tools: atMost(z.array(innerTool), NAMES_MAX).optional() });
+export const tool = z.looseObject({ ...toolFields, tools: atMost(z.array(innerTool), 'names').optional() });
 
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
@@ -26,7 +26,7 @@ const toolChoice = z.union([
     type: z.string(),
     name: z.string().optional(),
     mode: z.enum(['auto', 'required']).optional(),
-    tools: atMost(z.array(anyObject), NAMES_MAX).optional(),
+    tools: atMost(z.array(anyObject), 'names').optional(),
   }),
 ]);
 
@@ -50,12 +50,12 @@ const reasoning = z.looseObject({
 /** Fields that `POST /v1/responses` and `/v1/responses/input_tokens` read alike. */
 const promptFields = {
   instructions: z.string().nullish(),
-  tools: atMost(z.array(tool), NAMES_MAX).nullish(),
+  tools: atMost(z.array(tool), 'names').nullish(),
 };
 
 /** Body of `POST /v1/responses` (http-api.md, section 6.1): types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z.looseObject({
-  input: z.union([z.string(), atMost(z.array(z.unknown()), MESSAGES_MAX, { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
+  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
   model: modelName.nullish(),
   ...promptFields,
   stream: z.boolean().nullish(),
@@ -74,7 +74,7 @@ export const responsesSchema = z.looseObject({
   parallel_tool_calls: z.boolean().nullish(),
   reasoning: reasoning.nullish(),
   text: z.looseObject({ format: format.nullish() }).nullish(),
-  include: atMost(z.array(z.string()), NAMES_MAX).nullish(),
+  include: atMost(z.array(z.string()), 'names').nullish(),
   metadata: z.record(z.string(), z.string()).nullish(),
   truncation: z.enum(['auto', 'disabled']).nullish(),
   service_tier: z.enum(['auto', 'default', 'flex', 'scale', 'priority', 'fast']).nullish(),
@@ -87,7 +87,7 @@ export const responsesSchema = z.looseObject({
 
 /** Body of `POST /v1/responses/input_tokens`: every field may be left out (http-api.md, section 11.1). */
 export const inputTokensSchema = z.looseObject({
-  input: z.union([z.string(), atMost(z.array(z.unknown()), MESSAGES_MAX)]).nullish(),
+  input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages')]).nullish(),
   ...promptFields,
 });
 

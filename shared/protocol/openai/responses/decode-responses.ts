@@ -116,6 +116,7 @@ function toRequest(chat: ChatBody, body: ResponsesBody, context: DecodeContext):
     context,
     endpoint: 'responses',
     prompt: decodePrompt(chat, nvext),
+    choices: 1,
     options: {
       stop: decodeStop(chat, nvext, chat.max_completion_tokens),
       sampling: decodeSampling(chat, nvext, guided),

@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { NAMES_MAX, PARTS_MAX } from '../field-ranges.ts';
 import { atMost } from '../shape-check.ts';
 import { tool } from './body-schema.ts';
 
@@ -17,10 +16,10 @@ const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() 
 
 /** A part of a message or of a tool's output. `input_audio` does not parse (http-api.md, section 6.2). */
 const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
-const content = z.union([z.string(), atMost(z.array(contentPart), PARTS_MAX)]);
+const content = z.union([z.string(), atMost(z.array(contentPart), 'parts')]);
 const toolOutput = z.union([
   z.string(),
-  atMost(z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile])), PARTS_MAX),
+  atMost(z.array(z.discriminatedUnion('type', [inputText, inputImage, inputFile])), 'parts'),
 ]);
 const id = z.string().nullish();
 const namespace = z.string().nullish();
@@ -30,17 +29,17 @@ export const ITEM_SCHEMAS = {
   message: z.looseObject({ role: z.enum(['user', 'assistant', 'system', 'developer']), content, id }),
   reasoning: z.looseObject({
     id,
-    summary: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
-    content: atMost(z.array(z.looseObject({ text: z.string() })), PARTS_MAX).nullish(),
+    summary: atMost(z.array(z.looseObject({ text: z.string() })), 'parts').nullish(),
+    content: atMost(z.array(z.looseObject({ text: z.string() })), 'parts').nullish(),
   }),
   function_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, arguments: z.string() }),
   function_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
   custom_tool_call: z.looseObject({ id, call_id: z.string(), name: z.string(), namespace, input: z.string() }),
   custom_tool_call_output: z.looseObject({ id, call_id: z.string(), output: toolOutput }),
   item_reference: z.looseObject({ id: z.string() }),
-  additional_tools: z.looseObject({ id, tools: atMost(z.array(tool), NAMES_MAX) }),
+  additional_tools: z.looseObject({ id, tools: atMost(z.array(tool), 'names') }),
   tool_search_call: z.looseObject({ id, call_id: z.string().nullish(), arguments: z.unknown() }),
-  tool_search_output: z.looseObject({ id, call_id: z.string().nullish(), tools: atMost(z.array(tool), NAMES_MAX) }),
+  tool_search_output: z.looseObject({ id, call_id: z.string().nullish(), tools: atMost(z.array(tool), 'names') }),
   compaction: z.looseObject({ id, encrypted_content: z.string() }),
   compaction_trigger: z.looseObject({ id }),
   /** Codex's own: settings of the turn, which the body's root says too. */

@@ -1,6 +1,5 @@
-import { ServeError } from '../../../errors/index.ts';
+import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
-import { invalidValue } from '../field-checks.ts';
 import { checkTool } from '../tool-checks.ts';
 import type { ResponsesTool } from './body-schema.ts';
 import type { CallKind } from './item-ids.ts';
@@ -21,7 +20,6 @@ interface ListedTool {
   readonly shape: CallShape;
 }
 
-const TOOLS_MAX = 1536;
 /** The type of the tool, and the name of the function, that searches for tools. */
 export const TOOL_SEARCH = 'tool_search';
 
@@ -61,8 +59,9 @@ export class ToolList {
    */
   add(tools: readonly ResponsesTool[], path: string, namespace?: string): readonly ResponsesTool[] {
     this.#given += tools.length;
-    if (this.#given > TOOLS_MAX) {
-      throw invalidValue(`tools array cannot hold more than ${TOOLS_MAX} entries, got ${this.#given}`, path);
+    if (this.#given > LIMITS.tools.max) {
+      const message = `tools array cannot hold more than ${LIMITS.tools.max} entries, got ${this.#given}`;
+      throw overLimit('tools', message, { param: path });
     }
     return tools.filter((tool, at) => this.#addOne(tool, at, `${path}[${at}]`, namespace));
   }

@@ -51,6 +51,57 @@ it('a worker takes as many streams on a connection as a caller was set to put th
   await Promise.all([calling.close(), serving.close()]);
 });
 
+it.each([
+  ['a caller without the token of the worker', { STATOR_PLANE_TOKEN: 'a'.repeat(32) }, {}],
+  ['a caller with a token and a worker without', {}, { STATOR_PLANE_TOKEN: 'a'.repeat(32) }],
+  ['a caller with another token', { STATOR_PLANE_TOKEN: 'a'.repeat(32) }, { STATOR_PLANE_TOKEN: 'b'.repeat(32) }],
+])('%s: one line at each end, however many requests fail', async (_, atWorker, atCaller) => {
+  const [workerLog, callerLog] = [new LogRecorder(), new LogRecorder()];
+  const worker = resolveConfig('worker', ['--engine=mocker'], atWorker).settings;
+  const serving = await servingPlane(worker, silentObserver, workerLog);
+  const calling = await callingPlane(resolveConfig('frontend', [], atCaller).settings, silentObserver, {}, callerLog);
+  const server = await serving.serve({ instanceId: '2a' });
+  const { tcp = '' } = server.handle('2a/dynamo/backend/generate', (call) => call.end()) as { tcp?: string };
+  const transport = { tcp: tcp.replace(/^.*:/, '127.0.0.1:') };
+  for (let at = 0; at < 3; at++) {
+    const sink = new RecordingSink();
+    calling.call(transport, { id: String(at), headers: {}, body: {} }, sink);
+    expect((await sink.failed()).worker).toBe('CannotConnect');
+  }
+  await server.close();
+  await Promise.all([calling.close(), serving.close()]);
+  for (const { lines } of [workerLog, callerLog]) {
+    expect(lines.length).toBeLessThanOrEqual(1);
+    for (const line of lines) expect(line).toBe('warn a peer on the request plane is refused, or refuses');
+  }
+  expect(callerLog.lines).toHaveLength(1);
+});
+
+it('settings of encryption that contradict each other are refused in one line', async () => {
+  const calling = (env: Readonly<Record<string, string>>) =>
+    callingPlane(resolveConfig('frontend', [], env).settings, silentObserver);
+  await expect(calling({ STATOR_PLANE_TLS: 'on' })).rejects.toThrow(/^STATOR_PLANE_TLS=on .*STATOR_PLANE_TOKEN/);
+  await expect(calling({ STATOR_PLANE_TLS: 'off', DYN_TCP_TLS_INSECURE: 'true' })).rejects.toThrow(
+    /^STATOR_PLANE_TLS=off contradicts/,
+  );
+});
+
+it('a worker whose fleet is on this machine alone listens on loopback, until its callers prove themselves', async () => {
+  const listening = async (env: Readonly<Record<string, string>>): Promise<unknown> => {
+    const plane = await servingPlane(resolveConfig('worker', ['--engine=mocker'], env).settings, silentObserver);
+    const server = await plane.serve({ instanceId: '2a' });
+    const transport = server.handle('2a/dynamo/backend/generate', () => {});
+    await server.close();
+    await plane.close();
+    return transport;
+  };
+  expect(await listening({ DYN_DISCOVERY_BACKEND: 'file' })).toEqual({ tcp: expect.stringMatching(/^127\.0\.0\.1:/) });
+  const dynamodb = { DYN_DISCOVERY_BACKEND: 'dynamodb', STATOR_DISCOVERY_TABLE: 't', DYN_EVENT_PLANE: 'zmq' };
+  await expect(listening(dynamodb)).rejects.toThrow('STATOR_PLANE_TOKEN');
+  await expect(listening({ ...dynamodb, STATOR_PLANE_OPEN: 'on' })).resolves.toBeDefined();
+  await expect(listening({ ...dynamodb, STATOR_PLANE_TOKEN: 'a'.repeat(32) })).resolves.toBeDefined();
+});
+
 describe.runIf(hasNatsServer())('with NATS_SERVER and nats for both planes', () => {
   it('a frontend calls a worker and hears its events', async () => {
     const nats = await startNatsServer({ configuration: 'authorization { user: "u", password: "p" }' });

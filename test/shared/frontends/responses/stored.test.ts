@@ -267,3 +267,37 @@ describe('a request whose client leaves while the store is asked', () => {
     expect(bed.test.lines.at(-1)?.fields).toMatchObject({ status: 499, error_type: 'cancelled' });
   });
 });
+
+describe('what a request refers to', () => {
+  const LIMIT_BYTES = 100_000;
+  const TOO_MUCH = { error: { code: 'request_too_large' } };
+  const open = (answer: string): Bed =>
+    openBed(
+      ({ sink }) => {
+        say(sink, answer);
+        stop(sink);
+      },
+      { settings: { bodyLimitBytes: LIMIT_BYTES } },
+    );
+
+  it('may be as large as a body, each item as often as it is named', async () => {
+    const bed = open('x'.repeat(10_000));
+    const { output } = await bed.object();
+    const [item] = output as readonly JsonObject[];
+    const references = (times: number) => Array(times).fill({ type: 'item_reference', id: item?.id });
+    expect((await bed.create({ input: references(9) })).status).toBe(200);
+    const refused = await bed.create({ input: references(1000) });
+    expect(refused.status).toBe(413);
+    expect(await refused.json()).toMatchObject({ error: { ...TOO_MUCH.error, param: 'input[9].id' } });
+    expect(bed.pipeline.calls).toHaveLength(2);
+  });
+
+  it('counts what was said before', async () => {
+    const bed = open('x'.repeat(40_000));
+    let last = await bed.object();
+    for (let turn = 2; turn <= 3; turn++) last = await bed.object({ previous_response_id: last.id });
+    const refused = await bed.create({ previous_response_id: last.id });
+    expect(refused.status).toBe(413);
+    expect(await refused.json()).toMatchObject({ error: { ...TOO_MUCH.error, param: 'previous_response_id' } });
+  });
+});

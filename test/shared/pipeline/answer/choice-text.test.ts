@@ -10,12 +10,14 @@ function choice(
     stop: string[];
     hidden: number[];
     ids: number[];
+    max: number;
     visible: number[];
     shows: boolean;
   }> = {},
 ) {
   const full: ChoiceRules = {
     minTokens: rules.min ?? 0,
+    maxTokens: rules.max ?? Number.POSITIVE_INFINITY,
     stopStrings: rules.stop ?? [],
     showsStopString: rules.shows ?? false,
     hiddenIds: new Set(rules.hidden),

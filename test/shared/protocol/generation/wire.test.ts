@@ -124,3 +124,15 @@ describe('the record of a request', () => {
     );
   });
 });
+
+describe('the number of choices', () => {
+  const decode = (n: unknown) => decodeEngineRequest('r', { sampling_options: { n } }, Uint32Array.of(1));
+
+  it.each([2_000_000_000, 129, -1, 1.5, '2', {}])('is refused before anything is made of it: %s', (n) => {
+    expect(() => decode(n)).toThrow('sampling_options.n must be an integer of at most 128');
+  });
+
+  it.each([undefined, null, 1, 128])('may be %s', (n) => {
+    expect(decode(n).sampling.n).toBe(n);
+  });
+});

@@ -1,4 +1,4 @@
-import { reasonOf, ServeError } from '../../../../errors/index.ts';
+import { LIMITS, overLimit, reasonOf, ServeError } from '../../../../errors/index.ts';
 import {
   type InputItem,
   type ParsedResponses,
@@ -6,15 +6,16 @@ import {
   responseIdOfItem,
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
-import type { StoredResponse } from '../../../../responses/index.ts';
+import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { ResolvedBytes } from './resolved-bytes.ts';
 
 /** Owner of everything while no keys are asked for. */
 export const ANYBODY = '';
 
-/** Responses that the references of one request may lead to. */
-const REFERENCED_MAX = 64;
+/** Records that are read at a time for one request: each may have megabytes, of which an item is wanted. */
+const READ_AT_ONCE = 4;
 
 /** Whether the answer to `body` is to be stored (`--response-store`; rulings.md, 8). */
 export function isStored({ responseStore, settings }: HttpAppDeps, body: ResponsesBody): boolean {
@@ -61,6 +62,7 @@ async function earlierItems(
 async function resolveReferences(
   deps: HttpAppDeps,
   items: readonly InputItem[],
+  resolved: ResolvedBytes,
   signal: AbortSignal,
 ): Promise<readonly InputItem[]> {
   const wanted = new Set<string>();
@@ -69,19 +71,44 @@ async function resolveReferences(
     if (responseId !== undefined) wanted.add(responseId);
   }
   if (wanted.size === 0) return items;
-  if (wanted.size > REFERENCED_MAX) {
-    throw new ServeError('invalid_value', `input refers to items of more than ${REFERENCED_MAX} responses`, {
-      param: 'input',
-    });
+  if (wanted.size > LIMITS.references.max) {
+    const message = `input refers to items of more than ${LIMITS.references.max} responses`;
+    throw overLimit('references', message, { param: 'input' });
   }
-  const found = await Promise.all([...wanted].map((id) => lookForStored(deps, id, signal)));
-  const known = new Map(found.flatMap((stored) => (stored === undefined ? [] : itemsOf(stored))).map(byId));
+  const known = await referencedItems(deps, [...wanted], items, resolved, signal);
   return items.map((item, at) => {
     if (item.type !== 'item_reference' || responseIdOfItem(item.id) === undefined) return item;
     const referenced = known.get(item.id);
-    if (referenced !== undefined) return referenced;
+    if (referenced !== undefined) {
+      resolved.add(referenced, `input[${at}].id`);
+      return referenced;
+    }
     throw new ServeError('not_found', `Item with id '${item.id}' not found.`, { param: `input[${at}].id` });
   });
+}
+
+/** The items that are referred to, by id, of the responses that they name. */
+async function referencedItems(
+  deps: HttpAppDeps,
+  responseIds: readonly string[],
+  items: readonly InputItem[],
+  resolved: ResolvedBytes,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, InputItem>> {
+  const wanted = new Set(items.flatMap((item) => (item.type === 'item_reference' ? [item.id] : [])));
+  const known = new Map<string, InputItem>();
+  for (let at = 0; at < responseIds.length; at += READ_AT_ONCE) {
+    const batch = responseIds.slice(at, at + READ_AT_ONCE);
+    const found = await Promise.all(batch.map((id) => lookForStored(deps, id, signal)));
+    for (const stored of found) {
+      for (const item of stored === undefined ? [] : itemsOf(stored)) {
+        if (item.id === undefined || item.id === null || !wanted.has(item.id)) continue;
+        known.set(item.id, item);
+        resolved.require(item, 'input');
+      }
+    }
+  }
+  return known;
 }
 
 interface GatheredItems {
@@ -97,11 +124,10 @@ export async function gatherItems(
   { sink }: HttpExchange,
   { body, items }: ParsedResponses,
 ): Promise<GatheredItems> {
-  const [earlier, own] = await Promise.all([
-    earlierItems(deps, body, sink.closed),
-    resolveReferences(deps, items, sink.closed),
-  ]);
-  return { earlier, own };
+  const resolved = new ResolvedBytes(deps.settings.bodyLimitBytes);
+  const earlier = await earlierItems(deps, body, sink.closed);
+  for (const item of earlier) resolved.add(item, 'previous_response_id');
+  return { earlier, own: await resolveReferences(deps, items, resolved, sink.closed) };
 }
 
 /** What is kept of a request until its answer is complete. */
@@ -121,6 +147,8 @@ export async function keep(
     await deps.responseStore?.put({ id, owner: ANYBODY, input: toListedItems(items, id), ...answer });
     return true;
   } catch (thrown) {
+    if (thrown instanceof ResponseStoreError && thrown.code === 'too_large')
+      deps.metrics.limitReached('stored_response_bytes');
     deps.logger.warn('response could not be stored', { response_id: id, reason: reasonOf(thrown) });
     return false;
   }
@@ -160,8 +188,4 @@ function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {
 /** What the user said: kept beside a summary. */
 export function isUserMessage(item: InputItem): boolean {
   return item.type === 'message' && item.role === 'user';
-}
-
-function byId(item: InputItem): readonly [string, InputItem] {
-  return [item.id ?? '', item];
 }

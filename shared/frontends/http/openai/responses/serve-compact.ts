@@ -45,7 +45,7 @@ export async function serveCompact(deps: HttpAppDeps, exchange: HttpExchange): P
     call.identify(decoded.request);
     const answer = compaction(call, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
     const { signal } = call.watch(answer);
-    deps.pipeline.generate(decoded.request, answer, { signal, meter });
+    deps.pipeline.generate(decoded.request, call.kept(answer), { signal, meter });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }

@@ -89,7 +89,7 @@ function start({ call, decoded, model, meter, kept, running }: Start): void {
   const entry: RunningResponse = { owner: ANYBODY, snapshot: () => answer.snapshot(), recorded: answer.recorded };
   running.add(id, entry);
   const { signal } = call.watch(answer);
-  call.deps.pipeline.generate(request, answer, { signal, meter });
+  call.deps.pipeline.generate(request, call.kept(answer), { signal, meter });
 }
 
 /** Tells which tools the model was not told of (rulings.md, 11). */

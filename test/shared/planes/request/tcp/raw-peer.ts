@@ -65,7 +65,7 @@ export class RawCaller extends FrameLog {
   }
 
   hello(fields: Readonly<Record<string, unknown>> = {}): void {
-    this.send(FrameType.hello, 0, { proto: 1, codecs: ['json'], maxFrame: 1 << 20, instanceId: '2a', ...fields });
+    this.send(FrameType.hello, 0, { proto: 2, codecs: ['json'], maxFrame: 1 << 20, instanceId: '2a', ...fields });
   }
 }
 

@@ -1,0 +1,109 @@
+import type { ErrorCode } from './codes.ts';
+
+/** What one bound holds, and what happens beyond it. */
+interface LimitRow {
+  /** What is counted, for docs/limits.md. */
+  readonly what: string;
+  /** The bound itself, or the setting that has it. */
+  readonly max: number | string;
+  /** How a request beyond it fails. Absent where it does not fail: `beyond` says what happens then. */
+  readonly code?: ErrorCode;
+  readonly beyond?: string;
+}
+
+const KIBIBYTE = 1024;
+
+/** Everything that a request may cost before it is believed. Names are labels of the counter of refusals. */
+export const LIMITS = {
+  head_bytes: { what: 'Bytes of request line and headers', max: 544 * KIBIBYTE, code: 'headers_too_large' },
+  unfinished_heads_bytes: {
+    what: 'Bytes of all heads that have not come whole, of all connections',
+    max: 16 * KIBIBYTE * KIBIBYTE,
+    beyond: 'the connections with the most of them are closed',
+  },
+  header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
+  metadata_headers: { what: 'Metadata headers of a request', max: 64, code: 'headers_too_large' },
+  metadata_bytes: { what: 'Bytes of all metadata headers', max: 64 * KIBIBYTE, code: 'headers_too_large' },
+  body_bytes: { what: 'Bytes of a body, unpacked', max: 'DYN_HTTP_BODY_LIMIT_MB', code: 'request_too_large' },
+  bodies_bytes: {
+    what: 'Bytes of all bodies that are being read',
+    max: 'STATOR_HTTP_BODY_BUDGET_MB',
+    code: 'server_overloaded',
+  },
+  body_containers: { what: 'Objects and arrays of a large body', max: 100_000, code: 'request_too_large' },
+  body_elements: { what: 'Elements of one array of a large body', max: 1_048_576, code: 'request_too_large' },
+  body_memory: {
+    what: 'Memory of the values of a large body; half as much again as the body where that is more',
+    max: 8 * KIBIBYTE * KIBIBYTE,
+    code: 'request_too_large',
+  },
+  messages: { what: 'Messages, or items, of a conversation', max: 10_000, code: 'invalid_value' },
+  parts: { what: 'Parts of one message, and calls in it', max: 10_000, code: 'invalid_value' },
+  tools: { what: 'Tools of a request', max: 1536, code: 'invalid_value' },
+  names: { what: 'Entries of a list of names, such as `nvext.annotations`', max: 1024, code: 'invalid_value' },
+  guided_choices: { what: 'Texts of `guided_choice`', max: 10_000, code: 'invalid_value' },
+  biases: { what: 'Tokens of `logit_bias`', max: 65_536, code: 'invalid_value' },
+  listed_ids: { what: 'Ids of a list that is no prompt', max: 524_288, code: 'invalid_value' },
+  embedding_inputs: { what: 'Inputs of an embeddings request', max: 2048, code: 'invalid_value' },
+  stops: { what: 'Stop sequences of a request', max: 32, code: 'invalid_value' },
+  stop_bytes: { what: 'Bytes of one stop sequence', max: 'STATOR_STOP_MAX_BYTES', code: 'invalid_value' },
+  choices: { what: 'Prompts times `n` of a completions request', max: 128, code: 'invalid_value' },
+  references: {
+    what: 'Stored responses that the item references of a request lead to',
+    max: 64,
+    code: 'invalid_value',
+  },
+  resolved_bytes: {
+    what: 'Bytes of what stands behind `previous_response_id` and item references, each as often as it is named',
+    max: 'DYN_HTTP_BODY_LIMIT_MB',
+    code: 'request_too_large',
+  },
+  answer_bytes: {
+    what: 'Memory of one answer that is kept until it is whole',
+    max: 'STATOR_HTTP_ANSWER_LIMIT_MB',
+    code: 'invalid_value',
+  },
+  answers_bytes: {
+    what: 'Memory of all answers that are kept until they are whole',
+    max: 'STATOR_HTTP_ANSWER_BUDGET_MB',
+    code: 'server_overloaded',
+  },
+  pictures: { what: 'Pictures of one form', max: 16, code: 'invalid_value' },
+  picture_bytes: { what: 'Bytes of one picture of a form', max: 50 * KIBIBYTE * KIBIBYTE, code: 'invalid_value' },
+  media_bytes: {
+    what: 'Bytes of all media of a request, as a worker reads them',
+    max: 'STATOR_MM_MAX_REQUEST_MB',
+    code: 'invalid_value',
+  },
+  output_tokens: {
+    what: 'Tokens of a choice that a worker makes',
+    max: '`max_tokens`, or what the context leaves',
+    beyond: 'the choice ends there with `length`, the worker is told to stop and named in the log',
+  },
+  stored_response_bytes: {
+    what: 'Bytes of one stored response in the memory of a process',
+    max: 'an eighth of STATOR_RESPONSE_STORE_MAX_MB',
+    beyond: 'the answer says `store: false` and is not stored',
+  },
+} as const satisfies Record<string, LimitRow>;
+
+/** Name of a limit: a label of the counter of refusals, so the list is closed. */
+export type LimitName = keyof typeof LIMITS;
+
+/** Limits beyond which a request fails. */
+export type RefusingLimit = {
+  [Name in LimitName]: (typeof LIMITS)[Name] extends { readonly code: ErrorCode } ? Name : never;
+}[LimitName];
+
+/** Limits whose bound no setting moves. */
+export type FixedLimit = {
+  [Name in LimitName]: (typeof LIMITS)[Name]['max'] extends number ? Name : never;
+}[LimitName];
+
+/** Every limit, in the order of a request's way. */
+export const limitNames = Object.keys(LIMITS) as readonly LimitName[];
+
+/** Whether a peer's name of a limit is one that we know. */
+export function isLimitName(text: unknown): text is LimitName {
+  return typeof text === 'string' && Object.hasOwn(LIMITS, text);
+}

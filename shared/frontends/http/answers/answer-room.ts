@@ -1,0 +1,61 @@
+import { overLimit } from '../../../errors/index.ts';
+import type { ByteBudget } from '../bodies/byte-budget.ts';
+
+const MEBIBYTE = 1024 * 1024;
+/** Taken of the room of all answers at a time: tokens must not each go there. */
+const BLOCK_BYTES = 16 * 1024;
+
+/** What one answer may take in memory until it is whole: a limit of its own, and its part of the room of all answers. */
+export class AnswerRoom {
+  readonly #limitBytes: number;
+  readonly #budget: ByteBudget;
+  #usedBytes = 0;
+  #takenBytes = 0;
+  #isReleased = false;
+
+  /** @param limitBytes the largest answer (`STATOR_HTTP_ANSWER_LIMIT_MB`) */
+  constructor(limitBytes: number, budget: ByteBudget) {
+    this.#limitBytes = limitBytes;
+    this.#budget = budget;
+  }
+
+  /** Nothing was taken yet. */
+  get isEmpty(): boolean {
+    return this.#usedBytes === 0;
+  }
+
+  /**
+   * The answer grows by so many bytes.
+   * @throws ServeError `invalid_value` when it is too large, `server_overloaded` when all of them together are.
+   */
+  take(bytes: number): void {
+    if (this.#isReleased) return; // nothing is kept of what comes after the end
+    this.#usedBytes += bytes;
+    if (this.#usedBytes > this.#takenBytes) this.#takeBlocks();
+  }
+
+  /** Gives everything back. */
+  release(): void {
+    if (this.#takenBytes > 0) this.#budget.give(this.#takenBytes);
+    this.#takenBytes = 0;
+    this.#isReleased = true;
+  }
+
+  #takeBlocks(): void {
+    if (this.#usedBytes > this.#limitBytes) throw answerTooLarge(this.#limitBytes);
+    const bytes = Math.ceil((this.#usedBytes - this.#takenBytes) / BLOCK_BYTES) * BLOCK_BYTES;
+    this.#budget.take(bytes);
+    this.#takenBytes += bytes;
+  }
+}
+
+/** Not a failure of the server: the same request would end here again, so nobody should try it again. */
+function answerTooLarge(limitBytes: number): Error {
+  const limitMb = limitBytes / MEBIBYTE;
+  return overLimit(
+    'answer_bytes',
+    `The answer takes more than the ${limitMb} MB that an answer may take until it is whole (STATOR_HTTP_ANSWER_LIMIT_MB): ` +
+      'ask for less with `n`, `max_tokens` or `top_logprobs`, or stream it',
+    { param: 'max_tokens' },
+  );
+}

@@ -1,0 +1,71 @@
+import { randomBytes } from 'node:crypto';
+import { encodeRecord, RECORD_CODECS } from '../../record-codec.ts';
+import { type ByteChannel, channelBinding } from './byte-channel.ts';
+import { ByteWriter } from './byte-writer.ts';
+import { CONNECTION_STREAM, FRAME_HEADER_BYTES, FrameType } from './frame.ts';
+import { NO_GREETING, NO_PROOF, PeerFault } from './peer-fault.ts';
+import { NONCE_BYTES, PROOF_BYTES, type Transcript } from './plane-secret.ts';
+import { flagsOf, type Hello, PLANE_PROTOCOL } from './records.ts';
+import type { ConnectionSettings } from './settings.ts';
+
+/**
+ * How a caller begins a connection. With a token, HELLO is all that leaves before the worker has proved that it knows the
+ * token, too; the caller's own proof then leaves ahead of everything else.
+ */
+export class ClientGreeting {
+  readonly #settings: ConnectionSettings;
+  readonly #hello: Uint8Array;
+
+  constructor(settings: ConnectionSettings, instanceId: string) {
+    this.#settings = settings;
+    const { codec, frameBytesMax, secret } = settings;
+    const hello: Hello = { proto: PLANE_PROTOCOL, codecs: RECORD_CODECS, maxFrame: frameBytesMax, instanceId };
+    const nonce = secret && randomBytes(NONCE_BYTES).toString('base64url');
+    this.#hello = encodeRecord(codec, nonce === undefined ? hello : { ...hello, nonce });
+  }
+
+  get hasToken(): boolean {
+    return this.#settings.secret !== undefined;
+  }
+
+  /** What it means that the worker closed the connection in `state`. */
+  closedReason(state: string): Error {
+    if (state === 'proving') return new PeerFault(NO_PROOF);
+    const isUnheard = state === 'greeting' && !this.hasToken;
+    return isUnheard ? new PeerFault(NO_GREETING) : new Error('the worker closed the connection');
+  }
+
+  /** Begins what `writer` will send once it may: with HELLO, or with room for the proof where HELLO leaves alone. */
+  prepare(writer: ByteWriter): void {
+    if (this.hasToken) writer.frame(FrameType.proof, 0, CONNECTION_STREAM, new Uint8Array(PROOF_BYTES));
+    else this.#write(writer);
+  }
+
+  /** The HELLO frame alone. */
+  helloFrame(): Uint8Array {
+    const writer = new ByteWriter();
+    this.#write(writer);
+    return writer.bytes.subarray(0, writer.length);
+  }
+
+  /**
+   * Takes the payload of CHALLENGE (nonce, proof) and fills in the own proof at the start of `writer`. Throws `PeerFault`
+   * when the worker does not know the token.
+   */
+  answer(challenge: Uint8Array, channel: ByteChannel, writer: ByteWriter): void {
+    const { secret } = this.#settings;
+    const transcript: Transcript = {
+      hello: this.#hello,
+      workerNonce: challenge.subarray(0, NONCE_BYTES),
+      channel: channelBinding(channel),
+    };
+    if (secret?.isProof(challenge.subarray(NONCE_BYTES), 'worker', transcript) !== true) {
+      throw new PeerFault('the worker knows another STATOR_PLANE_TOKEN, or none');
+    }
+    writer.bytes.set(secret.prove('caller', transcript), FRAME_HEADER_BYTES);
+  }
+
+  #write(writer: ByteWriter): void {
+    writer.frame(FrameType.hello, flagsOf(this.#settings.codec), CONNECTION_STREAM, this.#hello);
+  }
+}

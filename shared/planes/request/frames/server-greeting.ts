@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto';
+import { workerError } from '../../../errors/index.ts';
+import { decodeRecord } from '../../record-codec.ts';
+import { type ByteChannel, channelBinding } from './byte-channel.ts';
+import { FrameError } from './frame.ts';
+import { PeerFault } from './peer-fault.ts';
+import { NONCE_BYTES, type PlaneSecret, PROOF_BYTES, type Transcript } from './plane-secret.ts';
+import { codecOf, isFrameBound, isRecord, PLANE_PROTOCOL, type ReadHello } from './records.ts';
+
+const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
+
+/** How a worker meets the caller of one connection: with a token, nobody is greeted who has not proved to know it. */
+export class ServerGreeting {
+  readonly #secret: PlaneSecret | undefined;
+  readonly #channel: ByteChannel;
+  #hello: ReadHello | undefined;
+  #transcript: Transcript | undefined;
+
+  constructor(secret: PlaneSecret | undefined, channel: ByteChannel) {
+    this.#secret = secret;
+    this.#channel = channel;
+  }
+
+  /** What the caller said in HELLO. Throws `FrameError` before that. */
+  get hello(): ReadHello {
+    if (this.#hello === undefined) throw new FrameError('no HELLO yet');
+    return this.#hello;
+  }
+
+  /**
+   * Reads HELLO. Throws `FrameError` for what is none, `PeerFault` for that of another release, and `Unauthenticated` when one side has a token and the other none.
+   * @returns payload of the CHALLENGE that the caller must answer; undefined = nothing is to be proved
+   */
+  challenge(flags: number, bytes: Buffer, start: number, end: number): Uint8Array | undefined {
+    const hello = readHello(decodeRecord(codecOf(flags), bytes, start, end));
+    this.#hello = hello;
+    if (this.#secret === undefined) {
+      if (hello.nonce === undefined) return undefined;
+      throw workerError(
+        'Unauthenticated',
+        'the caller has a STATOR_PLANE_TOKEN, and the worker has none: set the same',
+      );
+    }
+    if (hello.nonce === undefined) {
+      throw workerError(
+        'Unauthenticated',
+        'the worker has a STATOR_PLANE_TOKEN, and the caller has none: set the same',
+      );
+    }
+    const workerNonce = randomBytes(NONCE_BYTES);
+    const said = Buffer.from(bytes.subarray(start, end)); // a copy: the buffer of a connection is used over and over
+    this.#transcript = { hello: said, workerNonce, channel: channelBinding(this.#channel) };
+    return Buffer.concat([workerNonce, this.#secret.prove('worker', this.#transcript)]);
+  }
+
+  /** Checks the payload of PROOF. Throws `Unauthenticated`. */
+  verify(bytes: Buffer, start: number, end: number): void {
+    if (end - start !== PROOF_BYTES || this.#transcript === undefined) throw new FrameError('PROOF of a wrong length');
+    if (this.#secret?.isProof(bytes.subarray(start, end), 'caller', this.#transcript) === true) return;
+    throw workerError('Unauthenticated', 'the caller knows another STATOR_PLANE_TOKEN');
+  }
+}
+
+function readHello(record: unknown): ReadHello {
+  if (!isRecord(record)) throw new FrameError('not a HELLO');
+  const { proto, maxFrame, instanceId, nonce } = record;
+  if (proto !== PLANE_PROTOCOL)
+    throw new PeerFault('the caller is of a release that greets otherwise: update both ends');
+  if (!isFrameBound(maxFrame)) throw new FrameError('HELLO without maxFrame');
+  if (nonce !== undefined && !(typeof nonce === 'string' && NONCE_TEXT.test(nonce)))
+    throw new FrameError('not a nonce');
+  return {
+    maxFrame,
+    instanceId: typeof instanceId === 'string' ? instanceId : undefined,
+    nonce,
+  };
+}

@@ -1,0 +1,96 @@
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
+import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
+import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
+
+import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
+import { createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import {
+  HandPlane,
+  idleMeter,
+  letterModel,
+  model,
+  preprocessNow,
+  RecordingSink,
+  request,
+  type SeenCall,
+} from '../fixtures.ts';
+
+export interface Setup {
+  readonly limit?: number;
+  readonly tokensMax?: number;
+  readonly workers?: number;
+  readonly silenceMs?: number;
+  readonly stallMs?: number;
+  /** Worker `a` from the start. */
+  readonly isStalled?: boolean;
+}
+
+export function start(
+  asked: Partial<GenerationRequest> = {},
+  { limit = 3, tokensMax, workers = 3, silenceMs, stallMs, isStalled }: Setup = {},
+) {
+  const clock = new VirtualClock();
+  const plane = new HandPlane();
+  const sink = new RecordingSink();
+  const client = new AbortController();
+  const moves: string[] = [];
+  const overran: (string | undefined)[] = [];
+  const router = createRouter({ mode: 'round-robin', clock, random: seededRandom(1) });
+  const served = model({ workers: model().workers.slice(0, workers) });
+  const asking = request(asked);
+  const prompt = preprocessNow(asking, served, letterModel);
+  const observer = {
+    stage: () => {},
+    template: () => {},
+    tokenize: () => {},
+    tokenizerCache: () => {},
+    migrated: (_model: string, type: string) => void moves.push(type),
+    migrationTooLong: () => void moves.push('too long'),
+    overran: (_model: string, workerId: string | undefined) => void overran.push(workerId),
+  };
+  const probe = stallMs === undefined ? () => undefined : () => clock.sleep(3000).then(() => false);
+  const stalledWorkers = new StalledWorkers({
+    clock,
+    probe,
+    pauseMs: 1000,
+    isListed: () => true,
+    onRecovered: () => {},
+    observer: {},
+  });
+  const stalled = new Set(isStalled ? ['a'] : []);
+  const watched = { clock, probe, stalledWorkers };
+  const context = {
+    router,
+    plane,
+    clock,
+    observer,
+    streamWatch:
+      (silenceMs ?? stallMs) === undefined
+        ? undefined
+        : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
+    stalledWorkers: stalled,
+    fullWorkers: new Inhibition(clock, 1000),
+    migrationLimit: limit,
+    migrationTokensMax: tokensMax,
+    hold: undefined,
+    busyOf: () => undefined,
+    workersOf: () => served.workers,
+  };
+  const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
+  const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
+  run.start();
+  return { context, plane, run, stalled, stalledWorkers, sink, client, moves, overran, clock, router, served };
+}
+
+/** `text` as tokens of choice 0, in one engine output. */
+export function say({ sink }: SeenCall, text: string, choice = 0): void {
+  const ids = letterModel.tokenizer.encode(text);
+  sink.tokens(choice, ids, 0, ids.length);
+}
+
+export function finish({ sink }: SeenCall, reason: 'stop' | 'length' = 'length'): void {
+  sink.output({ finish_reason: reason });
+  sink.end();
+}
