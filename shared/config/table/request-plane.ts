@@ -1,5 +1,12 @@
-import { choice, decimal, int, port, secret, text } from '../builders.ts';
-import { FLEET, FLEET_ROUTERS, LASTING_FLEET_ROUTERS, LASTING_PLANE_ENDS, PLANE_ENDS } from '../processes.ts';
+import { bool, choice, decimal, int, port, secret, text } from '../builders.ts';
+import {
+  FLEET,
+  FLEET_ROUTERS,
+  LASTING_FLEET,
+  LASTING_FLEET_ROUTERS,
+  LASTING_PLANE_ENDS,
+  PLANE_ENDS,
+} from '../processes.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
@@ -155,7 +162,24 @@ export const requestPlaneRows = {
     usedBy: PLANE_ENDS,
     source: 'Stator',
     built: true,
-    about: 'Shared token of HELLO on the TCP plane.',
+    about: 'Shared secret that both ends of the request plane prove to each other; it never crosses the wire.',
+  }),
+  planeTls: choice({
+    env: ['STATOR_PLANE_TLS'],
+    values: ['auto', 'on', 'off'],
+    default: 'auto',
+    usedBy: PLANE_ENDS,
+    source: 'Stator',
+    built: true,
+    about: 'Whether the plane token alone encrypts the TCP plane; auto = beyond loopback. Certificates always encrypt.',
+  }),
+  planeOpen: bool({
+    env: ['STATOR_PLANE_OPEN'],
+    default: false,
+    usedBy: LASTING_FLEET,
+    source: 'Stator',
+    built: true,
+    about: 'Lets listeners for the fleet open beyond loopback although callers prove nothing.',
   }),
   natsRequestTimeoutSecs: decimal({
     env: ['DYN_NATS_REQUEST_TIMEOUT_SECS'],

@@ -1,0 +1,44 @@
+import { BlockList, isIP } from 'node:net';
+
+/** A listener that a process is about to open for other processes of its fleet. */
+export interface FleetListener {
+  /** What listens, as its operator knows it. @example 'the request plane' */
+  readonly name: string;
+  /** What it binds: an IP address or a host name, without a port. */
+  readonly address: string;
+  /** What callers prove before they are answered; undefined = nothing. */
+  readonly protectedBy: 'token' | 'mTLS' | undefined;
+  /** Whether the operator chose to let anybody in (`STATOR_PLANE_OPEN`). */
+  readonly open: boolean;
+  /** What can be set instead, best first, each as a clause. @example ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'] */
+  readonly remedies: readonly string[];
+}
+
+/**
+ * Why `listener` must not be opened, as one line that says what to set; undefined = it may. A listener that others can
+ * reach must know who calls, unless its operator says that whoever reaches it is trusted.
+ *
+ * @example
+ * const refusal = refuseOpenListener({ name: 'the request plane', address: bind, protectedBy, open, remedies });
+ * if (refusal !== undefined) throw new Error(refusal);
+ */
+export function refuseOpenListener({ name, address, protectedBy, open, remedies }: FleetListener): string | undefined {
+  if (open || protectedBy !== undefined || isLoopback(address)) return undefined;
+  const choices = [...remedies, 'set STATOR_PLANE_OPEN=on where only trusted machines reach it'];
+  return `${name} would listen on ${address} for anybody who reaches it: ${choices.join(', or ')}`;
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+/**
+ * Whether only this machine reaches `host`: 127.0.0.0/8, ::1 (also mapped, also in brackets) and `localhost`. Any other name
+ * may resolve to anything, and so counts as reachable.
+ */
+export function isLoopback(host: string): boolean {
+  const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
+  const family = isIP(bare);
+  if (family === 0) return bare.toLowerCase() === 'localhost';
+  return LOOPBACK.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+}
