@@ -3,12 +3,7 @@ import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { Settings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
-import {
-  BodyBudget,
-  createHttpApp,
-  type HttpSettings,
-  ServiceLifecycle,
-} from '../../../shared/frontends/http/index.ts';
+import { BodyBudget, createHttpApp, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -38,6 +33,7 @@ import { openTelemetry } from '../telemetry.ts';
 import { tellWhile } from '../tell-while.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
+import { httpSettings } from './http-settings.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
@@ -63,6 +59,9 @@ export type HostSettings = PrefillModelSettings &
       | 'encodeThreads'
       | 'preprocessWorkers'
       | 'fileKv'
+      | 'httpHost'
+      | 'httpHosts'
+      | 'planeOpen'
       | 'modelPath'
       | 'debugPerf'
       | 'httpSvcConfigMetricsPollIntervalSecs'
@@ -389,41 +388,4 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
 function bodyBudgetBytes({ httpBodyBudgetMb }: FrontendSettings): number {
   if (httpBodyBudgetMb !== undefined) return httpBodyBudgetMb * 1024 * 1024;
   return Math.floor(getHeapStatistics().heap_size_limit / 4);
-}
-
-function httpSettings(settings: FrontendSettings): HttpSettings {
-  return {
-    paths: {
-      chat: settings.httpSvcChatPath,
-      completions: settings.httpSvcCmpPath,
-      embeddings: settings.httpSvcEmbPath,
-      responses: settings.httpSvcResponsesPath,
-      models: settings.httpSvcModelsPath,
-      messages: settings.httpSvcAnthropicPath,
-      health: settings.httpSvcHealthPath,
-      live: settings.httpSvcLivePath,
-      metrics: settings.httpSvcMetricsPath,
-    },
-    bodyLimitBytes: settings.httpBodyLimitMb * 1024 * 1024,
-    overloadStatus: settings.httpOverloadStatusCode,
-    peekMs: settings.httpPreCommitErrorPeekMs,
-    keepAliveMs: settings.httpSseKeepAliveIntervalMs,
-    contextWindow: settings.contextWindow,
-    maxOutputTokens: settings.maxOutputTokens,
-    reasoningField: settings.reasoningFieldName,
-    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
-    hasAdminRoutes: !settings.disableFrontendAdminApi,
-    corsOrigins: settings.corsOrigin ?? [],
-    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
-    dispatch: {
-      toolCalls: settings.enableStreamingToolDispatch,
-      reasoning: settings.enableStreamingReasoningDispatch,
-    },
-    decode: {
-      ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
-      isNvextDisabled: settings.disableFrontendNvext,
-      forcesUsage: settings.enableForceIncludeUsage,
-      metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
-    },
-  };
 }
