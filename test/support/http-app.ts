@@ -65,7 +65,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
 }
 
 /** Requests come from this machine unless their test says otherwise. */
-function fromThisMachine(app: TestApp['app']): TestApp['app'] {
+export function fromThisMachine(app: TestApp['app']): TestApp['app'] {
   const { fetch } = app;
   app.fetch = (request, bindings, ...rest) => fetch(request, { peer: '127.0.0.1', ...bindings }, ...rest);
   return app;
