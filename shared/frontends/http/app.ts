@@ -5,6 +5,7 @@ import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
 import { answerModelsError } from './anthropic/models.ts';
 import { answerPreflight, corsHeaders } from './cors.ts';
+import { shownId } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
@@ -154,15 +155,15 @@ function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
 }
 
 function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
-  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${exchange.path}`));
+  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${shownId(exchange.path)}`));
 }
 
 function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
   if (exchange.header('upgrade')?.toLowerCase() === 'websocket') {
-    refuse(deps, exchange, webSocketRefusal(exchange.path), { allow });
+    refuse(deps, exchange, webSocketRefusal(shownId(exchange.path)), { allow });
     return;
   }
-  const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${exchange.path}`);
+  const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${shownId(exchange.path)}`);
   refuse(deps, exchange, error, { allow });
 }
 

@@ -196,12 +196,12 @@ describe('an id that a client chooses', () => {
       ]);
     }
     sink.text(0, 'hello', 1);
-    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 });
+    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
     expect((await answer).status).toBe(200);
     const again = post(test, '/v1/chat/completions', CHAT, WITH_ID); // free once it is over
     const { sink: next } = await test.pipeline.call(1);
     next.text(0, 'hello', 1);
-    next.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 });
+    next.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
     expect((await again).status).toBe(200);
   });
 
@@ -211,7 +211,7 @@ describe('an id that a client chooses', () => {
     const said = post(test, '/v1/responses', { model: 'm', input: 'mine' }, chosen);
     const { sink } = await test.pipeline.call(0);
     sink.text(0, 'first', 1);
-    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 });
+    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
     expect((await said).status).toBe(200);
     const stored = async () => test.app.fetch(new Request(`http://localhost/v1/responses/resp_${ID.replaceAll('-', '')}`));
     const before = await (await stored()).json();
