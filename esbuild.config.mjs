@@ -5,6 +5,7 @@
 // Does nothing where dist/ is up to date: a process that runs from it goes on loading its later chunks.
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { chmod, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { describeThirdParties } from './third-party.mjs';
 
 const NATIVE = ['zeromq'];
 /** The page at /docs, with the licences of what it is made of. */
@@ -94,9 +95,13 @@ async function bundle(build) {
   }
   const sources = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
   const outputs = results.flatMap(({ metafile }) => Object.keys(metafile.outputs));
+  if (isPackage) {
+    await describeThirdParties([...sources, 'node_modules/swagger-ui-dist/swagger-ui-bundle.js']);
+    outputs.push('dist/sbom.cdx.json', 'dist/THIRD-PARTY-LICENSES.txt');
+  }
   const own = sources.filter((path) => !/^node_modules|:/.test(path));
   const model = (await readdir(MODEL)).map((name) => `${MODEL}/${name}`);
-  const inputs = ['esbuild.config.mjs', 'package-lock.json', ...model, ...own];
+  const inputs = ['esbuild.config.mjs', 'third-party.mjs', 'package-lock.json', ...model, ...own];
   const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };
   await mkdir('node_modules/.cache/stator', { recursive: true });
   await writeFile(RECORD, JSON.stringify(record));

@@ -4,7 +4,8 @@ import { trainMerges } from './train-bpe.ts';
 
 /** Bytes, merges and control tokens together. */
 const VOCABULARY_SIZE = 1792;
-const CONTEXT_LENGTH_TOKENS = 8192;
+/** Room for what agents say first: their instructions and tools alone are 10,000 tokens of so small a vocabulary. */
+const CONTEXT_LENGTH_TOKENS = 131_072;
 /** In the order of their ids, which follow the merges. `special` ones are hidden from answers. */
 const CONTROL_TOKENS = [
   { content: '<|endoftext|>', special: true },

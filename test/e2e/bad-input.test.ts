@@ -65,12 +65,12 @@ describe('a request that cannot be served', () => {
   });
 
   it.for([false, true])('for a prompt over the context names both numbers (stream: %s)', async (stream) => {
-    const messages = [{ role: 'user', content: 'many words '.repeat(8192) }];
+    const messages = [{ role: 'user', content: 'word '.repeat(140_000) }];
     const response = await postJson(chatUrl, { ...GOOD, messages, stream });
     const text = await response.clone().text();
-    await expectRefusal(response, { status: 400, code: 'context_length_exceeded', says: '8192' });
+    await expectRefusal(response, { status: 400, code: 'context_length_exceeded', says: '131072' });
     const promptTokens = text.match(/\d{4,}/g)?.map(Number) ?? [];
-    expect(Math.max(...promptTokens)).toBeGreaterThan(8192);
+    expect(Math.max(...promptTokens)).toBeGreaterThan(131_072);
   });
 
   it('for a body over the limit names the limit', async () => {

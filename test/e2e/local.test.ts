@@ -99,7 +99,7 @@ describe('stator local', () => {
   it('lists its model and tells that it is ready', async () => {
     expect(await getJson(`${local.url}/v1/models`)).toMatchObject({
       object: 'list',
-      data: [{ id: MODEL, object: 'model', context_window: 8192 }],
+      data: [{ id: MODEL, object: 'model', context_window: 131_072 }],
     });
     expect(await getJson(`${local.url}/v1/models/${MODEL}`)).toMatchObject({ id: MODEL });
     expect(await getJson(`${local.url}/v1/models/${MODEL}/ready`)).toMatchObject({ ready: true });

@@ -112,7 +112,7 @@ describe('the errors of the official Node client', () => {
   });
 
   it('are BadRequestError for a prompt over the context, before the stream begins', async () => {
-    const messages = [{ role: 'user' as const, content: 'word '.repeat(10_000) }];
+    const messages = [{ role: 'user' as const, content: 'word '.repeat(140_000) }];
     const error = await failureOf(client.chat.completions.create({ ...QUESTION, stream: true, messages }));
     expect(error).toBeInstanceOf(BadRequestError);
     expect(error).toMatchObject({ code: 'context_length_exceeded' });

@@ -68,7 +68,7 @@ def errors():
 
     return {
         "wrong value": failure(temperature=7),
-        "too long": failure(messages=[{"role": "user", "content": "word " * 10_000}], stream=True),
+        "too long": failure(messages=[{"role": "user", "content": "word " * 140_000}], stream=True),
         "unknown model": failure(model="gpt-17"),
         "unknown key": failure(extra_body={"mesages": []}),
     }

@@ -82,6 +82,22 @@ describe('the package', () => {
     expect(Object.keys(dependencies)).toEqual(['zeromq']);
   });
 
+  it('says what it holds of others, and under which licences', () => {
+    const read = (path: string): string => readFileSync(join(installed, path), 'utf8');
+    const { components } = JSON.parse(read('dist/sbom.cdx.json')) as {
+      readonly components: readonly { readonly name: string; readonly version: string }[];
+    };
+    const licences = read('dist/THIRD-PARTY-LICENSES.txt');
+    const listed = new Set(components.map(({ name }) => name));
+    const [, table = ''] = read('docs/dependencies.md').match(/## At run time\n([\s\S]*?)\n## /) ?? [];
+    const bundled = table.split('\n').flatMap((row) => (row.split('|')[1] ?? '').match(/[^`\s,|]+/g) ?? []);
+    const names = bundled.filter((name) => !/^(Package|-+)$/.test(name));
+    expect(names.length).toBeGreaterThan(20);
+    expect(names.filter((name) => !listed.has(name))).toEqual([]);
+    expect(names.filter((name) => name !== 'zeromq' && !licences.includes(`\n${name} `))).toEqual([]);
+    expect(components.map(({ name }) => name)).not.toContain('vitest');
+  });
+
   it('is run by npx', () => {
     expect(run('npx', 'stator', 'version')).toMatch(/^stator \d+\.\d+\.\d+\n$/);
   });
