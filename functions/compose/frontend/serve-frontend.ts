@@ -39,9 +39,12 @@ export async function serveFrontend(
       tls,
     });
     if (!isLoopback(settings.httpHost) && paths?.clientCa === undefined) {
-      log.warn('whoever reaches this address is served: there are no API keys yet, put a proxy that asks for them before it', {
-        address: server.address,
-      });
+      log.warn(
+        'whoever reaches this address is served: there are no API keys yet, put a proxy that asks for them before it',
+        {
+          address: server.address,
+        },
+      );
     }
     const certificate =
       paths === undefined || tls === undefined

@@ -163,7 +163,10 @@ function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow:
     refuse(deps, exchange, webSocketRefusal(shownId(exchange.path)), { allow });
     return;
   }
-  const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${shownId(exchange.path)}`);
+  const error = new ServeError(
+    'method_not_allowed',
+    `Method ${exchange.method} is not allowed for ${shownId(exchange.path)}`,
+  );
   refuse(deps, exchange, error, { allow });
 }
 

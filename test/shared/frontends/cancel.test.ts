@@ -213,7 +213,8 @@ describe('an id that a client chooses', () => {
     sink.text(0, 'first', 1);
     sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
     expect((await said).status).toBe(200);
-    const stored = async () => test.app.fetch(new Request(`http://localhost/v1/responses/resp_${ID.replaceAll('-', '')}`));
+    const stored = async () =>
+      test.app.fetch(new Request(`http://localhost/v1/responses/resp_${ID.replaceAll('-', '')}`));
     const before = await (await stored()).json();
     const taken = await post(test, '/v1/responses', { model: 'm', input: 'theirs' }, chosen);
     expect([taken.status, await taken.json()]).toMatchObject([400, { error: { param: 'x-dynamo-request-id' } }]);

@@ -86,7 +86,9 @@ describe('POST /router/explain', () => {
 describe('explaining', () => {
   it('is there in mode kv alone, and not where operators have no routes', async () => {
     const { deps } = createTestApp();
-    const plain = await fromThisMachine(createHttpApp(deps)).fetch(new Request(`http://localhost/router/explain/${ID}`));
+    const plain = await fromThisMachine(createHttpApp(deps)).fetch(
+      new Request(`http://localhost/router/explain/${ID}`),
+    );
     expect(plain.status).toBe(501);
     const closed = createHttpApp({ ...deps, settings: { ...deps.settings, hasAdminRoutes: false } });
     expect((await post(closed, { model: 'm', prompt: 'x' })).status).toBe(404);

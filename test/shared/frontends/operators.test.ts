@@ -56,7 +56,14 @@ describe.each(OPERATORS)('%s %s', (method, path) => {
 
 describe('/health', () => {
   const transport = { tcp: '10.1.2.3:4567/1/generate' };
-  const record = { type: 'Endpoint', namespace: 'ns', component: 'c', endpoint: 'generate', instance_id: '1f', transport };
+  const record = {
+    type: 'Endpoint',
+    namespace: 'ns',
+    component: 'c',
+    endpoint: 'generate',
+    instance_id: '1f',
+    transport,
+  };
   const ready = () => createTestApp({ instances: () => [record] as never });
   const route = { method: 'GET', path: '/health' };
 

@@ -41,7 +41,12 @@ describe('loadModelFolder', () => {
     expect(prompt).toBe('<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n');
     const ids = model.tokenizer.encode(prompt);
     expect(model.tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(prompt);
-    expect(model.info).toMatchObject({ contextLength: 131_072, modelType: 'llama', eosTokenIds: [1787, 1785], files: {} });
+    expect(model.info).toMatchObject({
+      contextLength: 131_072,
+      modelType: 'llama',
+      eosTokenIds: [1787, 1785],
+      files: {},
+    });
   });
 
   it('serves completions without a chat template', async () => {

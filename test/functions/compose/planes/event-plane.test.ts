@@ -26,7 +26,8 @@ it.each([
   { DYN_DISCOVERY_BACKEND: 'file', DYN_EVENT_PLANE_HOST: '0.0.0.0' },
   { DYN_DISCOVERY_BACKEND: 'dynamodb', STATOR_DISCOVERY_TABLE: 't' },
 ])('publishes to nobody with %o, and says what to set', async (env) => {
-  const words = /^a ZMQ publisher of the event plane would listen on 0\.0\.0\.0 .*DYN_EVENT_PLANE=nats.*STATOR_PLANE_OPEN=on/;
+  const words =
+    /^a ZMQ publisher of the event plane would listen on 0\.0\.0\.0 .*DYN_EVENT_PLANE=nats.*STATOR_PLANE_OPEN=on/;
   await expect(endpointOf(env)).rejects.toThrow(words);
   await expect(endpointOf({ ...env, STATOR_PLANE_TOKEN: 't'.repeat(32) })).rejects.toThrow(words); // proves nothing here
   expect(await endpointOf({ ...env, STATOR_PLANE_OPEN: 'on' })).toMatch(/tcp:\/\/[\d.]+:/);
