@@ -205,6 +205,7 @@ describe('a command that cannot start', () => {
       'a service for anybody (router)',
       {
         args: ['router', '--service=indexer', '--service-host=0.0.0.0', '--service-port=0'],
+        env: kv,
         code: 1,
         says: /the HTTP service would listen on 0\.0\.0\.0.*STATOR_PLANE_TOKEN.*STATOR_PLANE_OPEN=on/,
       },
@@ -243,7 +244,7 @@ describe('a command that cannot start', () => {
       'a discovery table that is away (worker)',
       {
         args: ['worker', '--engine=mocker', '--event-plane=zmq'],
-        env: awayTable,
+        env: { ...awayTable, DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' },
         code: 1,
         says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/,
       },
