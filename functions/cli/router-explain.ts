@@ -15,11 +15,14 @@ cached, its load and the parts of its cost. Where prompts are computed apart, th
   --model NAME      (default: the only model that is served)
   --url URL         of the frontend (default: http://127.0.0.1:8000)
   --json            the answer as it is
+
+A frontend on another machine wants STATOR_ADMIN_KEY in the environment.
 `;
 
 const URL_DEFAULT = 'http://127.0.0.1:8000';
 const ANSWER_MS_MAX = 30_000;
 
+type Asked = Ask & { readonly adminKey: string | undefined };
 type Ask = { readonly url: string; readonly isJson: boolean } & (
   | { readonly kind: 'request'; readonly requestId: string }
   | { readonly kind: 'prompt'; readonly prompt: string; readonly model: string | undefined }
@@ -29,8 +32,11 @@ type Ask = { readonly url: string; readonly isJson: boolean } & (
  * Runs `stator router explain`; resolves with what it prints.
  * @throws UsageError for a mistake in its arguments, Error with one line when the frontend cannot answer
  */
-export async function explainRouting(argv: readonly string[]): Promise<string> {
-  const ask = readAsk(argv);
+export async function explainRouting(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<string> {
+  const ask = { ...readAsk(argv), adminKey: env.STATOR_ADMIN_KEY };
   const explanation = ask.kind === 'request' ? await askFor(ask) : await askWith(ask);
   return ask.isJson ? `${JSON.stringify(explanation, undefined, 2)}\n` : renderExplanation(explanation);
 }
@@ -65,13 +71,17 @@ function parse(argv: readonly string[]) {
   }
 }
 
-function askFor({ url, requestId }: Ask & { kind: 'request' }): Promise<ExplanationRecord> {
-  return fetchJson(`${url}/router/explain/${encodeURIComponent(requestId)}`);
+function askFor({ url, requestId, adminKey }: Asked & { kind: 'request' }): Promise<ExplanationRecord> {
+  return fetchJson(`${url}/router/explain/${encodeURIComponent(requestId)}`, { headers: keyHeader(adminKey) });
 }
 
-async function askWith({ url, prompt, model }: Ask & { kind: 'prompt' }): Promise<ExplanationRecord> {
+function keyHeader(adminKey: string | undefined): Readonly<Record<string, string>> {
+  return adminKey === undefined ? {} : { authorization: `Bearer ${adminKey}` };
+}
+
+async function askWith({ url, prompt, model, adminKey }: Asked & { kind: 'prompt' }): Promise<ExplanationRecord> {
   const body = JSON.stringify({ model: model ?? (await onlyModel(url)), prompt });
-  const headers = { 'content-type': 'application/json' };
+  const headers = { 'content-type': 'application/json', ...keyHeader(adminKey) };
   return fetchJson(`${url}/router/explain`, { method: 'POST', headers, body });
 }
 

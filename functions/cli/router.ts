@@ -56,7 +56,8 @@ async function startService(
 ): Promise<Running> {
   const service = await START[name](settings, logger.for('router'));
   try {
-    const server = await serveApp(service.app, settings.serviceHost, settings.servicePort ?? service.port);
+    const { serviceHost: host, servicePort: port = service.port, planeToken: secret, planeOpen } = settings;
+    const server = await serveApp(service.app, { host, port, secret, isOpen: planeOpen });
     const close = async (): Promise<void> => {
       await server.close(GRACE_MS);
       await service.close();

@@ -24,7 +24,7 @@ export async function startIndexer(settings: ServiceSettings, logger: Logger): P
   const indexer = new StandaloneIndexer({ openListener: zmqListeners(logger), metrics, logger, bytesMax });
   const peers = new Peers();
   for (const url of settings.servicePeers) peers.add(url);
-  await recover(indexer, peers, logger);
+  await recover(indexer, peers, logger, settings.planeToken);
   const housekeeping = systemClock.every(HOUSEKEEPING_MS, () => indexer.housekeep());
   return {
     app: createServiceApp({
@@ -42,10 +42,20 @@ export async function startIndexer(settings: ServiceSettings, logger: Logger): P
   };
 }
 
-async function recover(indexer: StandaloneIndexer, peers: Peers, logger: Logger): Promise<void> {
+async function recover(
+  indexer: StandaloneIndexer,
+  peers: Peers,
+  logger: Logger,
+  secret: string | undefined,
+): Promise<void> {
+  const headers = secret === undefined ? {} : { authorization: `Bearer ${secret}` };
   for (const url of peers.list()) {
     try {
-      const response = await fetch(new URL('/dump', url), { signal: AbortSignal.timeout(PEER_DUMP_TIMEOUT_MS) });
+      const response = await fetch(new URL('/dump', url), {
+        headers,
+        redirect: 'error',
+        signal: AbortSignal.timeout(PEER_DUMP_TIMEOUT_MS),
+      });
       if (!response.ok) throw new Error(`status ${response.status}`);
       indexer.restore(parseExactJson(await response.text()));
       logger.info('index taken over from a peer', { url });

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../../shared/clock/index.ts';
+import { refuseOpenListener } from '../../shared/planes/request/index.ts';
 import { ReplicaPools } from '../../shared/router/standalone/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
 import { openReplicaLink } from './replica-link.ts';
@@ -15,9 +16,18 @@ export interface OpenReplicas {
 
 /** Opens the service's own end; the others come by `--service-peers` and by the routes of replica sync. */
 export async function openReplicas(
-  { serviceHost: host, serviceSyncPort: port }: Pick<ServiceSettings, 'serviceHost' | 'serviceSyncPort'>,
+  {
+    serviceHost: host,
+    serviceSyncPort: port,
+    planeOpen: open,
+  }: Pick<ServiceSettings, 'serviceHost' | 'serviceSyncPort' | 'planeOpen'>,
   logger: Logger,
 ): Promise<OpenReplicas> {
+  const name = 'the sync port (ZeroMQ, which asks nobody who they are)';
+  const remedies = ['leave STATOR_ROUTER_SERVICE_SYNC_PORT out', 'set STATOR_ROUTER_SERVICE_HOST=127.0.0.1'];
+  const listener = { name, address: host, protectedBy: undefined, open, remedies };
+  const refusal = port === undefined ? undefined : refuseOpenListener(listener);
+  if (refusal !== undefined) throw new Error(refusal);
   const link = await openReplicaLink({ host, port, logger }, (message) => pools.receive(message));
   const pools = new ReplicaPools(
     link,

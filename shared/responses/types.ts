@@ -27,8 +27,8 @@ export interface StoredResponse {
  */
 export interface ResponseStore {
   /**
-   * Keeps a response, replacing the owner's own of that id.
-   * @throws ResponseStoreError `conflict` when another owner has the id, `too_large`, `unavailable`, `misconfigured`
+   * Keeps a response; nothing that is kept is ever replaced.
+   * @throws ResponseStoreError `conflict` when the id is taken, `too_large`, `unavailable`, `misconfigured`
    */
   put(response: StoredResponse, signal?: AbortSignal): Promise<void>;
   /** Undefined when there is none, it has expired, or it is another owner's. */

@@ -18,7 +18,7 @@ describe('an adapter whose workers are replaced', () => {
 
   async function loaded(): Promise<StatorProcess> {
     const worker = await fleet.worker();
-    expect((await postJson(`${worker.url}/v1/loras`, ADAPTER)).status).toBe(200);
+    expect((await postJson(`${worker.controlUrl}/v1/loras`, ADAPTER)).status).toBe(200);
     return worker;
   }
 
@@ -44,7 +44,7 @@ describe('an adapter whose workers are replaced', () => {
     const missing = await ask();
     expect([missing.status, missing.headers.get('retry-after')]).toEqual([503, '5']); // its worker may come back
     expect(await missing.json()).toMatchObject({ error: { code: 'service_unavailable', param: 'model' } });
-    expect((await postJson(`${fresh.url}/v1/loras`, ADAPTER)).status).toBe(200);
+    expect((await postJson(`${fresh.controlUrl}/v1/loras`, ADAPTER)).status).toBe(200);
     await fleet.untilWorkers(frontend, 1, 'tuned');
     expect(await (await ask()).json()).toMatchObject({ model: 'tuned', choices: [{ finish_reason: 'length' }] });
   });
@@ -66,7 +66,7 @@ describe('an adapter in a bucket', () => {
     const keys = { AWS_ACCESS_KEY_ID: 'key', AWS_SECRET_ACCESS_KEY: 'secret' };
     const place = { DYN_LORA_PATH: folder, AWS_ENDPOINT: bucket.url, AWS_ALLOW_HTTP: 'true' };
     const [frontend, worker] = [await fleet.frontend(), await fleet.worker([], { ...keys, ...place })];
-    const load = (uri: string) => postJson(`${worker.url}/v1/loras`, { lora_name: 'tuned', source: { uri } });
+    const load = (uri: string) => postJson(`${worker.controlUrl}/v1/loras`, { lora_name: 'tuned', source: { uri } });
     const missing = await load('s3://models/none');
     expect([missing.status, await missing.json()]).toEqual([
       404,

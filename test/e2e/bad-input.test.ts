@@ -202,6 +202,24 @@ describe('a command that cannot start', () => {
       { args: ['frontend', '--http-host=127.0.0.1', taken], env: kv, code: 1, says: /in use.*--http-port/ },
     ],
     [
+      'a service for anybody (router)',
+      {
+        args: ['router', '--service=indexer', '--service-host=0.0.0.0', '--service-port=0'],
+        env: kv,
+        code: 1,
+        says: /the HTTP service would listen on 0\.0\.0\.0.*STATOR_PLANE_TOKEN.*STATOR_PLANE_OPEN=on/,
+      },
+    ],
+    [
+      'controls for anybody (worker)',
+      {
+        args: ['worker', '--engine=mocker'],
+        env: { ...kv, STATOR_CONTROL_HOST: '0.0.0.0', STATOR_CONTROL_PORT: '0' },
+        code: 1,
+        says: /the control server would listen on 0\.0\.0\.0.*STATOR_PLANE_TOKEN.*STATOR_PLANE_OPEN=on/,
+      },
+    ],
+    [
       'an engine that is not there (local)',
       {
         args: ['local', '--http-port=0', '--engine=openai', `--engine-url=${nobody}`],
@@ -226,7 +244,7 @@ describe('a command that cannot start', () => {
       'a discovery table that is away (worker)',
       {
         args: ['worker', '--engine=mocker', '--event-plane=zmq'],
-        env: awayTable,
+        env: { ...awayTable, DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_TCP_RPC_HOST: '127.0.0.1' },
         code: 1,
         says: /DynamoDB at .*STATOR_DYNAMODB_ENDPOINT/,
       },

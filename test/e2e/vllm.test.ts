@@ -24,6 +24,7 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
   let worker: SpawnedProcess;
   let bucket: S3Server;
   let status = '';
+  let control = '';
 
   beforeAll(async () => {
     bucket = await startS3Server();
@@ -50,6 +51,7 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
         DYN_EVENT_PLANE_HOST: '127.0.0.1',
         DYN_SYSTEM_HOST: '127.0.0.1',
         DYN_SYSTEM_PORT: '0',
+        STATOR_CONTROL_PORT: '0',
         DYN_LORA_ENABLED: 'true',
         DYN_LORA_PATH: join(fleet.temporary, 'adapters'),
         AWS_ENDPOINT: bucket.url,
@@ -64,6 +66,8 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
     );
     const [, port] = await worker.waitForOutput(/status server is up port=(\d+)/);
     status = `http://127.0.0.1:${port}`;
+    const [, controlPort] = await worker.waitForOutput(/control server is up port=(\d+)/);
+    control = `http://127.0.0.1:${controlPort}`;
     await worker.waitForOutput(/worker is ready/, START_MS_MAX);
     await fleet.untilWorkers(frontend, 1, 'live');
   }, START_MS_MAX + 30_000);
@@ -120,19 +124,19 @@ describe.skipIf(folder === undefined)(`a real vLLM behind worker, KV router and 
     const shape = JSON.parse(readFileSync(join(folder ?? '', 'model', 'config.json'), 'utf8'));
     for (const [name, content] of makeLoraAdapter(shape)) bucket.objects.set(`models/tuned/${name}`, content);
     const source = { uri: 's3://models/tuned' };
-    expect((await postJson(`${status}/v1/loras`, { lora_name: 'tuned', source })).status).toBe(200);
+    expect((await postJson(`${control}/v1/loras`, { lora_name: 'tuned', source })).status).toBe(200);
     await fleet.untilWorkers(frontend, 1, 'tuned');
     const tuned = await readChat(frontend.url, { ...CHAT, model: 'tuned' });
     expect(tuned).toMatchObject({ finishReason: 'length', isDone: true });
     expect(tuned.text).not.toBe((await readChat(frontend.url, CHAT)).text);
-    expect((await fetch(`${status}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
+    expect((await fetch(`${control}/v1/loras/tuned`, { method: 'DELETE' })).status).toBe(200);
     await fleet.untilWorkers(frontend, 0, 'tuned');
   });
 
   it('empties its cache when told to, and the router knows', async () => {
     const before = await routed();
     const known = await applied('cleared');
-    const cleared = await fetch(`${status}/engine/control/clear_kv_blocks`, { method: 'POST' });
+    const cleared = await fetch(`${control}/engine/control/clear_kv_blocks`, { method: 'POST' });
     expect(await cleared.json()).toMatchObject({ status: 'success' });
     await waitUntil(async () => (await applied('cleared')) > known);
     await readChat(frontend.url, CHAT);

@@ -17,6 +17,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 export interface StatorProcess extends SpawnedProcess {
   /** Of its HTTP server: the OpenAI routes, or the status server of a worker. */
   readonly url: string;
+  /** Of a worker's controls; empty for other processes. */
+  readonly controlUrl: string;
   /** A worker's instance id; empty for other processes. */
   readonly instanceId: string;
   /** Sum of a metric's samples whose line holds every one of `labels`, such as `status="success"`; 0 without any. */
@@ -115,6 +117,7 @@ class SpawnedFleet implements Fleet {
       ...this.#shared(),
       ...loopback,
       DYN_SYSTEM_PORT: '0',
+      STATOR_CONTROL_PORT: '0',
       ...env,
     });
     return this.#untilReady(child);
@@ -128,9 +131,10 @@ class SpawnedFleet implements Fleet {
   async #untilReady(child: SpawnedProcess): Promise<StatorProcess> {
     const [, port = ''] = await child.waitForOutput(/status server is up port=(\d+)/, START_MS_MAX);
     const [, id = ''] = await child.waitForOutput(/worker is ready instance_id=(\w+)/, START_MS_MAX);
+    const [, control] = /control server is up port=(\d+)/.exec(child.stdout() + child.stderr()) ?? [];
     const url = `http://127.0.0.1:${port}`;
     await untilOk(`${url}/health`);
-    return serving(child, url, id);
+    return serving(child, url, id, control === undefined ? '' : `http://127.0.0.1:${control}`);
   }
 
   async untilWorkers(frontend: StatorProcess, count: number, model = 'stator-mini'): Promise<void> {
@@ -155,14 +159,14 @@ class SpawnedFleet implements Fleet {
   }
 }
 
-function serving(child: SpawnedProcess, url: string, instanceId = ''): StatorProcess {
+function serving(child: SpawnedProcess, url: string, instanceId = '', controlUrl = ''): StatorProcess {
   const metric = async (name: string, ...labels: readonly string[]): Promise<number> => {
     const text = await (await fetch(`${url}/metrics`)).text();
     const lines = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
     const wanted = lines.filter((line) => labels.every((label) => line.includes(label)));
     return wanted.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
   };
-  return { ...child, url, instanceId, metric };
+  return { ...child, url, controlUrl, instanceId, metric };
 }
 
 async function untilOk(url: string): Promise<void> {

@@ -64,7 +64,14 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     instances: options.instances ?? (() => []),
     lifecycle,
   };
-  return { app: createHttpApp(deps), deps, lifecycle, lines };
+  return { app: fromThisMachine(createHttpApp(deps)), deps, lifecycle, lines };
+}
+
+/** Requests come from this machine unless their test says otherwise. */
+export function fromThisMachine(app: TestApp['app']): TestApp['app'] {
+  const { fetch } = app;
+  app.fetch = (request, bindings, ...rest) => fetch(request, { peer: '127.0.0.1', ...bindings }, ...rest);
+  return app;
 }
 
 function enter(lifecycle: ServiceLifecycle, stage: ServiceStage): void {

@@ -1,14 +1,8 @@
-import { getHeapStatistics } from 'node:v8';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { Settings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
-import {
-  ByteBudget,
-  createHttpApp,
-  type HttpSettings,
-  ServiceLifecycle,
-} from '../../../shared/frontends/http/index.ts';
+import { ByteBudget, createHttpApp, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -38,6 +32,7 @@ import { openTelemetry } from '../telemetry.ts';
 import { tellWhile } from '../tell-while.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
+import { budgetBytes, httpSettings } from './http-settings.ts';
 import { bucketsOf } from './metric-buckets.ts';
 import { ModelGauges } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
@@ -64,6 +59,9 @@ export type HostSettings = PrefillModelSettings &
       | 'encodeThreads'
       | 'preprocessWorkers'
       | 'fileKv'
+      | 'httpHost'
+      | 'httpHosts'
+      | 'planeOpen'
       | 'modelPath'
       | 'debugPerf'
       | 'httpSvcConfigMetricsPollIntervalSecs'
@@ -387,60 +385,5 @@ function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
     decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
     prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
     prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
-  };
-}
-
-/**
- * A body takes about twice its size while it is read, and what it says about as much again; an answer as much again as text at
- * its end: a quarter for each leaves room for the rest.
- */
-function budgetBytes(settingMb: number | undefined): number {
-  return settingMb === undefined ? Math.floor(getHeapStatistics().heap_size_limit / 4) : settingMb * MEBIBYTE;
-}
-
-/** One answer may take all of the room for answers, and no more. */
-function answerLimitBytes(settings: FrontendSettings): number {
-  return Math.min(settings.httpAnswerLimitMb * MEBIBYTE, budgetBytes(settings.httpAnswerBudgetMb));
-}
-
-const MEBIBYTE = 1024 * 1024;
-
-function httpSettings(settings: FrontendSettings): HttpSettings {
-  return {
-    paths: {
-      chat: settings.httpSvcChatPath,
-      completions: settings.httpSvcCmpPath,
-      embeddings: settings.httpSvcEmbPath,
-      responses: settings.httpSvcResponsesPath,
-      models: settings.httpSvcModelsPath,
-      messages: settings.httpSvcAnthropicPath,
-      health: settings.httpSvcHealthPath,
-      live: settings.httpSvcLivePath,
-      metrics: settings.httpSvcMetricsPath,
-    },
-    bodyLimitBytes: settings.httpBodyLimitMb * MEBIBYTE,
-    answerLimitBytes: answerLimitBytes(settings),
-    overloadStatus: settings.httpOverloadStatusCode,
-    peekMs: settings.httpPreCommitErrorPeekMs,
-    keepAliveMs: settings.httpSseKeepAliveIntervalMs,
-    contextWindow: settings.contextWindow,
-    maxOutputTokens: settings.maxOutputTokens,
-    reasoningField: settings.reasoningFieldName,
-    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
-    hasAdminRoutes: !settings.disableFrontendAdminApi,
-    corsOrigins: settings.corsOrigin ?? [],
-    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
-    dispatch: {
-      toolCalls: settings.enableStreamingToolDispatch,
-      reasoning: settings.enableStreamingReasoningDispatch,
-    },
-    decode: {
-      ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
-      isNvextDisabled: settings.disableFrontendNvext,
-      forcesUsage: settings.enableForceIncludeUsage,
-      metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
-      stopBytesMax: settings.stopMaxBytes,
-      answerBytesMax: answerLimitBytes(settings),
-    },
   };
 }

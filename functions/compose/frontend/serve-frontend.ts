@@ -1,6 +1,7 @@
 import { systemClock } from '../../../shared/clock/index.ts';
 import type { Settings } from '../../../shared/config/index.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../../../shared/frontends/tls/index.ts';
+import { isLoopback } from '../../../shared/planes/request/index.ts';
 import type { ProcessLogger } from '../../../shared/telemetry/index.ts';
 import { startHttpServer } from '../../http/server.ts';
 import type { Frontend } from './frontend.ts';
@@ -38,6 +39,14 @@ export async function serveFrontend(
       logger: log,
       tls,
     });
+    if (!isLoopback(settings.httpHost) && paths?.clientCa === undefined) {
+      log.warn(
+        'whoever reaches this address is served: there are no API keys yet, put a proxy that asks for them before it',
+        {
+          address: server.address,
+        },
+      );
+    }
     const certificate =
       paths === undefined || tls === undefined
         ? undefined

@@ -8,14 +8,20 @@ import {
   fixedBrokers,
   type ZmqBrokerSource,
 } from '../../../shared/planes/event/index.ts';
+import { listenAddress, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
+import { fleetHost } from './fleet-host.ts';
 import { type NatsSettings, openNats } from './nats.ts';
 
 /** Settings of the event plane: what both its ends read, and what only processes on a machine do. */
-type EventSettings = Pick<Settings<'worker'> & Settings<'function'>, 'eventPlane' | 'eventPlaneCodec'> &
+type EventSettings = Pick<
+  Settings<'worker'> & Settings<'function'>,
+  'eventPlane' | 'eventPlaneCodec' | 'discoveryBackend'
+> &
   Partial<
     Pick<
       Settings<'worker'>,
+      | 'planeOpen'
       | 'eventPlaneHost'
       | 'zmqBrokerUrl'
       | 'zmqBrokerEnabled'
@@ -39,11 +45,15 @@ export function eventPlane(settings: EventSettings, logger: Logger, discovery: D
     return createNatsEventPlane({ ...common, client: openNats(settings, 'events', logger), log });
   }
   const brokers = brokersOf(settings, logger, discovery);
-  return createZmqEventPlane({
-    ...common,
-    ...(brokers === undefined ? {} : { brokers }),
-    ...(settings.eventPlaneHost === undefined ? {} : { host: settings.eventPlaneHost }),
+  const host = fleetHost(settings.eventPlaneHost, settings, undefined);
+  const refusal = refuseOpenListener({
+    name: 'a ZMQ publisher of the event plane',
+    address: listenAddress(host).bind,
+    protectedBy: undefined, // nothing of ZeroMQ asks who subscribes
+    open: settings.planeOpen ?? false,
+    remedies: ['set DYN_EVENT_PLANE=nats', 'set DYN_EVENT_PLANE_HOST=127.0.0.1'],
   });
+  return createZmqEventPlane({ ...common, host, refusal, ...(brokers === undefined ? {} : { brokers }) });
 }
 
 /** Addresses that are set win over those in discovery. */

@@ -84,10 +84,11 @@ export async function openChooseRouting(
 /** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
 async function loadGrpcLine({
   routerUrl = [],
+  planeToken,
 }: FrontendSettings & HostSettings): Promise<((place: string) => ResidentLine) | undefined> {
   if (!routerUrl.some(isGrpc)) return undefined;
   const { openRouterLine } = await import('../../../shared/router/grpc/index.ts');
-  return (place) => openRouterLine(place, systemClock);
+  return (place) => openRouterLine(place, systemClock, planeToken);
 }
 
 function isGrpc(url: string): boolean {

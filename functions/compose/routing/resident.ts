@@ -1,5 +1,6 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
+import { listenAddress, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { KvRouter, PoolRole, Router } from '../../../shared/router/index.ts';
 import {
   Answering,
@@ -19,6 +20,7 @@ import {
 } from '../../../shared/router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../../../shared/telemetry/index.ts';
 import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
+import { fleetHost } from '../planes/fleet-host.ts';
 import type { RouterServer } from './router-server.ts';
 
 /** Settings of a resident router. */
@@ -91,18 +93,25 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
 
 /** The same by gRPC, where a port is set for it. */
 async function openGrpc(
-  { routerGrpcPort: port, tcpRpcHost }: ResidentSettings,
+  settings: ResidentSettings,
   service: ResidentService,
   answering: Answering,
 ): Promise<{ close(): Promise<void> } | undefined> {
+  const { routerGrpcPort: port, planeToken: secret } = settings;
   if (port === undefined) return undefined;
+  const protectedBy = secret === undefined ? undefined : 'token';
+  const host = listenAddress(fleetHost(settings.tcpRpcHost, settings, protectedBy)).bind;
+  const refusal = refuseOpenListener({
+    name: "the router's gRPC service",
+    address: host,
+    protectedBy,
+    open: settings.planeOpen ?? false,
+    remedies: ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'],
+  });
+  if (refusal !== undefined) throw new Error(refusal);
   const { serveRouterGrpc } = await import('../../../shared/router/grpc/index.ts');
   const isAnswering = (): boolean => answering.isAnswering;
-  return serveRouterGrpc({ service, host: grpcHostOf(tcpRpcHost), port, isAnswering });
-}
-
-function grpcHostOf(host: string | undefined): string {
-  return host === undefined || host === 'auto' ? '0.0.0.0' : host;
+  return serveRouterGrpc({ service, host, port, secret, isAnswering });
 }
 
 function makeService(settings: ResidentSettings, parts: ResidentParts, state: RouterState, namespace: string) {

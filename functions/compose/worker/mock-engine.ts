@@ -14,15 +14,18 @@ import {
   tcpHandoffs,
 } from '../../../shared/engines/mocker/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
-import { listenAddress } from '../../../shared/planes/request/index.ts';
+import { type ListenAddress, listenAddress, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../../shared/tokens/index.ts';
+import { fleetHost } from '../planes/fleet-host.ts';
 import { type EngineModelSettings, engineModel } from './engine-model.ts';
 
 type MockSettings = EngineModelSettings &
   Pick<
     Settings<'worker'>,
     | 'mockOutput'
+    | 'discoveryBackend'
+    | 'planeOpen'
     | 'numGpuBlocksOverride'
     | 'maxModelLen'
     | 'plannerProfileData'
@@ -74,7 +77,8 @@ export async function mockEngineFor(
       ? { randomIds: plainIds(info) }
       : { readableTokenIds: await readableIds(folder) }),
   };
-  const handoffs = tcpHandoffs(listenAddress(settings.tcpRpcHost ?? 'auto'));
+  const listens = settings.disaggregationMode === 'prefill';
+  const handoffs = tcpHandoffs(listens ? mockAddress(settings, 'blocks of a prefill engine') : LOOPBACK);
   return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
 }
 
@@ -127,12 +131,27 @@ function thinkingOf({ reasoning }: MockSettings): Thinking | undefined {
   };
 }
 
+const LOOPBACK: ListenAddress = { bind: '127.0.0.1', advertise: '127.0.0.1' };
+
+/**
+ * Where a mock engine listens beside its worker.
+ * @throws ConfigError when anybody would reach it: it asks nobody who they are
+ */
+function mockAddress(settings: MockSettings, name: string): ListenAddress {
+  const address = listenAddress(fleetHost(settings.tcpRpcHost, settings, undefined));
+  const remedies = ['set DYN_TCP_RPC_HOST=127.0.0.1'];
+  const listener = { name: `the mock engine's listener for ${name}`, address: address.bind, remedies };
+  const refusal = refuseOpenListener({ ...listener, protectedBy: undefined, open: settings.planeOpen });
+  if (refusal !== undefined) throw new ConfigError([refusal]);
+  return address;
+}
+
 function kvStreamOf(settings: MockSettings, at: number): KvStreamOptions | undefined {
-  const { zmqKvEventsPorts, zmqReplayPorts, tcpRpcHost, dataParallelSize: ranks } = settings;
+  const { zmqKvEventsPorts, zmqReplayPorts, dataParallelSize: ranks } = settings;
   const port = portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at, ranks);
   if (port === undefined) return undefined;
   const replayPort = portOf('--zmq-replay-ports', zmqReplayPorts, at, ranks);
-  return { host: listenAddress(tcpRpcHost ?? 'auto').bind, port, replayPort };
+  return { host: mockAddress(settings, 'KV events').bind, port, replayPort };
 }
 
 /**

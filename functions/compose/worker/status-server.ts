@@ -1,13 +1,20 @@
 import type { Settings } from '../../../shared/config/index.ts';
+import { isLoopback, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { ProcessLogger } from '../../../shared/telemetry/index.ts';
-import { type StatusServer, type StatusServerOptions, startStatusServer } from '../../../shared/worker/index.ts';
+import {
+  type ControlServerOptions,
+  type SmallServer,
+  type StatusServerOptions,
+  startControlServer,
+  startStatusServer,
+} from '../../../shared/worker/index.ts';
 
 /** The status server that the settings ask for; undefined = none. */
 export async function openStatusServer(
   settings: Settings<'worker'>,
   logger: ProcessLogger,
-  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'control' | 'model'>,
-): Promise<StatusServer | undefined> {
+  shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'model'>,
+): Promise<SmallServer | undefined> {
   if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
   const log = logger.for('status');
   const server = await startStatusServer({
@@ -19,5 +26,30 @@ export async function openStatusServer(
     livePath: settings.systemLivePath,
   });
   log.info('status server is up', { port: server.port });
+  return server;
+}
+
+/**
+ * The server of the worker's controls that the settings ask for; undefined = none.
+ * @throws Error with one line when anybody would reach it
+ */
+export async function openControlServer(
+  { controlPort: port, controlHost: host, planeToken, planeOpen }: Settings<'worker'>,
+  logger: ProcessLogger,
+  control: ControlServerOptions['control'],
+): Promise<SmallServer | undefined> {
+  if (port === undefined || port < 0) return undefined;
+  const refusal = refuseOpenListener({
+    name: 'the control server',
+    address: host,
+    protectedBy: planeToken === undefined ? undefined : 'token',
+    open: planeOpen,
+    remedies: ['set STATOR_PLANE_TOKEN', 'set STATOR_CONTROL_HOST=127.0.0.1'],
+  });
+  if (refusal !== undefined) throw new Error(refusal);
+  const log = logger.for('control');
+  const admission = { secret: planeToken, isOpen: planeOpen && !isLoopback(host) };
+  const server = await startControlServer({ control, admission, logger: log, port, host });
+  log.info('control server is up', { port: server.port });
   return server;
 }

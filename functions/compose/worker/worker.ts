@@ -43,7 +43,7 @@ import {
   withMultimodal,
 } from './server-engine.ts';
 import { staggerDelayMs } from './stagger-delay.ts';
-import { openStatusServer } from './status-server.ts';
+import { openControlServer, openStatusServer } from './status-server.ts';
 import { topologyCard } from './topology.ts';
 
 export type WorkerProcessSettings = Settings<'worker'>;
@@ -108,9 +108,9 @@ export async function startWorkerProcess(
   const status = await openStatusServer(settings, logger, {
     health,
     metrics: withEngineMetrics(metrics, engines, address),
-    control: () => workers[0]?.control,
     model: () => workers[0] && { address, card: workers[0].card },
   });
+  const control = await openControlServer(settings, logger, () => workers[0]?.control);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const planes = {
     requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
@@ -124,7 +124,8 @@ export async function startWorkerProcess(
   const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
-    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close(), status?.close()]);
+    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
+    await Promise.all([status?.close(), control?.close()]);
     routerState?.close();
     await telemetry.close();
   };

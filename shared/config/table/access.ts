@@ -1,4 +1,4 @@
-import { choice, choices, duration, file, int, list, text } from '../builders.ts';
+import { choice, choices, duration, file, int, list, secret, text } from '../builders.ts';
 import { EDGES, LISTENERS } from '../processes.ts';
 
 /** Rows of "Access keys". */
@@ -39,6 +39,25 @@ export const accessRows = {
     source: 'Stator',
     built: false,
     about: 'Longest time until a revoked key is refused.',
+  }),
+  httpHosts: list({
+    flags: ['--http-hosts'],
+    env: ['STATOR_HTTP_HOSTS'],
+    allowed: 'host names or *',
+    defaultText: 'unset = none',
+    usedBy: LISTENERS,
+    source: 'Stator',
+    built: true,
+    about: 'Names beside localhost that Host may have on a loopback address, such as that of a tunnel; * = any.',
+  }),
+  adminKey: secret({
+    env: ['STATOR_ADMIN_KEY'],
+    minLength: 32,
+    defaultText: 'unset = operators are asked for on loopback alone',
+    usedBy: EDGES,
+    source: 'Stator',
+    built: true,
+    about: 'Lets who shows it as a bearer token use the routes for operators from another machine.',
   }),
   name: text({
     flags: ['--name'],

@@ -8,7 +8,7 @@ export const loraRows = {
     usedBy: ['worker'],
     source: '1.6.1',
     built: true,
-    about: 'Opens the LoRA routes of the status server.',
+    about: 'Opens the LoRA routes of the control server.',
   }),
   loraPath: folder({
     env: ['DYN_LORA_PATH'],

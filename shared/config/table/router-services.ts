@@ -27,11 +27,11 @@ export const routerServicesRows = {
     flags: ['--service-host'],
     env: ['STATOR_ROUTER_SERVICE_HOST'],
     allowed: 'IP or host name',
-    default: '0.0.0.0',
+    default: '127.0.0.1',
     usedBy: ['router'],
     source: 'Stator',
     built: true,
-    about: 'Listen address of an HTTP service.',
+    about: 'Listen address of an HTTP service; beyond loopback it wants STATOR_PLANE_TOKEN.',
   }),
   serviceSyncPort: port({
     flags: ['--service-sync-port'],

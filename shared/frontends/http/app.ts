@@ -5,6 +5,7 @@ import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
 import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
 import { answerModelsError } from './anthropic/models.ts';
 import { answerPreflight, corsHeaders } from './cors.ts';
+import { shownId } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
@@ -17,6 +18,7 @@ import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { DOCS_PATH, redirectToDocs, serveDocs } from './openapi/serve-docs.ts';
 import { OPENAPI_PATH, serveOpenApi } from './openapi/serve-openapi.ts';
+import { refuseHost, requireOperator } from './operators.ts';
 import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './routes/busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
 import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './routes/clear-kv-blocks.ts';
@@ -45,10 +47,10 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const get = (path: string, serve: Serve): void => addRoute(app, deps, path, 'GET,HEAD', serve);
   if (deps.settings.servesClients ?? true) addClientRoutes(app, deps);
   if (deps.settings.hasAdminRoutes) {
-    addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', serveBusyThreshold);
-    post(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks);
-    post(EXPLAIN_PATH, serveExplain);
-    get(`${EXPLAIN_PATH}/:id{.+}`, serveExplained);
+    addRoute(app, deps, BUSY_THRESHOLD_PATH, 'POST,GET,HEAD', forOperators(serveBusyThreshold));
+    post(CLEAR_KV_BLOCKS_PATH, forOperators(serveClearKvBlocks));
+    post(EXPLAIN_PATH, forOperators(serveExplain));
+    get(`${EXPLAIN_PATH}/:id{.+}`, forOperators(serveExplained));
   }
   get(ROOT_PATH, serveRoot);
   get(paths.models, serveModelList);
@@ -100,6 +102,14 @@ function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: st
   });
 }
 
+/** Of the fleet rather than of a client's request: for whoever runs it. */
+function forOperators(serve: Serve): Serve {
+  return (deps, exchange) => {
+    requireOperator(deps, exchange);
+    return serve(deps, exchange);
+  };
+}
+
 /** Runs a handler on the host's exchange, or on one over the fetch request. */
 function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
@@ -107,7 +117,7 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
     run(deps, given, serve);
     return alreadyAnswered;
   }
-  const exchange = new WebExchange(context.req.raw);
+  const exchange = new WebExchange(context.req.raw, context.env?.peer);
   run(deps, exchange, serve);
   return exchange.response;
 }
@@ -115,6 +125,11 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
 function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
   const forPages = corsHeaders(given, deps.settings.corsOrigins);
   const exchange = new ServedExchange(given, deps.random, forPages ?? {}, deps.metrics.limitReached);
+  const foreign = refuseHost(deps.settings, given);
+  if (foreign !== undefined) {
+    refuse(deps, exchange, foreign);
+    return;
+  }
   if (forPages !== undefined && answerPreflight(exchange)) return;
   if (exchange.headerLines > LIMITS.header_lines.max) {
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
@@ -137,15 +152,18 @@ function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
 }
 
 function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {
-  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${exchange.path}`));
+  refuse(deps, exchange, new ServeError('not_found', `Route not found: ${exchange.method} ${shownId(exchange.path)}`));
 }
 
 function serveMethodNotAllowed(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
   if (exchange.header('upgrade')?.toLowerCase() === 'websocket') {
-    refuse(deps, exchange, webSocketRefusal(exchange.path), { allow });
+    refuse(deps, exchange, webSocketRefusal(shownId(exchange.path)), { allow });
     return;
   }
-  const error = new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${exchange.path}`);
+  const error = new ServeError(
+    'method_not_allowed',
+    `Method ${exchange.method} is not allowed for ${shownId(exchange.path)}`,
+  );
   refuse(deps, exchange, error, { allow });
 }
 

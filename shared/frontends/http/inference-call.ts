@@ -28,6 +28,15 @@ import { KeptSink } from './answers/kept-sink.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
+/** Header by which a client chooses the id of its request. */
+export const CHOSEN_ID = 'x-dynamo-request-id';
+
+/** A chosen id that names another request or response: who has it could be cancelled, or replaced, by it. */
+export function idIsTaken(): ServeError {
+  const message = `${CHOSEN_ID} names a request that exists: choose another UUID, or leave it out`;
+  return new ServeErrorClass('invalid_value', message, { param: CHOSEN_ID });
+}
+
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';
 
@@ -90,9 +99,18 @@ export class InferenceCall {
     return this.#meter;
   }
 
-  /** The request is decoded: its ids go into the log line. */
+  /**
+   * The request is decoded: its ids go into the log line.
+   * @throws ServeError `invalid_value` when the client chose the id of a request that runs here
+   */
   identify(request: GenerationRequest): void {
+    this.#requireFree(request.id);
     this.#request = request;
+  }
+
+  #requireFree(id: string): void {
+    const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // our own are nobody else's
+    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken();
   }
 
   get ttftMs(): number | undefined {
@@ -102,8 +120,10 @@ export class InferenceCall {
   /**
    * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
    * client is still there. The request must have been identified: from here on it can be cancelled by its id.
+   * @throws ServeError `invalid_value` when another request has come by that id since
    */
   watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
+    if (this.#request !== undefined) this.#requireFree(this.#request.id);
     const { sink, deadline } = this.exchange;
     const work = new AbortController();
     setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded

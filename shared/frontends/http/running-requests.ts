@@ -28,16 +28,25 @@ export class RunningRequests {
     };
   }
 
+  /** Whether something runs under a response or request id. */
+  has(id: string): boolean {
+    return this.#find(id).length > 0;
+  }
+
   /** Cancels what runs under a response or request id; false when nothing does. */
   cancel(id: string): boolean {
+    const found = this.#find(id);
+    for (const { breakOff } of found) breakOff(new ServeError('client_closed_request', 'Request cancelled'));
+    return found.length > 0;
+  }
+
+  #find(id: string): readonly Running[] {
     const key = requestKeyOf(id);
-    if (key === undefined) return false;
-    const found = [...this.#running].filter((running) => {
+    if (key === undefined) return [];
+    return [...this.#running].filter((running) => {
       running.key ??= requestKeyOf(running.id);
       return running.key === key;
     });
-    for (const { breakOff } of found) breakOff(new ServeError('client_closed_request', 'Request cancelled'));
-    return found.length > 0;
   }
 
   /** Ends all of them with `error`; returns how many. */

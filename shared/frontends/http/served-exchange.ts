@@ -47,6 +47,10 @@ export class ServedExchange implements HttpExchange {
     return this.#host.query;
   }
 
+  get peer(): string | undefined {
+    return this.#host.peer;
+  }
+
   get headerLines(): number {
     return this.#host.headerLines;
   }

@@ -38,6 +38,10 @@ export interface HttpSettings {
   readonly servesClients?: boolean | undefined;
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
+  /** Whoever shows it may use those routes from anywhere (`STATOR_ADMIN_KEY`). @default nobody: they answer on loopback alone */
+  readonly adminKey?: string | undefined;
+  /** Names that `Host` may have, beside those of this machine, where only this machine is listened to. @default any */
+  readonly hosts?: readonly string[] | undefined;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */
   readonly corsOrigins: readonly string[];
   /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */

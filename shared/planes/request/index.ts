@@ -4,6 +4,7 @@
  */
 
 export { type ListenAddress, listenAddress } from '../listen-address.ts';
+export { type FleetListener, isLoopback, refuseOpenListener } from '../open-listener.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';

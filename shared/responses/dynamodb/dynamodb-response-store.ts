@@ -61,8 +61,8 @@ export class DynamoDbResponseStore implements ResponseStore {
         ttl,
         body: { B: first! }, // there is always one
       };
-      if (await this.#table.put(head, this.#isFree(owner), signal)) return;
-      throw new ResponseStoreError('conflict', `response ${id} belongs to another owner`);
+      if (await this.#table.put(head, this.#isFree(version), signal)) return;
+      throw new ResponseStoreError('conflict', `there is a response ${id} already`);
     });
   }
 
@@ -114,12 +114,11 @@ export class DynamoDbResponseStore implements ResponseStore {
     return { version: item.version?.S ?? '', pieces: Number(item.chunks?.N), body: bodyOf(item) };
   }
 
-  /** Nobody else has the id. */
-  #isFree(owner: string): Condition {
+  /** Nobody has the id, unless it is this very write, of which an earlier attempt has come through. */
+  #isFree(version: string): Condition {
     return {
-      expression: 'attribute_not_exists(pk) OR #owner = :owner OR expiresAtMs <= :now',
-      names: { '#owner': 'owner' },
-      values: { ':owner': { S: owner }, ':now': { N: String(this.#options.clock.wallMs()) } },
+      expression: 'attribute_not_exists(pk) OR version = :version OR expiresAtMs <= :now',
+      values: { ':version': { S: version }, ':now': { N: String(this.#options.clock.wallMs()) } },
     };
   }
 }

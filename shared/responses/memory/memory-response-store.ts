@@ -46,16 +46,12 @@ export class MemoryResponseStore implements ResponseStore {
     const { clock, ttlMs, bytesMax, recordBytesMax = bytesMax } = this.#options;
     const { id, owner, ...body } = response;
     this.#dropExpired();
-    const known = this.#kept.get(id);
-    if (known !== undefined && known.owner !== owner) {
-      throw new ResponseStoreError('conflict', `response ${id} belongs to another owner`);
-    }
+    if (this.#kept.has(id)) throw new ResponseStoreError('conflict', `there is a response ${id} already`);
     const text = Buffer.from(JSON.stringify(body));
     if (text.length > recordBytesMax) {
       const message = `response ${id} has ${text.length} bytes, the store takes ${recordBytesMax}`;
       throw new ResponseStoreError('too_large', message);
     }
-    this.#drop(id);
     this.#kept.set(id, { owner, text, expiresAtMs: clock.nowMs() + ttlMs });
     this.#bytes += text.length;
     this.#makeRoom();

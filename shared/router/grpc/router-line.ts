@@ -1,4 +1,4 @@
-import { Client, type ClientOptions, credentials, type ServiceError } from '@grpc/grpc-js';
+import { Client, type ClientOptions, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { ExplanationRecord } from '../explain/explanation-record.ts';
@@ -30,18 +30,23 @@ const OPTIONS: ClientOptions = {
 };
 const NOTHING = new Uint8Array(0);
 
-/** Asks the resident router at `place`, `host:port`, by gRPC without TLS. Connects when it is first asked. */
-export function openRouterLine(place: string, clock: Clock): ResidentLine {
-  return new RouterLine(place, clock);
+/**
+ * Asks the resident router at `place`, `host:port`, by gRPC without TLS. Connects when it is first asked.
+ * @param secret shown with every call, where the fleet has one
+ */
+export function openRouterLine(place: string, clock: Clock, secret?: string): ResidentLine {
+  return new RouterLine(place, clock, secret);
 }
 
 class RouterLine implements ResidentLine {
   readonly #place: string;
   readonly #clock: Clock;
+  readonly #metadata = new Metadata();
   #client: Client | undefined;
   #isClosed = false;
 
-  constructor(place: string, clock: Clock) {
+  constructor(place: string, clock: Clock, secret: string | undefined) {
+    if (secret !== undefined) this.#metadata.set('authorization', `Bearer ${secret}`);
     this.#place = place;
     this.#clock = clock;
   }
@@ -55,7 +60,13 @@ class RouterLine implements ResidentLine {
 
   choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
     const request = encodeChooseRequest(query);
-    const call = this.#connected().makeServerStreamRequest(`/${ROUTER}/Choose`, toBuffer, same, request);
+    const call = this.#connected().makeServerStreamRequest(
+      `/${ROUTER}/Choose`,
+      toBuffer,
+      same,
+      request,
+      this.#metadata,
+    );
     call.on('data', (bytes: Buffer) => {
       let message: ChooseMessage;
       try {
@@ -105,7 +116,7 @@ class RouterLine implements ResidentLine {
   #ask(path: string, question: Uint8Array, timeoutMs: number): Promise<Uint8Array | undefined> {
     if (this.#isClosed) return Promise.resolve(undefined);
     return new Promise((resolve) => {
-      const call = this.#connected().makeUnaryRequest(path, toBuffer, same, question, (_, answer) => {
+      const call = this.#connected().makeUnaryRequest(path, toBuffer, same, question, this.#metadata, (_, answer) => {
         timer.cancel();
         resolve(answer);
       });

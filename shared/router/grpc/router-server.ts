@@ -9,6 +9,7 @@ import {
   type ServiceError,
   type sendUnaryData,
 } from '@grpc/grpc-js';
+import { holdsSecret } from '../../access/index.ts';
 import { grpcStatusOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import { explanationRecord } from '../explain/explanation-record.ts';
 import type { ChooseQuery, ChooseService } from '../service/index.ts';
@@ -30,6 +31,8 @@ export interface RouterGrpcOptions {
   readonly host: string;
   /** 0 = any free one. */
   readonly port: number;
+  /** What callers show as `authorization: Bearer`; the health check is for anybody. @default nothing is asked for */
+  readonly secret?: string | undefined;
   /** Whether this process answers `Choose`, for health checks of the router by name. */
   isAnswering(): boolean;
 }
@@ -69,20 +72,25 @@ type Unary = (call: ServerUnaryCall<Buffer, Uint8Array>, answer: sendUnaryData<U
  * @throws Error with one line that names the setting to change when the port cannot be bound
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
-  const { service, host, port } = options;
+  const { service, host, port, secret } = options;
+  const guarded = (answer: (request: Uint8Array) => Uint8Array): Unary =>
+    unary((bytes, metadata) => {
+      requireSecret(metadata, secret);
+      return answer(bytes);
+    });
   const server = new Server({
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
     'grpc.max_send_message_length': MESSAGE_BYTES_MAX,
     'grpc.enable_channelz': 0, // nobody reads its books, which are kept for each call and message
   });
   server.addService(ROUTER_METHODS, {
-    Choose: (call: ServerWritableStream<Buffer, Uint8Array>) => choose(service, call),
-    Release: unary((bytes) => {
+    Choose: (call: ServerWritableStream<Buffer, Uint8Array>) => choose(service, call, secret),
+    Release: guarded((bytes) => {
       service.release(decodeReleaseRequest(bytes));
       return new Uint8Array(0);
     }),
-    Loads: unary(() => encodeLoadsResponse(service.loads())),
-    Explain: unary((bytes) => encodeExplainResponse(explain(service, bytes))),
+    Loads: guarded(() => encodeLoadsResponse(service.loads())),
+    Explain: guarded((bytes) => encodeExplainResponse(explain(service, bytes))),
   });
   server.addService(HEALTH_METHODS, { Check: unary((bytes) => encodeHealthCheckResponse(isServing(options, bytes))) });
   const bound = await listen(server, host, port);
@@ -109,12 +117,17 @@ function addressOf(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-function choose(service: ChooseService, call: ServerWritableStream<Buffer, Uint8Array>): void {
+function choose(
+  service: ChooseService,
+  call: ServerWritableStream<Buffer, Uint8Array>,
+  secret: string | undefined,
+): void {
   let query: ChooseQuery;
   try {
+    requireSecret(call.metadata, secret);
     query = decodeChooseRequest(call.request);
   } catch (thrown) {
-    // Whoever is of another version decides without this router, rather than fail its client's request.
+    // Whoever is of another version, or of another fleet, decides without this router, rather than fail its client's request.
     call.emit('error', statusOf(thrown, 'BackendProtocol'));
     return;
   }
@@ -147,10 +160,17 @@ function isServing({ isAnswering }: RouterGrpcOptions, bytes: Uint8Array): boole
   throw new ServeError('not_found', `service ${name} is unknown`);
 }
 
-function unary(answer: (request: Uint8Array) => Uint8Array): Unary {
+/** @throws ServeError `invalid_api_key` for callers that do not show `secret` */
+function requireSecret(metadata: Metadata, secret: string | undefined): void {
+  const header = (name: string): string | undefined => metadata.get(name)[0]?.toString();
+  if (secret === undefined || holdsSecret({ header }, secret)) return;
+  throw new ServeError('invalid_api_key', 'authorization must be Bearer and the value of STATOR_PLANE_TOKEN');
+}
+
+function unary(answer: (request: Uint8Array, metadata: Metadata) => Uint8Array): Unary {
   return (call, callback) => {
     try {
-      callback(null, answer(call.request));
+      callback(null, answer(call.request, call.metadata));
     } catch (thrown) {
       callback(statusOf(thrown));
     }

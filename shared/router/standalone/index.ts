@@ -15,6 +15,12 @@ export type { KvListener, ListenSource, OpenListener } from './rank-listeners.ts
 export { type ReplicaLink, ReplicaPools } from './replica-link.ts';
 export { type SelectionRoutesOptions, selectionRoutes } from './selection-routes.ts';
 export { SelectionService, type SelectionServiceOptions } from './selection-service.ts';
-export { createServiceApp, type Route, type ServiceApp, type ServiceAppOptions } from './service-app.ts';
+export {
+  BODY_BYTES_MAX as SERVICE_BODY_BYTES_MAX,
+  createServiceApp,
+  type Route,
+  type ServiceApp,
+  type ServiceAppOptions,
+} from './service-app.ts';
 export { slotRoutes } from './slot-routes.ts';
 export { SlotTracker, type SlotTrackerOptions } from './slot-tracker.ts';

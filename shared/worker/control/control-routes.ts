@@ -4,22 +4,21 @@ import type { WorkerControl } from './control.ts';
 
 const BODY_BYTES_MAX = 64 * 1024;
 
-/** A request of the status server that is a control, as its name and the fields that its path says. */
+/** A request that is a control. */
 interface ControlCall {
   readonly name: string;
-  readonly fields: Readonly<Record<string, string>>;
+  /** The adapter's name as the path has it: not decoded. */
+  readonly adapter?: string;
 }
 
-/** The control behind a route of the status server (runtime-and-workers.md, section 10.1); undefined = none. */
+/** The control behind a route (runtime-and-workers.md, section 10.1); undefined = none. */
 export function controlOf(method: string, path: string): ControlCall | undefined {
-  if (path === '/v1/loras' && method === 'POST') return { name: 'load_lora', fields: {} };
-  if (path === '/v1/loras' && method === 'GET') return { name: 'list_loras', fields: {} };
+  if (path === '/v1/loras' && method === 'POST') return { name: 'load_lora' };
+  if (path === '/v1/loras' && method === 'GET') return { name: 'list_loras' };
   const [, adapter] = /^\/v1\/loras\/(.+)$/.exec(path) ?? [];
-  if (adapter !== undefined && method === 'DELETE') {
-    return { name: 'unload_lora', fields: { lora_name: decodeURIComponent(adapter) } };
-  }
+  if (adapter !== undefined && method === 'DELETE') return { name: 'unload_lora', adapter };
   const [, control] = /^\/engine\/(?:control\/)?([a-z_]+)$/.exec(path) ?? [];
-  return control !== undefined && method === 'POST' ? { name: control, fields: {} } : undefined;
+  return control !== undefined && method === 'POST' ? { name: control } : undefined;
 }
 
 /** Runs a control and answers with what it says. Never rejects. */
@@ -32,32 +31,50 @@ export async function answerControl(
   const gone = new AbortController();
   response.once('close', () => gone.abort(new Error('the asker is gone')));
   try {
-    const body = { ...((await readJson(request)) as object), ...call.fields };
+    const named = call.adapter === undefined ? {} : { lora_name: decodeName(call.adapter) };
+    const body = { ...((await readJson(request)) as object), ...named };
     if (control === undefined) throw workerError('Unavailable', 'the worker is not ready');
-    answer(response, 200, await control.run(call.name, body, gone.signal));
+    answerJson(response, 200, await control.run(call.name, body, gone.signal));
   } catch (thrown) {
     const error = toServeError(thrown);
     // Whoever reaches this port operates the worker: the engine's own words are for them.
     const message = error.cause instanceof Error ? error.cause.message : String(error.cause ?? error.message);
-    answer(response, error.status, { status: 'error', message });
+    answerJson(response, error.status, { status: 'error', message });
+  }
+}
+
+function decodeName(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new ServeError('invalid_value', 'the name in the path is not valid percent-encoding');
   }
 }
 
 async function readJson(request: IncomingMessage): Promise<unknown> {
-  let text = '';
-  for await (const chunk of request) {
-    text += String(chunk);
-    if (text.length > BODY_BYTES_MAX) throw new ServeError('request_too_large', 'the body is too large');
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > BODY_BYTES_MAX) throw new ServeError('request_too_large', `the body exceeds ${BODY_BYTES_MAX} bytes`);
+    chunks.push(chunk);
   }
+  const text = Buffer.concat(chunks).toString();
   if (text.trim() === '') return {};
   try {
     return JSON.parse(text);
-  } catch (cause) {
-    throw new ServeError('invalid_json', 'the body is no JSON', { cause });
+  } catch {
+    throw new ServeError('invalid_json', 'the body is no JSON');
   }
 }
 
-function answer(response: ServerResponse, status: number, body: object): void {
+/** Answers with JSON, unless there is an answer already or nobody to read it. */
+export function answerJson(
+  response: ServerResponse,
+  status: number,
+  body: object,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   if (response.headersSent || response.destroyed) return;
-  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
 }

@@ -1,19 +1,14 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { reasonOf } from '../../errors/index.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
-import type { WorkerControl } from './control.ts';
-import { answerControl, controlOf } from './control-routes.ts';
+import { controlOf } from './control-routes.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
 import { answerFile, fileOf, type ServedFiles } from './model-files.ts';
+import { type SmallServer, startSmallServer } from './small-server.ts';
 
 export interface StatusServerOptions {
   readonly health: EndpointHealth;
   readonly metrics: Pick<WorkerMetrics, 'contentType' | 'render'>;
   readonly logger: Logger;
-  /** Controls of the worker, once it serves. Absent = none. */
-  control?(): WorkerControl | undefined;
   /** What the worker says of its model, once it serves: the files named there are served. Absent = none. */
   model?(): ServedFiles | undefined;
   /** `DYN_SYSTEM_PORT`; 0 = any free one. */
@@ -26,46 +21,26 @@ export interface StatusServerOptions {
   readonly livePath?: string;
 }
 
-export interface StatusServer {
-  readonly port: number;
-  close(): Promise<void>;
-}
-
 /**
- * Serves health, metrics, controls and model files of a worker process (runtime-and-workers.md, section 10.1). Start it before the engine loads:
- * it answers 503 until then.
+ * Serves health, metrics and model files of a worker process, to anybody: nothing here changes it. Start it before the engine
+ * loads: it answers 503 until then.
  *
  * @throws Error with a text for the operator when the port cannot be had.
  */
-export async function startStatusServer(options: StatusServerOptions): Promise<StatusServer> {
-  const { host = '0.0.0.0', port } = options;
-  const server = createServer((request, response) => {
-    answer(options, request, response).catch((thrown: unknown) => {
-      options.logger.error('status request failed', { reason: reasonOf(thrown) });
-      if (!response.headersSent) response.writeHead(500);
-      response.end();
-    });
-  });
-  server.listen(port, host);
-  try {
-    await once(server, 'listening');
-  } catch (thrown) {
-    throw new Error(`the status server cannot listen on ${host}:${port} (${reasonOf(thrown)}): set DYN_SYSTEM_PORT`, {
-      cause: thrown,
-    });
-  }
-  return {
-    port: (server.address() as AddressInfo).port, // a listening TCP server has an AddressInfo
-    close: () => closeServer(server),
-  };
+export function startStatusServer(options: StatusServerOptions): Promise<SmallServer> {
+  const { host = '0.0.0.0', port, logger } = options;
+  const place = { name: 'status server', host, port, portSetting: 'DYN_SYSTEM_PORT', logger };
+  return startSmallServer(place, (request, response) => answer(options, request, response));
 }
 
 async function answer(options: StatusServerOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { health, metrics, healthPath = '/health', livePath = '/live' } = options;
   const path = (request.url ?? '/').split('?', 1)[0];
-  const control = options.control === undefined ? undefined : controlOf(request.method ?? '', path ?? '');
-  if (control !== undefined) {
-    await answerControl(options.control?.(), control, request, response);
+  if (controlOf(request.method ?? '', path ?? '') !== undefined) {
+    response.writeHead(404, { 'content-type': 'application/json' });
+    response.end(
+      JSON.stringify({ status: 'error', message: 'control routes are on a port of their own: STATOR_CONTROL_PORT' }),
+    );
   } else if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.writeHead(405, { allow: 'GET, HEAD' }).end();
   } else if (path === healthPath || path === livePath) {
@@ -80,10 +55,4 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
   } else {
     response.writeHead(404).end();
   }
-}
-
-async function closeServer(server: Server): Promise<void> {
-  server.closeAllConnections();
-  if (!server.listening) return;
-  await new Promise((resolve) => server.close(resolve));
 }

@@ -17,6 +17,7 @@ describe('memory response store within its bound', () => {
     const store = new MemoryResponseStore({ clock, ttlMs: TTL_MS, bytesMax: 3000, onEvict: (id) => evicted.push(id) });
     const [first, second, third] = [sized(900), sized(900), sized(900)];
     for (const record of [first, second, third]) await store.put(record!);
+    await store.delete(first!.id, '');
     await store.put(first!); // written again: now the newest
     const last = sized(900);
     await store.put(last);

@@ -16,7 +16,7 @@ afterEach(async () => {
 async function openIndexer(peers: readonly string[] = []): Promise<ServiceClient & { readonly url: string }> {
   const settings = { servicePeers: peers, kvIndexerTestEndpoints: true } as unknown as ServiceSettings;
   const service = await startIndexer(settings, silentLogger);
-  const server = await serveApp(service.app, '127.0.0.1', 0);
+  const server = await serveApp(service.app, { host: '127.0.0.1', port: 0, secret: undefined, isOpen: false });
   cleanups.push(service.close, () => server.close(1000));
   return { ...serviceClient(server.url), url: server.url };
 }

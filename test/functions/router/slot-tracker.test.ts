@@ -20,7 +20,7 @@ async function openReplica(syncPort: number): Promise<ServiceClient> {
     routerActiveRequestExpirySecs: 300,
   } as unknown as ServiceSettings;
   const service = await startSlotTracker(settings, silentLogger);
-  const server = await serveApp(service.app, '127.0.0.1', 0);
+  const server = await serveApp(service.app, { host: '127.0.0.1', port: 0, secret: undefined, isOpen: false });
   cleanups.push(service.close, () => server.close(1000));
   return serviceClient(server.url);
 }

@@ -178,3 +178,46 @@ describe('the running requests', () => {
     expect(ended).toEqual(['over', 'over']);
   });
 });
+
+describe('an id that a client chooses', () => {
+  it('cannot be that of a request that runs, whatever route it is for', async () => {
+    const test = setUp();
+    const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
+    const { sink } = await test.pipeline.call(0);
+    for (const [path, body] of [
+      ['/v1/chat/completions', CHAT],
+      ['/v1/completions', { model: 'm', prompt: 'x' }],
+      ['/v1/responses', { model: 'm', input: 'x' }],
+    ] as const) {
+      const second = await post(test, path, body, { 'x-dynamo-request-id': ID.toUpperCase() });
+      expect([second.status, await second.json()]).toMatchObject([
+        400,
+        { error: { code: 'invalid_value', param: 'x-dynamo-request-id', message: expect.stringContaining('exists') } },
+      ]);
+    }
+    sink.text(0, 'hello', 1);
+    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
+    expect((await answer).status).toBe(200);
+    const again = post(test, '/v1/chat/completions', CHAT, WITH_ID); // free once it is over
+    const { sink: next } = await test.pipeline.call(1);
+    next.text(0, 'hello', 1);
+    next.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
+    expect((await again).status).toBe(200);
+  });
+
+  it('cannot be that of a stored response, which stays as it is', async () => {
+    const test = setUp();
+    const chosen = { 'x-dynamo-request-id': ID };
+    const said = post(test, '/v1/responses', { model: 'm', input: 'mine' }, chosen);
+    const { sink } = await test.pipeline.call(0);
+    sink.text(0, 'first', 1);
+    sink.end({ promptTokens: 1, completionTokens: 1, cachedTokens: 0 }, true);
+    expect((await said).status).toBe(200);
+    const stored = async () =>
+      test.app.fetch(new Request(`http://localhost/v1/responses/resp_${ID.replaceAll('-', '')}`));
+    const before = await (await stored()).json();
+    const taken = await post(test, '/v1/responses', { model: 'm', input: 'theirs' }, chosen);
+    expect([taken.status, await taken.json()]).toMatchObject([400, { error: { param: 'x-dynamo-request-id' } }]);
+    expect(await (await stored()).json()).toEqual(before);
+  });
+});

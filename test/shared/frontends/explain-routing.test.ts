@@ -3,7 +3,7 @@ import { ServeError } from '../../../shared/errors/index.ts';
 import { createHttpApp, type HttpAppDeps } from '../../../shared/frontends/http/index.ts';
 import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
 import type { ExplanationRecord } from '../../../shared/router/index.ts';
-import { createTestApp } from '../../support/http-app.ts';
+import { createTestApp, fromThisMachine } from '../../support/http-app.ts';
 
 const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
 
@@ -27,7 +27,7 @@ function appWith(known: readonly string[], explain?: (request: GenerationRequest
     explained: async (id) => (known.includes(id) ? explanation(id) : undefined),
     explain: async (request) => explain?.(request) ?? explanation(request.id),
   };
-  return createHttpApp({ ...createTestApp().deps, explainer });
+  return fromThisMachine(createHttpApp({ ...createTestApp().deps, explainer }));
 }
 
 function post(app: ReturnType<typeof createHttpApp>, body: unknown) {
@@ -86,7 +86,9 @@ describe('POST /router/explain', () => {
 describe('explaining', () => {
   it('is there in mode kv alone, and not where operators have no routes', async () => {
     const { deps } = createTestApp();
-    const plain = await createHttpApp(deps).fetch(new Request(`http://localhost/router/explain/${ID}`));
+    const plain = await fromThisMachine(createHttpApp(deps)).fetch(
+      new Request(`http://localhost/router/explain/${ID}`),
+    );
     expect(plain.status).toBe(501);
     const closed = createHttpApp({ ...deps, settings: { ...deps.settings, hasAdminRoutes: false } });
     expect((await post(closed, { model: 'm', prompt: 'x' })).status).toBe(404);

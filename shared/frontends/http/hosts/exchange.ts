@@ -14,6 +14,8 @@ export interface HostExchange {
   readonly path: string;
   /** Text after the `?`, without it; empty when there is none. */
   readonly query: string;
+  /** Address at the other end of the socket; undefined on hosts without one, whose callers count as of another machine. */
+  readonly peer?: string | undefined;
   /** Header lines of the request; more than 100 are refused with 431. */
   readonly headerLines: number;
   /** Lower-case names, each once. */
@@ -49,6 +51,8 @@ export interface HttpExchange extends HostExchange {
 /** What a host passes as the second argument of `app.fetch`. */
 export interface HttpBindings {
   readonly exchange?: HostExchange;
+  /** `HostExchange.peer` of a host that has no exchange. */
+  readonly peer?: string | undefined;
 }
 
 /** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */

@@ -25,6 +25,10 @@ export class NodeExchange implements HostExchange {
     return this.#incoming.method ?? 'GET';
   }
 
+  get peer(): string | undefined {
+    return this.#incoming.socket.remoteAddress;
+  }
+
   get headerLines(): number {
     return this.#incoming.rawHeaders.length / 2;
   }

@@ -5,13 +5,16 @@ import { WebFrameSink } from './web-sink.ts';
 /** The exchange of a plain fetch handler: reads from a `Request`, answers with `response`. */
 export class WebExchange implements HostExchange {
   readonly sink: WebFrameSink;
+  readonly peer: string | undefined;
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly #request: Request;
 
-  constructor(request: Request) {
+  /** @param peer address that the request came from, where the host knows it */
+  constructor(request: Request, peer?: string) {
     this.#request = request;
+    this.peer = peer;
     this.method = request.method;
     this.sink = new WebFrameSink(request.method !== 'HEAD', request.signal);
     const { pathname, search } = new URL(request.url);

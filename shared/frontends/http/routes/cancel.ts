@@ -1,7 +1,7 @@
 import { ServeError } from '../../../errors/index.ts';
 import { requestKeyOf } from '../../../protocol/generation/index.ts';
 import { answerError, answerJson } from '../answers/answer.ts';
-import { decodePath } from '../decode-path.ts';
+import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 
@@ -16,7 +16,7 @@ export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Pr
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
   if (await cancelRequest(deps, id)) answerJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
   else {
-    const error = new ServeError('not_found', `No running request has the id ${id}`);
+    const error = new ServeError('not_found', `No running request has the id ${shownId(id)}`);
     answerError(exchange, error, deps.settings.overloadStatus);
   }
 }

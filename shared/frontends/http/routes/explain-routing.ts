@@ -8,7 +8,7 @@ import {
   parseCompletionsBody,
 } from '../../../protocol/openai/index.ts';
 import { answerError, answerJson } from '../answers/answer.ts';
-import { decodePath } from '../decode-path.ts';
+import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodeContext } from '../openai/gates.ts';
@@ -29,7 +29,7 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
     answerJson(exchange, 200, explanation);
     return;
   }
-  const error = new ServeError('not_found', `No decision is kept for the id ${id}: only the last ones are`);
+  const error = new ServeError('not_found', `No decision is kept for the id ${shownId(id)}: only the last ones are`);
   answerError(exchange, error, deps.settings.overloadStatus);
 }
 

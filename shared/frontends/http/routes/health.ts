@@ -2,11 +2,15 @@ import type { EndpointRecord } from '../../../discovery/index.ts';
 import { answerJson, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { isOperator } from '../operators.ts';
 import { serveReadiness } from './models.ts';
 
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };
 
-/** `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` answers for one model. */
+/**
+ * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` answers for one model. Where workers are and
+ * what cannot be reached is told to operators alone.
+ */
 export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
   const asked = new URLSearchParams(exchange.query).get('ready');
   if (asked !== null) {
@@ -22,7 +26,10 @@ export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
       answerJson(exchange, 503, SHUTTING_DOWN);
       return;
     case 'failed':
-      answerJson(exchange, 503, { status: 'not_ready', message: `Initial discovery failed: ${lifecycle.failure}` });
+      answerJson(exchange, 503, {
+        status: 'not_ready',
+        message: `Initial discovery failed${isOperator(deps, exchange) ? `: ${lifecycle.failure}` : ''}`,
+      });
       return;
     case 'discovering':
       answerJson(exchange, 503, { status: 'not_ready', message: 'Initial discovery is in progress' });
@@ -31,7 +38,8 @@ export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
       answerJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
       return;
     case 'ready':
-      answerText(exchange, 200, 'application/json', healthyText(deps.instances()));
+      if (isOperator(deps, exchange)) answerText(exchange, 200, 'application/json', healthyText(deps.instances()));
+      else answerJson(exchange, 200, { status: 'healthy' });
   }
 }
 

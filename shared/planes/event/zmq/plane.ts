@@ -19,6 +19,8 @@ export interface ZmqEventPlaneOptions {
    * first address that is not a loopback. Not used with brokers. @default 'auto'
    */
   readonly host?: string;
+  /** Why publishers must not bind `host`, in one line that says what to set: nothing of ZeroMQ asks who subscribes. @default they may */
+  readonly refusal?: string | undefined;
   /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
   readonly codec?: RecordCodec;
   /** Proxies between publishers and subscribers. @default none: subscribers connect to publishers */
@@ -40,7 +42,7 @@ const HIGH_WATER_MARK = 100_000;
  * With several brokers a message comes once from each, and the first counts: while one is left nothing is lost.
  */
 export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
-  const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', brokers, onProblem } = options;
+  const { clock, random = systemRandom, host = 'auto', codec = 'msgpack', brokers, refusal, onProblem } = options;
   const open = new Set<{ close(): Promise<void> }>();
   const absent = new Set<string>(); // brokers
 
@@ -72,6 +74,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
   }
 
   async function bindPublisher(topic: string): Promise<EventPublisher> {
+    if (refusal !== undefined) throw new Error(refusal);
     const { bind, advertise } = listenAddress(host);
     const socket = await openPublisher({ ipv6: bind.includes(':') });
     await socket.bind(`tcp://${formatHostPort(bind, 0)}`);

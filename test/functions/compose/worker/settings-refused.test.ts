@@ -7,8 +7,8 @@ import type { Engine } from '../../../../shared/engines/index.ts';
 
 const read = (argv: readonly string[], env = {}) => resolveConfig('worker', ['--engine=mocker', ...argv], env).settings;
 
-async function mockProblem(argv: readonly string[], at: number): Promise<unknown> {
-  return mockEngineFor(builtinModelPath(), read(argv), { at }).then(
+async function mockProblem(argv: readonly string[], at: number, env = {}): Promise<unknown> {
+  return mockEngineFor(builtinModelPath(), read(argv, env), { at }).then(
     () => undefined,
     (error: unknown) => (error instanceof ConfigError ? error.problems : error),
   );
@@ -27,6 +27,16 @@ describe('settings that only the composed worker can judge are refused with the 
       '--zmq-kv-events-ports 65535: each rank adds its number, and 2 ranks end above 65535',
     ]);
     expect(await mockProblem(['--zmq-kv-events-ports=65534', '--data-parallel-size=2'], 0)).toBeUndefined();
+  });
+
+  it('addresses where anybody would reach what asks nobody who they are', async () => {
+    const everywhere = { DYN_TCP_RPC_HOST: '0.0.0.0', STATOR_PLANE_TOKEN: 't'.repeat(32) };
+    const words = [expect.stringMatching(/^the mock engine's listener for .* on 0\.0\.0\.0 .*STATOR_PLANE_OPEN=on/)];
+    for (const argv of [['--disaggregation-mode=prefill'], ['--zmq-kv-events-ports=5557']]) {
+      expect(await mockProblem(argv, 0, everywhere)).toEqual(words);
+      expect(await mockProblem(argv, 0, { ...everywhere, STATOR_PLANE_OPEN: 'on' })).toBeUndefined();
+    }
+    expect(await mockProblem([], 0, everywhere)).toBeUndefined(); // has neither
   });
 
   it('the ids of thoughts', async () => {

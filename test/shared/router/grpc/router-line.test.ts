@@ -28,8 +28,9 @@ afterEach(async () => {
 async function serve(
   service: ChooseService,
   port = 0,
+  secret?: string,
 ): Promise<{ address: ResidentAddress; server: RouterGrpcServer }> {
-  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, isAnswering: () => true });
+  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, isAnswering: () => true });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
   return { address: { instanceId: place, grpc: place }, server };
@@ -41,7 +42,7 @@ class Asker {
   readonly router: Router;
   readonly #registry = new MetricRegistry();
 
-  constructor(chooseTimeoutMs = 5000) {
+  constructor(chooseTimeoutMs = 5000, secret?: string) {
     const clock = systemClock;
     this.client = new ResidentClient({
       plane: createMemoryRequestPlane({ clock }),
@@ -49,7 +50,7 @@ class Asker {
       random: seededRandom(9),
       chooseTimeoutMs,
       connectTimeoutMs: 5000,
-      grpcLine: (place) => openRouterLine(place, clock),
+      grpcLine: (place) => openRouterLine(place, clock, secret),
     });
     opened.push(this.client);
     this.router = createResidentRouter({
@@ -104,6 +105,18 @@ describe('a router that asks the resident one by gRPC', () => {
     expect(resident.service.reservations).toBe(2);
     for (const each of [held, second]) each.release();
     await waitUntil(() => resident.service.reservations === 0, { what: 'no reservation' });
+  });
+
+  it('is known by the token of its fleet, and decides alone without it', async () => {
+    const token = 't'.repeat(32);
+    const resident = await Resident.open(new VirtualClock());
+    const { address } = await serve(resident.service, 0, token);
+    for (const secret of [token, undefined]) {
+      const asker = new Asker(5000, secret);
+      await asker.know(address);
+      (await asker.choose('r', prompt(160))).release();
+      expect(await asker.alone('lost')).toBe(secret === undefined ? 1 : 0);
+    }
   });
 
   it('keeps its hints, and what it knows of workers that failed', async () => {

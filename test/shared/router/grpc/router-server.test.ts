@@ -24,13 +24,14 @@ function bytesOf(words: Uint32Array): Buffer {
 }
 
 /** A resident router behind gRPC, and a client that knows it by proto/router.proto alone. */
-async function open() {
+async function open(secret?: string) {
   const peers = { booked: () => ({ 'x-stator-reserved': '0,1,10,160' }), prefillDone() {}, ended() {} };
   const resident = await Resident.open(new VirtualClock(), undefined, { peers });
   const server: RouterGrpcServer = await serveRouterGrpc({
     service: resident.service,
     host: '127.0.0.1',
     port: 0,
+    secret,
     isAnswering: () => resident.isAnswering,
   });
   const plain: ChannelCredentials = credentials.createInsecure();
@@ -92,6 +93,21 @@ describe('the router by gRPC', () => {
     expect(resident.loadOf('b').requests).toBe(1);
     await unary('Release', { requestId: 'r', reservationId });
     expect(resident.service.reservations).toBe(0);
+  });
+
+  it('answers nobody without its token, but health checks', async () => {
+    const { client, choose, unary, resident } = await open('t'.repeat(32));
+    const asked = choose(chooseRequest('r', prompt(160)));
+    expect((await asked.over)?.code).toBe(status.UNAUTHENTICATED);
+    for (const name of ['Release', 'Loads', 'Explain']) {
+      await expect(unary(name, {})).rejects.toMatchObject({ code: status.UNAUTHENTICATED });
+    }
+    expect(resident.service.reservations).toBe(0);
+    const same = (bytes: Buffer): Buffer => bytes;
+    const health = await new Promise((resolve) => {
+      client.makeUnaryRequest('/grpc.health.v1.Health/Check', same, same, Buffer.alloc(0), resolve);
+    });
+    expect(health).toBeNull();
   });
 
   it('reads hints, settings and workers to leave out', async () => {

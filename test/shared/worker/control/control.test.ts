@@ -4,7 +4,7 @@ import { createMockEngine } from '../../../../shared/engines/mocker/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import type { RequestPlane } from '../../../../shared/planes/request/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
-import { type StatusServer, startStatusServer, type Worker } from '../../../../shared/worker/index.ts';
+import { type SmallServer, startControlServer, type Worker } from '../../../../shared/worker/index.ts';
 import { range } from '../../engines/mocker/support.ts';
 import { CallerSink, ScriptedEngine, workerBed } from '../worker-bed.ts';
 
@@ -212,37 +212,39 @@ describe('an engine that ends by itself', () => {
   });
 });
 
-describe('control routes of the status server', () => {
-  const servers: StatusServer[] = [];
+describe('the control server', () => {
+  const servers: SmallServer[] = [];
 
   afterEach(async () => {
     for (const server of servers.splice(0)) await server.close();
   });
 
-  async function serve(worker: Worker | undefined, bed: Awaited<ReturnType<typeof bedWith>>): Promise<string> {
-    const { health, metrics } = bed;
-    const control = () => worker?.control;
-    const server = await startStatusServer({
-      health,
-      metrics,
+  async function serve(worker: Worker | undefined, secret?: string): Promise<string> {
+    const server = await startControlServer({
+      control: () => worker?.control,
+      admission: { secret, isOpen: false },
       logger: silentLogger,
       port: 0,
       host: '127.0.0.1',
-      control,
     });
     servers.push(server);
     return `http://127.0.0.1:${server.port}`;
   }
 
-  const ask = async (url: string, method: string, body?: unknown): Promise<readonly [number, unknown]> => {
+  const ask = async (
+    url: string,
+    method: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<readonly [number, unknown]> => {
     const text = body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) };
-    const response = await fetch(url, { method, ...text });
+    const response = await fetch(url, { method, headers, ...text });
     return [response.status, await response.json()];
   };
 
-  it('are the published ones', async () => {
+  it('has the published routes', async () => {
     const bed = await bedWith();
-    const url = await serve(bed.worker, bed);
+    const url = await serve(bed.worker);
     expect(await ask(`${url}/v1/loras`, 'POST', LOAD)).toMatchObject([200, { status: 'success', lora_name: 'ad' }]);
     expect(await ask(`${url}/v1/loras`, 'GET')).toMatchObject([200, { count: 1 }]);
     expect(await ask(`${url}/v1/loras/ad`, 'DELETE')).toMatchObject([200, { status: 'success' }]);
@@ -252,9 +254,9 @@ describe('control routes of the status server', () => {
     expect(bed.engine.told).toEqual(['load ad /adapters/my ad', 'unload ad', 'sleep 2', 'wake ', 'clear']);
   });
 
-  it('say what is wrong', async () => {
+  it('says what is wrong', async () => {
     const bed = await bedWith();
-    const url = await serve(bed.worker, bed);
+    const url = await serve(bed.worker);
     expect(await ask(`${url}/v1/loras`, 'POST', '{')).toMatchObject([400, { status: 'error' }]);
     expect(await ask(`${url}/v1/loras`, 'POST', {})).toMatchObject([400, { message: /lora_name must be/ }]);
     expect(await ask(`${url}/v1/loras/none`, 'DELETE')).toMatchObject([
@@ -263,8 +265,41 @@ describe('control routes of the status server', () => {
     ]);
     expect(await ask(`${url}/engine/control/dance`, 'POST')).toMatchObject([404, { status: 'error' }]);
     expect((await fetch(`${url}/engine/control/sleep`)).status).toBe(404);
-    const early = await serve(undefined, bed);
+    const early = await serve(undefined);
     expect(await ask(`${early}/v1/loras`, 'GET')).toMatchObject([503, { status: 'error' }]);
+  });
+
+  it('refuses what it cannot read, with the client at fault', async () => {
+    const bed = await bedWith();
+    const url = await serve(bed.worker);
+    const encoding = { status: 'error', message: 'the name in the path is not valid percent-encoding' };
+    expect(await ask(`${url}/v1/loras/%E0%A4%A`, 'DELETE')).toEqual([400, encoding]);
+    expect(await ask(`${url}/v1/loras/${'x'.repeat(257)}`, 'DELETE')).toMatchObject([400, { message: /256/ }]);
+    expect(await ask(`${url}/v1/loras`, 'POST', '€'.repeat(30_000))).toMatchObject([413, { message: /65536 bytes/ }]);
+    expect(bed.engine.told).toEqual([]);
+  });
+
+  it('does nothing for a web page, whose browser is on this machine', async () => {
+    const bed = await bedWith();
+    const url = await serve(bed.worker);
+    const clear = `${url}/engine/control/clear_kv_blocks`;
+    const page = { origin: 'https://evil.example', 'content-type': 'text/plain' };
+    expect(await ask(clear, 'POST', '{}', page)).toMatchObject([403, { message: /Origin/ }]);
+    const forwarded = { 'x-forwarded-for': '127.0.0.1' };
+    expect(await ask(clear, 'POST', '{}', forwarded)).toMatchObject([403, { message: /STATOR_PLANE_TOKEN/ }]);
+    expect(bed.engine.told).toEqual([]);
+  });
+
+  it('asks everybody for the token where there is one', async () => {
+    const bed = await bedWith();
+    const token = 't'.repeat(32);
+    const url = await serve(bed.worker, token);
+    const clear = `${url}/engine/control/clear_kv_blocks`;
+    expect(await ask(clear, 'POST', {})).toMatchObject([401, { message: /Bearer/ }]);
+    expect(await ask(clear, 'POST', {}, { authorization: `Bearer ${token}x` })).toMatchObject([401, {}]);
+    expect(bed.engine.told).toEqual([]);
+    expect(await ask(clear, 'POST', {}, { authorization: `Bearer ${token}` })).toMatchObject([200, {}]);
+    expect(bed.engine.told).toEqual(['clear']);
   });
 });
 

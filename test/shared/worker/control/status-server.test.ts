@@ -6,13 +6,13 @@ import { createWorkerMetrics, silentLogger } from '../../../../shared/telemetry/
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
 import {
   EndpointHealth,
-  type StatusServer,
+  type SmallServer,
   type StatusServerOptions,
   startStatusServer,
 } from '../../../../shared/worker/index.ts';
 
 describe('status server', () => {
-  const servers: StatusServer[] = [];
+  const servers: SmallServer[] = [];
   const clock = new VirtualClock();
 
   afterEach(async () => {
@@ -145,6 +145,20 @@ describe('status server', () => {
       expect((await fetch(base + path)).status).toBe(404);
     }
     expect((await fetch(`${url}/v1/metadata/ns/backend/generate/other/_base/tokenizer.json`)).status).toBe(404);
+  });
+
+  it('steers nothing', async () => {
+    const url = await start(new EndpointHealth(clock, []));
+    const asked = [
+      ['POST', '/v1/loras'],
+      ['GET', '/v1/loras'],
+      ['DELETE', '/v1/loras/a'],
+      ['POST', '/engine/control/sleep'],
+    ];
+    for (const [method, path] of asked as [string, string][]) {
+      const response = await fetch(url + path, { method });
+      expect([response.status, await response.json()]).toMatchObject([404, { message: /STATOR_CONTROL_PORT/ }]);
+    }
   });
 
   it('says which variable to set when its port is taken', async () => {

@@ -7,6 +7,7 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
+import { shownId } from '../../decode-path.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { ResolvedBytes } from './resolved-bytes.ts';
@@ -34,7 +35,7 @@ export async function findStored(deps: HttpAppDeps, id: string, signal: AbortSig
 }
 
 export function responseNotFound(id: string): ServeError {
-  return new ServeError('not_found', `Response with id '${id}' not found.`);
+  return new ServeError('not_found', `Response with id '${shownId(id)}' not found.`);
 }
 
 /**

@@ -14,10 +14,10 @@ import type { RequestMeter } from '../../../../telemetry/index.ts';
 import { answerError, answerJson } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { InferenceCall } from '../../inference-call.ts';
+import { CHOSEN_ID, InferenceCall, idIsTaken } from '../../inference-call.ts';
 import { readJson } from '../../read-json.ts';
 import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';
-import { ANYBODY, gatherItems, isStored } from './response-keeper.ts';
+import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import { ResponsesStream } from './responses-stream.ts';
 import { ResponsesUnary } from './responses-unary.ts';
@@ -42,12 +42,19 @@ export async function serveResponses(
     const items = await gatherItems(deps, exchange, parsed);
     const stores = isStored(deps, parsed.body);
     const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(call));
+    await requireUnstored(call, responseIdOf(decoded.request.id));
     call.identify(decoded.request);
     const kept = stores ? [...items.earlier, ...items.own] : undefined;
     start({ call, decoded, model: primaryName, meter, kept, running });
   } catch (thrown) {
     call.refuse(toServeError(thrown));
   }
+}
+
+/** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
+async function requireUnstored({ deps, exchange }: InferenceCall, id: string): Promise<void> {
+  if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
+  if ((await lookForStored(deps, id, exchange.sink.closed)) !== undefined) throw idIsTaken();
 }
 
 /** `POST /v1/responses/input_tokens` (http-api.md, section 11.1): an estimate, without a look at the model. */

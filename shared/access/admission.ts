@@ -1,0 +1,28 @@
+import { type Caller, refuseStranger } from './caller.ts';
+import { holdsSecret } from './secret.ts';
+
+/** Who may use a service of the fleet. */
+export interface Admission {
+  /** What callers show; undefined = the fleet has no secret, and only somebody at this machine may call. */
+  readonly secret: string | undefined;
+  /** Whether whoever reaches the service is trusted, by its operator's choice. */
+  readonly isOpen: boolean;
+}
+
+/** Why a caller is not answered. */
+export interface Refusal {
+  readonly status: 401 | 403;
+  readonly message: string;
+}
+
+/** Why a caller may not use a service of the fleet; undefined = it may. A secret, where there is one, is asked of everybody. */
+export function refuseCaller({ secret, isOpen }: Admission, caller: Caller): Refusal | undefined {
+  if (secret !== undefined) {
+    if (holdsSecret(caller, secret)) return undefined;
+    return { status: 401, message: 'Authorization must be Bearer and the value of STATOR_PLANE_TOKEN' };
+  }
+  const stranger = isOpen ? undefined : refuseStranger(caller);
+  if (stranger === undefined) return undefined;
+  const message = `only requests from this machine are answered while no STATOR_PLANE_TOKEN is set; this one is refused: ${stranger}`;
+  return { status: 403, message };
+}

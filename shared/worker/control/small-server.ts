@@ -1,0 +1,68 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+
+/** A server of a worker process that listens. */
+export interface SmallServer {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+export interface SmallServerOptions {
+  /** As its log lines and errors call it. @example 'status server' */
+  readonly name: string;
+  readonly host: string;
+  /** 0 = any free one. */
+  readonly port: number;
+  /** Setting of the port, for whoever finds it taken. */
+  readonly portSetting: string;
+  readonly logger: Logger;
+}
+
+/** A whole request has to arrive within this, its body included; what is late is looked for every `CHECK_MS`. */
+const REQUEST_MS_MAX = 10_000;
+const CHECK_MS = 2000;
+/** Probes, scrapers and operators; more than these are not let in. */
+const CONNECTIONS_MAX = 256;
+
+/**
+ * Serves what few ask for and nothing large is sent to.
+ * @throws Error with one line for the operator when the port cannot be had
+ */
+export async function startSmallServer(
+  { name, host, port, portSetting, logger }: SmallServerOptions,
+  answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>,
+): Promise<SmallServer> {
+  const limits = {
+    requestTimeout: REQUEST_MS_MAX,
+    headersTimeout: REQUEST_MS_MAX,
+    connectionsCheckingInterval: CHECK_MS,
+  };
+  const server = createServer(limits, (request, response) => {
+    answer(request, response).catch((thrown: unknown) => {
+      logger.error(`${name}: request failed`, { reason: reasonOf(thrown) });
+      if (!response.headersSent) response.writeHead(500);
+      response.end();
+    });
+  });
+  server.maxConnections = CONNECTIONS_MAX;
+  server.listen(port, host);
+  try {
+    await once(server, 'listening');
+  } catch (thrown) {
+    const message = `the ${name} cannot listen on ${host}:${port} (${reasonOf(thrown)}): set ${portSetting}`;
+    throw new Error(message, { cause: thrown });
+  }
+  return {
+    port: (server.address() as AddressInfo).port, // a listening TCP server has an AddressInfo
+    close: () => closeServer(server),
+  };
+}
+
+async function closeServer(server: Server): Promise<void> {
+  server.closeAllConnections();
+  if (!server.listening) return;
+  await new Promise((resolve) => server.close(resolve));
+}
