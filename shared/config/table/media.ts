@@ -117,7 +117,7 @@ export const mediaRows = {
     unit: 'MiB',
     default: 256,
     usedBy: WORKERS,
-    source: 'product+',
+    source: 'Stator',
     built: true,
     about: 'All media of a request together.',
   }),
