@@ -96,7 +96,16 @@ export class EventRelay {
 
   #batch(normaliser: EventNormaliser, batch: EventBatch): void {
     if (batch.unreadable > 0) this.#drop(batch.unreadable, 'of a kind or shape that is not known');
-    this.#emit(batch.events.map((event) => normaliser.apply(event)));
+    this.#emit(
+      batch.events.map((event) => {
+        try {
+          return normaliser.apply(event);
+        } catch (problem) {
+          this.#drop(1, reasonOf(problem)); // one event that cannot be named must not end those that follow
+          return undefined;
+        }
+      }),
+    );
   }
 
   #emit(events: readonly (KvEvent | undefined)[]): void {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { hashParts, partsOf } from './known-parts.ts';
 import { createXxh3Module, FREE, type Xxh3Module } from './xxh3-module.ts';
 
@@ -218,9 +219,14 @@ function hashBytes(bytes: Uint8Array, seed: Seed): void {
   hashInput(1, bytes.length, 0, seed);
 }
 
-/** Number of a media object from its identifier: the head of a 64-digit hex digest, else the text's hash. */
+/**
+ * Number of a media object from its identifier: the head of a 64-digit hex digest, else the text's hash. Engines identify
+ * embeddings by the embeddings themselves; of what is too long to be hashed here, it is the head of its SHA-256.
+ */
 export function mediaHash(identifier: string): bigint | undefined {
   if (identifier === '') return undefined;
+  if (Buffer.byteLength(identifier) > INPUT_BYTES)
+    return mediaHash(createHash('sha256').update(identifier).digest('hex'));
   if (/^[0-9a-fA-F]{64}$/.test(identifier)) return BigInt(`0x${identifier.slice(0, 16)}`);
   return hashText(identifier, 0n);
 }

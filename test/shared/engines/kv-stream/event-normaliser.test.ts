@@ -85,6 +85,13 @@ describe('KV events in our own terms', () => {
     expect(tokensHash(create(2).apply(event))).toEqual(local([1, 2, 3, 4], { mediaHashes }));
   });
 
+  it('takes embeddings of any length for what identifies them', () => {
+    const embeddings = [new Uint8Array(200_000).fill(1), new Uint8Array(200_000).fill(2)];
+    const hashes = embeddings.map((bytes) => tokensHash(create(2).apply(stored({ extraKeys: [[bytes]] }))));
+    expect(hashes[0]).not.toEqual(hashes[1]);
+    expect(hashes[0]).not.toEqual(tokensHash(create(2).apply(stored({}))));
+  });
+
   it('says in which tier a block lies, and knows the media of both engines', () => {
     const tiers = ['GPU', 'CPU', 'CPU_PINNED', 'STORAGE', 'DISK', 'EXTERNAL', undefined].map((medium) => {
       const event = create(2).apply(stored({ medium }));

@@ -86,6 +86,16 @@ describe('relay of KV events', () => {
     expect(seen).toEqual(['+1', '+2<1', '-2', 'cleared']);
   });
 
+  it('drops an event that cannot be named, and gives on those behind it', async () => {
+    await follow();
+    await engine.publish([{ ...(store(1) as object), lora_name: 'x'.repeat(200_000) }, store(2)]);
+    await engine.publish([store(3)]);
+    await waitUntil(() => seen.includes('+3'));
+    expect(seen).toEqual(['+2', '+3']);
+    expect(dropped).toBe(1);
+    expect(warnings()).toEqual([expect.stringContaining('200000 bytes')]);
+  });
+
   it.each([true, false])(
     'asks for what was lost on the way and sees no batch twice (topic in replies: %s)',
     async (topic) => {
