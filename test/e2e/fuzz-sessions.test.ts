@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { playPart } from '../support/fuzz/parts.ts';
+import { type PartCase, partOf, playPart } from '../support/fuzz/parts.ts';
 import { type FuzzSession, startFuzzSession } from '../support/fuzz/session.ts';
 
 /** Cases that failed once, and are played for ever: `npm run fuzz -- --keep` adds to them. */
 const KEPT = JSON.parse(readFileSync(new URL('../fixtures/fuzz-seeds.json', import.meta.url), 'utf8')) as {
-  readonly parts: readonly number[];
+  readonly parts: readonly PartCase[];
   readonly sessions: readonly number[];
 };
 const PARTS = 3000;
@@ -17,8 +17,8 @@ const seedsTo = (count: number): readonly number[] => Array.from({ length: count
 
 describe('hostile input', () => {
   it('is read or refused by every reader', () => {
-    for (const seed of [...KEPT.parts, ...seedsTo(PARTS)]) {
-      expect(() => playPart(seed), `seed ${seed}`).not.toThrow();
+    for (const drawn of [...KEPT.parts, ...seedsTo(PARTS).map(partOf)]) {
+      expect(() => playPart(drawn), `${drawn.part}, seed ${drawn.seed}`).not.toThrow();
     }
   });
 

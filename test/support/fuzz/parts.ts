@@ -7,6 +7,7 @@ import { FrameError, writeU32 } from '../../../shared/planes/request/frames/fram
 import { FrameParser } from '../../../shared/planes/request/frames/frame-parser.ts';
 import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
+import { EVENT_PARTS } from './event-parts.ts';
 import { HostileValues } from './hostile-values.ts';
 
 const FRAME_BYTES_MAX = 64 * 1024;
@@ -15,10 +16,11 @@ const TOOLS = [
 ] as const;
 
 /** One reader of the product under one hostile input. Throws where the reader breaks a promise. */
-type Part = (values: HostileValues) => void;
+export type Part = (values: HostileValues) => void;
 
 /** Every reader of what others write that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
+  ...EVENT_PARTS,
   'tool calls': (values) => {
     const toolChoice = values.one(['auto', 'required'] as const);
     const random = seededRandom(1);
@@ -108,8 +110,22 @@ function pieces(values: HostileValues): readonly string[] {
   return Array.from({ length: values.random.below(12) }, () => values.text());
 }
 
-/** Plays the case of one seed against one reader. @throws what a reader throws that it may not */
-export function playPart(seed: number): void {
+/** A case of one reader that is kept: its name too, since what a seed draws changes with each new reader. */
+export interface PartCase {
+  readonly part: string;
+  readonly seed: number;
+}
+
+/** The case that a seed draws. */
+export function partOf(seed: number): PartCase {
+  return { part: new HostileValues(seededRandom(seed)).one(Object.keys(PARTS)), seed };
+}
+
+/** Plays one case. @throws what a reader throws that it may not, and for a reader that there is not */
+export function playPart({ part, seed }: PartCase): void {
   const values = new HostileValues(seededRandom(seed));
-  PARTS[values.one(Object.keys(PARTS))]?.(values);
+  values.random.next(); // which drew the reader
+  const play = PARTS[part];
+  if (play === undefined) throw new Error(`no reader is called ${part}`);
+  play(values);
 }

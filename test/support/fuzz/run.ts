@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { playPart } from './parts.ts';
+import { type PartCase, partOf, playPart } from './parts.ts';
 import { type Health, startFuzzSession } from './session.ts';
 
 const SEEDS = fileURLToPath(new URL('../../fixtures/fuzz-seeds.json', import.meta.url));
@@ -27,12 +27,17 @@ const { values: given } = parseArgs({
 const first = Number(given.seed ?? Date.now() % 2 ** 31);
 const casesMax = Number(given.cases ?? Number.POSITIVE_INFINITY);
 const untilMs = performance.now() + Number(given.minutes) * 60_000;
-const failed: { parts: number[]; sessions: number[] } = { parts: [], sessions: [] };
+const failed: { parts: PartCase[]; sessions: number[] } = { parts: [], sessions: [] };
+const TOLD_MAX = 20;
 
-function tell(kind: keyof typeof failed, seed: number, error: unknown): void {
-  if (failed[kind].length < 20)
-    console.error(`${kind} seed ${seed}: ${error instanceof Error ? error.stack : String(error)}\n`);
-  failed[kind].push(seed);
+function tell(what: string, seed: number, error: unknown): void {
+  if (failed.parts.length + failed.sessions.length < TOLD_MAX)
+    console.error(`${what}, seed ${seed}: ${error instanceof Error ? error.stack : String(error)}\n`);
+}
+
+function failSession(seed: number, error: unknown): void {
+  tell('session', seed, error);
+  failed.sessions.push(seed);
 }
 
 const partsUntilMs = performance.now() + (untilMs - performance.now()) * PART_SHARE;
@@ -40,10 +45,12 @@ let parts = 0;
 let slowest = { ms: 0, seed: first };
 for (; parts < casesMax && (parts % 1000 !== 0 || performance.now() < partsUntilMs); parts++) {
   const from = process.cpuUsage();
+  const drawn = partOf(first + parts);
   try {
-    playPart(first + parts);
+    playPart(drawn);
   } catch (error) {
-    tell('parts', first + parts, error);
+    tell(drawn.part, drawn.seed, error);
+    failed.parts.push(drawn);
   }
   const { user, system } = process.cpuUsage(from);
   const ms = (user + system) / 1000;
@@ -65,7 +72,7 @@ try {
   while (sessions < casesMax && performance.now() < untilMs) {
     const seed = first + sessions;
     const batch = Array.from({ length: Math.min(BATCH, casesMax - sessions) }, (_, at) => seed + at);
-    await Promise.all(batch.map((each) => session.play(each).catch((error: unknown) => tell('sessions', each, error))));
+    await Promise.all(batch.map((each) => session.play(each).catch((error: unknown) => failSession(each, error))));
     sessions += batch.length;
     last = await session.look();
     if (last.sliceCpuMs > worst.slice) worst = { ...worst, slice: last.sliceCpuMs, seed };
@@ -73,7 +80,7 @@ try {
     if (sessions <= WARM_UP_BATCHES * BATCH) warm = last;
   }
 } catch (error) {
-  tell('sessions', first + sessions, error);
+  failSession(first + sessions, error);
 }
 const growth = last.rssBytes - (warm ?? last).rssBytes;
 console.log(
@@ -98,8 +105,9 @@ const faults = [
 ].filter((fault) => fault !== '');
 if (given.keep) {
   const kept = JSON.parse(readFileSync(SEEDS, 'utf8')) as typeof failed;
-  const merge = (kind: keyof typeof failed): number[] => [...new Set([...kept[kind], ...failed[kind]])];
-  writeFileSync(SEEDS, `${JSON.stringify({ parts: merge('parts'), sessions: merge('sessions') }, null, 2)}\n`);
+  const partCases = new Map([...kept.parts, ...failed.parts].map((each) => [`${each.part} ${each.seed}`, each]));
+  const sessionSeeds = new Set([...kept.sessions, ...failed.sessions]);
+  writeFileSync(SEEDS, `${JSON.stringify({ parts: [...partCases.values()], sessions: [...sessionSeeds] }, null, 2)}\n`);
 }
 console.log(faults.length === 0 ? 'nothing failed' : `FAILED: ${faults.join('; ')}`);
 process.exitCode = faults.length === 0 ? 0 : 1;

@@ -1,0 +1,85 @@
+import { Packr } from 'msgpackr';
+import { decodeEventBatch } from '../../../shared/engines/kv-stream/engine-events.ts';
+import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
+import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
+import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope-codec.ts';
+import { decodeRouterEvents } from '../../../shared/router/feed/decode-events.ts';
+import type { HostileValues } from './hostile-values.ts';
+import type { Part } from './parts.ts';
+
+const packr = new Packr({ useRecords: false });
+const BLOCK_SIZE_TOKENS = 2;
+
+/** Readers of events, which brokers pass on from whoever may publish. */
+export const EVENT_PARTS: Readonly<Record<string, Part>> = {
+  'event envelopes': (values) => {
+    const record = { publisher_id: values.json(), sequence: values.json(), published_at: values.json(), topic: 'x' };
+    const body = damaged(values, packed(values, { ...record, payload: values.chance(0.5) ? [1, 2] : values.json() }));
+    try {
+      decodeEnvelopeRecord('x', body);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+    }
+    try {
+      decodeEnvelope('x', { publisherId: values.bytes(9), sequence: values.bytes(9), body });
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+    }
+  },
+  'router events': (values) => {
+    const block = { block_hash: number(values), tokens_hash: number(values) };
+    const stored = { parent_hash: number(values), blocks: values.chance(0.5) ? [block, block] : values.json() };
+    const data = values.one([{ stored }, { removed: { block_hashes: [number(values)] } }, 'cleared', values.json()]);
+    const event = { event_id: number(values), dp_rank: values.one([0, 1, 'x', -1]), data };
+    const record = {
+      worker_id: values.one([1, '2a', values.json()]),
+      event: values.chance(0.8) ? event : values.json(),
+    };
+    for (const { change, dpRank, workerId } of decodeRouterEvents(values.chance(0.8) ? [record] : record, () => {})) {
+      if (!/^[0-9a-f]+$/.test(workerId) || !Number.isInteger(dpRank) || dpRank < 0) throw new Error('a wrong rank');
+      if (change.kind === 'stored' && change.blockHashes.length !== change.tokensHashes.length)
+        throw new Error('hashes that are no pairs');
+    }
+  },
+  'engine events': (values) => {
+    const tokens = [1, 2, 3, 4].slice(0, values.one([4, 4, 4, 3, 0]));
+    const hashes = values.one([[1, 2], [values.bytes(40), values.bytes(40)], values.json()]);
+    const rest = [
+      values.json(),
+      values.one(['GPU', 'CPU', values.text()]),
+      values.json(),
+      [values.json(), [values.json()]],
+    ];
+    const event = values.one([
+      ['BlockStored', hashes, values.one([null, 1, values.json()]), tokens, BLOCK_SIZE_TOKENS, ...rest],
+      { type: 'BlockStored', block_hashes: hashes, token_ids: tokens, block_size: 2, extra_keys: values.json() },
+      ['BlockRemoved', hashes, values.json()],
+      values.json(),
+    ]);
+    const payload = damaged(values, packr.pack([1.5, [event], values.one([null, 0, values.json()])]));
+    const normaliser = new EventNormaliser({ dpRank: 0, blockSizeTokens: BLOCK_SIZE_TOKENS, onUnusable: () => {} });
+    try {
+      for (const each of decodeEventBatch(payload).events) normaliser.apply(each);
+    } catch (error) {
+      if (!(error instanceof MsgpackError || error instanceof RangeError)) throw error;
+    }
+  },
+};
+
+function number(values: HostileValues): unknown {
+  return values.one([1, '18446744073709551615', 2 ** 60, -1, 18446744073709551615n, values.json()]);
+}
+
+function packed(values: HostileValues, record: object): Buffer {
+  return values.chance(0.5) ? packr.pack(record) : Buffer.from(JSON.stringify(record));
+}
+
+/** As it is, cut off, or with bytes of it changed: lengths among them, which then promise what does not come. */
+function damaged(values: HostileValues, bytes: Buffer): Buffer {
+  const copy = Buffer.from(bytes);
+  if (copy.length === 0 || values.chance(0.3)) return copy;
+  for (let count = values.random.below(4); count > 0; count--) {
+    copy[values.random.below(copy.length)] = values.one([0, 0xc1, 0xdd, 0xdf, 0xff, values.random.below(256)]);
+  }
+  return values.chance(0.3) ? copy.subarray(0, values.random.below(copy.length)) : copy;
+}
