@@ -205,7 +205,7 @@ describe('a client', () => {
     const { port } = new URL(frontend.url);
     const socket = connect(Number(port), '127.0.0.1').pause();
     socket.write(
-      `POST /v1/chat/completions HTTP/1.1\r\nhost: e2e\r\nconnection: close\r\ncontent-type: application/json\r\n` +
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n` +
         `content-length: ${body.length}\r\n\r\n${body}`,
     );
     await waitUntil(async () => (await fast.metric('dynamo_component_requests_total')) === 1);
