@@ -5,7 +5,7 @@ import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOpti
 import { type TcpTarget, targetOf } from './address.ts';
 import { dialTcp } from './dial.ts';
 import { securityTo } from './encryption.ts';
-import { TcpPlaneServer } from './server.ts';
+import type { TcpPlaneServer } from './server.ts';
 import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
 import type { PlaneTls } from './tls.ts';
 
@@ -36,6 +36,7 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
   return {
     name: 'tcp',
     async serve(serveOptions: ServeOptions): Promise<PlaneServer> {
+      const { TcpPlaneServer } = await import('./server.ts'); // a function only calls: its cold start parses none of it
       const server = await TcpPlaneServer.listen({ ...settings, tls }, serveOptions);
       servers.push(server);
       return server;
