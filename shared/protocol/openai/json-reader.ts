@@ -1,6 +1,6 @@
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, ServeError } from '../../errors/index.ts';
 import { JsonMemory } from './json-memory.ts';
-import { addChild, addMembers, type Container, hasLoneSurrogate } from './json-pieces.ts';
+import { Filling, hasLoneSurrogate } from './json-pieces.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -28,8 +28,8 @@ interface Frame {
   readonly opensAt: number;
   readonly isObject: boolean;
   /** Made once the container proves to be large; until then its text is a part of its parent's run. */
-  target: Container | undefined;
-  /** Where the first member begins that is not in `target`. */
+  filling: Filling | undefined;
+  /** Where the first member begins that is not in `filling`. */
   runFrom: number;
   /** The opening bracket, or the last comma. */
   separatorAt: number;
@@ -93,7 +93,8 @@ export class JsonReader {
     } catch (error) {
       if (!(error instanceof ServeError)) throw error;
       refusal = error;
-      this.#root = this.#frames[0]?.target;
+      for (const { filling } of this.#frames) filling?.close();
+      this.#root = this.#frames[0]?.filling?.target;
     }
     return {
       value: this.#root,
@@ -163,7 +164,7 @@ export class JsonReader {
     this.#frames.push({
       opensAt,
       isObject,
-      target: undefined,
+      filling: undefined,
       runFrom: opensAt + 1,
       separatorAt: opensAt,
       childEnd: -1,
@@ -181,7 +182,7 @@ export class JsonReader {
     else this.#memory.element(frame.members, this.#rootKey);
     if (frame.childEnd >= 0) this.#endChild(frame);
     else if (this.#at - frame.runFrom >= this.#sizes.runBytes) {
-      this.#addRun(this.#targetOf(this.#frames.length - 1), frame.runFrom, this.#at);
+      this.#addRun(this.#fillingOf(this.#frames.length - 1), frame.runFrom, this.#at);
       frame.runFrom = this.#at + 1;
     }
     frame.separatorAt = this.#at;
@@ -190,15 +191,16 @@ export class JsonReader {
   #close(isObject: boolean): void {
     const frame = this.#frames.at(-1);
     if (frame === undefined || frame.isObject !== isObject) throw this.#unexpected();
-    const { target } = frame;
+    const { filling } = frame;
     if (frame.childEnd >= 0) this.#endChild(frame);
-    else if (target !== undefined) this.#addRun(target, frame.runFrom, this.#at);
+    else if (filling !== undefined) this.#addRun(filling, frame.runFrom, this.#at);
+    filling?.close();
     this.#frames.pop();
     const parent = this.#frames.at(-1);
     if (parent === undefined) {
-      this.#root = target ?? this.#parse(frame.opensAt, this.#at + 1);
+      this.#root = filling !== undefined ? filling.target : this.#parse(frame.opensAt, this.#at + 1);
       this.#isRootRead = true;
-    } else if (target !== undefined) parent.childEnd = this.#at + 1;
+    } else if (filling !== undefined) parent.childEnd = this.#at + 1;
   }
 
   /** Behind a member that was read for itself nothing may stand but white space. */
@@ -245,9 +247,9 @@ export class JsonReader {
     yield* this.#findClosingQuote();
     const isKey = this.#noteString(frame, opensAt);
     if (!isKey && this.#at - opensAt > this.#sizes.longStringBytes) {
-      const target = this.#targetOf(this.#frames.length - 1);
+      const filling = this.#fillingOf(this.#frames.length - 1);
       const text = yield* this.#longString(opensAt + 1, this.#at);
-      this.#addChild(frame, target, opensAt, text);
+      this.#addChild(frame, filling, opensAt, text);
       frame.childEnd = this.#at + 1;
     }
   }
@@ -281,31 +283,34 @@ export class JsonReader {
   }
 
   /** The container of the frame, made and put into its parent if that was not done yet. */
-  #targetOf(index: number): Container {
+  #fillingOf(index: number): Filling {
     const frame = this.#frames[index] as Frame;
-    if (frame.target !== undefined) return frame.target;
-    const target: Container = frame.isObject ? {} : [];
-    frame.target = target;
+    if (frame.filling !== undefined) return frame.filling;
+    const filling = new Filling(frame.isObject);
+    frame.filling = filling;
     if (index > 0) {
       const parent = this.#frames[index - 1] as Frame;
-      this.#addChild(parent, this.#targetOf(index - 1), frame.opensAt, target);
+      this.#addChild(parent, this.#fillingOf(index - 1), frame.opensAt, filling.target);
     }
-    return target;
+    return filling;
   }
 
   /** Adds the members before `childAt` that still wait, then the child that begins there. */
-  #addChild(frame: Frame, target: Container, childAt: number, child: unknown): void {
+  #addChild(frame: Frame, filling: Filling, childAt: number, child: unknown): void {
     const { runFrom, separatorAt } = frame;
     if (frame.childEnd >= 0) throw this.#unexpected(); // no comma between two members
-    if (separatorAt >= runFrom) this.#addRun(target, runFrom, separatorAt);
+    if (separatorAt >= runFrom) this.#addRun(filling, runFrom, separatorAt);
     const before = this.#text(separatorAt + 1, childAt);
-    this.#look(before, addChild(target, before, child));
+    this.#look(before, filling.addChild(before, child));
   }
 
-  #addRun(target: Container, from: number, to: number): void {
+  #addRun(filling: Filling, from: number, to: number): void {
     this.#memory.check(this.#rootKey);
     const text = this.#text(from, to);
-    this.#look(text, addMembers(target, text));
+    const aheadBytes = this.#bytes.length - to;
+    const elementsAhead = (added: number): number =>
+      Math.min(Math.ceil((added * aheadBytes) / (to - from)), LIMITS.body_elements.max);
+    this.#look(text, filling.addMembers(text, elementsAhead));
   }
 
   /** A text in parts that begin and end between two characters. */
