@@ -1,4 +1,4 @@
-// The block index beside one on maps, on the workload of router.md, section 12.6: about a million blocks in sequences of 256,
+// The block index beside one on maps: about a million blocks in sequences of 256,
 // eight of which share their first 64 blocks. Process CPU time, each row in a process of its own. By itself:
 //   npm run bench:part -- bench/block-index.ts [--quick] [--json]
 import { execFileSync } from 'node:child_process';

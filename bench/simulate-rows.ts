@@ -3,7 +3,7 @@ import type { KvRouterConfig } from '../shared/router/index.ts';
 /** Hit %, then TTFT mean, p50, p90 and p99 in ms. */
 export type Figures = readonly [hits: number, mean: number, p50: number, p90: number, p99: number];
 
-/** One row of the reference replays: Dynamo 1.6.1, its own offline replay (router.md, section 12.4). */
+/** One row of the reference replays: Dynamo 1.6.1, its own offline replay. */
 export interface ReferenceRow {
   readonly trace: 'conversation' | 'synthetic';
   /** Divides the arrival times. */
@@ -145,7 +145,7 @@ export const ROWS: readonly ReferenceRow[] = [
   },
 ];
 
-/** What the cost model `stator` reached in an independent simulator (router.md, section 12.5). */
+/** What the cost model `stator` reached in an independent simulator. */
 export const STATOR_ROWS: ReadonlyMap<ReferenceRow, Figures> = new Map(
   [
     ['conversation', 1, 4, [18.2, 322, 197, 724, 1958]] as const,

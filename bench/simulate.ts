@@ -33,7 +33,7 @@ interface Setting {
   readonly routers?: number;
 }
 
-/** The engine of the reference replays (router.md, section 12.4). */
+/** The engine of the reference replays. */
 const ENGINE = {
   numGpuBlocks: 2048,
   blockSizeTokens: 512,

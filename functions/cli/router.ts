@@ -14,7 +14,7 @@ import { UsageError } from './config.ts';
 /** Answers under way when the process is told to stop. */
 const GRACE_MS = 5000;
 
-/** `stator router`: the standalone router or one of the services beside it (router.md, section 10) until told to stop. */
+/** `stator router`: the standalone router or one of the services beside it until told to stop. */
 export async function run({ settings }: CommandContext<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);

@@ -16,7 +16,7 @@ const CONNECTIONS_PER_WORKER_MAX = 2;
 /** A connection that was silent for longer may have died while the environment was frozen: it is asked before it is used. */
 const SUSPECT_AFTER_MS = 1000;
 
-/** What is known of models and workers may be this old when a request begins (runtime-and-workers.md, section 1.7). */
+/** What is known of models and workers may be this old when a request begins. */
 const DISCOVERY_AGE_MS_MAX = 1000;
 /** A function is frozen between requests: it must not try on. */
 const NATS_ATTEMPTS_MAX = 3;

@@ -17,7 +17,7 @@ const HOUSEKEEPING_MS = 100;
 /** For one peer's whole dump. */
 const PEER_DUMP_TIMEOUT_MS = 60_000;
 
-/** The standalone indexer (router.md, section 10.2). It starts with what the first peer that answers knows. */
+/** The standalone indexer. It starts with what the first peer that answers knows. */
 export async function startIndexer(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
   const metrics = createIndexerMetrics();
   const bytesMax = settings.indexMaxMb * 2 ** 20;

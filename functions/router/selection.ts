@@ -9,10 +9,10 @@ import type { RunningService, ServiceSettings } from './service-settings.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, and queues looked at, this often. */
 const HOUSEKEEPING_MS = 100;
-/** Requests that were never freed are looked for this often (router.md, section 5.5). */
+/** Requests that were never freed are looked for this often. */
 const EXPIRY_CHECK_MS = 60_000;
 
-/** The selection service (router.md, section 10.4). */
+/** The selection service. */
 export async function startSelectionService(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
   const { policies, prefillDuration } = await openRouterFiles(settings);
   const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;

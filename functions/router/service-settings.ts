@@ -7,7 +7,7 @@ export type ServiceSettings = Settings<'router'>;
 /** A standalone service that answers HTTP. */
 export interface RunningService {
   readonly app: ServiceApp;
-  /** Where it listens unless the settings say otherwise (router.md, section 10). */
+  /** Where it listens unless the settings say otherwise. */
   readonly port: number;
   close(): Promise<void>;
 }

@@ -4,10 +4,10 @@ import type { Logger } from '../../shared/telemetry/index.ts';
 import { openReplicas } from './replicas.ts';
 import type { RunningService, ServiceSettings } from './service-settings.ts';
 
-/** Requests that were never freed are looked for this often (router.md, section 5.5). */
+/** Requests that were never freed are looked for this often. */
 const EXPIRY_CHECK_MS = 60_000;
 
-/** The slot tracker (router.md, section 10.3). */
+/** The slot tracker. */
 export async function startSlotTracker(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
   const replicas = await openReplicas(settings, logger);
   const tracker = new SlotTracker({

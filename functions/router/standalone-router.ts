@@ -38,7 +38,7 @@ export interface RunningRouter {
 }
 
 /**
- * The standalone router (router.md, section 10.1): `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
+ * The standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
  * @param signal ends the wait for the first workers
  */
 export async function startStandaloneRouter(

@@ -8,7 +8,7 @@ export interface Random {
   below(bound: number): number;
   /** UUID version 4. */
   uuid(): string;
-  /** A 53-bit identifier as lower-case hex without padding (runtime-and-workers.md, section 1.7). */
+  /** A 53-bit identifier as lower-case hex without padding. */
   instanceId(): string;
 }
 

@@ -32,7 +32,7 @@ interface Dependency {
   readonly says: string;
 }
 
-// router.md, section 1.4, and the rows' own conditions.
+// What several settings say together, and the rows' own conditions.
 const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'routerTrackOutputBlocks',

@@ -31,7 +31,7 @@ function straightenBuckets({ values }: ConfigView): readonly string[] {
   return warnings;
 }
 
-/** The deprecated weight is the prefill scale by another name; 0 meant no credit for overlap too (ruling 16). */
+/** The deprecated weight is the prefill scale by another name; 0 meant no credit for overlap too. */
 function translateOverlapWeight({ values, given }: ConfigView): void {
   const weight = values.routerKvOverlapScoreWeight;
   if (weight === undefined) return;
@@ -65,7 +65,7 @@ function translateRoles({ values }: ConfigView): void {
   if (values.roles?.includes('router') === true) values.routerRole ??= 'resident';
 }
 
-/** The load-only preset is one of mode `kv` (router.md, section 1.4). */
+/** The load-only preset is one of mode `kv`. */
 function translateLoadAware({ values }: ConfigView): void {
   if (values.loadAware === true && values.routerMode !== undefined) values.routerMode = 'kv';
 }
@@ -78,7 +78,7 @@ function translateWorkerRole({ values, given }: ConfigView): void {
   else if (values.multimodalEncodeWorker === true) values.disaggregationMode = 'encode';
 }
 
-/** The law decides; without one the file's target is the law; without both the default (traps of configuration.md). */
+/** The law decides; without one the file's target is the law; without both the default. */
 function chooseLaw({ values, given }: ConfigView): readonly string[] {
   const target = values.plannerOptimizationTarget;
   if (target === undefined || !given.has('plannerOptimizationTarget')) return [];

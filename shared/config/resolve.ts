@@ -98,8 +98,7 @@ function readValues(process: Process, sources: Sources, around: Surroundings, al
 }
 
 /**
- * Resolves every setting of `process`: flag over variable over configuration file over default (configuration.md,
- * section 0).
+ * Resolves every setting of `process`: flag over variable over configuration file over default.
  *
  * @example
  * const { settings, warnings } = resolveConfig('frontend', ['--http-port', '9000'], process.env);

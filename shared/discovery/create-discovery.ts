@@ -28,7 +28,7 @@ export async function createDiscovery(options: DiscoveryOptions): Promise<Discov
   return DynamoDbDiscovery.open(options);
 }
 
-/** Checks a configured back end (ruling 17). Throws one line that says what to use instead of what is not built. */
+/** Checks a configured back end. Throws one line that says what to use instead of what is not built. */
 export function parseDiscoveryBackend(name: string): Discovery['backend'] {
   if (name === 'mem' || name === 'file' || name === 'dynamodb') return name;
   const hint = 'Use dynamodb (with STATOR_DISCOVERY_TABLE), file (with DYN_FILE_KV) or mem';

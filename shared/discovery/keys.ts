@@ -19,7 +19,7 @@ export function decodeSegment(encoded: string): string {
   return decodeURIComponent(encoded);
 }
 
-/** Bucket, namespace and key of `record` (section 1.2). */
+/** Bucket, namespace and key of `record`. */
 export function addressOf(record: DiscoveryRecord): RecordAddress {
   switch (record.type) {
     case 'Endpoint':

@@ -17,7 +17,7 @@ export interface SnapshotDiff {
 }
 
 /**
- * What changed between `known` and a full reading of the store (`texts` by key): the resync rule of section 1.5. A key
+ * What changed between `known` and a full reading of the store (`texts` by key). A key
  * that cannot be parsed keeps its previous value, and is left out when it had none.
  */
 export function diffSnapshot(

@@ -1,6 +1,6 @@
 import type { DiscoveryRecord } from './records.ts';
 
-/** Buckets of the key space (runtime-and-workers.md, section 1.2). */
+/** Buckets of the key space. */
 export type Bucket = 'v1/instances' | 'v1/mdc' | 'v1/event_channels';
 
 /** What to list or watch. `prefix` matches whole path segments: `ns/comp` matches `ns/comp/ep/1`, never `ns/component2`. */

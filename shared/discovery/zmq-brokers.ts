@@ -2,7 +2,7 @@ import type { ZmqBrokerSource, ZmqBrokers } from '../planes/event/index.ts';
 import { eventChannelPrefix } from './keys.ts';
 import type { Discovery } from './types.ts';
 
-/** Component under which brokers of the ZMQ event plane register (runtime-and-workers.md, section 3.4). */
+/** Component under which brokers of the ZMQ event plane register. */
 const BROKER_COMPONENT = 'zmq_broker';
 
 /**

@@ -38,8 +38,8 @@ export interface EngineLoad {
 export type KvTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
 /**
- * Hashes as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]` (ruling 21).
- * `blockHashes` name a block by its whole prefix, `tokensHashes` by its own tokens (router.md, section 3.2).
+ * Hashes as pairs of u32 halves, low half first: `[low0, high0, low1, high1, ...]`.
+ * `blockHashes` name a block by its whole prefix, `tokensHashes` by its own tokens.
  */
 export type KvEvent =
   | {

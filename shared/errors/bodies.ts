@@ -1,7 +1,7 @@
 import { codeRow } from './codes.ts';
 import type { ServeError } from './serve-error.ts';
 
-/** Error envelope of every OpenAI-family route (ruling 1). `code` is a string; the HTTP status alone carries the number. */
+/** Error envelope of every OpenAI-family route. `code` is a string; the HTTP status alone carries the number. */
 export interface OpenAiErrorBody {
   readonly error: {
     readonly message: string;
@@ -22,7 +22,7 @@ export function openAiErrorBody(error: ServeError): OpenAiErrorBody {
   };
 }
 
-/** The SSE frames that end a chat or completions stream after a failure (ruling 3). */
+/** The SSE frames that end a chat or completions stream after a failure. */
 export function openAiStreamError(error: ServeError): string {
   return `data: ${JSON.stringify(openAiErrorBody(error))}\n\ndata: [DONE]\n\n`;
 }

@@ -1,6 +1,6 @@
 /** What one error code means on every wire. */
 interface CodeRow {
-  /** HTTP status (rulings.md, error table). */
+  /** HTTP status. */
   readonly status: number;
   /** `error.type` of OpenAI-family bodies. */
   readonly openAiType: string;
@@ -8,12 +8,12 @@ interface CodeRow {
   readonly anthropicType: string;
   /** gRPC status number. */
   readonly grpc: number;
-  /** `error_type` label of the frontend's request counter (http-api.md, section 16.1). */
+  /** `error_type` label of the frontend's request counter. */
   readonly metric: string;
   /** Log level: a client mistake, a full system and a broken system differ. */
   readonly level: 'debug' | 'warn' | 'error';
   readonly retryable: boolean;
-  /** `Retry-After` where the failure itself does not say (ruling 2). */
+  /** `Retry-After` where the failure itself does not say. */
   readonly retryAfterMs?: number;
 }
 

@@ -63,7 +63,7 @@ export interface PipelineOptions {
   readonly busyWorkers?: (workers: readonly Worker[], limits: BusyThresholdValues) => ReadonlySet<string> | undefined;
 }
 
-/** Until the next report of a worker's load (design, section 3), which says whether it is still full. */
+/** Until the next report of a worker's load, which says whether it is still full. */
 const LOAD_REPORT_MS = 1000;
 
 /** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
@@ -299,7 +299,7 @@ function keepSpecialTokens(prompt: Preprocessed): Preprocessed {
   return { ...prompt, request: { ...prompt.request, output } };
 }
 
-/** What the client asked to see of the preprocessing (http-api.md, section 12.4). */
+/** What the client asked to see of the preprocessing. */
 function annotate(
   request: GenerationRequest,
   formattedPrompt: string | undefined,

@@ -20,7 +20,7 @@ export interface ServedModel {
   readonly readiness: ModelReadiness;
 }
 
-/** Whether every worker role that a model needs is present in some namespace (http-api.md, sections 9.3 and 15.4). */
+/** Whether every worker role that a model needs is present in some namespace. */
 export interface ModelReadiness {
   readonly isReady: boolean;
   readonly reason: string | undefined;
@@ -126,7 +126,7 @@ export interface PipelineObserver {
   sent?(attempt: SentAttempt): void;
   /** A request leaves a worker that has failed it, for another one. */
   moved?(move: RequestMove): void;
-  /** A worker gets no new request until a canary passes (ruling 31). */
+  /** A worker gets no new request until a canary passes. */
   workerStalled?(model: string, workerId: string): void;
   /** It takes requests again, or has left discovery. */
   workerRecovered?(model: string, workerId: string): void;

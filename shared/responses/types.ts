@@ -5,7 +5,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export interface StoredResponse {
   /** `resp_<32 hex>`. */
   readonly id: string;
-  /** The key that made it; `''` where nobody needs one. Another owner cannot see, use or delete it (rulings.md, 8 and 19). */
+  /** The key that made it; `''` where nobody needs one. Another owner cannot see, use or delete it. */
   readonly owner: string;
   /** The response object as its client read it. */
   readonly response: JsonObject;

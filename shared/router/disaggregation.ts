@@ -3,7 +3,7 @@ import { assertNever, ServeError } from '../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints, StopConditions } from '../protocol/generation/index.ts';
 import { KvRouterConfigError } from './config/kv-config.ts';
 
-/** The prefill leg makes one token and stops (router.md, section 9, step 1). */
+/** The prefill leg makes one token and stops. */
 export function prefillStop(stop: StopConditions): StopConditions {
   const { min_tokens: _, ...rest } = stop;
   return { ...rest, max_tokens: 1 };
@@ -26,7 +26,7 @@ export function decodeOverride(
   };
 }
 
-/** @throws ServeError in mode direct, where nobody else could choose the prefill worker (section 1.2) */
+/** @throws ServeError in mode direct, where nobody else could choose the prefill worker */
 export function requirePrefillWorker({ prefill_worker_id: id }: RoutingHints): string {
   if (id !== undefined) return id;
   throw new ServeError(
@@ -61,7 +61,7 @@ export function clientAnnotations(annotations: readonly string[]): readonly stri
     : annotations;
 }
 
-/** When a prompt is prefilled where it is decoded (router.md, section 9). */
+/** When a prompt is prefilled where it is decoded. */
 export interface ConditionalDisaggregation {
   /** `isl_bounding`: little of it is left to compute. `prefill_load`: its prefill worker is full. `isl_or_load`: either. */
   readonly policy: 'isl_bounding' | 'prefill_load' | 'isl_or_load';

@@ -13,7 +13,7 @@ import { SessionAffinity } from './session-affinity.ts';
 import type { PoolRole, Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
 
 /**
- * The router of mode `kv` (router.md, sections 1 to 7).
+ * The router of mode `kv`.
  * @throws KvRouterConfigError for a configuration that contradicts itself
  */
 export function createKvRouter(options: KvRouterOptions): KvRouter {

@@ -16,7 +16,7 @@ export interface Predictions {
   blocksOf(rank: number): number;
 }
 
-/** The index of a router without KV events: decisions are all it knows (router.md, section 4.7). */
+/** The index of a router without KV events: decisions are all it knows. */
 export function predictedIndex(predictions: Predictions, ranks: Pick<RankTable, 'recycle'>): PrefixIndex {
   return {
     match: (hashes, overlaps) => predictions.match(hashes, overlaps),

@@ -1,6 +1,6 @@
 import { type ErrorCode, ServeError } from '../errors/index.ts';
 
-/** Why no worker took a request (router.md, section 2.5). */
+/** Why no worker took a request. */
 export type RoutingFailure =
   | { readonly kind: 'NoEndpoints' }
   | { readonly kind: 'PinnedWorkerNotAllowed'; readonly workerId: string }
@@ -24,10 +24,10 @@ export type RoutingFailure =
   | { readonly kind: 'SubscriberShutdown' }
   | { readonly kind: 'BookingFailed'; readonly requestId: string };
 
-/** What a full queue is full of; also the label of its metric (router.md, section 11). */
+/** What a full queue is full of; also the label of its metric. */
 export type QueueLimit = 'request_limit' | 'raw_isl_token_limit' | 'cached_token_limit';
 
-/** Code and text for the client. A full fleet is `server_overloaded`, a missing one `service_unavailable` (ruling 2). */
+/** Code and text for the client. A full fleet is `server_overloaded`, a missing one `service_unavailable`. */
 const SHOWN: Readonly<Record<RoutingFailure['kind'], readonly [ErrorCode, string]>> = {
   NoEndpoints: ['service_unavailable', 'Service temporarily unavailable'],
   PinnedWorkerNotAllowed: ['invalid_value', 'Invalid request: the worker it names is not among those it allows'],

@@ -23,7 +23,7 @@ interface Binding {
 const BINDINGS_MAX = 65_536;
 const ID_BYTES_MAX = 256;
 
-/** Sessions bound to the worker that took their first request (router.md, section 1.5). One for each phase of a model. */
+/** Sessions bound to the worker that took their first request. One for each phase of a model. */
 export class SessionAffinity {
   readonly mode: 'hard' | 'soft';
   readonly #bindings = new Map<string, Binding>(); // the one used longest ago first

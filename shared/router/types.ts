@@ -107,7 +107,7 @@ export interface Router {
     workers: readonly Worker[],
     signal: AbortSignal,
   ): Promise<Reservation<Worker>>;
-  /** The worker failed a request: it gets no new one for a while (runtime-and-workers.md, section 7.4). */
+  /** The worker failed a request: it gets no new one for a while. */
   inhibit(workerId: string): void;
   /** Forgets what is known of a worker that discovery added anew or removed. */
   forget(workerId: string): void;

@@ -2,7 +2,7 @@ const DECIMAL = /^\d{1,20}$/;
 const U64_MAX = (1n << 64n) - 1n;
 
 /**
- * A u64 of a message: decimal text as our own writers have it (rulings 26 and 41), a bigint, or a number that is exact.
+ * A u64 of a message: decimal text as our own writers have it, a bigint, or a number that is exact.
  * Undefined for everything else, a number that some codec may have rounded included.
  */
 export function readU64(value: unknown): bigint | undefined {

@@ -3,7 +3,7 @@ import type { Workload } from './workload.ts';
 /**
  * Share of prompt tokens that one cache of `capacityBlocks` would have held, had all requests gone to it in their order: what
  * no router over caches of that size in all can exceed for long. Answers take room too. Least recently used stretches leave
- * first, the tail of a prompt before its head; at least one token of each prompt is computed (router.md, section 12.4).
+ * first, the tail of a prompt before its head; at least one token of each prompt is computed.
  */
 export function hitCeiling(workload: Workload, capacityBlocks: number, blockSizeTokens: number): number {
   const { stretchTokens, stretchIds, stretchesFrom } = workload;

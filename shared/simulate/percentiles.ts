@@ -7,8 +7,7 @@ export interface Spread {
 }
 
 /**
- * Sums up `values`. A percentile is the value nearest to its rank, `round(p * (n - 1))`, as in the reference replays
- * (router.md, section 12.4). All 0 without values.
+ * Sums up `values`. A percentile is the value nearest to its rank, `round(p * (n - 1))`, as in the reference replays. All 0 without values.
  */
 export function spreadOf(values: Float64Array): Spread {
   if (values.length === 0) return { mean: 0, p50: 0, p90: 0, p99: 0 };

@@ -12,7 +12,7 @@ import { SimpleRouters } from './simple-routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
-/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches (router.md, section 1.4). */
+/** How requests find a worker. `load-aware` is `kv` without knowledge of the caches. */
 export type RoutingMode = 'round-robin' | 'random' | 'power-of-two' | 'least-loaded' | 'load-aware' | 'kv';
 
 export interface RoutingOptions {

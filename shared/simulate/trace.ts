@@ -17,7 +17,7 @@ const TOKENS_MAX = 2 ** 31;
 const PRIORITY_MAX = 2 ** 31;
 
 /**
- * Reads a trace in Mooncake's format, one JSON object a line (router.md, section 12.2; runtime-and-workers.md, section 9.7).
+ * Reads a trace in Mooncake's format, one JSON object a line.
  *
  * | Field | Meaning |
  * |---|---|

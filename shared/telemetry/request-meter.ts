@@ -1,7 +1,7 @@
 /** How a request ended, for the counters. */
 export type RequestOutcome =
   | { readonly status: 'success' }
-  /** `errorType` is the label of http-api.md, section 16.1: validation, not_found, overload, cancelled, ... */
+  /** `errorType` is the label of the request counter: validation, not_found, overload, cancelled, ... */
   | { readonly status: 'error'; readonly errorType: string };
 
 /** A rank of a worker, as metrics name it. */
@@ -15,7 +15,7 @@ export interface WorkerLabels {
 
 /**
  * Counts one request from the handler's entry to the end of its body. Per-token work is plain numbers in the meter; it is
- * folded into the registry when the request ends or the registry is scraped (ruling 44).
+ * folded into the registry when the request ends or the registry is scraped.
  */
 export interface RequestMeter {
   /** The prompt was tokenized. */

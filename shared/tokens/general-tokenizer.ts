@@ -5,7 +5,7 @@ import { asRecord } from './json.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 import { toWellFormed } from './well-formed.ts';
 
-/** Ids of the prompt's end that decide how the first new token is written (parsers.md, section 5.2). */
+/** Ids of the prompt's end that decide how the first new token is written. */
 const PROMPT_TAIL_IDS = 5;
 /** A character of four bytes takes at most as many ids. */
 const CHARACTER_IDS_MAX = 4;

@@ -36,7 +36,7 @@ export function hasTiktokenPattern(modelType: string | undefined): boolean {
 
 /**
  * Completes the tables of a tiktoken file with what a tokenizer.json would say besides: words from `model_type`, special
- * tokens from tokenizer_config.json's `added_tokens_decoder` (parsers.md, section 5.1).
+ * tokens from tokenizer_config.json's `added_tokens_decoder`.
  * @throws SyntaxError when a special token takes the id of a rank
  */
 export function completeTiktoken(

@@ -20,7 +20,7 @@ export async function findTokenizerFile(folder: string): Promise<string | undefi
   return [...NAMES, ...tiktoken, ...others].find((name) => names.includes(name));
 }
 
-/** Undefined for an extension that is none of a tokenizer's (parsers.md, section 5.1). */
+/** Undefined for an extension that is none of a tokenizer's. */
 export function kindOfTokenizer(path: string): TokenizerKind | undefined {
   const extension = extname(path);
   if (extension === '.json') return 'json';

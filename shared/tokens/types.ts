@@ -21,7 +21,7 @@ export interface DecodeOptions {
   readonly skipSpecialTokens?: boolean;
 }
 
-/** Turns the ids of one stream into text as they come, and never splits a character (parsers.md, section 5.2). */
+/** Turns the ids of one stream into text as they come, and never splits a character. */
 export interface Detokenizer {
   /** Text that `id` completes; empty while a character is unfinished and for skipped special tokens. */
   push(id: number): string;
@@ -100,7 +100,7 @@ export interface DefaultSampling {
   readonly repetition_penalty?: number;
 }
 
-/** What a model folder says apart from its tokenizer's tables (runtime-and-workers.md, section 1.3). */
+/** What a model folder says apart from its tokenizer's tables. */
 export interface ModelInfo {
   readonly path: string;
   readonly modelType: string | undefined;

@@ -9,7 +9,7 @@ import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';
 import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
 
-/** Where a worker stands in the namespace (runtime-and-workers.md, section 1.1). */
+/** Where a worker stands in the namespace. */
 export interface WorkerAddress {
   readonly namespace: string;
   readonly component: string;

@@ -6,7 +6,7 @@ import { withDeadline } from './deadline.ts';
 
 export interface RegistrationOptions {
   readonly discovery: Discovery;
-  /** In the order of writing: a card whose endpoint is absent is unusable (runtime-and-workers.md, section 1.6). */
+  /** In the order of writing: a card whose endpoint is absent is unusable. */
   readonly records: readonly DiscoveryRecord[];
   readonly clock: Clock;
   readonly logger: Logger;

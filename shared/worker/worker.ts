@@ -38,12 +38,12 @@ export interface Worker {
    * left discovery and can only be drained.
    */
   readonly engineExit: Promise<Error>;
-  /** Leaves discovery, takes no more requests, lets streams end (ruling 37), stops the engine. Idempotent. */
+  /** Leaves discovery, takes no more requests, lets streams end, stops the engine. Idempotent. */
   drain(): Promise<DrainReport>;
 }
 
 /**
- * Loads the engine, serves its endpoint and registers it, strictly in this order (runtime-and-workers.md, section 1.6).
+ * Loads the engine, serves its endpoint and registers it, strictly in this order.
  * Rejects, with everything closed again, when one of the steps fails or `signal` aborts; the message says what to change.
  *
  * @example
@@ -268,7 +268,7 @@ class ServingWorker implements Worker {
     });
   }
 
-  /** No new request from the first failure on; out of discovery at the third in a row (section 1.6; ruling 31). */
+  /** No new request from the first failure on; out of discovery at the third in a row. */
   #doubtEngine(failures: number, reason: string): void {
     if (this.#isDraining) return;
     this.#options.logger.warn('canary failed', { instance_id: this.instanceId, failures, reason });
@@ -326,7 +326,7 @@ class ServingWorker implements Worker {
     });
   }
 
-  /** Out of discovery first, then the streams, then the engine (runtime-and-workers.md, section 5.5). */
+  /** Out of discovery first, then the streams, then the engine. */
   async #sleep(level: number, signal: AbortSignal): Promise<void> {
     this.#isAsleep = true;
     this.#showHealth();

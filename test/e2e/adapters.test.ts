@@ -7,7 +7,7 @@ import { type S3Server, startS3Server } from '../support/s3-server.ts';
 const ADAPTER = { lora_name: 'tuned', source: { uri: 'file:///adapters/tuned' } };
 const CHAT = { model: 'tuned', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 3 };
 
-/** Behaviour 37 of runtime-and-workers.md, section 11. */
+/** An adapter is a model of its own. */
 describe('an adapter whose workers are replaced', () => {
   const fleet = useFleet({ STATOR_LEASE_TTL_SECS: '3', DYN_INHIBITED_DURATION_SECS: '0.5', DYN_LORA_ENABLED: 'true' });
   let frontend: StatorProcess;

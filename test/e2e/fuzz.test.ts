@@ -26,7 +26,7 @@ const MODELS: Readonly<Record<string, readonly string[]>> = {
   VideoRequest: ['vid'],
 };
 
-/** 501 is our answer to published features that nobody here has (http-api.md, section 2.4). */
+/** 501 is our answer to published features that nobody here has. */
 const CHECKS = '[checks]\nnot_a_server_error.expected-statuses = ["2xx", "4xx", "501"]\n';
 
 /** The part of the fuzzer's report that is looked at. */

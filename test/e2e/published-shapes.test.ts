@@ -37,33 +37,33 @@ const SHAPES: Readonly<Record<string, { readonly whole: string; readonly event?:
 
 /** Where answers are not what the clients' models say, and who decided that. Everything else fails the test. */
 const DECIDED: readonly { readonly what: RegExp; readonly authority: string }[] = [
-  { what: /reasoning_content: unknown$/, authority: 'reasoning of chats has no published place (http-api.md 3.2)' },
-  { what: /nvext: unknown$/, authority: 'only where a request asks for it (http-api.md 12.5)' },
-  { what: /logprobs\.content\.token_id: unknown$/, authority: 'ruling 47: (1.6.1), http-api.md 3.4' },
+  { what: /reasoning_content: unknown$/, authority: 'reasoning of chats has no published place' },
+  { what: /nvext: unknown$/, authority: 'only where a request asks for it' },
+  { what: /logprobs\.content\.token_id: unknown$/, authority: 'as Dynamo 1.6.1 answers' },
   {
     what: /^openai\.types\.Completion: choices\.finish_reason: Field required$/,
-    authority: 'ruling 47: (1.6.1), http-api.md 4.2: left out until a choice has finished',
+    authority: 'as Dynamo 1.6.1 answers: left out until a choice has finished',
   },
   {
     what: /usage\.input_tokens_details\.cache_write_tokens: Field required$/,
-    authority: 'ruling 47: (1.6.1), http-api.md 6.3; newer than the record, and no engine reports it',
+    authority: 'as Dynamo 1.6.1 answers; newer than the record, and no engine reports it',
   },
   {
     what: /^openai\.types\.responses\.\w+: response\.(billing|frequency_penalty|presence_penalty|store): unknown$/,
-    authority: 'ruling 47: (1.6.1), http-api.md 6.3; the service sends them, its models leave them out',
+    authority: 'as Dynamo 1.6.1 answers; the service sends them, its models leave them out',
   },
   {
     what: /^openai\.types\.responses\.ResponseStreamEvent: name: unknown$/,
-    authority: 'ruling 47: (1.6.1), http-api.md 6.4: the end of a call names its function',
+    authority: 'as Dynamo 1.6.1 answers: the end of a call names its function',
   },
-  { what: /^openai\.types\.Model: context_window: unknown$/, authority: 'ruling 47: (1.6.1), http-api.md 9.1' },
+  { what: /^openai\.types\.Model: context_window: unknown$/, authority: 'as Dynamo 1.6.1 answers' },
   {
     what: /^anthropic\.types\.ModelInfo: lifecycle: Field required$/,
-    authority: 'ruling 47: (1.6.1), http-api.md 9.4; models of ours have no dates of retirement',
+    authority: 'as Dynamo 1.6.1 answers; models of ours have no dates of retirement',
   },
   {
     what: /^anthropic\.types\.ErrorResponse: error: request_too_large$/,
-    authority: 'ruling 1: a published type of error (413) that the models leave out',
+    authority: 'a published type of error (413) that the models leave out',
   },
 ];
 

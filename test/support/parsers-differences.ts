@@ -2,8 +2,6 @@ import type { ExpectedCall, ParserExpectation, ParserResult, ParserRow } from '.
 
 /** A place where this product reads a text otherwise than the record. Nothing else may differ. */
 interface ParserDifference {
-  /** A ruling of rulings.md or a rule of parsers.md. */
-  readonly authority: string;
   readonly what: string;
   applies(row: ParserRow, expected: ParserExpectation, actual: ParserResult): boolean;
   rewrite(expected: ParserExpectation, actual: ParserResult): ParserExpectation;
@@ -12,7 +10,6 @@ interface ParserDifference {
 /** Applied in this order. */
 export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
   {
-    authority: 'ruling 10',
     what: 'a committed call that the text ends in is shown with its arguments so far, neither dropped nor repaired',
     applies: (_row, expected, actual) => {
       const cut = actual.calls.at(-1);
@@ -27,7 +24,6 @@ export const PARSER_DIFFERENCES: readonly ParserDifference[] = [
     },
   },
   {
-    authority: 'ruling 23',
     what: 'a call whose arguments the text does not hold is not made up',
     applies: (row, expected, actual) =>
       actual.calls.length < expected.calls.length && expected.calls.slice(actual.calls.length).some(isMadeUp(row.text)),
@@ -46,8 +42,7 @@ export function applyParserDifferences(
   for (const difference of PARSER_DIFFERENCES) {
     if (!difference.applies(row, expected, actual)) continue;
     const rewritten = difference.rewrite(expected, actual);
-    if (JSON.stringify(rewritten) !== JSON.stringify(expected))
-      applied.push(`${difference.authority}: ${difference.what}`);
+    if (JSON.stringify(rewritten) !== JSON.stringify(expected)) applied.push(difference.what);
     expected = rewritten;
   }
   return { expected, applied };

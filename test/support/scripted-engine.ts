@@ -61,7 +61,7 @@ export class ScriptedEngine {
   async generate(request: EngineRequest, sink: OutputSink, signal: AbortSignal): Promise<void> {
     const prompt = this.#promptOf(request);
     const seen: SeenRequest = { request, prompt, wasCancelled: false };
-    if (request.isHealthCheck !== true) this.seen.push(seen); // a canary (ruling 31) is no request of a client
+    if (request.isHealthCheck !== true) this.seen.push(seen); // a canary is no request of a client
     try {
       await this.#play(this.#scriptOf(prompt), request, sink, signal);
     } catch (error) {

@@ -378,7 +378,7 @@ function servesClients({ roles = [] }: HostSettings): boolean {
   return roles.length === 0 || roles.includes('http');
 }
 
-/** Only an admission control that looks at them makes the thresholds count (http-api.md, section 10.3). */
+/** Only an admission control that looks at them makes the thresholds count. */
 function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
   if (settings.admissionControl === 'none') return {};
   return {

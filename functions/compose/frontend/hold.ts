@@ -22,7 +22,7 @@ export interface OpenHold {
   close(): Promise<void>;
 }
 
-/** Topic of the wish for a worker (planner.md, section 16.2), published for a namespace. */
+/** Topic of the wish for a worker, published for a namespace. */
 const HELD_TOPIC = 'request_held';
 
 /** Undefined where the settings ask for no waiting. */

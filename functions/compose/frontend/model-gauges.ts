@@ -14,7 +14,7 @@ export interface ModelGaugesOptions {
 
 /**
  * Shows what the cards of models say as gauges: a new model at once, what changes of it at the next look
- * (`DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS`; http-api.md, section 16.1). A model that has gone keeps its gauges.
+ * (`DYN_HTTP_SVC_CONFIG_METRICS_POLL_INTERVAL_SECS`). A model that has gone keeps its gauges.
  */
 export class ModelGauges {
   readonly #options: ModelGaugesOptions;

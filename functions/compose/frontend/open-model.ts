@@ -38,7 +38,7 @@ export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel
   };
 }
 
-/** What the card says of the tokenizer wins. `fastokens` is our own encoder, the fastest there is here (parsers.md, section 5.5). */
+/** What the card says of the tokenizer wins. `fastokens` is our own encoder, the fastest there is here. */
 function tokenizerOf(
   { display_name: model, runtime_config: runtime }: ModelCard,
   settings: OpenModelSettings,

@@ -21,7 +21,7 @@ type Scope = RoutableModel['workers'][number]['scope'];
 
 const LIST_MS_MAX = 15_000;
 
-/** Serves this process's block indexes to routers that keep none (`--serve-indexer`; router.md, section 4.8). */
+/** Serves this process's block indexes to routers that keep none (`--serve-indexer`). */
 export class IndexServer {
   readonly #options: IndexServerOptions;
   readonly #served = new Set<string>(); // components; bounded by those of the fleet

@@ -372,7 +372,7 @@ export class KvRouting implements Routing {
   }
 }
 
-/** Aggregated workers decode (http-api.md, section 16.1). */
+/** Aggregated workers decode. */
 function workerTypeOf({ role }: WorkerPool): RouterWorkerType {
   return role === 'prefill' ? 'prefill' : 'decode';
 }

@@ -30,7 +30,7 @@ interface Followed {
   readonly watch: Promise<Watch | undefined>;
 }
 
-/** Block indexes that other processes keep (`--use-remote-indexer`; router.md, section 4.8). */
+/** Block indexes that other processes keep (`--use-remote-indexer`). */
 export class RemoteIndexes {
   readonly #parts: RoutingParts;
   readonly #isRecording: boolean;

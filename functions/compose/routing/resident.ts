@@ -60,7 +60,7 @@ const REPORT_INTERVAL_MS = 1000;
 const REPORTS_TO_SETTLE = 2;
 
 /**
- * Serves `Choose` on the request plane and registers it in discovery (design, section 3). Rejects when the port cannot be
+ * Serves `Choose` on the request plane and registers it in discovery. Rejects when the port cannot be
  * bound, or discovery cannot be written.
  */
 export async function openResident(settings: ResidentSettings, parts: ResidentParts): Promise<Resident> {

@@ -34,7 +34,7 @@ export async function openRouting(settings: FrontendSettings & HostSettings, par
 }
 
 /**
- * Mode `kv` in the role that the settings name (design, section 3): by an index of this process, which a resident also
+ * Mode `kv` in the role that the settings name: by an index of this process, which a resident also
  * answers others from, or by asking residents. A host that can follow nothing asks.
  */
 async function openKvRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {

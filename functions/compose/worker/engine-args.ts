@@ -14,7 +14,7 @@ interface Key {
   readonly mayBeNull?: true;
 }
 
-/** Keys of `--extra-engine-args` (runtime-and-workers.md, section 9.1). */
+/** Keys of `--extra-engine-args`. */
 const KEYS: Readonly<Record<string, Key>> = {
   engine_type: { flag: '--engine-type', kind: 'string' },
   num_gpu_blocks: { flag: '--num-gpu-blocks-override', kind: 'number' },

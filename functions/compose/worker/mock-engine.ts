@@ -99,7 +99,7 @@ async function transferOptions(info: ModelInfo, settings: MockSettings, at: numb
   };
 }
 
-/** Tables that cannot be read leave the polynomials (runtime-and-workers.md, section 9.1). */
+/** Tables that cannot be read leave the polynomials. */
 async function timingOf(
   { plannerProfileData: path }: MockSettings,
   logger: Logger | undefined,

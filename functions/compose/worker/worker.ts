@@ -269,7 +269,7 @@ function parseEndpoint(text: string): WorkerAddress {
   return { namespace, component, endpoint };
 }
 
-/** The process's own metrics, and those of its engine under their own names with our labels (section 10.2). */
+/** The process's own metrics, and those of its engine under their own names with our labels. */
 function withEngineMetrics(
   metrics: WorkerMetrics,
   engines: readonly Engine[],

@@ -57,7 +57,7 @@ interface Parts {
   readonly refreshTimeoutMs: number;
 }
 
-/** Discovery through a DynamoDB table (section 1.7). */
+/** Discovery through a DynamoDB table. */
 export class DynamoDbDiscovery implements Discovery {
   readonly backend = 'dynamodb';
   readonly #parts: Parts;

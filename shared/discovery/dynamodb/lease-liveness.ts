@@ -19,7 +19,7 @@ interface Sighting {
 }
 
 /**
- * Which leases are alive (section 1.7). A lease that this process has seen change is judged by its own monotonic clock
+ * Which leases are alive. A lease that this process has seen change is judged by its own monotonic clock
  * alone: alive for one time to live after each change, whatever either clock says. One that it has only just met is judged
  * by table time, with `skewMs` to spare.
  *

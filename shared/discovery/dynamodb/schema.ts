@@ -5,7 +5,7 @@ import type { ItemKey } from '../table/table.ts';
 import type { Bucket } from '../types.ts';
 
 /**
- * The discovery table (section 1.7; ruling 38). One table holds four kinds of item:
+ * The discovery table. One table holds four kinds of item:
  *
  *   pk                        sk                               attributes
  *   {bucket}#{ns}             {component}/{endpoint}/{id}...   record (JSON), leaseId, epoch, rev [, leaseNs]

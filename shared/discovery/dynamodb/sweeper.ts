@@ -6,7 +6,7 @@ import type { DeadRecord } from './table-reader.ts';
 const SWEEP_MAX = 25;
 
 /**
- * Deletes what dead processes left (section 1.7). A record goes after `afterMs` of being seen dead, and its lease before it
+ * Deletes what dead processes left. A record goes after `afterMs` of being seen dead, and its lease before it
  * and only if unchanged: a holder that comes back then finds its lease gone and registers everything again.
  */
 export class Sweeper {

@@ -4,7 +4,7 @@ import type { Clock } from '../../clock/index.ts';
 const DATE_STEP_MS = 1000;
 
 /**
- * Table time (design.md, section 3): Unix time as the table's answers tell it, so that the clocks of writers and readers
+ * Table time: Unix time as the table's answers tell it, so that the clocks of writers and readers
  * need not agree. Each answer bounds the offset to the own monotonic clock; the bounds of successive answers are
  * intersected, which gets far below the header's resolution.
  *

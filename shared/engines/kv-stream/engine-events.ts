@@ -71,7 +71,7 @@ interface Draft {
 }
 
 /**
- * Reads one batch of an engine's KV events in any layout (runtime-and-workers.md, section 5.3): the batch is an array,
+ * Reads one batch of an engine's KV events in any layout: the batch is an array,
  * events are arrays or maps, fields may be left out or follow that are not known.
  *
  * @throws MsgpackError when the payload is no batch at all

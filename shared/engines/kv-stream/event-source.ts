@@ -31,7 +31,7 @@ export function sourcesOfRanks(source: EventSource, ranks: number, host: string)
   }));
 }
 
-/** The engine's own rule (runtime-and-workers.md, section 5.3). */
+/** The engine's own rule. */
 function isBoundByEngine(endpoint: string): boolean {
   return endpoint.includes('*') || endpoint.includes('::') || /^(ipc|inproc):/.test(endpoint);
 }

@@ -8,7 +8,7 @@ const DEPTH_MAX = 32;
 
 /**
  * Reads msgpack value by value, so that hashes and token ids go straight into typed arrays: a 64-bit number costs no
- * bigint and a list of ids no list of numbers (ruling 21). Every read throws `MsgpackError` where the shape differs.
+ * bigint and a list of ids no list of numbers. Every read throws `MsgpackError` where the shape differs.
  */
 export class MsgpackCursor {
   readonly #bytes: Uint8Array;

@@ -5,7 +5,7 @@
 export type Verdict = 'next' | 'gap' | 'duplicate' | 'restart';
 
 /**
- * Orders the batches of one publisher, which arrive live and by replay (runtime-and-workers.md, section 5.3). Numbers count
+ * Orders the batches of one publisher, which arrive live and by replay. Numbers count
  * from 0 and start over with the engine's process. A number that was seen is a copy unless its time is later than all
  * times so far.
  */

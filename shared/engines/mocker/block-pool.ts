@@ -1,7 +1,7 @@
 import assert from 'node:assert';
 import type { BlockNames } from './sequence.ts';
 
-/** Hears of every change of the set of cached blocks, in order. Hashes are u32 halves (ruling 21). */
+/** Hears of every change of the set of cached blocks, in order. Hashes are u32 halves. */
 export interface BlockListener {
   /** Block `index` of the sequence named by `names`; its parent is the block before it. */
   stored(names: BlockNames, index: number): void;

@@ -3,7 +3,7 @@ import type { Sequence } from './sequence.ts';
 /** Engines that the mock engine can imitate. */
 export type EngineType = 'vllm' | 'sglang' | 'trtllm';
 
-/** How an engine keeps its KV cache from running out (runtime-and-workers.md, section 9.4). */
+/** How an engine keeps its KV cache from running out. */
 export interface CapacityRule {
   /** Blocks that must be left when `newcomer` has entered with all that is known of it. */
   reserve(newcomer: Sequence, running: readonly Sequence[]): number;

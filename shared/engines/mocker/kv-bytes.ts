@@ -4,7 +4,7 @@ type Config = Readonly<Record<string, unknown>>;
 const BYTES: Readonly<Record<string, number>> = { float32: 4, float16: 2, bfloat16: 2 };
 
 /**
- * KV bytes of one token: layers x 2 x KV heads x head size x bytes of a number (runtime-and-workers.md, section 9.5).
+ * KV bytes of one token: layers x 2 x KV heads x head size x bytes of a number.
  * @param config the model's `config.json`
  * @param type `--kv-cache-dtype`
  * @returns 0 where the configuration does not say enough

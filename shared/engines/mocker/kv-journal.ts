@@ -26,7 +26,7 @@ class Words {
 
 /**
  * Collects the block changes of one pass as events. Blocks of one sequence stored one after the other become one event, and
- * so do removals in a row (router.md, section 8). Bounded by the blocks one pass can touch.
+ * so do removals in a row. Bounded by the blocks one pass can touch.
  */
 export class KvJournal implements BlockListener {
   readonly #dpRank: number;

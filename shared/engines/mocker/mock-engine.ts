@@ -16,9 +16,9 @@ const SPARE_TOKENS = 64;
 const CHOICE_SEED_STEP = 0x3c6e_f372;
 
 /**
- * An engine without a model: the timing and memory of a GPU engine (router.md, section 12.4), output made of a built-in
+ * An engine without a model: the timing and memory of a GPU engine, output made of a built-in
  * text or of random ids. What it answers depends on the seed and the tokens before, never on the request id, so a request
- * that moves to another mock worker continues exactly (ruling 40).
+ * that moves to another mock worker continues exactly.
  *
  * @throws RangeError when an option is out of range.
  * @example

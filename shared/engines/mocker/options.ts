@@ -18,7 +18,7 @@ export interface KvStreamOptions {
   readonly replayPort?: number | undefined;
 }
 
-/** Settings of a mock engine (runtime-and-workers.md, section 9.1). Every one is optional. */
+/** Settings of a mock engine. Every one is optional. */
 export interface MockEngineOptions {
   /** KV blocks per rank. Default 16384. */
   readonly numGpuBlocks?: number;

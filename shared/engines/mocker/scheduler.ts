@@ -4,7 +4,7 @@ import { type CapacityRule, capacityRule, type EngineType } from './capacity-rul
 import { type Sequence, WaitingQueue } from './sequence.ts';
 import { type PassWork, passMs, type SpeedUp } from './timing.ts';
 
-/** The engine model of one data-parallel rank (runtime-and-workers.md, section 9.1, where the defaults stand). */
+/** The engine model of one data-parallel rank. */
 export interface SchedulerOptions extends SpeedUp {
   readonly numGpuBlocks: number;
   readonly blockSizeTokens: number;
@@ -16,7 +16,7 @@ export interface SchedulerOptions extends SpeedUp {
   readonly preemptionMode: 'lifo' | 'fifo';
   /** Share of the blocks that newcomers leave free; vLLM alone. @default 0, as in the reference */
   readonly watermark?: number | undefined;
-  /** Whose rules of admission and preemption hold (section 9.4). @default vllm */
+  /** Whose rules of admission and preemption hold. @default vllm */
   readonly engineType?: EngineType | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface SchedulerOptions extends SpeedUp {
  * | between passes | queued | blocks freed at once | starts | not allowed |
  * | in a pass | queued for the next | blocks freed at the pass's end | not allowed | ends |
  *
- * Order and memory rules are those of router.md, section 12.4, but for what `CapacityRule` decides. A sequence must fit into the whole cache at its full length.
+ * Order and memory rules are those of Dynamo's mock engine, but for what `CapacityRule` decides. A sequence must fit into the whole cache at its full length.
  */
 export class Scheduler {
   readonly pool: BlockPool;

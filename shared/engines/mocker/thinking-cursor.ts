@@ -1,6 +1,6 @@
 import type { TokenCursor } from './token-cursor.ts';
 
-/** Thoughts before an answer (runtime-and-workers.md, section 9.1). */
+/** Thoughts before an answer. */
 export interface Thinking {
   /** Ids that surround a thought. */
   readonly startId: number;
@@ -17,7 +17,7 @@ export function thinkingTokens(outputTokens: number, ratio: number): number {
 
 /**
  * Puts a thought before what another cursor writes: `[start, tokens..., end]`. An answer that moves here half written has its
- * beginning in the prompt and fewer tokens left (ruling 40): an open thought in the prompt goes on, and one that is as long
+ * beginning in the prompt and fewer tokens left: an open thought in the prompt goes on, and one that is as long
  * as a thought of this answer would be is taken for its own.
  */
 export class ThinkingCursor implements TokenCursor {

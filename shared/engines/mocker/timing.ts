@@ -15,11 +15,11 @@ export interface SpeedUp {
   readonly speedupRatio: number;
   /** Multiplies `speedupRatio` for decoding. */
   readonly decodeSpeedupRatio: number;
-  /** @default the polynomials of router.md, section 12.4 */
+  /** @default Dynamo's mock engine's polynomials */
   readonly timing?: TimingModel | undefined;
 }
 
-/** Time to prefill `tokens` uncached prompt tokens in one pass (router.md, section 12.4). 0 when nothing prefills. */
+/** Time to prefill `tokens` uncached prompt tokens in one pass. 0 when nothing prefills. */
 export function prefillMs(tokens: number): number {
   if (tokens <= 0) return 0;
   return 4.209989e-7 * tokens * tokens + 1.518344e-2 * tokens + 16.50142;

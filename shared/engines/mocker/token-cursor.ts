@@ -1,5 +1,5 @@
 /**
- * Decides the next token of a sequence from the seed and all tokens before it, and from nothing else (ruling 40): feeding
+ * Decides the next token of a sequence from the seed and all tokens before it, and from nothing else: feeding
  * a cursor the prompt and the tokens so far gives the same continuation anywhere, at every cut.
  */
 export interface TokenCursor {

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { type HandoffListener, type HandoffNetwork, type HandoffRequest, HeldBlocks } from './handoff/index.ts';
 
-/** The link over which blocks move (runtime-and-workers.md, section 9.5). */
+/** The link over which blocks move. */
 export interface TransferModel {
   readonly bytesPerToken: number;
   /** GB/s; 0 = no delay. */

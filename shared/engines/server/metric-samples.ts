@@ -31,7 +31,7 @@ const ENGINE_PREFIXES = ['vllm:', 'sglang:'];
 
 /**
  * The metrics of `text` that are the engine's own, with more labels on every sample. Labels that a sample has are
- * never overwritten (runtime-and-workers.md, section 10.2).
+ * never overwritten.
  */
 export function relabelEngineMetrics(text: string, labels: Readonly<Record<string, string>>): string {
   const added = Object.entries(labels);

@@ -83,7 +83,7 @@ export class TokenReader implements AnswerReader {
     this.finish(true);
   }
 
-  /** Choices whose end the engine did not tell get it inferred (runtime-and-workers.md, section 6.3). */
+  /** Choices whose end the engine did not tell get it inferred. */
   finish(isSaid: boolean): void {
     const { request, sink } = this.#options;
     for (const [index, choice] of this.#choices.entries()) {
@@ -163,7 +163,7 @@ export class TokenReader implements AnswerReader {
   }
 }
 
-/** The reason that the engine's own word stands for (runtime-and-workers.md, section 5.11). */
+/** The reason that the engine's own word stands for. */
 function finishOf(word: string): EngineFinishReason {
   switch (word) {
     case 'length':
@@ -185,7 +185,7 @@ function inferFinish({ stop, eosTokenIds }: EngineRequest, choice: Choice): Engi
   return ends.includes(choice.lastToken) ? 'stop' : undefined;
 }
 
-/** All ids that end the output, as engines take them (runtime-and-workers.md, section 5.11). */
+/** All ids that end the output, as engines take them. */
 export function stopIds(stop: EngineRequest['stop']): readonly number[] {
   const { stop_token_ids = [], stop_token_ids_hidden = [], stop_token_ids_visible = [] } = stop;
   return [...new Set([...stop_token_ids, ...stop_token_ids_hidden, ...stop_token_ids_visible])];

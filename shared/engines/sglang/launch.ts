@@ -30,7 +30,7 @@ export interface SglangLaunchSettings extends LaunchEvents {
   readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
-/** How the sidecar starts SGLang: on the loopback, with metrics and KV events (runtime-and-workers.md, section 6.8). */
+/** How the sidecar starts SGLang: on the loopback, with metrics and KV events. */
 export function sglangLaunch(settings: SglangLaunchSettings): LaunchPlan {
   return {
     ranks: settings.dataParallelSize ?? 1,

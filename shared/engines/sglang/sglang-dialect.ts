@@ -31,7 +31,7 @@ const USAGE = 'sglang:token_usage';
 /** Loading an adapter or waking up reads weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
-/** SGLang's server and its native `/generate` (runtime-and-workers.md, section 6.8). */
+/** SGLang's server and its native `/generate`. */
 export class SglangDialect implements EngineDialect {
   readonly kind = 'sglang';
   readonly loadMetrics: ReadonlySet<string> = new Set([RUNNING, WAITING, USAGE]);
@@ -211,7 +211,7 @@ function configuredSource(text: string): EventSource | undefined {
   return { endpoint, replayEndpoint: asText(config.replay_endpoint), topic: asText(config.topic) ?? '' };
 }
 
-/** The room is a u64, which no JSON number of ours holds (ruling 26): its digits are written as they are. */
+/** The room is a u64, which no JSON number of ours holds: its digits are written as they are. */
 function withRoom(body: string, room: string | undefined): string {
   if (room === undefined) return body;
   if (!/^\d{1,20}$/.test(room)) throw workerError('InvalidArgument', 'bootstrap_room is no number');

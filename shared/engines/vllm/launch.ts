@@ -34,7 +34,7 @@ export interface VllmLaunchSettings extends LaunchEvents {
   readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
-/** How the sidecar starts vLLM (runtime-and-workers.md, section 6.5): on the loopback, with what its own duties need. */
+/** How the sidecar starts vLLM: on the loopback, with what its own duties need. */
 export function vllmLaunch(settings: VllmLaunchSettings): LaunchPlan {
   return {
     ranks: settings.dataParallelSize ?? 1,
@@ -79,7 +79,7 @@ function commandOf(settings: VllmLaunchSettings, ports: LaunchPorts): LaunchComm
     program,
     args: [...before, 'serve', settings.model, ...named, ...settings.args],
     env: {
-      // Equal hashes in every process, also of versions before 0.30 (section 5.3).
+      // Equal hashes in every process, also of versions before 0.30.
       PYTHONHASHSEED: '0',
       // Opens /reset_prefix_cache, /sleep and /wake_up; the server listens on the loopback alone.
       VLLM_SERVER_DEV_MODE: '1',

@@ -72,7 +72,7 @@ function encode(engine: Engine, request: EngineRequest, body: Body, sink: Engine
   engine.generate(withBody(request, asked), resultSink(sink), signal);
 }
 
-/** Makes one terminal output of the engine's answer: its result, and no tokens (runtime-and-workers.md, section 5.6). */
+/** Makes one terminal output of the engine's answer: its result, and no tokens. */
 function resultSink(sink: EngineSink): EngineSink {
   let params: unknown;
   return {

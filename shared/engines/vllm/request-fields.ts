@@ -3,7 +3,7 @@ import { type FieldRow, guidedKind, jsonText, sampling, transferParams } from '.
 import { stopIds } from '../server/token-reader.ts';
 
 /**
- * How a request's fields are called by vLLM (runtime-and-workers.md, section 5.11), for both of its ways.
+ * How a request's fields are called by vLLM, for both of its ways.
  *
  * - `stop` strings, `include_stop_str_in_output` and `detokenize` are the frontend's: the engine gives tokens.
  * - `length_penalty` means something for beam search alone, which neither way has; `guided_decoding.backend` is chosen when
@@ -44,7 +44,7 @@ export const ROUTING_FIELDS: readonly FieldRow[] = [
   { ours: 'kv_transfer_params', theirs: 'kv_transfer_params', read: transferParams },
 ];
 
-/** What a prefill worker asks of its engine so that a decode worker can fetch the blocks (section 6.7). */
+/** What a prefill worker asks of its engine so that a decode worker can fetch the blocks. */
 export const REMOTE_DECODE = {
   do_remote_decode: true,
   do_remote_prefill: false,

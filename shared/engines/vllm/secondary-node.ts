@@ -16,7 +16,7 @@ export interface SecondaryNode {
 }
 
 /**
- * Starts `vllm serve --headless` (runtime-and-workers.md, section 5.2). How the nodes find each other is vLLM's own matter:
+ * Starts `vllm serve --headless`. How the nodes find each other is vLLM's own matter:
  * `--data-parallel-address`, `--data-parallel-start-rank` and the like are among `settings.args`.
  */
 export async function startSecondaryVllm(

@@ -43,7 +43,7 @@ const FIRST_TOKEN_TIMEOUT_MS = 120_000;
 /** Loading an adapter or waking up reads weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
-/** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions` (runtime-and-workers.md, section 6.2). */
+/** vLLM's server: `/inference/v1/generate` where it has it, else `/v1/completions`. */
 export class VllmDialect implements EngineDialect {
   readonly kind = 'vllm';
   readonly deadStatus = 503;

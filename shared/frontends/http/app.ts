@@ -33,7 +33,7 @@ export type HttpEnv = { Bindings: HttpBindings };
 type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
 
 /**
- * The HTTP surface as one Hono app for every host (design.md, section 2). A host that has an exchange passes it as
+ * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
  * `app.fetch(request, { exchange })` and gets `alreadyAnswered`; without one the app answers with a `Response`.
  *
  * @example

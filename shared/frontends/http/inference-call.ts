@@ -237,7 +237,7 @@ export class InferenceCall {
     });
   }
 
-  /** The one line of a request (rulings.md, 36; http-api.md, section 17.5). */
+  /** The one line of a request. */
   #log(status: number, usage: Usage | undefined, error?: ServeError): void {
     const { ttftMs } = this;
     const failure = error && {
@@ -282,7 +282,7 @@ export class InferenceCall {
     };
   }
 
-  /** What http-api.md, section 17.5, wants in it, and the names that OpenTelemetry has for the same. */
+  /** What Dynamo's log line has in it, and the names that OpenTelemetry has for the same. */
   #endSpan(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
     if (this.span === undefined) return;
     const { promptTokens, completionTokens } = usage ?? {};

@@ -1,4 +1,4 @@
-/** Paths of the media routes; no setting moves them (http-api.md, section 1). */
+/** Paths of the media routes; no setting moves them. */
 export const IMAGES_PATH = '/v1/images/generations';
 export const IMAGE_EDITS_PATH = '/v1/images/edits';
 /** The seed's path and its alias; `/stream` stands below each. */

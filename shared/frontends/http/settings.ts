@@ -1,7 +1,7 @@
 import { defaultDecodeSettings, type OpenAiDecodeSettings } from '../../protocol/openai/index.ts';
 import type { DispatchSettings } from './openai/dispatch-events.ts';
 
-/** Where the routes are (`DYN_HTTP_SVC_*_PATH_ENV`; rulings.md, 15). */
+/** Where the routes are (`DYN_HTTP_SVC_*_PATH_ENV`). */
 export interface HttpPaths {
   readonly chat: string;
   readonly completions: string;
@@ -51,7 +51,7 @@ export interface HttpSettings {
   readonly decode: OpenAiDecodeSettings;
 }
 
-/** How Anthropic's dialect is served (http-api.md, section 7). */
+/** How Anthropic's dialect is served. */
 export interface AnthropicSettings {
   /** Its routes exist, and the model list speaks it when asked (`--enable-anthropic-api`). @default false */
   readonly isEnabled: boolean;

@@ -18,7 +18,7 @@ export interface ReasoningPlan {
 const PROMPT_TAIL_UNITS = 200;
 
 /**
- * Decides how, and whether, a request's text is split (parsers.md, section 2.1). Undefined: all of it is content.
+ * Decides how, and whether, a request's text is split. Undefined: all of it is content.
  * @example
  * const plan = planReasoning(format, { templateArgs, lastRole, forcesTool, promptText });
  * const parsers = choices.map(() => plan && createReasoningParser(plan));
@@ -48,8 +48,7 @@ export function createReasoningParser({ format, start, onlyStripsOpener }: Reaso
 }
 
 /**
- * True when the client's text must be decoded with `skip_special_tokens=false` for the format's markers to be seen
- * (parsers.md, end of section 2).
+ * True when the client's text must be decoded with `skip_special_tokens=false` for the format's markers to be seen.
  * @param isSpecial tells of a text whether it is a special token of the model
  */
 export function needsSpecialTokens(format: ReasoningFormat, isSpecial: (text: string) => boolean): boolean {

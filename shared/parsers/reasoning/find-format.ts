@@ -15,8 +15,7 @@ const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map(
 const FALLBACK = BY_KEY.get('basic')!; // the first of the table
 
 /**
- * Looks up a reasoning parser by its configured name, whatever its case, hyphens and underscores (parsers.md,
- * sections 0 and 2.1).
+ * Looks up a reasoning parser by its configured name, whatever its case, hyphens and underscores.
  * @example
  * const found = findReasoningFormat('deepseek-v4');
  * if (found.kind === 'refused') throw new ServeError('invalid_value', found.reason);

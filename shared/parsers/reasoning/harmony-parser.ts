@@ -20,7 +20,7 @@ const RECIPIENT = /(?:^|\s)to=([^\s<]+)/;
 const RECIPIENT_START = 'to=';
 
 /**
- * `gpt_oss`: messages of a header and a body (parsers.md, section 2.4).
+ * `gpt_oss`: messages of a header and a body.
  *
  *     <|start|>assistant<|channel|>analysis<|message|> ... <|end|>
  *     └───────────── header ─────────────────────────┘└ body ┘

@@ -1,6 +1,6 @@
 /**
  * @module parsers/reasoning
- * Splits a model's text into reasoning and content as it comes (parsers.md, section 2): a format by name, a plan for each
+ * Splits a model's text into reasoning and content as it comes: a format by name, a plan for each
  * request, a parser for each choice. Pure and synchronous; what a parser holds is bounded by its longest marker or header.
  */
 export { createReasoningParser, needsSpecialTokens, planReasoning, type ReasoningPlan } from './create-parser.ts';

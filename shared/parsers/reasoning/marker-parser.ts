@@ -1,7 +1,7 @@
 import { MarkerSet } from './marker-set.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './types.ts';
 
-/** Reasoning between two markers; the form of most models (parsers.md, sections 2.1 to 2.3). */
+/** Reasoning between two markers; the form of most models. */
 export interface MarkerGrammar {
   readonly openers: readonly string[];
   readonly closers: readonly string[];

@@ -1,6 +1,6 @@
 /** What of a request decides whether its text is split. */
 export interface ReasoningRequest {
-  /** `chat_template_args` with what `thinking` and `reasoning_effort` add to them (http-api.md, section 13.6). */
+  /** `chat_template_args` with what `thinking` and `reasoning_effort` add to them. */
   readonly templateArgs?: Readonly<Record<string, unknown>> | undefined;
   /** Role of the last message. */
   readonly lastRole?: string | undefined;
@@ -12,7 +12,7 @@ export interface ReasoningRequest {
 
 /** `strip-opener`: everything is content but a leading opener. */
 export type SplitMode = 'split' | 'skip' | 'strip-opener';
-/** A format's own conditions (the table at the end of parsers.md, section 2.1). */
+/** A format's own conditions. */
 export type SplitRule = (request: ReasoningRequest) => SplitMode;
 
 type TemplateArgs = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import type { CallWriter } from './call-writer.ts';
 import { createEntityDecoder } from './entities.ts';
 
-/** Writes the arguments of one call member by member. The call is committed with the first of them (ruling 10). */
+/** Writes the arguments of one call member by member. The call is committed with the first of them. */
 export class ArgumentsWriter {
   readonly #calls: CallWriter;
   readonly #name: string;

@@ -46,7 +46,7 @@ export class CallWriter {
     if (text !== '') this.out.content(text);
   }
 
-  /** Commits a call (ruling 10): from here on it is the client's. `id` when the model gave one. */
+  /** Commits a call: from here on it is the client's. `id` when the model gave one. */
   start(name: string, id?: string): void {
     if (this.#held !== undefined) this.#held.push({ name, id, arguments: '' });
     else this.#show(name, id);

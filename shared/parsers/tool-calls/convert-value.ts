@@ -12,7 +12,7 @@ export function isStringParameter(schema: ParameterSchema | undefined): boolean 
   return type !== undefined && STRING_TYPES.has(type);
 }
 
-/** The value of a parameter in XML notation as JSON, by its declared type (parsers.md, section 1.5). `text` is decoded. */
+/** The value of a parameter in XML notation as JSON, by its declared type. `text` is decoded. */
 export function convertByType(text: string, schema: ParameterSchema | undefined): string {
   if (text.toLowerCase() === 'null') return 'null';
   if (schema === undefined || isStringParameter(schema)) return JSON.stringify(text);

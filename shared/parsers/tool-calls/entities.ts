@@ -1,6 +1,6 @@
 /**
  * Entities as the models' templates escape them. They are decoded one after the other in this order, so that a decoded
- * `&` may complete a later one (parsers.md, section 1.5).
+ * `&` may complete a later one.
  */
 const ENTITIES: readonly (readonly [string, string])[] = [
   ['&lt;', '<'],

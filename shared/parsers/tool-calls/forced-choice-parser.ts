@@ -8,7 +8,7 @@ import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './types.ts';
 const THINK_END = '</think>';
 
 /**
- * The answer to a required or named tool choice (parsers.md, section 3.5): guided JSON from its first character on, or,
+ * The answer to a required or named tool choice: guided JSON from its first character on, or,
  * from an engine that ignored the constraint, the model's own format. Prose is shown only when the answer has no call.
  */
 export class ForcedChoiceParser implements ToolCallParser {

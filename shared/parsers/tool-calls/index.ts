@@ -1,6 +1,6 @@
 /**
  * @module parsers/tool-calls
- * Tool calls out of generated text, for every model family of parsers.md section 1, as a stream: content at once, a call's
+ * Tool calls out of generated text, for every model family, as a stream: content at once, a call's
  * name and arguments as they are produced, markup never. Pure: text in, calls of a sink out; ids from the given `Random`.
  * Limits: formats that are shown whole hold one call in memory; nesting of values is bounded at 64.
  */

@@ -8,7 +8,7 @@ export interface Finder {
 
 /**
  * Fixed marker texts, none of them the beginning of another. One character of a marker at the end of the text is held
- * back (ruling 24). Text without the first character of any marker costs one `indexOf`.
+ * back. Text without the first character of any marker costs one `indexOf`.
  */
 export class Markers implements Finder {
   readonly #markers: readonly string[];

@@ -9,7 +9,7 @@ import type { ToolCallOptions, ToolCallParser, ToolCallSink } from './types.ts';
 const NO_SINK: ToolCallSink = { content: () => {}, callStart: () => {}, callArguments: () => {} };
 
 /**
- * The message as prose and markup in turn (parsers.md, section 3.2).
+ * The message as prose and markup in turn.
  *
  * | State | a piece of text | a marker | end of the text |
  * |---|---|---|---|
@@ -112,7 +112,7 @@ export class MarkupParser implements ToolCallParser {
   }
 }
 
-/** `stop`, and a missing reason, become `tool_calls` once calls were shown; other reasons stay (section 3.4). */
+/** `stop`, and a missing reason, become `tool_calls` once calls were shown; other reasons stay. */
 export function finishReasonAfterCalls(reason: FinishReason | null, callCount: number): FinishReason | null {
   return callCount > 0 && (reason === 'stop' || reason === null) ? 'tool_calls' : reason;
 }

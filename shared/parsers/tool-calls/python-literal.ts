@@ -32,7 +32,7 @@ const U64_MAX = 2n ** 64n - 1n;
 
 /**
  * Reads a string, number, truth value, `None`, list, tuple or dict of such at `at`. Integers beyond 64 bits become
- * strings (parsers.md, section 1.10).
+ * strings.
  */
 export function parsePythonLiteral(text: string, at: number, depth = 0): PythonLiteral | undefined {
   const start = skipSpaces(text, at);

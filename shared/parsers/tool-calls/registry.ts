@@ -60,7 +60,7 @@ const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
 ]);
 
 /**
- * Families that have a second generation of parsers in Dynamo (parsers.md, section 0). Here one parser serves both: it streams
+ * Families that have a second generation of parsers in Dynamo. Here one parser serves both: it streams
  * calls as the second does.
  */
 const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
@@ -85,7 +85,7 @@ export type ToolCallParserDescription =
       readonly kind: 'built';
       /** The markers are special tokens: the request needs `skip_special_tokens: false` unless the client set it. */
       readonly keepsSpecialTokens: boolean;
-      /** Marker texts whose tokens, where they end generation, must be shown (http-api.md, section 13.2). */
+      /** Marker texts whose tokens, where they end generation, must be shown. */
       readonly endTokens: readonly string[];
     }
   | { readonly kind: 'refused'; readonly message: string };
@@ -111,7 +111,7 @@ export function describeToolCallParser(name: string): ToolCallParserDescription 
 }
 
 /**
- * The parser for one choice, or `undefined` when its text is all content (section 3.1): no tools, `tool_choice: "none"`,
+ * The parser for one choice, or `undefined` when its text is all content: no tools, `tool_choice: "none"`,
  * or no parser configured while the choice is not forced.
  *
  * @param name as the model's card has it; empty counts as absent. A name that `describeToolCallParser` refuses throws.

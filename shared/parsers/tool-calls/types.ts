@@ -20,13 +20,13 @@ export interface ToolCallOptions {
 }
 
 /**
- * Splits the text of one choice into content and tool calls (parsers.md, sections 1 and 3; rulings 10, 23, 24). One per
+ * Splits the text of one choice into content and tool calls. One per
  * choice. However the text is cut into pushes, the joined content, the calls and their arguments are the same.
  */
 export interface ToolCallParser {
   /** Calls shown so far. */
   readonly callCount: number;
   push(text: string, out: ToolCallSink): void;
-  /** The text is complete: releases what is held back, and returns the reason that the client reads (section 3.4). */
+  /** The text is complete: releases what is held back, and returns the reason that the client reads. */
   end(reason: FinishReason | null, out: ToolCallSink): FinishReason | null;
 }

@@ -21,7 +21,7 @@ import { TextTokens } from './text-tokens.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
-/** Prompt ids that prime the detokenizer (parsers.md, section 5.2). */
+/** Prompt ids that prime the detokenizer. */
 const PROMPT_TAIL = 6;
 /** Of short answers, whose estimate is wrong by more than its own size. */
 const ESTIMATE_SLACK_TOKENS = 64;
@@ -297,7 +297,7 @@ export class Answer {
     const split = this.#splits[index];
     if (split === undefined) return text;
     const content = split.push(text);
-    // Whole outputs are counted, so one that closes the reasoning counts as reasoning (http-api.md, section 14.4).
+    // Whole outputs are counted, so one that closes the reasoning counts as reasoning.
     if (split.isReasoning) this.#reasoningTokens += tokenCount;
     return content;
   }

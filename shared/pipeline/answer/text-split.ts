@@ -40,7 +40,7 @@ interface PlanInput {
 }
 
 /**
- * The plan of a chat (parsers.md, sections 0, 2 and 3.1); undefined when its text is all content.
+ * The plan of a chat; undefined when its text is all content.
  * @throws ServeError `service_unavailable` when the model was registered with a parser that cannot serve
  */
 export function planSplit(input: PlanInput): SplitPlan | undefined {
@@ -104,8 +104,7 @@ function unservable(reason: string): ServeError {
 }
 
 /**
- * The text of one choice on its way through the parsers: reasoning first, tool calls in what is left (parsers.md, section
- * 3.6). Events go to the sink in the order of the text; content comes back to the caller, who knows what else belongs to
+ * The text of one choice on its way through the parsers: reasoning first, tool calls in what is left. Events go to the sink in the order of the text; content comes back to the caller, who knows what else belongs to
  * the same frame.
  */
 export class TextSplit implements ToolCallSink {

@@ -5,7 +5,7 @@ import type { Worker } from '../models/model-directory.ts';
 import type { Bypass } from './prefill-stage.ts';
 
 /**
- * Asks the router where both legs would go now, and decides by that (router.md, section 9). Where it does not answer, or would
+ * Asks the router where both legs would go now, and decides by that. Where it does not answer, or would
  * place nothing, nothing is bypassed.
  */
 export function conditionalBypass(

@@ -21,7 +21,7 @@ export interface EncodeStageOptions {
 }
 
 /**
- * Has the media of a request encoded by an encode worker before its prompt is computed (runtime-and-workers.md, section 5.6).
+ * Has the media of a request encoded by an encode worker before its prompt is computed.
  *
  *     request ──> encode worker ──(encoder_result)──> prefill or aggregated worker: the request, with the result
  *

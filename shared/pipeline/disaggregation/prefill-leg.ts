@@ -23,7 +23,7 @@ export interface PrefillReport {
   /** How the blocks can be had; undefined = it does not say. */
   readonly disaggregatedParams: unknown;
   readonly usage: CompletionUsage | undefined;
-  /** The answer ends with its first token: nothing is left to decode (router.md, section 9, step 4). */
+  /** The answer ends with its first token: nothing is left to decode. */
   readonly isWhole: boolean;
 }
 
@@ -136,7 +136,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     this.#options.streamWatch?.delete(this);
   }
 
-  /** Nobody goes on from what the worker computes (ruling 39): it is told to free that. Idempotent. */
+  /** Nobody goes on from what the worker computes: it is told to free that. Idempotent. */
   abandon(): void {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;
@@ -206,7 +206,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
     this.#failWith(workerError('ResponseTimeout'));
   }
 
-  /** What a worker said that ended without a failure, and is none the less one (runtime-and-workers.md, section 8.2). */
+  /** What a worker said that ended without a failure, and is none the less one. */
   #failureSaid(): ServeError | undefined {
     const last = this.#outputs.at(-1);
     if (last === undefined) return workerError('StreamIncomplete', 'the prefill worker said nothing');

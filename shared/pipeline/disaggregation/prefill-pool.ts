@@ -9,7 +9,7 @@ export interface PrefillPool {
   readonly workers: readonly Worker[];
 }
 
-/** Where requests are prefilled, as far as discovery says (runtime-and-workers.md, section 8.1; router.md, section 9). */
+/** Where requests are prefilled, as far as discovery says. */
 export type PrefillState = 'pending' | 'active' | 'unavailable';
 
 /**

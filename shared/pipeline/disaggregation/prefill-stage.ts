@@ -76,7 +76,7 @@ export type Prefilled =
   | { readonly kind: 'whole'; readonly leg: PrefillLeg; readonly outputs: readonly EngineOutput[] };
 
 /**
- * Has prompts computed by prefill workers (router.md, section 9; runtime-and-workers.md, section 8; ruling 39).
+ * Has prompts computed by prefill workers.
  *
  *     request ──> prefill worker: one token ──(disaggregated_params)──> decode worker: the answer
  *

@@ -17,7 +17,7 @@ export interface CanaryOptions {
   readonly timeoutMs: number;
 }
 
-/** Probes by one-token requests over the request plane (runtime-and-workers.md, section 10.3; ruling 31). */
+/** Probes by one-token requests over the request plane. */
 export function canaryProbe({ plane, clock, random, timeoutMs }: CanaryOptions): Probe {
   return (worker, { primaryName, card }) => {
     const probed = { model: primaryName, input: card.model_input, types: card.model_type };

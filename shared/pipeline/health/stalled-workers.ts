@@ -18,7 +18,7 @@ export interface StalledWorkersOptions {
 type Probed = Pick<RoutableModel, 'primaryName' | 'card'>;
 
 /**
- * Workers that get no new request until a canary passes (ruling 31).
+ * Workers that get no new request until a canary passes.
  *
  * | State | add | canary passes | canary fails | gone from discovery |
  * |---|---|---|---|---|

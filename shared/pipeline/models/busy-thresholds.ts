@@ -1,4 +1,4 @@
-/** Loads above which a worker of a model counts as busy (http-api.md, section 10.3); undefined = that load does not matter. */
+/** Loads above which a worker of a model counts as busy; undefined = that load does not matter. */
 export interface BusyThresholdValues {
   /** Share of a worker's KV blocks in use, 0 to 1. */
   readonly decodeBlocksShare?: number | undefined;

@@ -9,7 +9,7 @@ export function isServing(record: ModelRecord): boolean {
 }
 
 /**
- * Whether a model can be served, given the cards whose endpoints are live (http-api.md, section 15.4): in one namespace at
+ * Whether a model can be served, given the cards whose endpoints are live: in one namespace at
  * least one worker serves, and every worker type present there finds the peers that it needs.
  * @param decodesAlone decode workers need no peers (`--decode-fallback`)
  */

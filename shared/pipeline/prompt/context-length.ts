@@ -25,7 +25,7 @@ export function refuseHopeless(
 }
 
 /**
- * `max_tokens` after ruling 29: what is left of the context when absent, clamped to it when larger; and within the room of an
+ * `max_tokens`: what is left of the context when absent, clamped to it when larger; and within the room of an
  * answer that is kept until it is whole.
  * @throws ServeError `context_length_exceeded` when nothing is left, `invalid_value` when the answer would be too large
  */

@@ -1,7 +1,7 @@
 import type { ModelCard } from '../../discovery/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
 
-/** Template variables that say whether to think; `reasoning_effort` sets one of them (http-api.md, section 13.6). */
+/** Template variables that say whether to think; `reasoning_effort` sets one of them. */
 const SWITCHES = ['thinking', 'enable_thinking', 'thinking_mode'] as const;
 
 /** The request with the model's own thinking mode (`--dyn-default-thinking-mode`) where it names none itself. */

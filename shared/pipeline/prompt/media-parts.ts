@@ -6,7 +6,7 @@ type Part = Readonly<Record<string, unknown>>;
 
 /**
  * The pictures, clips and sounds of a chat, by kind and in the order of the prompt: the template leaves a placeholder for
- * each, and the worker fetches what stands there (runtime-and-workers.md, sections 4.1 and 5.6). Undefined when there are
+ * each, and the worker fetches what stands there. Undefined when there are
  * none. Whether a model can see or hear is its worker's to say.
  */
 export function mediaParts(prompt: PromptInput): MediaData | undefined {

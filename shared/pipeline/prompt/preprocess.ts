@@ -23,8 +23,7 @@ export interface Preprocessed {
 }
 
 /**
- * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions (http-api.md,
- * section 13). At once unless the prompt is long. `loaded` is undefined exactly for models that take text or tensors.
+ * Turns a request into what workers take: render, tokenize, check the length, fill in stop conditions. At once unless the prompt is long. `loaded` is undefined exactly for models that take text or tensors.
  * @throws ServeError `invalid_value`, `context_length_exceeded`; rejects with these and as `PromptEncoder.encode` does
  */
 export function preprocess(

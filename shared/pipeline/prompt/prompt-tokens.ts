@@ -40,7 +40,7 @@ export interface PromptTokens {
 const NO_TOKENS = new Uint32Array(0);
 
 /**
- * The prompt in tokens: at once, or later when it is long (http-api.md, section 13.1).
+ * The prompt in tokens: at once, or later when it is long.
  * @throws ServeError `invalid_value`, `context_length_exceeded`, `not_implemented`; rejects as `PromptEncoder.encode` does
  */
 export function tokenizePrompt(
@@ -76,8 +76,7 @@ function whole({
 }
 
 /**
- * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's
- * (parsers.md, section 0). Embedding models are trained on texts with them: some read the vector off the last one.
+ * Special tokens are not added to what is continued: a chat template writes its own, a raw prompt is the client's. Embedding models are trained on texts with them: some read the vector off the last one.
  */
 function encode(
   request: GenerationRequest,

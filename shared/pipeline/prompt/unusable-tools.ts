@@ -3,7 +3,7 @@ import type { GenerationRequest } from '../../protocol/generation/index.ts';
 
 /**
  * The request without tools that it forbids to call, so that the template does not tempt the model; unless the deployment
- * or the model's card shows them (http-api.md, section 13.1).
+ * or the model's card shows them.
  */
 export function withoutUnusableTools(
   request: GenerationRequest,

@@ -1,7 +1,7 @@
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 
-/** Names the queue class of a request (router.md, section 6.4): the header `x-dynamo-meta-policy-class` without its prefix. */
+/** Names the queue class of a request: the header `x-dynamo-meta-policy-class` without its prefix. */
 export const POLICY_CLASS = 'policy-class';
 
 /** What travels beside a request to a worker: trace context, the client's request id, its metadata. */

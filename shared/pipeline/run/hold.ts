@@ -29,11 +29,11 @@ export interface Takers {
   readonly places: number;
 }
 
-/** A model's wish for a worker is repeated this often (planner.md, section 16.2). */
+/** A model's wish for a worker is repeated this often. */
 const WANTED_EVERY_MS = 5000;
 
 /**
- * Requests whose model has no worker now, oldest first (planner.md, section 16.7). Each waits until what it needs is
+ * Requests whose model has no worker now, oldest first. Each waits until what it needs is
  * there, for at most the bound; nothing is polled: `look` says that something has changed. No more go on at a time than
  * the workers take, so that the first one to come is not flooded and the next ones find work; the rest waits its turn.
  *

@@ -353,7 +353,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#context.observer.reused?.(pool, tokens);
   }
 
-  /** Whether to try again. A request that may not move loses its prefill without a token: nothing was moved (ruling 39). */
+  /** Whether to try again. A request that may not move loses its prefill without a token: nothing was moved. */
   #mayGoOn(error: ServeError, isPrefillLost: boolean): boolean {
     if (this.#mayMove(error, isPrefillLost)) return true;
     const { prefill, observer } = this.#context;

@@ -1,7 +1,7 @@
 import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
 
 /*
- * One message (runtime-and-workers.md, sections 3.3 and 3.4) is an envelope record: topic, publisher, sequence and time, and
+ * One message is an envelope record: topic, publisher, sequence and time, and
  * a payload that is itself a record of the same codec: bytes in msgpack, an array of byte values in JSON. NATS carries the
  * bare record; ZeroMQ multipart frames around it:
  *

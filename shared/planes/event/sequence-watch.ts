@@ -1,7 +1,7 @@
 import type { EventEnvelope, EventListener } from './types.ts';
 
 /**
- * Follows the sequence of each publisher (runtime-and-workers.md, section 3.4): drops duplicates and reports gaps before the
+ * Follows the sequence of each publisher: drops duplicates and reports gaps before the
  * event behind them. A publisher first heard beyond 0 is a gap, too, from 0: the subscriber came late and needs a dump; but
  * what was published before it came does not count as missed.
  */

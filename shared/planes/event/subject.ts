@@ -1,7 +1,7 @@
 import { assertNever } from '../../errors/index.ts';
 import type { EventScope } from './types.ts';
 
-/** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX` (runtime-and-workers.md, section 1.2). */
+/** One segment of a subject or key: every byte of its UTF-8 form but `[A-Za-z0-9_-]` as `%XX`. */
 export function encodeSegment(text: string): string {
   return encodeURIComponent(text).replace(
     /[.!~*'()]/g, // what encodeURIComponent leaves alone beyond our set; all of them single bytes
@@ -10,7 +10,7 @@ export function encodeSegment(text: string): string {
 }
 
 /**
- * The subject of `topic` in `scope` (section 3.2): `namespace.{ns}[.component.{c}[.endpoint.{e}]].{topic}`.
+ * The subject of `topic` in `scope`: `namespace.{ns}[.component.{c}[.endpoint.{e}]].{topic}`.
  *
  * @example subjectOf({ kind: 'component', namespace: 'dynamo', component: 'backend' }, 'kv-events')
  * // 'namespace.dynamo.component.backend.kv-events'

@@ -1,10 +1,10 @@
-/** Where events belong (runtime-and-workers.md, section 1.2 and 3.2). */
+/** Where events belong. */
 export type EventScope =
   | { readonly kind: 'namespace'; readonly namespace: string }
   | { readonly kind: 'component'; readonly namespace: string; readonly component: string }
   | { readonly kind: 'endpoint'; readonly namespace: string; readonly component: string; readonly endpoint: string };
 
-/** One published message (section 3.3). */
+/** One published message. */
 export interface EventEnvelope {
   readonly topic: string;
   /** Unique per publisher object; hex. */
@@ -78,7 +78,7 @@ export interface EventLogEntry {
 }
 
 /**
- * The ordered, bounded record of everything published on one scope and topic (ruling 41; design: "Snapshots"). A plane with
+ * The ordered, bounded record of everything published on one scope and topic. A plane with
  * a broker keeps it; late readers replay it. Every call rejects with the signal's reason when it aborts.
  *
  * `state` tells which log this is; `read` and `purge` refuse another one that took its place since, and `follow` tells of it.

@@ -29,7 +29,7 @@ export interface NatsObserver {
 /** Observes nothing. */
 export const silentNatsObserver: NatsObserver = { connected() {}, away() {}, problem() {} };
 
-/** How to reach NATS (configuration.md, section 13). */
+/** How to reach NATS. */
 export interface NatsOptions {
   readonly clock: Clock;
   /** Spreads reconnections. @default systemRandom */

@@ -4,7 +4,7 @@ import { type EngineOutput, readEngineOutput } from '../../protocol/generation/i
 import type { RequestPlaneObserver } from './observer.ts';
 import type { Call, CallSink } from './types.ts';
 
-/** Tokens or items that a worker may send before it is granted more (runtime-and-workers.md, section 2.6). */
+/** Tokens or items that a worker may send before it is granted more. */
 export const INITIAL_CREDIT = 256;
 const CREDIT_GRANT = INITIAL_CREDIT / 2;
 

@@ -1,5 +1,5 @@
 /**
- * What a plane tells the metrics of the process (http-api.md, section 16.3). Called per frame batch and per request, never
+ * What a plane tells the metrics of the process. Called per frame batch and per request, never
  * per token. Implementations must not throw.
  */
 export interface RequestPlaneObserver {

@@ -31,7 +31,7 @@ export function parseCountTokensBody(body: JsonBody): CountTokensBody {
 }
 
 /**
- * Turns a Messages body whose types are right into a request (http-api.md, section 7.1), by way of the chat body that says
+ * Turns a Messages body whose types are right into a request, by way of the chat body that says
  * the same: workers that take bodies untouched get that one.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unsupported_parameter`, `headers_too_large`.
  */

@@ -5,7 +5,7 @@ import { type AnyBlock, type BlockContent, blockContent, type CountTokensBody } 
 const IMAGE_BYTES = 256;
 
 /**
- * A guess at the prompt's length where no tokenizer can tell it: bytes of its text over three (http-api.md, section 7.6).
+ * A guess at the prompt's length where no tokenizer can tell it: bytes of its text over three.
  */
 export function estimateTokens(body: Pick<CountTokensBody, 'messages' | 'system' | 'tools'>): number {
   const { system } = body;

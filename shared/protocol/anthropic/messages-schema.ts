@@ -44,11 +44,11 @@ const promptFields = {
   output_config: z.looseObject({ format: outputFormat.nullish(), effort: z.string().nullish() }).nullish(),
 };
 
-/** Body of `POST /v1/messages/count_tokens` (http-api.md, section 7.6). */
+/** Body of `POST /v1/messages/count_tokens`. */
 export const countTokensSchema = z.looseObject({ model: modelName, ...promptFields });
 export type CountTokensBody = z.infer<typeof countTokensSchema>;
 
-/** Body of `POST /v1/messages` (http-api.md, section 7.1): types only. Other root keys are accepted and ignored. */
+/** Body of `POST /v1/messages`: types only. Other root keys are accepted and ignored. */
 export const messagesSchema = z.looseObject({
   model: modelName,
   max_tokens: positiveU32,

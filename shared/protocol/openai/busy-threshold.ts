@@ -3,7 +3,7 @@ import { invalidValue } from './field-checks.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
 
-/** Body of `POST /busy_threshold` (http-api.md, section 10.3). Unknown keys are ignored. */
+/** Body of `POST /busy_threshold`. Unknown keys are ignored. */
 export const busyThresholdSchema = z.looseObject({
   model: z.string(),
   active_decode_blocks_threshold: z.number().nullish(),

@@ -22,7 +22,7 @@ export interface CheckSettings extends BoundSettings {
 const USABLE_KEYS = usableKeys(CHAT_KEYS);
 
 /**
- * Everything about a chat body that its types do not say, in the order of http-api.md, section 3.1.
+ * Everything about a chat body that its types do not say, in the order in which Dynamo checks it.
  * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`.
  */
 export function checkChatBody(body: ChatBody, settings: CheckSettings): void {

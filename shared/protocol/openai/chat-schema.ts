@@ -5,7 +5,7 @@ import { atMost } from './shape-check.ts';
 import { anyObject, positiveU32, sharedFields } from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
-/** Parts of user content; `file` and other kinds do not parse (http-api.md, section 3.1). */
+/** Parts of user content; `file` and other kinds do not parse. */
 const userPart = z.discriminatedUnion('type', [
   textPart,
   z.looseObject({ type: z.literal('image_url'), image_url: z.looseObject({ url: z.string() }) }),
@@ -85,7 +85,7 @@ const thinking = {
   ],
 };
 
-/** Body of `POST /v1/chat/completions` (http-api.md, section 3.1): types only; bounds have messages of their own. */
+/** Body of `POST /v1/chat/completions`: types only; bounds have messages of their own. */
 export const chatSchema = z.looseObject({
   messages: atMost(z.array(messageSchema), 'messages', { minItems: 1 }), // first, because the first field that is wrong is the one that is told
   ...sharedFields,

@@ -20,7 +20,7 @@ const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
 const USABLE_KEYS = usableKeys(COMPLETIONS_KEYS);
 
 /**
- * Everything about a completions body that its types do not say (http-api.md, section 4.1).
+ * Everything about a completions body that its types do not say.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`.
  */
 export function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {

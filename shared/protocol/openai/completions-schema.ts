@@ -14,7 +14,7 @@ const promptInput = z.union([
   z.array(z.array(u32).meta(atLeastOne)).meta(atLeastOne),
 ]);
 
-/** Body of `POST /v1/completions` (http-api.md, section 4.1): types only; bounds have messages of their own. */
+/** Body of `POST /v1/completions`: types only; bounds have messages of their own. */
 export const completionsSchema = z
   .looseObject({
     ...sharedFields,

@@ -35,7 +35,7 @@ export interface AgentSession {
   readonly isFinal: boolean;
 }
 
-/** The session that the request's headers name (http-api.md, section 12.6); undefined when they name none. */
+/** The session that the request's headers name; undefined when they name none. */
 export function decodeSession(headers: RequestHeaders): AgentSession | undefined {
   for (const identity of IDENTITIES) {
     const session = idIn(headers, identity.session);

@@ -23,7 +23,7 @@ export function parseChatBody(body: JsonBody): ChatBody {
 }
 
 /**
- * Turns a chat body whose types are right into a request (http-api.md, sections 3.1 and 12).
+ * Turns a chat body whose types are right into a request.
  * @throws ServeError `invalid_value`, `unknown_parameter`, `not_implemented`, `headers_too_large`.
  */
 export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat {
@@ -85,7 +85,7 @@ export function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
   };
 }
 
-/** Template variables: what the client gave, and what it, `reasoning_effort` and `thinking` stand for (section 13.6). */
+/** Template variables: what the client gave, and what it, `reasoning_effort` and `thinking` stand for. */
 function decodeTemplateArgs(body: ChatBody): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
   if (given == null && body.reasoning_effort == null && body.thinking == null) return undefined;

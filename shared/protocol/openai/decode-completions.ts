@@ -32,7 +32,7 @@ export function parseCompletionsBody(body: JsonBody): CompletionsBody {
 }
 
 /**
- * Turns a completions body whose types are right into requests (http-api.md, sections 4 and 12).
+ * Turns a completions body whose types are right into requests.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`,
  * `headers_too_large`.
  */

@@ -58,7 +58,7 @@ export interface RequestEnvelope {
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
- * Request id, trace context and metadata (http-api.md, sections 2.6 and 17.4).
+ * Request id, trace context and metadata.
  * @throws ServeError `headers_too_large`.
  */
 export function decodeEnvelope(context: DecodeContext): RequestEnvelope {

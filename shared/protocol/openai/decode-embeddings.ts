@@ -24,7 +24,7 @@ export function parseEmbeddingsBody(body: JsonBody): EmbeddingsBody {
 }
 
 /**
- * Turns an embeddings body whose types are right into requests (http-api.md, section 5).
+ * Turns an embeddings body whose types are right into requests.
  * @param isPassedOn the model takes the body itself, which is then one request whatever it holds
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */

@@ -9,7 +9,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar'] as const;
 
 /**
- * The constraint on the output (http-api.md, section 13.5): `guided_*` fields, which beat `response_format`.
+ * The constraint on the output: `guided_*` fields, which beat `response_format`.
  * @throws ServeError `invalid_value` when more than one is set.
  */
 export function decodeGuided(body: ChatBody | CompletionsBody, nvext: Nvext): GuidedDecoding | undefined {

@@ -9,7 +9,7 @@ import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
 import { type VideosBody, videosSchema } from './videos-schema.ts';
 
-/** Model of an images request that names none (http-api.md, section 8.1). */
+/** Model of an images request that names none. */
 const DEFAULT_IMAGE_MODEL = 'diffusion';
 const NONE: readonly string[] = Object.freeze([]);
 
@@ -28,7 +28,7 @@ export function parseVideosBody(body: JsonBody): VideosBody {
 }
 
 /**
- * Turns an images body whose types are right into a request (http-api.md, section 8.1).
+ * Turns an images body whose types are right into a request.
  * @param route `edits` starts from a picture, which is then required
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
  */
@@ -45,7 +45,7 @@ export function decodeImages(
   return mediaRequest('images', body, imagesSchema.shape, context);
 }
 
-/** Turns a videos body whose types are right into a request (http-api.md, section 8.2). @throws ServeError `headers_too_large`. */
+/** Turns a videos body whose types are right into a request. @throws ServeError `headers_too_large`. */
 export function decodeVideos(body: VideosBody, context: DecodeContext): GenerationRequest {
   return mediaRequest('videos', body, videosSchema.shape, context);
 }
@@ -72,7 +72,7 @@ function mediaRequest(
   };
 }
 
-/** The body as media workers read it: what nobody here knows is theirs to judge and stands apart (section 8). */
+/** The body as media workers read it: what nobody here knows is theirs to judge and stands apart. */
 function forWorker(
   body: Readonly<Record<string, unknown>>,
   known: Readonly<Record<string, unknown>>,

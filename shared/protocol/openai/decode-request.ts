@@ -55,7 +55,7 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
   return request;
 }
 
-/** A routing dry run asks for the worker by an annotation of its own (http-api.md, section 12.4). */
+/** A routing dry run asks for the worker by an annotation of its own. */
 function decodeExtraFields(nvext: Nvext): readonly string[] {
   const fields = nvext.extra_fields ?? NONE;
   const isDryRun = nvext.annotations?.some((name) => name.startsWith('query_instance_id')) === true;
@@ -84,7 +84,7 @@ function decodeExtraArgs(body: ChatBody | CompletionsBody, nvext: Nvext): Record
   return { ...(hasNvext ? { nvext: forWorker } : {}), ...(mediaIo == null ? {} : { media_io_kwargs: mediaIo }) };
 }
 
-/** How usage is reported on a stream (http-api.md, section 3.3). */
+/** How usage is reported on a stream. */
 export interface UsageReporting {
   /** A usage chunk before `[DONE]`. */
   readonly includesUsage: boolean;

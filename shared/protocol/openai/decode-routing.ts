@@ -32,7 +32,7 @@ function checkSalt(salt: string): string {
 }
 
 /**
- * Where the request may or should run: `nvext`, then headers, which win (http-api.md, sections 12.2 and 12.3).
+ * Where the request may or should run: `nvext`, then headers, which win.
  * @throws ServeError `invalid_value` for a rank without a worker, and for a salt of more than 4096 characters.
  */
 export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined, context: DecodeContext): RoutingHints {

@@ -4,7 +4,7 @@ import { modelName, u32 } from './shared-fields.ts';
 
 const atLeastOne = { minItems: 1 };
 
-/** Body of `POST /v1/embeddings` (http-api.md, section 5). Other root keys and other keys of `nvext` are ignored. */
+/** Body of `POST /v1/embeddings`. Other root keys and other keys of `nvext` are ignored. */
 export const embeddingsSchema = z.looseObject({
   model: modelName,
   input: z.union([

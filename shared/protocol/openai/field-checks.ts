@@ -3,7 +3,7 @@ import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
 import { RANGES, type Range } from './field-ranges.ts';
 
-/** A value the contract does not allow; `message` is http-api.md's text, `param` the JSON path (ruling 1). */
+/** A value the contract does not allow; `message` is Dynamo's text, `param` the JSON path. */
 export function invalidValue(message: string, param: string): ServeError {
   return new ServeError('invalid_value', message, { param });
 }
@@ -63,7 +63,7 @@ export interface BoundSettings {
 }
 
 /**
- * The numeric and text bounds that chat and completions share, in the order of http-api.md, section 3.1.
+ * The numeric and text bounds that chat and completions share, in the order in which Dynamo checks them.
  * @param stopField where the client wrote its stop sequences
  */
 export function checkSharedBounds(

@@ -3,7 +3,7 @@ import type * as z from 'zod';
 /** Lowest and highest value. */
 export type Range = readonly [min: number, max: number];
 
-/** Ranges of root fields: checked with messages of their own, after the types (http-api.md, section 3.1). */
+/** Ranges of root fields: checked with messages of their own, after the types. */
 export const RANGES = {
   temperature: [0, 2],
   top_p: [0, 1],

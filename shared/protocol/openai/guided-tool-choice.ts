@@ -12,7 +12,7 @@ const NO_PARAMETERS: Schema = Object.freeze({ type: 'object', properties: Object
 const EMPTY_OBJECT = '\\{\\}';
 
 /**
- * The constraint of a forced tool call, which beats `response_format` (parsers.md, section 3.5).
+ * The constraint of a forced tool call, which beats `response_format`.
  * @throws ServeError `invalid_value` beside a `guided_*` field.
  */
 export function guidedByToolChoice(body: ChatBody, nvext: Nvext): GuidedDecoding | undefined {

@@ -3,7 +3,7 @@ import { RANGES, ranged } from './field-ranges.ts';
 import { atMost } from './shape-check.ts';
 import { u32 } from './shared-fields.ts';
 
-/** Body of `POST /v1/images/generations` and `/v1/images/edits` (http-api.md, section 8.1): types only. */
+/** Body of `POST /v1/images/generations` and `/v1/images/edits`: types only. */
 export const imagesSchema = z.looseObject({
   prompt: z.string(),
   model: z.string().nullish(),

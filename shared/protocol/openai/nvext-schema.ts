@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { atMost } from './shape-check.ts';
 import { anyObject, i32, u32, u64 } from './shared-fields.ts';
 
-/** Vendor extensions of the OpenAI bodies (http-api.md, section 12.1). Unknown keys are refused (ruling 12). */
+/** Vendor extensions of the OpenAI bodies. Unknown keys are refused. */
 export const nvextSchema = z.strictObject({
   greed_sampling: z.boolean().nullish(),
   use_raw_prompt: z.boolean().nullish(),
@@ -36,7 +36,7 @@ export const nvextSchema = z.strictObject({
     })
     .nullish(),
   router: z.strictObject({ ttft_target: z.number().nullish(), itl_target: z.number().nullish() }).nullish(),
-  // Documented, refused by 1.6.1, known here (ruling 12).
+  // Documented, refused by 1.6.1, known here.
   session_control: z
     .strictObject({
       session_id: z.string(),

@@ -1,6 +1,6 @@
 /**
- * Every root key a body may carry (ruling 11). `published` keys are OpenAI's own; `extension` keys are those of
- * http-api.md, sections 3.1 and 4.1. What is in neither list is refused with `unknown_parameter`.
+ * Every root key a body may carry. `published` keys are OpenAI's own; `extension` keys are those of
+ * what Dynamo takes. What is in neither list is refused with `unknown_parameter`.
  */
 interface RouteKeys {
   readonly route: 'chat' | 'completions';

@@ -38,7 +38,7 @@ const logitBias = {
   additionalProperties: { type: 'number', minimum: RANGES.logit_bias[0], maximum: RANGES.logit_bias[1] },
 };
 
-/** Root fields of both chat and completions (http-api.md, sections 3.1 and 4.1). */
+/** Root fields of both chat and completions. */
 export const sharedFields = {
   model: modelName,
   stream: z.boolean().nullish(),

@@ -4,7 +4,7 @@ import { invalidValue } from './field-checks.ts';
 
 const FUNCTION_NAME = /^[A-Za-z0-9_-]+$/;
 
-/** Bounds of `tools` and `tool_choice` (http-api.md, section 3.1). */
+/** Bounds of `tools` and `tool_choice`. */
 export function checkTools(body: ChatBody): void {
   const { tools } = body;
   if (tools != null) {

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { atMost } from './shape-check.ts';
 import { i32 } from './shared-fields.ts';
 
-/** Body of `POST /v1/videos/generations` and its stream (http-api.md, section 8.2): types only. */
+/** Body of `POST /v1/videos/generations` and its stream: types only. */
 export const videosSchema = z.looseObject({
   prompt: z.string(),
   model: z.string(),

@@ -31,7 +31,7 @@ export interface ApproximateIndexOptions {
 }
 
 /**
- * What ranks hold as far as the router's own decisions tell (router.md, section 4.7): instead of events in approximate
+ * What ranks hold as far as the router's own decisions tell: instead of events in approximate
  * mode, or beside them (`raise`) to know of a prompt before its first event arrives.
  */
 export interface ApproximateIndex {

@@ -21,7 +21,7 @@ const NEXT = 5;
 const BACK = 6;
 
 /**
- * What engines call blocks, where that is not our own sequence hash (ruling 30). The first other name of a block is shared
+ * What engines call blocks, where that is not our own sequence hash. The first other name of a block is shared
  * by all its holders that use it, beside the block's record; who uses yet another one gets a record of its own:
  *
  *     by block     shared name 64 | first private name | holders that use the shared name

@@ -1,13 +1,13 @@
 import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 
-/** Where a block lies (router.md, section 2.4); `external` is scored with the weight of `disk`. */
+/** Where a block lies; `external` is scored with the weight of `disk`. */
 export type StorageTier = 'device' | 'host_pinned' | 'disk' | 'external';
 
-/** What came of an event (router.md, section 4.2); everything but `ok` is counted, never fatal. */
+/** What came of an event; everything but `ok` is counted, never fatal. */
 export type IndexStatus = 'ok' | 'parent_block_not_found' | 'block_not_found' | 'invalid_block' | 'capacity_exhausted';
 
-/** A 64-bit hash as two u32 halves (ruling 21). */
+/** A 64-bit hash as two u32 halves. */
 export type HashPair = readonly [low: number, high: number];
 
 /** A run of blocks as one `stored` event tells it. */
@@ -27,8 +27,8 @@ export interface DumpSlice {
 }
 
 /**
- * Which blocks each rank holds. Hashes are pairs of u32 halves, low half first (ruling 21). `blockHashes` are the engine's
- * own, in whatever way it makes them; `tokensHashes` are ours (router.md, section 3.2; ruling 30). Ranks are numbers of a
+ * Which blocks each rank holds. Hashes are pairs of u32 halves, low half first. `blockHashes` are the engine's
+ * own, in whatever way it makes them; `tokensHashes` are ours. Ranks are numbers of a
  * `RankTable`. Applying an event twice equals applying it once.
  *
  * What a rank holds always reaches back to the start of its prompts: a block is held in a tier only while the block before

@@ -4,7 +4,7 @@ import { type KvRouterConfig, KvRouterConfigError, kvRouterConfig, type MissingI
 type Reader = (value: unknown, field: string) => Partial<KvRouterConfig>;
 
 /**
- * The object form of the configuration, `KvRouterConfig` of the original (router.md, section 1.4): snake_case, seconds.
+ * The object form of the configuration, `KvRouterConfig` of the original: snake_case, seconds.
  * @throws KvRouterConfigError for an unknown key, a value of the wrong type or range, and fields that exclude each other
  */
 export function readKvRouterConfig(object: Readonly<Record<string, unknown>>): KvRouterConfig {

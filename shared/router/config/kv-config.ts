@@ -1,6 +1,6 @@
-/** What a term of the cost may be set to, in the words of router.md, section 1.4. Blocks and tokens, times in milliseconds. */
+/** What a term of the cost may be set to. Blocks and tokens, times in milliseconds. */
 export interface KvRouterConfig {
-  /** Formula of the cost: Dynamo's (router.md, section 2.2) or ours (section 12.5). */
+  /** Formula of the cost: Dynamo's or ours. */
   readonly costModel: 'dynamo' | 'stator';
   /** Credit for a block on the device. 0 = no index at all. */
   readonly overlapScoreCredit: number;
@@ -36,7 +36,7 @@ export interface KvRouterConfig {
   /** Multiple of a worker's batched tokens above which requests wait; undefined = nobody ever waits. */
   readonly queueThreshold: number | undefined;
   readonly queuePolicy: QueuePolicy;
-  /** Rows by what of the prompt nobody has cached; empty = no such limit (router.md, section 6.4). */
+  /** Rows by what of the prompt nobody has cached; empty = no such limit. */
   readonly queueByIncomingMissingIsl: readonly MissingIslLimit[];
   /** Requests that may wait in all; one more is refused. */
   readonly queuedRequestsMax: number;
@@ -98,7 +98,7 @@ export class KvRouterConfigError extends Error {
 
 /**
  * The defaults with `given` over them.
- * @throws KvRouterConfigError for a value out of range or two fields that exclude each other (router.md, section 1.4)
+ * @throws KvRouterConfigError for a value out of range or two fields that exclude each other
  */
 export function kvRouterConfig(given: Partial<KvRouterConfig> = {}): KvRouterConfig {
   const config = { ...defaultKvRouterConfig, ...given };
@@ -190,7 +190,7 @@ function checkTogether(config: KvRouterConfig): void {
   }
 }
 
-/** The load-only preset `--load-aware` over `config` (router.md, section 1.4). */
+/** The load-only preset `--load-aware` over `config`. */
 export function loadAware(config: KvRouterConfig): KvRouterConfig {
   return kvRouterConfig({
     ...config,
@@ -206,7 +206,7 @@ export function loadAware(config: KvRouterConfig): KvRouterConfig {
   });
 }
 
-/** The configuration of a pool of prefill workers: nothing is decoded there (router.md, section 9, step 2). */
+/** The configuration of a pool of prefill workers: nothing is decoded there. */
 export function prefillPoolConfig(config: KvRouterConfig): KvRouterConfig {
   return kvRouterConfig({ ...config, trackActiveBlocks: false, trackOutputBlocks: false });
 }

@@ -2,7 +2,7 @@ import { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride } from '../../protocol/generation/index.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 
-/** The part of the configuration that one request may set otherwise (router.md, section 1.3). */
+/** The part of the configuration that one request may set otherwise. */
 export interface RequestWeights {
   readonly overlapScoreCredit: number;
   readonly prefillLoadScale: number;
@@ -32,7 +32,7 @@ export function weightsFor(config: KvRouterConfig, override: RouterConfigOverrid
 }
 
 /**
- * Whether the request sets what only Dynamo's formula has. A set weight keeps its meaning (ruling 34), so that formula scores
+ * Whether the request sets what only Dynamo's formula has. A set weight keeps its meaning, so that formula scores
  * the request, whichever scores the others.
  */
 export function asksForDynamo(override: RouterConfigOverride): boolean {

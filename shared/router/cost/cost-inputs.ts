@@ -20,7 +20,7 @@ export interface CostInputs extends PromptFacts {
   readonly sharedRanges: readonly (readonly [number, number])[] | undefined;
 }
 
-/** Weights of the tiers, the same in every formula (router.md, section 2.4). */
+/** Weights of the tiers, the same in every formula. */
 export interface TierWeights {
   readonly hostCacheHitWeight: number;
   readonly diskCacheHitWeight: number;

@@ -2,7 +2,7 @@ import type { RequestWeights } from '../config/request-weights.ts';
 import type { Candidates } from './candidates.ts';
 import { type CandidateRow, type CostInputs, hitsBeyond, type PromptFacts, type TierWeights } from './cost-inputs.ts';
 
-/** Everything that Dynamo's formula weighs with (router.md, section 2.2). */
+/** Everything that Dynamo's formula weighs with. */
 export interface DynamoWeights extends RequestWeights, TierWeights {
   readonly overlapScoreCreditDecay: number;
   readonly decodeActiveRequestWeight: number;

@@ -14,7 +14,6 @@ export class PrefillPace {
   }
 }
 
-// router.md, section 12.5
 const START_MS_PER_TOKEN = 0.0207;
 const TOKENS_MIN = 2048;
 const KEPT = 0.98;

@@ -29,7 +29,7 @@ export interface ReplicaShare {
 }
 
 /**
- * Parts of one cost, in prompt tokens; lower is better. The formula of router.md, section 12.5, and three things more: the
+ * Parts of one cost, in prompt tokens; lower is better. Dynamo's formula, and three things more: the
  * weight of uncached tokens follows how busy the pool is, a rank that prefills costs the pass that is shared, and routers
  * that place requests in the same instant, and so cannot know of each other's, each prefer a share of the ranks.
  */

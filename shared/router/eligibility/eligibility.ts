@@ -4,8 +4,7 @@ import type { SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import type { PooledWorker, WorkerSet } from '../scheduler/worker-set.ts';
 
 /**
- * Fills `candidates.ranks` with the ranks that may take the request: the hard filters, before load or overlap are looked at
- * (router.md, section 2.5). Returns why there is none.
+ * Fills `candidates.ranks` with the ranks that may take the request: the hard filters, before load or overlap are looked at. Returns why there is none.
  */
 export function fillEligible(
   request: SchedulingRequest,
@@ -74,7 +73,7 @@ function isCompatible({ excludedWorkers, constraints }: SchedulingRequest, { wor
 }
 
 /**
- * What preferred taints multiply a worker's cost by: 0.37 to 2.7, below 1 where it is preferred (router.md, section 2.2).
+ * What preferred taints multiply a worker's cost by: 0.37 to 2.7, below 1 where it is preferred.
  * Weights are single precision, as in release 1.6.1, whose costs are met to 1e-9 only so.
  */
 export function taintFactor(preferred: Readonly<Record<string, number>>, taints: readonly string[]): number {

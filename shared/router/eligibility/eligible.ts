@@ -10,7 +10,7 @@ export function pinnedWorkerId(routing: RoutingHints): string | undefined {
 }
 
 /**
- * The workers that may take `request`: the hard filters, before any mode looks at load or overlap (router.md, section 2.5).
+ * The workers that may take `request`: the hard filters, before any mode looks at load or overlap.
  * Inhibited workers are passed over while another is left. Never returns an empty list.
  */
 export function eligibleWorkers<Worker extends RoutableWorker>(

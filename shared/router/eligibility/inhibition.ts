@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 
-/** Workers that failed lately and are passed over until their time is up (runtime-and-workers.md, section 7.4). */
+/** Workers that failed lately and are passed over until their time is up. */
 export class Inhibition {
   readonly #untilMs = new Map<string, number>(); // bounded: entries whose time is up leave when they are read or swept
   readonly #clock: Clock;

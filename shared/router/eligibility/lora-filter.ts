@@ -2,7 +2,7 @@ import type { RoutableWorker } from '../types.ts';
 
 /**
  * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker says it
- * has, and then any may take the request (router.md, section 2.5).
+ * has, and then any may take the request.
  */
 export function adapterHolders(
   workers: readonly RoutableWorker[],

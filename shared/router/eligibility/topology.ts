@@ -10,7 +10,7 @@ export interface KvTransferPolicy {
   readonly preferredWeight: number | undefined;
 }
 
-/** What a card says about where its worker stands. Names as on the wire (runtime-and-workers.md, section 1.3). */
+/** What a card says about where its worker stands. Names as on the wire. */
 export interface TopologyFields {
   readonly topology_domains?: Readonly<Record<string, string>>;
   readonly kv_transfer_domain?: string;
@@ -49,7 +49,7 @@ export function kvTransferPolicy(fields: TopologyFields): KvTransferPolicy | und
   return { taint: topologyTaint(domain, value), preferredWeight: fields.kv_transfer_preferred_weight };
 }
 
-/** The client's constraints with the policy of the prefill worker added (router.md, section 9, step 5). */
+/** The client's constraints with the policy of the prefill worker added. */
 export function withTransferPolicy(
   constraints: RoutingConstraints | undefined,
   { taint, preferredWeight }: KvTransferPolicy,

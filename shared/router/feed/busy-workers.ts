@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { RoutableWorker } from '../types.ts';
 import type { WorkerLoads } from './worker-loads.ts';
 
-/** Loads above which a rank is busy (runtime-and-workers.md, section 7.2); undefined = that load does not matter. */
+/** Loads above which a rank is busy; undefined = that load does not matter. */
 export interface BusyLimits {
   /** Share of the KV blocks, 0 to 1. */
   readonly decodeBlocksShare?: number | undefined;

@@ -32,8 +32,7 @@ const EVENTS_MAX = 65_536;
 const BYTES_A_HASH = 8;
 
 /**
- * The events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or bigints
- * (router.md, section 4.1). What cannot be read is told to `onSkip` and left out; never throws. A number that JSON has
+ * The events of one message in either form: compact, or Dynamo's with 64-bit values as text, numbers or bigints. What cannot be read is told to `onSkip` and left out; never throws. A number that JSON has
  * rounded counts as malformed.
  */
 export function decodeRouterEvents(payload: unknown, onSkip: (reason: SkipReason) => void): RankEvent[] {

@@ -11,7 +11,7 @@ export class EventBuffer {
   readonly #events = new Map<number, LiveEvent>();
   readonly #eventsMax: number;
 
-  /** @param eventsMax router.md, section 4.6. @default 1024 */
+  /** @param eventsMax events that wait for the one that is missing. @default 1024 */
   constructor(eventsMax = 1024) {
     this.#eventsMax = eventsMax;
   }

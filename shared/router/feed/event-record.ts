@@ -1,6 +1,6 @@
 import type { StorageTier } from '../block-index/types.ts';
 
-/** Topic of cache changes, and of load reports (router.md, section 8). */
+/** Topic of cache changes, and of load reports. */
 export const KV_EVENTS_TOPIC = 'kv-events';
 export const LOAD_TOPIC = 'kv_metrics';
 
@@ -11,7 +11,7 @@ export interface CompactStored {
   readonly tokens_hashes: Uint8Array;
 }
 
-/** Blocks of a store in Dynamo's form; 64-bit values as decimal text (rulings 26 and 41). Any codec. */
+/** Blocks of a store in Dynamo's form; 64-bit values as decimal text. Any codec. */
 export interface PlainStored {
   readonly parent_hash: string | null;
   readonly start_position: null;
@@ -23,7 +23,7 @@ export interface PlainStored {
 }
 
 /**
- * One event on `kv-events` as this product writes it (router.md, section 4.1). A message is a list of them.
+ * One event on `kv-events` as this product writes it. A message is a list of them.
  * `decodeRouterEvents` reads both forms, and Dynamo's own with its 64-bit numbers.
  */
 export interface RouterEventRecord {
@@ -41,7 +41,7 @@ export interface RouterEventRecord {
   };
 }
 
-/** One message on `kv_metrics` (router.md, section 5.6): the worker's own view of one rank. */
+/** One message on `kv_metrics`: the worker's own view of one rank. */
 export interface ActiveLoadRecord {
   /** u64 as decimal text. */
   readonly worker_id: string;

@@ -3,7 +3,7 @@ import type { RankTable } from '../rank-table.ts';
 import type { BlockChange } from './decode-events.ts';
 import type { BlockChangeSink } from './kv-event-feed.ts';
 
-/** Told of every change that was applied, and what came of it (`kv_cache_events_applied`, router.md, section 11). */
+/** Told of every change that was applied, and what came of it (`kv_cache_events_applied`). */
 export type OnApplied = (kind: BlockChange['kind'], status: IndexStatus) => void;
 
 /** The index of one worker set as the end of its workers' events. Ranks that left the table are passed over. */

@@ -5,7 +5,7 @@ import type { BlockChange, RankEvent } from './decode-events.ts';
 import { EventBuffer, type LiveEvent } from './event-buffer.ts';
 import type { RecoveryAnswer } from './recovery-client.ts';
 
-/** Recoveries of one router that run at once (router.md, section 4.6). */
+/** Recoveries of one router that run at once. */
 export const RECOVERIES_AT_ONCE_MAX = 16;
 
 /** What one rank's events are applied to. */
@@ -59,7 +59,7 @@ const RETIRED_KEPT_MAX = 4;
 type AttemptResult = 'complete' | 'progress' | 'failed';
 
 /**
- * Keeps the index equal to what one rank holds, through loss, duplication, reordering and restarts (router.md, section 4.6).
+ * Keeps the index equal to what one rank holds, through loss, duplication, reordering and restarts.
  *
  * | State | event <= cursor | cursor + 1 | later event | `cleared` later than cursor | answer | last attempt failed |
  * |---|---|---|---|---|---|---|
@@ -249,7 +249,7 @@ export class RankFollower {
     this.#recovery = undefined;
   }
 
-  /** Applies what follows the cursor without a hole. Cases 28 and 29 of router.md, section 13. */
+  /** Applies what follows the cursor without a hole. */
   #drainBuffer(): void {
     this.#buffer.keepAfter(this.#cursor ?? 0, this.#publisherId);
     for (let live = this.#buffer.take(this.#next); live !== undefined; live = this.#buffer.take(this.#next)) {

@@ -5,7 +5,7 @@ import type { EngineOutput } from '../../protocol/generation/index.ts';
 import { decodeRouterEvent, type RankEvent, type SkipReason } from './decode-events.ts';
 import type { RecoveryRequest } from './recovery-messages.ts';
 
-/** What a worker answered, decoded (router.md, section 4.6). */
+/** What a worker answered, decoded. */
 export type RecoveryAnswer = {
   /** Hex; undefined when the worker does not say. */
   readonly publisherId: string | undefined;

@@ -1,6 +1,6 @@
 import type { RouterEventRecord } from './event-record.ts';
 
-/** Endpoint where a router asks for the events or the blocks of one rank (router.md, section 4.6). */
+/** Endpoint where a router asks for the events or the blocks of one rank. */
 export function recoveryEndpoint(dpRank: number): string {
   return `${PREFIX}${dpRank}`;
 }

@@ -1,6 +1,6 @@
 import { workerIdOf } from './decode-events.ts';
 
-/** What a worker says of one of its ranks (router.md, section 5.6). Undefined = it does not say. */
+/** What a worker says of one of its ranks. Undefined = it does not say. */
 export interface LoadReport {
   /** Hex. */
   readonly workerId: string;

@@ -16,7 +16,7 @@ export interface LoadEntry {
   readonly promptTokens: number;
   /** Pairs of sequence hashes of the prompt's complete blocks; undefined = the request's blocks are not counted. */
   readonly hashes: Uint32Array | undefined;
-  /** Blocks may be shared with other requests of the rank; otherwise each request has its own (router.md, section 5.2). */
+  /** Blocks may be shared with other requests of the rank; otherwise each request has its own. */
   readonly isReusing: boolean;
   /** Prompt tokens to compute; 0 = not tracked. */
   readonly prefillTokens: number;
@@ -34,7 +34,7 @@ export interface PrefillEnd {
 }
 
 /**
- * What the requests under way weigh on each rank (router.md, section 5). Arrays are by rank number, so that costs are worked
+ * What the requests under way weigh on each rank. Arrays are by rank number, so that costs are worked
  * out for hundreds of ranks without touching an object.
  */
 export class ActiveLoad {
@@ -134,7 +134,7 @@ export class ActiveLoad {
 
   /**
    * `outputTokens` so far: a block more where they fill one, and less weight for the request's own blocks the nearer its
-   * expected end is (router.md, section 5.3).
+   * expected end is.
    */
   produced(id: string, outputTokens: number): void {
     const request = this.#byId.get(id);
@@ -215,7 +215,7 @@ export class ActiveLoad {
     return lost;
   }
 
-  /** Tokens that the rank's prefills still have to compute, as far as can be told (router.md, section 7). */
+  /** Tokens that the rank's prefills still have to compute, as far as can be told. */
   prefillTokensAt(rank: number, nowMs: number): number {
     const sum = this.prefillSum[rank] as number;
     if (!this.#hasPredictions || this.prefills[rank] === 0) return sum;

@@ -1,4 +1,4 @@
-/** Predicts how long a worker will prefill (router.md, section 7). */
+/** Predicts how long a worker will prefill. */
 export interface PrefillDurationModel {
   /**
    * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when

@@ -1,4 +1,4 @@
-/** Requests under way at each worker, as this process sees them (router.md, section 1). */
+/** Requests under way at each worker, as this process sees them. */
 export class InFlight {
   readonly #counts = new Map<string, number>(); // bounded by the number of workers: a count that falls to 0 is dropped
 

@@ -13,7 +13,7 @@ export interface PickOptions {
   readonly cudaToCpuRatio: number;
 }
 
-/** The rule of `mode` (router.md, section 1). */
+/** The rule of `mode`. */
 export function pickerFor(mode: SimpleRouterMode, { inFlight, random, cudaToCpuRatio }: PickOptions): Pick {
   switch (mode) {
     case 'round-robin':
@@ -79,7 +79,7 @@ function leastLoaded<Worker extends RoutableWorker>(
 }
 
 /**
- * The CPU workers or the others, whichever is further below its share of the requests in flight (router.md, section 1.1).
+ * The CPU workers or the others, whichever is further below its share of the requests in flight.
  * Workers that do not say what they run on count as accelerators.
  */
 function deviceGroup<Worker extends RoutableWorker>(

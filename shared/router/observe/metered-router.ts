@@ -11,7 +11,7 @@ export interface MeteredRouterOptions {
   onAsked(request: RouteRequest): void;
 }
 
-/** `router`, with what becomes of its requests counted (http-api.md, section 16.2). */
+/** `router`, with what becomes of its requests counted. */
 export function meterRouter(router: Router, options: MeteredRouterOptions): Router {
   const { metrics, clock, onAsked } = options;
   return {

@@ -32,7 +32,7 @@ export interface PrefillEstimateOptions {
  * question up in tables measured for each engine, version and GPU. Left out here: how engines differ, launches and
  * scheduling, other requests of the pass, sliding windows, feed-forward layers without a gate. So it tells how prompts
  * compare with each other, and milliseconds within a factor of about two.
- * @throws KvRouterConfigError for a name that is not known, and for sizes that do not fit together (router.md, section 7)
+ * @throws KvRouterConfigError for a name that is not known, and for sizes that do not fit together
  */
 export function createPrefillEstimate(options: PrefillEstimateOptions): PrefillDurationModel {
   const { backend, system, shape } = options;

@@ -1,6 +1,6 @@
 import type { KvRouterConfig, MissingIslLimit, QueuePolicy } from '../config/kv-config.ts';
 
-/** One class of waiting requests (router.md, section 6.4). Undefined = no such bound. */
+/** One class of waiting requests. Undefined = no such bound. */
 export interface PolicyClass {
   readonly name: string;
   readonly policy: QueuePolicy;

@@ -2,7 +2,7 @@ import { assertNever } from '../../errors/index.ts';
 import type { QueuePolicy } from '../config/kv-config.ts';
 
 /**
- * Urgency of a waiting request, larger first (router.md, section 6.3).
+ * Urgency of a waiting request, larger first.
  * @param arrivedSecs seconds from any fixed instant to its arrival
  * @param jumpSecs seconds ahead of its arrival; below 0 counts as 0
  * @param costTokens prompt tokens that no eligible worker has cached, at least 1

@@ -40,7 +40,7 @@ type ProfileRow = z.infer<ReturnType<typeof profileRow>>;
 const profileRow = () => z.strictObject(profileShape);
 
 /**
- * Reads `--router-policy-config` (router.md, section 6.4).
+ * Reads `--router-policy-config`.
  *
  *     default_policy_family: standard
  *     uncached_isl_buckets: [{ min_tokens: 0, bucket: cached }, { min_tokens: 3072, bucket: uncached }]

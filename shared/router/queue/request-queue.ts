@@ -14,7 +14,7 @@ export interface RequestQueueOptions extends ChooserOptions {
   readonly observer: SchedulerObserver | undefined;
 }
 
-/** Tokens by which a waiting request becomes more urgent while one token could have been prefilled (router.md, 12.5). */
+/** Tokens by which a waiting request becomes more urgent while one token could have been prefilled. */
 const STATOR_AGING = 0.05;
 /** What `stator` orders by is looked up again after this. */
 const STATOR_REFRESH_MS = 50;
@@ -31,8 +31,8 @@ const DISTRUSTED = Number.NEGATIVE_INFINITY;
 
 /**
  * The gate before a choice: who must wait, in what order they leave, and when. `dynamo` waits while every eligible rank has
- * more active prefill tokens than the class allows (router.md, section 6); `stator` while every one has any that should not be
- * done by now (section 12.5), unless the class has bounds of its own.
+ * more active prefill tokens than the class allows; `stator` while every one has any that should not be
+ * done by now, unless the class has bounds of its own.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;

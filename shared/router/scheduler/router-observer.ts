@@ -2,7 +2,7 @@ import type { QueueLimit } from '../routing-error.ts';
 import type { WorkerPool } from '../types.ts';
 import type { Decision, SchedulingRequest } from './scheduler-types.ts';
 
-/** What operators are told of routing decisions (router.md, section 11). Every call is in the request's path: be quick. */
+/** What operators are told of routing decisions. Every call is in the request's path: be quick. */
 export interface SchedulerObserver {
   /** A worker was chosen. Times in milliseconds; `bestCachedTokens` is the most that any eligible worker has cached. */
   decided(decision: Decision, request: SchedulingRequest, facts: DecisionFacts): void;

@@ -13,7 +13,7 @@ export interface PrefixIndex {
   removeRank(rank: number): void;
   /** KV blocks that the rank has room for; told for every rank of the pool whenever the pool changes. */
   setCapacity?(rank: number, blocks: number | undefined): void;
-  /** A request was sent there. For indexes that predict (router.md, section 4.7). */
+  /** A request was sent there. For indexes that predict. */
   decided?(requestId: string, rank: number, hashes: BlockHashes): void;
   /** That request ended. */
   freed?(requestId: string): void;
@@ -30,7 +30,7 @@ export interface SchedulableWorker {
   readonly taints: readonly string[];
   /** Of one rank; undefined = unknown. */
   readonly totalKvBlocks: number | undefined;
-  /** Tokens the engine takes in one pass; undefined = unknown, counts as 10,000,000 (router.md, section 6.1). */
+  /** Tokens the engine takes in one pass; undefined = unknown, counts as 10,000,000. */
   readonly maxNumBatchedTokens: number | undefined;
 }
 
@@ -70,7 +70,7 @@ export interface SchedulingRequest {
   readonly preferredWorker?: { readonly workerId: string; readonly dpRank: number } | undefined;
 }
 
-/** The worker and rank that took a request, and what the choice was made on (router.md, section 2.8). */
+/** The worker and rank that took a request, and what the choice was made on. */
 export interface Decision {
   readonly requestId: string;
   readonly workerId: string;
@@ -113,7 +113,7 @@ export interface Explanation {
   readonly failure: string | undefined;
   /** Cheapest first. */
   readonly candidates: readonly CandidateExplanation[];
-  /** Who computes the prompt, where that is decided apart (router.md, section 9). @default the chosen one does */
+  /** Who computes the prompt, where that is decided apart. @default the chosen one does */
   readonly prefill?: Explanation | undefined;
 }
 
@@ -155,7 +155,7 @@ export interface SchedulingTicket {
   cancel(): void;
 }
 
-/** Load of a rank if a request went there (router.md, section 5.4). */
+/** Load of a rank if a request went there. */
 export interface PotentialLoad {
   readonly workerId: string;
   readonly dpRank: number;
@@ -195,7 +195,7 @@ export interface Scheduler {
   /** The request left its worker, however it ended. Idempotent. */
   free(requestId: string): void;
   /**
-   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside (router.md, sections 5.7, 10).
+   * Books a request that somebody else sent to a worker: a peer's, or one chosen outside.
    * False when the worker is unknown or the id is booked already; then nothing changes.
    */
   book(booking: Booking): boolean;
@@ -213,7 +213,7 @@ export interface Scheduler {
   readonly activeRequests: number;
   /** Load of every rank of the pool, in the order of worker id and rank. */
   loads(): readonly RankLoad[];
-  /** What each rank's load would be with the request there (router.md, section 5.4). */
+  /** What each rank's load would be with the request there. */
   potentialLoads(hashes: BlockHashes, promptTokens: number): readonly PotentialLoad[];
   /** What would be decided now and why, without booking. */
   explain(request: SchedulingRequest): Explanation;

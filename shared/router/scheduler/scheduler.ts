@@ -55,7 +55,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   return new PoolScheduler(options);
 }
 
-/** Lost requests are looked for so often while others come in (router.md, section 5.5). */
+/** Lost requests are looked for so often while others come in. */
 const EXPIRY_CHECK_MS = 30_000;
 const RECHECK_MS = 60_000;
 /** Load that shrinks with time can open the queue at any instant. */

@@ -20,7 +20,7 @@ export function hashPrompt(request: RouteRequest, { blockSizeTokens, isEagle }: 
   });
 }
 
-/** The worker that the request is pinned to in a pool of that role (router.md, section 1.2). */
+/** The worker that the request is pinned to in a pool of that role. */
 export function pinnedIn(
   { role }: WorkerPool,
   routing: RoutingHints,

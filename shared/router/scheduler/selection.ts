@@ -10,7 +10,7 @@ export interface Selected {
 
 /**
  * The lowest cost; of several exactly as low the one with the fewest blocks in its cache when `blocksOf` is given, else any,
- * each with the same chance (router.md, section 2.3; ruling 25). Needs at least one candidate.
+ * each with the same chance. Needs at least one candidate.
  */
 export function selectLowest(candidates: Candidates, random: Random, blocksOf?: (rank: number) => number): Selected {
   const { costs, count } = candidates;
@@ -47,7 +47,7 @@ function fewestBlocks({ costs, count, ranks }: Candidates, lowest: number, block
 }
 
 /**
- * A draw by softmax over costs normalised to 0 .. 1: only their spread counts (router.md, section 2.3).
+ * A draw by softmax over costs normalised to 0 .. 1: only their spread counts.
  * @param temperature above 0
  * @param weights scratch with room for every candidate; holds the probabilities, not normalised, when done
  */

@@ -8,12 +8,12 @@ export interface PooledWorker {
   readonly ranks: readonly number[];
 }
 
-/** Tokens that an engine which does not say takes in one pass: so many that it is never full (router.md, section 6.1). */
+/** Tokens that an engine which does not say takes in one pass: so many that it is never full. */
 const BATCHED_TOKENS_UNKNOWN = 10_000_000;
 
 /**
  * The workers of a pool, in an order that depends on nothing but their ids, so that a seeded router decides alike however
- * its pool came together (router.md, section 2.3).
+ * its pool came together.
  */
 export class WorkerSet {
   readonly #ranks: RankTable;

@@ -13,7 +13,7 @@ const SETTLE_MS = 2000;
 
 /**
  * Whether this process answers for the resident router: it holds the lease, and has held it for two report intervals, by
- * which time every worker has told what the holder before had sent there (design, section 3).
+ * which time every worker has told what the holder before had sent there.
  */
 export class Answering {
   readonly #options: AnsweringOptions;

@@ -1,8 +1,8 @@
 import { readU64 } from '../u64.ts';
 
 /*
- * A block index asked from elsewhere (router.md, section 4.8). Records are Dynamo's; 64-bit integers are written as decimal
- * text, which both codecs carry exactly (ruling 26), and read as text, bigint or a number that is exact.
+ * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal
+ * text, which both codecs carry exactly, and read as text, bigint or a number that is exact.
  */
 
 /** Endpoints in the component of the workers whose blocks are indexed. */

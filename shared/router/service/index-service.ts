@@ -33,7 +33,7 @@ export interface IndexServiceOptions {
   readonly isRecording: boolean;
 }
 
-/** Serves block indexes to routers that keep none (router.md, section 4.8); returns the endpoints for discovery. */
+/** Serves block indexes to routers that keep none; returns the endpoints for discovery. */
 export function serveIndexOnPlane(server: PlaneServer, options: IndexServiceOptions): readonly RouterEndpoint[] {
   const { instanceId, namespace, component, isRecording } = options;
   const service = new IndexService(options);

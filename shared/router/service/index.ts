@@ -2,7 +2,7 @@
  * @module router/service
  * The router as a service. A resident router answers `Choose` for processes that keep no index of their own
  * (`ResidentService`, on the request plane and by gRPC); those ask it through `createResidentRouter`, which decides by itself
- * whenever no answer comes (design, section 3).
+ * whenever no answer comes.
  */
 export { Answering, type AnsweringOptions } from './answering.ts';
 export { askIndex, askingRouter } from './asking-router.ts';

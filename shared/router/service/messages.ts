@@ -6,7 +6,7 @@ import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from './types.
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
  * ride as the raw u32 tail of the OPEN frame, first every local hash, then every sequence hash, low half first, so that no
- * 64-bit integer meets a codec (ruling 26).
+ * 64-bit integer meets a codec.
  */
 
 /** Component and endpoints of the resident router in discovery. */

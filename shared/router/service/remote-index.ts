@@ -52,7 +52,7 @@ const WRITE_MS_MAX = 2000;
 const WRITES_MAX = 1024;
 
 /**
- * The index of a worker set that another process keeps (router.md, section 4.8). It is asked before the request is routed
+ * The index of a worker set that another process keeps. It is asked before the request is routed
  * (`look`), and the scheduler finds what was said in its own turn (`match`). Without an answer nothing counts as cached,
  * and load alone decides: a request never fails for want of the index.
  */

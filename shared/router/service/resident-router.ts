@@ -31,7 +31,7 @@ export interface ResidentRouterOptions {
 }
 
 /**
- * A router that lets the resident router decide, and decides itself when that one does not (design, section 3):
+ * A router that lets the resident router decide, and decides itself when that one does not:
  *
  *   resident --silent, lost, standby--> embedded index, if fresh --> stateless hashing
  *

@@ -2,7 +2,7 @@ import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { UnansweredReason } from './choose-call.ts';
 import type { RemoteIndexObserver } from './remote-index.ts';
 
-/** Where a decision came from (design, section 3). */
+/** Where a decision came from. */
 export type DecisionSource = 'resident' | 'embedded' | 'stateless';
 
 /** Why the resident router did not make it. `unknown_worker`: it chose one that this process has not heard of. */
@@ -69,7 +69,7 @@ export function createResidentMetrics(registry: MetricRegistry, facts: () => Res
   return { expired: (wasSeen) => expired.with(String(wasSeen)).add() };
 }
 
-/** What a router with a remote index counts (router.md, section 11). @param routerId hex */
+/** What a router with a remote index counts. @param routerId hex */
 export function createRemoteIndexMetrics(registry: MetricRegistry, routerId: string): RemoteIndexObserver {
   const failures = (what: string, about: string) =>
     registry

@@ -21,7 +21,7 @@ export interface StatelessRouterOptions {
 }
 
 /**
- * Bounded-load rendezvous hashing of the first blocks over the eligible workers (design, section 3): what is left when no
+ * Bounded-load rendezvous hashing of the first blocks over the eligible workers: what is left when no
  * router answers and no index is fresh. Every process decides alike without shared state, so that prefixes meet their worker.
  */
 export function createStatelessRouter(options: StatelessRouterOptions): Router {

@@ -71,7 +71,7 @@ export interface PresentPool {
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
-/** The resident router, whatever carries its answers (design, section 3; proto/router.proto). */
+/** The resident router, whatever carries its answers. */
 export interface ChooseService {
   /** Asks for a worker. Returns what leaves the queue again; without effect once the listener was told the outcome. */
   choose(query: ChooseQuery, listener: ChooseListener): () => void;

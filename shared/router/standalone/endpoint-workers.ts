@@ -77,7 +77,7 @@ export class EndpointWorkers {
   }
 }
 
-/** An instance without a card has one rank (router.md, section 2.7). */
+/** An instance without a card has one rank. */
 function workerOf(endpoint: EndpointRecord, card: ModelRecord | undefined): EndpointWorker {
   const runtime = card?.card.runtime_config ?? {};
   return {

@@ -1,6 +1,6 @@
 /**
  * @module router/standalone
- * The services that Dynamo runs beside its router (router.md, section 10): the router on the request plane, the indexer, the
+ * The services that Dynamo runs beside its router: the router on the request plane, the indexer, the
  * slot tracker and the selection service, each thin routes over the router's own cores. Sockets and ports come from the host.
  */
 

@@ -26,7 +26,7 @@ export interface IndexerMetrics {
 
 const LISTENER_STATUSES = ['pending', 'active', 'paused', 'failed'];
 
-/** The metrics of the standalone indexer (router.md, sections 10.2 and 11). */
+/** The metrics of the standalone indexer. */
 export function createIndexerMetrics(): IndexerMetrics {
   const registry = new MetricRegistry();
   const name = (rest: string): string => `dynamo_kvindexer_${rest}`;

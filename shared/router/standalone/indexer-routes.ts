@@ -18,7 +18,7 @@ export interface IndexerRoutesOptions {
 
 const OK = { status: 'ok' };
 
-/** The HTTP surface of the standalone indexer (router.md, section 10.2). */
+/** The HTTP surface of the standalone indexer. */
 export function indexerRoutes({ indexer, metrics, peers, hasTestRoutes = false }: IndexerRoutesOptions): Route[] {
   const post = (path: string, serve: (body: BodyFields) => Answer): Route => ({
     method: 'POST',

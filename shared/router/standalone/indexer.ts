@@ -29,7 +29,7 @@ const TREES_MAX = 1024;
 /** Workers of one tree; each rank holds two sockets. */
 const WORKERS_MAX = 20_000;
 
-/** The state of the standalone indexer (router.md, section 10.2): an index for each model and routing group. */
+/** The state of the standalone indexer: an index for each model and routing group. */
 export class StandaloneIndexer {
   readonly #options: IndexerOptions;
   readonly #trees = new Map<string, ModelTree>();

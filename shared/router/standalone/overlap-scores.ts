@@ -16,7 +16,7 @@ export interface OverlapScoresOptions {
   readonly showId: (workerId: string) => unknown;
 }
 
-/** What every rank holds of a prompt, in blocks; ranks that hold nothing are there too (router.md, section 10.1). */
+/** What every rank holds of a prompt, in blocks; ranks that hold nothing are there too. */
 export function overlapScores(
   overlaps: Overlaps,
   ranks: readonly ScoredRank[],

@@ -1,7 +1,7 @@
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 
-/** What one worker holds of a prompt, in tokens; each tier includes the faster ones (router.md, section 10.2). */
+/** What one worker holds of a prompt, in tokens; each tier includes the faster ones. */
 export interface WorkerOverlap {
   /** In any tier, on the rank that holds the most. */
   longest_matched: number;

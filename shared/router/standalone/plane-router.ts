@@ -26,7 +26,7 @@ export interface ServedEndpoint {
   readonly transport: Transport;
 }
 
-/** The standalone router on the request plane (router.md, section 10.1). */
+/** The standalone router on the request plane. */
 export class PlaneRouter {
   readonly #options: PlaneRouterOptions;
   readonly #overlaps = new Overlaps(0);
@@ -103,7 +103,7 @@ export class PlaneRouter {
     const rows = scheduler.loads().map(({ workerId, dpRank }) => {
       return { workerId, dpRank, rank: ranks.find(workerId, dpRank) ?? -1 };
     });
-    const showId = (workerId: string): string => decimalId(workerId).toString(); // our own wire (ruling 26)
+    const showId = (workerId: string): string => decimalId(workerId).toString(); // our own wire
     return overlapScores(this.#overlaps, rows, { blockSizeTokens, blocks: hashes.local.length >> 1, showId });
   }
 

@@ -9,7 +9,7 @@ export interface Prompt {
 }
 
 /**
- * The prompt of a body: its tokens, or the hashes of its blocks with its length (router.md, section 10.4).
+ * The prompt of a body: its tokens, or the hashes of its blocks with its length.
  * @throws ServiceError 400, 422
  */
 export function promptOf(body: BodyFields, blockSizeTokens: number): Prompt {

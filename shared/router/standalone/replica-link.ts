@@ -15,7 +15,7 @@ export interface ReplicaLink {
 /** What one pool of workers has booked, and how it is told and heard. */
 export type ReplicaPool = Pick<ReplicaSync, 'tell' | 'receive' | 'close'>;
 
-/** Keeps the load of a service's replicas equal, pool by pool (router.md, section 5.7). */
+/** Keeps the load of a service's replicas equal, pool by pool. */
 export class ReplicaPools {
   readonly #link: ReplicaLink;
   readonly #routerId: string;

@@ -184,7 +184,7 @@ function signedHashes(pairs: Uint32Array): readonly bigint[] {
   );
 }
 
-/** Status of each reason for which no worker is chosen (router.md, section 2.5). */
+/** Status of each reason for which no worker is chosen. */
 const STATUS_OF: Readonly<Record<RoutingFailure['kind'], ServiceError['status']>> = {
   NoEndpoints: 503,
   PinnedWorkerNotAllowed: 400,

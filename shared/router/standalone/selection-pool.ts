@@ -124,7 +124,7 @@ export class SelectionPool {
     return new Set([...this.workers.values()].filter(({ isDraining }) => isDraining).map(({ id }) => id));
   }
 
-  /** Where the session goes while that can be had; a binding that cannot is dropped (router.md, section 1.5). */
+  /** Where the session goes while that can be had; a binding that cannot is dropped. */
   sessionTarget(sessionId: string | undefined): SessionTarget | undefined {
     const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
     if (sessionId === undefined || target === undefined) return undefined;
@@ -140,7 +140,7 @@ export class SelectionPool {
     return found[BigInt(`0x${workerId}`).toString()] ?? NOTHING;
   }
 
-  /** What every rank holds of a prompt (router.md, section 10.1). */
+  /** What every rank holds of a prompt. */
   overlapScores(hashes: BlockHashes): unknown {
     this.index.match(hashes, this.#overlaps);
     const ranks: ScoredRank[] = this.scheduler.loads().map(({ workerId, dpRank }) => {

@@ -21,7 +21,7 @@ export interface SelectionRoutesOptions {
   readonly nowMs: () => number;
 }
 
-/** The HTTP surface of the selection service (router.md, section 10.4). */
+/** The HTTP surface of the selection service. */
 export function selectionRoutes({ service, peers, nowMs }: SelectionRoutesOptions): Route[] {
   const route = (
     method: Route['method'],

@@ -40,7 +40,7 @@ interface Reservation {
   readonly dpRank: number;
 }
 
-/** The state of the selection service (router.md, section 10.4): workers, what they hold and do, and who booked what. */
+/** The state of the selection service: workers, what they hold and do, and who booked what. */
 export class SelectionService {
   readonly selections: SelectionsCache;
   readonly #options: SelectionServiceOptions;

@@ -72,7 +72,7 @@ function endpoints(body: BodyFields, name: string, dpStart: number): ReadonlyMap
   return byRank;
 }
 
-/** What a worker lacks to be chosen (router.md, section 10.4). */
+/** What a worker lacks to be chosen. */
 export function missingOf(worker: SelectionWorker, hasQueue: boolean): readonly string[] {
   const missing: string[] = [];
   if (worker.endpoint === undefined) missing.push('endpoint is missing');

@@ -21,7 +21,7 @@ const BYTES_MAX = 256 * 1024 * 1024;
 /** Of an entry beside its hashes. */
 const ENTRY_BYTES = 512;
 
-/** Choices by their ids, for a while; the oldest give way (router.md, section 10.4). */
+/** Choices by their ids, for a while; the oldest give way. */
 export class SelectionsCache {
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #kept = new Map<

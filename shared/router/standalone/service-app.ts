@@ -7,7 +7,7 @@ import { parseExactJson, writeExactJson } from '../exact-json.ts';
 import { BodyFields } from './body-fields.ts';
 import { ServiceError } from './service-error.ts';
 
-/** Larger bodies are refused with 413 (router.md, section 10). */
+/** Larger bodies are refused with 413. */
 export const BODY_BYTES_MAX = 8 * 1024 * 1024;
 
 /** One request to a service. */
@@ -54,7 +54,7 @@ export interface ServiceApp {
   fetch(request: Request): Response | Promise<Response>;
 }
 
-/** One of the services of router.md, section 10, as an HTTP app. 64-bit integers in its JSON are exact. */
+/** One of Dynamo's standalone services as an HTTP app. 64-bit integers in its JSON are exact. */
 export function createServiceApp(options: ServiceAppOptions): ServiceApp {
   const app = new Hono();
   const paths = groupByPath(options.routes);

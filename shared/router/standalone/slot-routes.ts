@@ -6,7 +6,7 @@ import type { SlotPool, SlotTracker } from './slot-tracker.ts';
 
 const OK = { status: 'ok' };
 
-/** The HTTP surface of the slot tracker (router.md, section 10.3). */
+/** The HTTP surface of the slot tracker. */
 export function slotRoutes(tracker: SlotTracker, peers: Peers): Route[] {
   const post = (path: string, status: number, apply: (body: BodyFields) => unknown): Route => ({
     method: 'POST',

@@ -29,7 +29,7 @@ export interface SlotRequest {
 const RANKS_MAX = 100_000;
 /** Requests of one pool. */
 const REQUESTS_MAX = 1_000_000;
-/** Lost requests are looked for so often while others come in (router.md, section 5.5). */
+/** Lost requests are looked for so often while others come in. */
 const EXPIRY_CHECK_MS = 30_000;
 
 export interface SlotPoolOptions {
@@ -136,7 +136,7 @@ export class SlotPool {
     }));
   }
 
-  /** What each rank's load would be with the request there (router.md, section 5.4). */
+  /** What each rank's load would be with the request there. */
   potentialLoads(sequence: Uint32Array, newTokens: number): readonly PotentialLoad[] {
     this.#load.uses.matchDepths(sequence);
     const { depths } = this.#load.uses;
@@ -192,7 +192,7 @@ export interface SlotTrackerOptions {
   readonly replicas?: ReplicaPools | undefined;
 }
 
-/** The state of the slot tracker (router.md, section 10.3): the load of every worker, without any cache. */
+/** The state of the slot tracker: the load of every worker, without any cache. */
 export class SlotTracker {
   readonly #options: SlotTrackerOptions;
   readonly #pools = new Map<string, { readonly model: string; readonly group: string; readonly pool: SlotPool }>();

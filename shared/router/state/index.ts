@@ -1,6 +1,6 @@
 /**
  * @module router/state
- * What routers share without a server (design, section 3): load counters, fleet items for functions, one lease, and snapshots
+ * What routers share without a server: load counters, fleet items for functions, one lease, and snapshots
  * of the block index. `RouterState` is the seam to the table, `SnapshotStore` the one to the objects; everything else is
  * policy on top of them and runs on a clock that is passed in. docs/router-state.md says who writes what, and what it costs.
  */

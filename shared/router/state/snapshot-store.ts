@@ -1,5 +1,5 @@
 /**
- * Keeps snapshots of the index: large objects under names that are never overwritten (design, section 3). Every call rejects
+ * Keeps snapshots of the index: large objects under names that are never overwritten. Every call rejects
  * with the signal's reason when it aborts, and with an error that names the store when the store fails.
  */
 export interface SnapshotStore {

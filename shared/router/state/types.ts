@@ -105,7 +105,7 @@ export interface FleetItemKey {
 }
 
 /**
- * What routers share without a server (design, section 3). Every attribute has one kind of writer: deciders `reserve`, the
+ * What routers share without a server. Every attribute has one kind of writer: deciders `reserve`, the
  * worker `report`s, the lease holder writes fleet items and moves the pointer.
  *
  * Every call can be repeated when its outcome is unknown. It ends within the deadline that the state was opened with, and

@@ -44,7 +44,7 @@ export class BranchingWriter implements LineWriter {
 /** Names that every JSON line has for itself; a field of the same name gets an underscore behind it. */
 const RESERVED: ReadonlySet<string> = new Set(['time', 'level', 'target', 'message']);
 
-/** One JSON object a line: `time`, `level`, `target`, the fields, `message` (http-api.md, section 17.5). */
+/** One JSON object a line: `time`, `level`, `target`, the fields, `message`. */
 export function jsonLines(destination: LogDestination, clock: Clock, useLocalTime: boolean): LineWriter {
   const log = pino(
     {

@@ -1,6 +1,6 @@
 import type { Logger } from '../log/logger.ts';
 
-/** Buckets in equal steps of the logarithm from `min` to `max`, after a first bucket at 0 (http-api.md, section 16.1). */
+/** Buckets in equal steps of the logarithm from `min` to `max`, after a first bucket at 0. */
 export interface BucketRange {
   readonly min: number;
   readonly max: number;

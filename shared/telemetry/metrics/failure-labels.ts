@@ -1,6 +1,6 @@
 import type { ErrorCode, ServeError } from '../../errors/index.ts';
 
-/** Labels of the failures counter (http-api.md, section 16.1). */
+/** Labels of the failures counter. */
 export interface FailureLabels {
   readonly class: string;
   readonly reason: string;

@@ -19,7 +19,7 @@ export function metricPrefix(text: string | undefined): string {
   return /^_*$/.test(legal) ? FIXED_PREFIX : legal;
 }
 
-/** The frontend's metric families by what they count (http-api.md, section 16.1). */
+/** The frontend's metric families by what they count. */
 export type FrontendFamilies = ReturnType<typeof requestFamilies> &
   ReturnType<typeof modelFamilies> &
   ReturnType<typeof workerFamilies> &

@@ -41,7 +41,7 @@ export type PhaseLabel = 'prefill' | 'decode' | 'aggregated' | '';
 export type MigrationType = 'new_request' | 'ongoing_request';
 
 /**
- * The metrics of a frontend process (http-api.md, section 16); also the observer that the pipeline reports its steps to.
+ * The metrics of a frontend process; also the observer that the pipeline reports its steps to.
  * Nothing here throws or waits, apart from `render`.
  */
 export interface FrontendMetrics {
@@ -79,7 +79,7 @@ export interface FrontendMetrics {
   migrationTook(model: string, type: MigrationType, outcome: string, durationMs: number): void;
   /** A request was too long to be moved to another worker. */
   migrationTooLong(model: string): void;
-  /** Shows what a model's card says. Never removed (http-api.md, section 16.1). */
+  /** Shows what a model's card says. Never removed. */
   setModel(facts: ModelFacts): void;
   /** Where `model_ready` comes from: asked at every scrape. Aliases must not be in it. Replaces an earlier source. */
   readModelsFrom(source: () => Iterable<{ readonly model: string; readonly isReady: boolean }>): void;

@@ -11,7 +11,7 @@ export interface HoldMetrics {
 /** Seconds; a start of a worker takes from seconds to a quarter of an hour. */
 const WAIT_SECONDS = [0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 900];
 
-/** The metrics of planner.md, section 16.7, in `registry`. */
+/** The metrics of requests that wait for a worker, in `registry`. */
 export function createHoldMetrics(registry: MetricRegistry): HoldMetrics {
   const name = (rest: string): string => `stator_frontend_${rest}`;
   const waiting = registry.gauge(name('held_requests'), 'Requests that wait for a worker of the model.', ['model']);

@@ -2,7 +2,7 @@ import type { FrontendFamilies } from './frontend-families.ts';
 import { OVERFLOW_LABEL } from './registry.ts';
 import type { Counter, Gauge, Histogram } from './series.ts';
 
-/** Route family and kind of response of a request: labels `endpoint` and `request_type` (http-api.md, section 16.1). */
+/** Route family and kind of response of a request: labels `endpoint` and `request_type`. */
 export type RequestTypeLabel = 'unary' | 'stream';
 
 /** Counters of one model on one route, looked up once. */

@@ -1,7 +1,7 @@
 import { stepBounds } from './buckets.ts';
 import type { MetricRegistry } from './registry.ts';
 
-/** What a process counts of its request plane (http-api.md, section 16.3): the observer that the plane reports to. */
+/** What a process counts of its request plane: the observer that the plane reports to. */
 export interface RequestPlaneMetrics {
   bytesSent(count: number): void;
   bytesReceived(count: number): void;

@@ -7,7 +7,7 @@ export const ROUTER_LABELS = ['dynamo_namespace', 'dynamo_component', 'router_id
 const BY_MODEL = [...ROUTER_LABELS, 'model', 'phase'];
 const QUEUE_LABELS = ['model', 'worker_type', 'policy_class'];
 
-/** Inter-token latency has a shorter range here than on the frontend's own metric (http-api.md, section 16.1). */
+/** Inter-token latency has a shorter range here than on the frontend's own metric. */
 const ROUTER_ITL = { min: 0.001, max: 2, count: 13 };
 const TRANSFER = { min: 0.001, max: 10, count: 15 };
 const LOST_BLOCKS = [0.25, 0.5, ...powersOfTwo(14)];
@@ -19,7 +19,7 @@ function powersOfTwo(count: number): number[] {
   return Array.from({ length: count }, (_, power) => 2 ** power);
 }
 
-/** The router's metric families (http-api.md, section 16.2; router.md, section 11). */
+/** The router's metric families. */
 export type RouterFamilies = ReturnType<typeof requestFamilies> &
   ReturnType<typeof overheadFamilies> &
   ReturnType<typeof queueFamilies> &

@@ -21,7 +21,7 @@ export class Gauge {
 }
 
 /**
- * One histogram series: plain counts in a typed array, made cumulative only when scraped (ruling 44).
+ * One histogram series: plain counts in a typed array, made cumulative only when scraped.
  *
  *     bounds  [b0, b1, ... bn-1]
  *     counts  [<= b0, (b0, b1], ... , > bn-1]

@@ -1,6 +1,6 @@
 import type { MetricRegistry } from './registry.ts';
 
-/** What operators see of workers that fall silent (ruling 31). */
+/** What operators see of workers that fall silent. */
 export interface StallMetrics {
   workerStalled(model: string): void;
   workerRecovered(model: string): void;

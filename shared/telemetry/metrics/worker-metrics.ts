@@ -33,7 +33,7 @@ export interface WorkerMetricsOptions {
   readonly registry?: MetricRegistry;
 }
 
-/** How a drain ended for one request: at the worker, at another one, or with an error (ruling 37). */
+/** How a drain ended for one request: at the worker, at another one, or with an error. */
 export type DrainOutcome = (typeof DRAIN_OUTCOMES)[number];
 
 const DRAIN_OUTCOMES = ['finished', 'moved', 'failed'] as const;
@@ -47,7 +47,7 @@ export interface WorkerRequestMeter {
   end(outcome: WorkerOutcome): void;
 }
 
-/** The metrics of a worker process (runtime-and-workers.md, section 10.2). Nothing here throws or waits, apart from `render`. */
+/** The metrics of a worker process. Nothing here throws or waits, apart from `render`. */
 export interface WorkerMetrics {
   readonly registry: MetricRegistry;
   /** Observer of the plane that the worker serves on. */
@@ -120,7 +120,7 @@ export function createWorkerMetrics(options: WorkerMetricsOptions): WorkerMetric
   };
 }
 
-/** Admission to the engine, under Dynamo's own names (section 10.2). */
+/** Admission to the engine, under Dynamo's own names. */
 function defineAdmission(registry: MetricRegistry, names: readonly string[], labels: readonly string[]) {
   const gauge = (name: string, help: string): Gauge => registry.gauge(name, help, names).with(...labels);
   return {

@@ -16,7 +16,7 @@ export interface OtlpAddresses {
 
 const SIGNAL_PATH = { traces: '/v1/traces', logs: '/v1/logs' } as const;
 
-/** Where traces and logs go (http-api.md, section 17.5): over HTTP, the path of the signal is put behind the general endpoint. */
+/** Where traces and logs go: over HTTP, the path of the signal is put behind the general endpoint. */
 export function otlpTargets(addresses: OtlpAddresses): { readonly traces: OtlpTarget; readonly logs: OtlpTarget } {
   const { endpoint, tracesEndpoint, logsEndpoint, tracesProtocol, logsProtocol } = addresses;
   const target = (signal: keyof typeof SIGNAL_PATH, own: string | undefined, protocol: OtlpTarget['protocol']) => {

@@ -1,7 +1,7 @@
 import type { Logger } from '../log/logger.ts';
 import type { Span, SpanSink } from './span.ts';
 
-/** Logs the start and end of every span (`DYN_LOGGING_SPAN_EVENTS`; http-api.md, section 17.5). */
+/** Logs the start and end of every span (`DYN_LOGGING_SPAN_EVENTS`). */
 export function logSpans(logger: Logger): SpanSink {
   return {
     begun: (span) => logger.info('SPAN_FIRST_ENTRY', fieldsOf(span)),

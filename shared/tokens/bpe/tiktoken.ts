@@ -13,8 +13,7 @@ const SEXTETS = new Int8Array(256).fill(-1);
 for (let value = 0; value < 64; value++) SEXTETS[BASE64.charCodeAt(value)] = value;
 
 /**
- * Reads a tiktoken file: a line for each token, its bytes in base64, a space and its rank, which is its id too (parsers.md,
- * section 5.1).
+ * Reads a tiktoken file: a line for each token, its bytes in base64, a space and its rank, which is its id too.
  * @throws SyntaxError naming the line, when the file is broken or lacks one of the 256 bytes
  */
 export function scanTiktoken(file: Uint8Array): BpeTables {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { hashParts, partsOf } from './known-parts.ts';
 import { createXxh3Module, FREE, type Xxh3Module } from './xxh3-module.ts';
 
-/** What sets the blocks of one group of requests apart from all others (router.md, section 3.1). */
+/** What sets the blocks of one group of requests apart from all others. */
 export interface HashScope {
   /** Adapter; empty and absent mean the base model. */
   readonly loraName?: string | undefined;
@@ -36,7 +36,7 @@ export interface BlockHasher {
   name(tokens: Uint32Array, from: number, to: number, tokensHashes: Uint32Array, hashes: Uint32Array): void;
 }
 
-/** Of a block's own hash and of every step along a public chain (router.md, section 3.1). */
+/** Of a block's own hash and of every step along a public chain. */
 const PUBLIC_SEED: Seed = { low: 1337, high: 0 };
 const PAGES = 5;
 const INPUT = FREE;

@@ -176,7 +176,7 @@ function longHash(): WasmFunction {
   };
 }
 
-/** hash(input, length, seed): XXH3-64 of any length (router.md, section 3.4). */
+/** hash(input, length, seed): XXH3-64 of any length. */
 function hash(): WasmFunction {
   const [input, length, seed, x, y, at, z, low, cross, mixed] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
   const n = long.ofInt(get(length));

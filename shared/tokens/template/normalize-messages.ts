@@ -1,7 +1,7 @@
 import type { JsonRecord } from '../json.ts';
 import { asRecord } from '../json.ts';
 
-/** What a template was found to need (parsers.md, section 4.2). */
+/** What a template was found to need. */
 export interface TemplateShape {
   /** A system message may stand only first. */
   readonly isSystemFirstOnly: boolean;

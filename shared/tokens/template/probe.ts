@@ -12,7 +12,7 @@ const system: Turn = { role: 'system', content: MARK };
 const user: Turn = { role: 'user', content: MARK };
 const assistant: Turn = { role: 'assistant', content: MARK };
 
-/** Finds out by rendering small conversations what a template takes (parsers.md, section 4.2). */
+/** Finds out by rendering small conversations what a template takes. */
 export function probeTemplate(
   program: TemplateProgram,
   source: string,

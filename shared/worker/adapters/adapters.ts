@@ -24,7 +24,7 @@ interface Loaded {
   readonly location: string;
 }
 
-/** What an adapter route answers (runtime-and-workers.md, section 5.4). */
+/** What an adapter route answers. */
 export interface AdapterAnswer {
   readonly status: 'success';
   readonly message: string;

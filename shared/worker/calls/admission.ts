@@ -11,8 +11,7 @@ export interface AdmissionOptions {
 }
 
 /**
- * Lets so many requests through to the engine at once; so many more wait in the order they came (runtime-and-workers.md,
- * section 7.2). Whoever asks `hasRoom` before each one turns the rest away.
+ * Lets so many requests through to the engine at once; so many more wait in the order they came. Whoever asks `hasRoom` before each one turns the rest away.
  *
  * | Request | enters | ends or is cancelled |
  * |---|---|---|

@@ -18,7 +18,7 @@ export interface DrainReport {
 }
 
 /**
- * Lets streams under way end (ruling 37): all for the grace period, then those that cannot move to another worker up to
+ * Lets streams under way end: all for the grace period, then those that cannot move to another worker up to
  * the limit, both counted from now.
  */
 export async function drainCalls(

@@ -4,7 +4,7 @@ import type { IncomingCall, PlaneHandler } from '../../planes/request/index.ts';
 import { decodeEngineRequest, RELEASE_PREFILL } from '../../protocol/generation/index.ts';
 
 /**
- * Serves a call that gives up what an earlier prefill holds (ruling 39). Engines that cannot be told free it after their own
+ * Serves a call that gives up what an earlier prefill holds. Engines that cannot be told free it after their own
  * time-out. Returns false, with nothing done, for every other call.
  */
 export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {

@@ -68,7 +68,7 @@ export class ServedCall implements EngineSink {
       : deps.tracer?.begin('handle_payload', { traceparent, tracestate }, { kind: 'server', attributes });
   }
 
-  /** Whether another worker could go on with it (ruling 37). */
+  /** Whether another worker could go on with it. */
   get isMovable(): boolean {
     return this.#request === undefined || isMovable(this.#request);
   }

@@ -2,7 +2,7 @@ import { workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 
-/** Endpoint that ends a request at an edge's wish that is not the request's own edge (design, section 3). */
+/** Endpoint that ends a request at an edge's wish that is not the request's own edge. */
 export const CANCEL_ENDPOINT = 'cancel';
 
 const ID_LENGTH_MAX = 1024;

@@ -2,7 +2,7 @@ import type { Engine } from '../../engines/index.ts';
 import { toServeError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
 
-/** Endpoint that empties the prefix cache (runtime-and-workers.md, section 5.5). */
+/** Endpoint that empties the prefix cache. */
 export const CLEAR_ENDPOINT = 'clear_kv_blocks';
 
 /** Empties the engine's prefix cache and says so. What the engine had cached is told to routers by its own `cleared` events. */

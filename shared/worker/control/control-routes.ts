@@ -11,7 +11,7 @@ interface ControlCall {
   readonly adapter?: string;
 }
 
-/** The control behind a route (runtime-and-workers.md, section 10.1); undefined = none. */
+/** The control behind a route; undefined = none. */
 export function controlOf(method: string, path: string): ControlCall | undefined {
   if (path === '/v1/loras' && method === 'POST') return { name: 'load_lora' };
   if (path === '/v1/loras' && method === 'GET') return { name: 'list_loras' };

@@ -2,7 +2,7 @@ import { toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneHandler } from '../../planes/request/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
 
-/** What a worker's operator may do to it beside draining (runtime-and-workers.md, sections 5.4 and 5.5). */
+/** What a worker's operator may do to it beside draining. */
 export interface ControlTargets {
   /** Undefined = adapters are off. */
   readonly adapters: Adapters | undefined;

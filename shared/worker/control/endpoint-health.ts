@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 
 export type HealthStatus = 'ready' | 'notready';
 
-/** Body of the status server's `/health` and `/live` (runtime-and-workers.md, section 10.1). */
+/** Body of the status server's `/health` and `/live`. */
 export interface HealthBody {
   readonly status: HealthStatus;
   readonly uptime: { readonly secs: number; readonly nanos: number };

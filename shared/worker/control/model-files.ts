@@ -12,7 +12,7 @@ export interface ServedFiles {
 }
 
 /**
- * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}` (runtime-and-workers.md, section 10.1):
+ * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`:
  * one that the card names, by the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
  */
 export function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | undefined {

@@ -19,7 +19,7 @@ export interface EngineCanaryOptions {
   onPassed(): void;
 }
 
-/** Proves an idle engine alive by the smallest request it takes, handed to it without a network (section 10.3). */
+/** Proves an idle engine alive by the smallest request it takes, handed to it without a network. */
 export class EngineCanary {
   readonly #options: EngineCanaryOptions;
   readonly #timer: Timer;

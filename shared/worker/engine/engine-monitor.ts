@@ -3,7 +3,7 @@ import type { Engine } from '../../engines/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { withDeadline } from '../deadline.ts';
 
-/** Failures in a row after which an engine counts as down (runtime-and-workers.md, sections 1.6 and 6.1). */
+/** Failures in a row after which an engine counts as down. */
 const FAILURES_MAX = 3;
 
 export interface EngineMonitorOptions {

@@ -1,7 +1,7 @@
 const SIZE_INITIAL = 1024;
 
 /**
- * Counts the copies of each block that an engine holds under one hash (ruling 30): engines store a block again under the
+ * Counts the copies of each block that an engine holds under one hash: engines store a block again under the
  * hash it has already and remove each copy on its own. Open addressing on the u32 halves; bounded by the engine's cache.
  */
 export class BlockCopies {

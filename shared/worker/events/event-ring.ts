@@ -4,7 +4,7 @@ const EVENTS_MAX = 1024;
 /** Blocks kept in all; a rank that stores thousands of blocks in each event keeps fewer events. 16 bytes a block. */
 const BLOCKS_MAX = 1 << 20;
 
-/** The last events of one rank, for routers that missed some (router.md, section 4.6). Ids have no gaps. */
+/** The last events of one rank, for routers that missed some. Ids have no gaps. */
 export class EventRing {
   readonly #events: (KvEvent | undefined)[] = new Array(EVENTS_MAX);
   #first = 1;

@@ -6,7 +6,7 @@ type Removed = Extract<KvEvent, { kind: 'removed' }>;
 
 /**
  * Turns the events of an engine that may hold several copies of a block into events of a set: only the first store and the
- * last removal of a block go on (ruling 30). A run of stores that has copies in the middle is cut there.
+ * last removal of a block go on. A run of stores that has copies in the middle is cut there.
  */
 export class KvEventFilter {
   readonly #copiesOfRank = new Map<string, BlockCopies>();
@@ -18,7 +18,7 @@ export class KvEventFilter {
       if (event.kind === 'stored') this.#store(event, kept);
       else if (event.kind === 'removed') this.#remove(event, kept);
       else {
-        this.#copiesOfRank.clear(); // the engine forgets all ranks at once (router.md, section 8)
+        this.#copiesOfRank.clear(); // the engine forgets all ranks at once
         kept.push(event);
       }
     }

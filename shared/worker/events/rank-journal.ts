@@ -21,7 +21,7 @@ const PART_BLOCKS_MAX = 16_384;
 
 /**
  * What one rank has published: every event numbered from 1, the last 1,024 of them, and an index of the blocks that they
- * amount to. Answers routers that have missed something (router.md, section 4.6).
+ * amount to. Answers routers that have missed something.
  */
 export class RankJournal {
   readonly #options: RankJournalOptions;

@@ -3,7 +3,7 @@ import type { IncomingCall } from '../../planes/request/index.ts';
 import type { RecoveryRequest, RecoveryResponse } from '../../router/feed/index.ts';
 import type { RankJournal } from './rank-journal.ts';
 
-/** Answers with every block of a rank that are under way at once (router.md, section 4.6); more are refused for now. */
+/** Answers with every block of a rank that are under way at once; more are refused for now. */
 const DUMPS_MAX = 8;
 
 /** Answers routers that ask what they have missed; one for all ranks of a worker. */

@@ -40,7 +40,7 @@ export class WorkerReports {
     return this.#events?.journals ?? [];
   }
 
-  /** Begins with KV events and load, each on a channel of the worker's component (router.md, section 8); returns the channels. */
+  /** Begins with KV events and load, each on a channel of the worker's component; returns the channels. */
   async open(): Promise<EventChannelRecord[]> {
     const { worker, settings, instanceId, engineInfo, reserved, load } = this.#options;
     const { engine, clock, metrics } = worker;

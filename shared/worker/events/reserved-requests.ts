@@ -9,7 +9,7 @@ export interface RequestsReport {
 
 /**
  * Requests for which a router in another process holds a place, as they come and go: the worker reports them, so that the
- * place is kept as long as they are here and no longer (design, section 3). Ids that do not fit are left to the limits of
+ * place is kept as long as they are here and no longer. Ids that do not fit are left to the limits of
  * the router.
  */
 export class ReservedRequests {

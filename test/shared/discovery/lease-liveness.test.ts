@@ -7,7 +7,7 @@ const SKEW_MS = 1000;
 const row = (expiresAtMs: number, epoch = 1): LeaseRow => ({ leaseId: 'a', epoch, expiresAtMs, ttlMs: TTL_MS });
 
 describe('LeaseLiveness', () => {
-  it('sees a crash one poll after the time to live (the worked timing of section 1.7)', () => {
+  it('sees a crash one poll after the time to live', () => {
     const liveness = new LeaseLiveness(SKEW_MS);
     // The worker renews at -3.3 s and at 0 s, then crashes; the reader polls every second.
     liveness.observe(row(6700), -500, -500);

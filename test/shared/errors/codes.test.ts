@@ -13,7 +13,7 @@ import {
   ServeError,
 } from '../../../shared/errors/index.ts';
 
-/** The error table of ruling 1, with the metric label of http-api.md, section 2.4, and the type of section 7.2. */
+/** The error table: status, OpenAI's type, the metric label, Anthropic's type. */
 const TABLE: readonly (readonly [ErrorCode, status: number, type: string, anthropic: string, metric: string])[] = [
   ['invalid_value', 400, 'invalid_request_error', 'invalid_request_error', 'validation'],
   ['missing_required_parameter', 400, 'invalid_request_error', 'invalid_request_error', 'validation'],

@@ -13,7 +13,7 @@ import {
   workerError,
 } from '../../../shared/errors/index.ts';
 
-/** Classes of runtime-and-workers.md, section 4.9; `moves` and `inhibits` as sections 7.1 and 7.4 and ruling 37 say. */
+/** The classes, and whether each moves a request and keeps its worker out. */
 const KINDS: Record<WorkerErrorKind, readonly [code: string, status: number, moves: boolean, inhibits: boolean]> = {
   InvalidArgument: ['invalid_value', 400, false, false],
   InvalidRequest: ['invalid_value', 400, false, false],

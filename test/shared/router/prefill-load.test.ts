@@ -14,7 +14,7 @@ class Prediction implements PrefillDurationModel {
 
 const AIC = { prefillLoadModel: 'aic' } as const;
 
-describe('the load model aic (router.md, section 7)', () => {
+describe('the load model aic', () => {
   it('predicts once, at the decision, what the chosen worker has to compute and what it has cached', () => {
     const prefillDuration = new Prediction();
     const pool = new Pool({ prefillDuration, config: AIC });

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { type RoutingMode, simulate, summarize } from '../../../shared/simulate/index.ts';
 import { mooncake, options, REFERENCE_ENGINE, routing, workloadOf } from './simulation-bed.ts';
 
-// Times of the engine model, written down from router.md, section 12.4.
+// Times of the engine model, written down from Dynamo's mock engine.
 function prefillMs(tokens: number): number {
   return 4.209989e-7 * tokens ** 2 + 1.518344e-2 * tokens + 16.50142;
 }

@@ -11,7 +11,7 @@ import {
   type WorkloadRequest,
 } from '../../../shared/simulate/index.ts';
 
-/** The engine of the reference replays (router.md, section 12.4). */
+/** The engine of the reference replays. */
 export const REFERENCE_ENGINE: SimulationOptions['engine'] = {
   numGpuBlocks: 2048,
   blockSizeTokens: 512,

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { captureLogger, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type BucketSet, bucketBounds, logBounds, stepBounds } from '../../../shared/telemetry/metrics/buckets.ts';
 
-/** The table of http-api.md, section 16.1. */
+/** Dynamo's buckets. */
 const TABLE: Record<BucketSet, readonly number[]> = {
   requestDuration: [0, 2, 4, 8, 16, 32, 64, 130, 260, 510],
   inputSequence: [0, 100, 210, 430, 870, 1800, 3600, 7400, 15000, 31000, 63000, 130000],

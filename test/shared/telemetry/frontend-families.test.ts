@@ -9,7 +9,7 @@ const ROUTE = ['endpoint', 'model', 'request_type'];
 const WORKER = ['dp_rank', 'worker_id', 'worker_type'];
 const STEPS = ['0.0001', '0.0005', '0.001', '0.005', '0.01', '0.05', '0.1', '0.5', '1', '2.5', '5'];
 
-/** http-api.md, section 16.1: the names that `--metrics-prefix` moves, without their prefix. */
+/** Dynamo's names: those that `--metrics-prefix` moves, without their prefix. */
 const MOVING: Record<string, readonly [type: string, labels: readonly string[]]> = {
   requests_total: ['counter', [...ROUTE, 'error_type', 'status']],
   requests_started_total: ['counter', ROUTE],

@@ -8,7 +8,7 @@ const BY_TYPE = [...OWN, 'worker_type'];
 const QUEUE = ['model', 'policy_class', 'worker_type'];
 const INDEX = ['dynamo_component', 'dynamo_namespace', 'event_type', 'status', 'worker_id'];
 
-/** http-api.md, section 16.2, and the queue's of 16.1; router.md, section 11. */
+/** Dynamo's names, the queue's too. */
 const EXPECTED: Record<string, readonly [type: string, labels: readonly string[]]> = {
   dynamo_component_router_requests_started_total: ['counter', OWN],
   dynamo_component_router_requests_total: ['counter', OWN],

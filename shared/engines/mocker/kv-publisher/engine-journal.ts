@@ -2,7 +2,7 @@ import type { BlockListener } from '../block-pool.ts';
 import type { BlockNames } from '../sequence.ts';
 import { TokenNames } from '../token-names.ts';
 
-/** One event as vLLM 0.25 and later writes it (runtime-and-workers.md, section 5.3). */
+/** One event as vLLM 0.25 and later writes it. */
 export type WireEvent =
   | {
       readonly type: 'BlockStored';

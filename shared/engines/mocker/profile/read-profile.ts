@@ -14,7 +14,7 @@ interface DecodePoint {
 }
 
 /**
- * Reads `--planner-profile-data` (runtime-and-workers.md, section 9.5; planner.md, section 7): an NPZ file made for the mock
+ * Reads `--planner-profile-data`: an NPZ file made for the mock
  * engine, or the folder that a profiler left, with `selected_{prefill,decode}_interpolation/raw_data.npz` or
  * `{prefill,decode}_raw_data.json`.
  * @throws Error with one line that names the file and what is wrong with it

@@ -8,7 +8,7 @@ export interface DecodeRow {
   readonly stepMs: readonly number[];
 }
 
-/** Measured times (runtime-and-workers.md, section 9.5). */
+/** Measured times. */
 export interface TimingTables {
   /** Uncached prompt tokens of a pass, rising. */
   readonly prefillTokens: readonly number[];

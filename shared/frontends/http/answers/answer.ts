@@ -31,12 +31,12 @@ export function answerJson(
   answerText(exchange, status, 'application/json', JSON.stringify(body), headers);
 }
 
-/** HTTP status of a failure: the error's code decides, and overload has a configurable number (rulings.md, 2). */
+/** HTTP status of a failure: the error's code decides, and overload has a configurable number. */
 export function statusOf(error: ServeError, overloadStatus: number): number {
   return error.code === 'server_overloaded' ? overloadStatus : error.status;
 }
 
-/** Answers a failure in the OpenAI envelope (rulings.md, 1 and 2). */
+/** Answers a failure in the OpenAI envelope. */
 export function answerError(
   exchange: HttpExchange,
   error: ServeError,
@@ -54,7 +54,7 @@ export interface FailureAnswer {
 }
 
 /**
- * Answers a failure, and says when to try again where time may mend it (rulings.md, 2). An answer that has begun is cut off
+ * Answers a failure, and says when to try again where time may mend it. An answer that has begun is cut off
  * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
  */
 export function answerFailure(exchange: HttpExchange, error: ServeError, answer: FailureAnswer): void {

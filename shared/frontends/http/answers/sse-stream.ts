@@ -13,7 +13,7 @@ const WAITING_KEEP_ALIVE_MS = 10_000;
 const HELD_FRAMES_MAX = 16;
 
 /**
- * The server-sent events of one answer, with the status held back until it is known (rulings.md, 3).
+ * The server-sent events of one answer, with the status held back until it is known.
  *
  * | State | first data frame | failure | peek time over | end | client gone |
  * |---|---|---|---|---|---|

@@ -16,11 +16,11 @@ const DELTAS: Readonly<Record<BlockKind, string>> = {
 const DELTA_END = '}}\n\n';
 const TEXT_BLOCK = '{"type":"text","text":""}';
 const THINKING_BLOCK = '{"type":"thinking","thinking":"","signature":""}';
-/** Clients expect a signature with every thought; ours cannot be checked (http-api.md, section 7.3). */
+/** Clients expect a signature with every thought; ours cannot be checked. */
 const SIGNATURE_DELTA = '{"type":"signature_delta","signature":"erased"}';
 
 /**
- * The content blocks of one Messages stream in the order of generation, one open at a time (http-api.md, section 7.4). A
+ * The content blocks of one Messages stream in the order of generation, one open at a time. A
  * delta is three strings put together; the first is built when its block opens.
  */
 export class BlockFrames {

@@ -4,7 +4,7 @@ import { answerFailure, statusOf } from '../answers/answer.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { InferenceCall } from '../inference-call.ts';
 
-/** What Anthropic's clients know as overload; no setting moves it (rulings.md, 2). */
+/** What Anthropic's clients know as overload; no setting moves it. */
 const OVERLOAD_STATUS = 529;
 
 /** The id by which clients name an answer in a report; Anthropic's header and error body carry it. */
@@ -25,7 +25,7 @@ function messagesStatusOf(error: ServeError): number {
   return statusOf(error, OVERLOAD_STATUS);
 }
 
-/** Answers a failure in Anthropic's envelope (rulings.md, error table). */
+/** Answers a failure in Anthropic's envelope. */
 export function answerMessagesError(
   exchange: HttpExchange,
   error: ServeError,

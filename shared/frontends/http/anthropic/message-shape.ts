@@ -39,7 +39,7 @@ export function messageStop({ reason, stopReason }: Finish, stopSequences: reado
 }
 
 /**
- * `usage` of a message (http-api.md, section 7.3; rulings.md, 9). `estimate` stands in for a prompt that nobody counted:
+ * `usage` of a message. `estimate` stands in for a prompt that nobody counted:
  * that of a worker which takes text and reports no usage.
  */
 export function messageUsage(usage: Usage, estimate: () => number): object {
@@ -71,7 +71,7 @@ export function messageBody(
   };
 }
 
-/** A tool use has an id of our own: what workers call it stays between them and us (http-api.md, section 7.3). */
+/** A tool use has an id of our own: what workers call it stays between them and us. */
 export function toolUseId(uuid: string): string {
   return `toolu_${uuid.replaceAll('-', '')}`;
 }

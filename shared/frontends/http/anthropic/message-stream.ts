@@ -29,7 +29,7 @@ export interface MessageCounts {
   readonly estimate: () => number;
 }
 
-/** Encodes one request as a Messages stream (http-api.md, section 7.4; rulings.md, 4 and 9). */
+/** Encodes one request as a Messages stream. */
 export class MessageStream extends StreamAnswer implements GenerationSink {
   readonly #blocks: BlockFrames;
   readonly #names: MessageNames;

@@ -21,7 +21,7 @@ type Block =
   | { readonly kind: 'thinking'; text: string }
   | { readonly kind: 'tool_use'; text: string; readonly index: number; readonly id: string; readonly name: string };
 
-/** Folds one request into a message object: the blocks of the stream, put together (http-api.md, section 7.3). */
+/** Folds one request into a message object: the blocks of the stream, put together. */
 export class MessageUnary extends UnaryAnswer {
   readonly #names: MessageNames;
   readonly #estimate: () => number;
@@ -121,8 +121,7 @@ function blockBody(block: Block): object {
 }
 
 /**
- * `input` is an object on this wire. Arguments that are none, because the text ended inside of them, are not repaired
- * (rulings.md, 10 and 23): they stand whole under the name that Anthropic's documents use for invalid JSON.
+ * `input` is an object on this wire. Arguments that are none, because the text ended inside of them, are not repaired: they stand whole under the name that Anthropic's documents use for invalid JSON.
  */
 function toolInput(text: string): object {
   if (text.trim() === '') return {};

@@ -21,7 +21,7 @@ import { answerMessagesError, anthropicRequestId, newRequestId, refuseMessages, 
 import { MessageStream } from './message-stream.ts';
 import { MessageUnary } from './message-unary.ts';
 
-/** `POST /v1/messages` (http-api.md, section 7). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/messages`. Answers through the exchange's sink; never rejects. */
 export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const call = new InferenceCall(deps, exchange, 'anthropic_messages');
   let requestId: string | undefined;
@@ -49,7 +49,7 @@ export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): 
 }
 
 /**
- * `POST /v1/messages/count_tokens` (http-api.md, section 7.6; rulings.md, 9): the prompt's true length where a tokenizer
+ * `POST /v1/messages/count_tokens`: the prompt's true length where a tokenizer
  * is known, a guess elsewhere. Never rejects.
  */
 export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {

@@ -5,7 +5,7 @@ import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { answerMessagesError, newRequestId } from './errors.ts';
 
-/** The client speaks Anthropic's dialect and may (http-api.md, section 9.4). */
+/** The client speaks Anthropic's dialect and may. */
 export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
 }

@@ -11,7 +11,7 @@
 export interface FrameSink {
   /** No head was set: the status of the answer is still open. */
   readonly isNew: boolean;
-  /** Sets status and headers; they leave together with the first bytes (ruling 33). Names in lower case. */
+  /** Sets status and headers; they leave together with the first bytes. Names in lower case. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
   /**
    * Queues bytes. `isKnownAscii` promises that every character of a text is ASCII, which saves measuring its UTF-8.

@@ -1,4 +1,4 @@
-/** A side event: a name and a comment with a JSON value, no data (http-api.md, section 2.5). */
+/** A side event: a name and a comment with a JSON value, no data. */
 export function annotationFrame(name: string, jsonValue: string): string {
   return `event: ${name}\n: ${jsonValue.replaceAll(/[\r\n]/g, ' ')}\n\n`;
 }

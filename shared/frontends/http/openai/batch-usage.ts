@@ -1,7 +1,7 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
 import { addUsage } from './usage-json.ts';
 
-/** Counts the ends of the requests of a batch, and adds up what they used (http-api.md, section 4.3). */
+/** Counts the ends of the requests of a batch, and adds up what they used. */
 export class BatchUsage {
   #left: number;
   #sum: Usage | undefined;

@@ -2,7 +2,7 @@ import { isAscii } from '../answers/ascii.ts';
 
 /**
  * The chunks of one chat stream as text. What does not change from chunk to chunk is built once a request; a content
- * chunk is then three strings put together (style-anchors.md, section 4).
+ * chunk is then three strings put together.
  */
 export class ChatFrames {
   readonly #start: string;
@@ -12,7 +12,7 @@ export class ChatFrames {
   #isTailAscii = true;
   readonly #plainUsage: string;
 
-  /** @param showsNullUsage chunks before the usage chunk say `usage: null` (rulings.md, 47) */
+  /** @param showsNullUsage chunks before the usage chunk say `usage: null` */
   constructor(id: string, created: number, model: string, showsNullUsage: boolean) {
     this.#start = `data: {"id":${JSON.stringify(id)},"choices":[`;
     this.#identity = `,"created":${created},"model":${JSON.stringify(model)},"object":"chat.completion.chunk"`;

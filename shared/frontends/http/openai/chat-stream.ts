@@ -15,7 +15,7 @@ import { type WireNames, withWireNames } from './wire-names.ts';
 
 type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
 
-/** Encodes one request as a chat completion stream (http-api.md, section 3.3). */
+/** Encodes one request as a chat completion stream. */
 export class ChatStream extends StreamAnswer implements GenerationSink {
   readonly #frames: ChatFrames;
   readonly #names: WireNames;
@@ -166,7 +166,7 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
     this.out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
   }
 
-  /** The first chunk of a choice says who speaks, and only that (rulings.md, 5). */
+  /** The first chunk of a choice says who speaks, and only that. */
   #writeRole(choice: number, isToolCall: boolean): void {
     this.#hasRole[choice] = true;
     const content = isToolCall ? 'null' : '""';

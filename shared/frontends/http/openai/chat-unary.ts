@@ -22,7 +22,7 @@ interface ChatChoice extends SaidChoice {
   readonly tools: ToolCall[];
 }
 
-/** Folds one request into a chat completion object (http-api.md, section 3.2). */
+/** Folds one request into a chat completion object. */
 export class ChatUnary extends UnaryAnswer {
   readonly #names: WireNames;
   readonly #nvext: NvextAnswer | undefined;

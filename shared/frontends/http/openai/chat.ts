@@ -9,7 +9,7 @@ import { ChatUnary } from './chat-unary.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
 
-/** `POST /v1/chat/completions` (http-api.md, section 3). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/chat/completions`. Answers through the exchange's sink; never rejects. */
 export async function serveChat(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const call = new InferenceCall(deps, exchange, 'chat_completions');
   try {

@@ -1,6 +1,6 @@
 import { isAscii } from '../answers/ascii.ts';
 
-/** The chunks of one prompt of a completions stream as text; constants are built once (style-anchors.md, section 4). */
+/** The chunks of one prompt of a completions stream as text; constants are built once. */
 export class CompletionsFrames {
   readonly #start: string;
   readonly #identity: string;

@@ -14,7 +14,7 @@ import { usageBody } from './usage-json.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
 
 /**
- * Encodes a batch of prompts as one completions stream (http-api.md, sections 4.2 and 4.3). Each prompt writes through its
+ * Encodes a batch of prompts as one completions stream. Each prompt writes through its
  * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
  */
 export class CompletionsStream extends StreamAnswer {
@@ -205,7 +205,7 @@ class PromptStream implements GenerationSink {
     );
   }
 
-  /** The prompt stands in front of each choice's first text (http-api.md, section 4.1). */
+  /** The prompt stands in front of each choice's first text. */
   #echoed(choice: number, text: string): string {
     if (this.#echo === undefined || this.#hasEchoed[choice] === true) return text;
     this.#hasEchoed[choice] = true;

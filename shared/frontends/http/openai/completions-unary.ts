@@ -11,7 +11,7 @@ import { NvextAnswer } from './nvext-answer.ts';
 import { type SaidChoice, SaidChoices } from './said-choices.ts';
 import { usageBody } from './usage-json.ts';
 
-/** Folds a batch of prompts into one completions object (http-api.md, sections 4.2 and 4.3). */
+/** Folds a batch of prompts into one completions object. */
 export class CompletionsUnary extends WholeAnswer {
   readonly #parts: CompletionsParts;
   readonly #prompts: PromptFold[] = [];

@@ -12,7 +12,7 @@ import { CompletionsUnary } from './completions-unary.ts';
 import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
 
-/** `POST /v1/completions` (http-api.md, section 4). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/completions`. Answers through the exchange's sink; never rejects. */
 export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const call = new InferenceCall(deps, exchange, 'completions');
   try {

@@ -1,4 +1,4 @@
-/** Which side events chat streams carry (http-api.md, section 3.3). */
+/** Which side events chat streams carry. */
 export interface DispatchSettings {
   /** One event for each complete tool call (`--enable-streaming-tool-dispatch`). @default false */
   readonly toolCalls: boolean;

@@ -11,7 +11,7 @@ import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer
 import type { InferenceCall } from '../inference-call.ts';
 import { BatchUsage } from './batch-usage.ts';
 
-/** Gathers the vectors of a batch into one list object (http-api.md, section 5). The first failure ends all of it. */
+/** Gathers the vectors of a batch into one list object. The first failure ends all of it. */
 export class EmbeddingsAnswer extends WholeAnswer {
   readonly #decoded: DecodedEmbeddings;
   readonly #model: string;

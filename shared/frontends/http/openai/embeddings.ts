@@ -11,7 +11,7 @@ import { decodeContext, openForModel, requireServed, requireService } from './ga
 /** Inputs of one batch that are with workers at a time; the others wait for one of them to end. */
 const IN_FLIGHT_MAX = 64;
 
-/** `POST /v1/embeddings` (http-api.md, section 5). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/embeddings`. Answers through the exchange's sink; never rejects. */
 export async function serveEmbeddings(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const call = new InferenceCall(deps, exchange, 'embeddings');
   try {

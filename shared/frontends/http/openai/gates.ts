@@ -6,18 +6,18 @@ import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import { type InferenceCall, UNKNOWN_MODEL } from '../inference-call.ts';
 
-/** Refuses while the process drains, before the body is read (http-api.md, section 2.1). @throws ServeError 503 */
+/** Refuses while the process drains, before the body is read. @throws ServeError 503 */
 export function requireService({ lifecycle }: HttpAppDeps): void {
   if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
 }
 
-/** An inference route exists once a model of its type was registered (http-api.md, section 1). @throws ServeError 404 */
+/** An inference route exists once a model of its type was registered. @throws ServeError 404 */
 export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
   for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
   throw modelNotFound(pipeline.requestable.list(), { type });
 }
 
-/** The name is registered with that model type; checked after the body (http-api.md, section 2.2). @throws ServeError 404 */
+/** The name is registered with that model type; checked after the body. @throws ServeError 404 */
 export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
   if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
   throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
@@ -25,7 +25,7 @@ export function requireServed({ pipeline }: HttpAppDeps, name: string, type: Mod
 
 /**
  * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
- * registered passes: that is told after the body was checked (http-api.md, section 2.2).
+ * registered passes: that is told after the body was checked.
  * @throws ServeError `service_unavailable`
  */
 export function openForModel(

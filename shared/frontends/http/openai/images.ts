@@ -9,7 +9,7 @@ import { isForm, readImageForm } from './image-form.ts';
 import { imagesBody } from './media-bodies.ts';
 import { MediaUnary } from './media-unary.ts';
 
-/** `POST /v1/images/generations` (http-api.md, section 8.1). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/images/generations`. Answers through the exchange's sink; never rejects. */
 export function serveImages(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   return serve(deps, exchange, 'generations');
 }

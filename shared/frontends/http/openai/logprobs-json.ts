@@ -1,6 +1,6 @@
 import type { NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
 
-/** One entry of `choices[].logprobs.content` of chat answers (http-api.md, section 3.4). */
+/** One entry of `choices[].logprobs.content` of chat answers. */
 export function chatLogprob(token: TokenLogprob): object {
   return {
     token: token.token,
@@ -21,7 +21,7 @@ export function chatLogprobs(tokens: readonly TokenLogprob[] | undefined): objec
   return { content: tokens.map(chatLogprob), refusal: null };
 }
 
-/** `choices[].logprobs` of a completions answer; offsets stay empty (http-api.md, section 4.2). */
+/** `choices[].logprobs` of a completions answer; offsets stay empty. */
 export interface CompletionLogprobs {
   readonly tokens: string[];
   readonly token_logprobs: number[];

@@ -2,7 +2,7 @@ import type { WireNames } from './wire-names.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** The images object of what a worker sent, in one piece or several (http-api.md, section 8.1). */
+/** The images object of what a worker sent, in one piece or several. */
 export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   const last = parts.at(-1) ?? {};
   return {
@@ -20,7 +20,7 @@ export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   };
 }
 
-/** One videos object as a worker sent it, complete and under the names of this answer (http-api.md, section 8.2). */
+/** One videos object as a worker sent it, complete and under the names of this answer. */
 export function videoBody(part: Body, names: WireNames): Body {
   const said = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
   return {

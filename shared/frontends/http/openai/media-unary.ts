@@ -4,7 +4,7 @@ import { UnaryAnswer } from '../answers/whole-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { isBody } from './media-bodies.ts';
 
-/** Gathers what a media worker sends and answers with one object (http-api.md, section 8). */
+/** Gathers what a media worker sends and answers with one object. */
 export class MediaUnary extends UnaryAnswer {
   readonly #fold: (parts: readonly Readonly<Record<string, unknown>>[]) => object;
   readonly #parts: Readonly<Record<string, unknown>>[] = [];

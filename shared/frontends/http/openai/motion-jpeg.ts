@@ -7,7 +7,7 @@ const BOUNDARY = 'frame';
 const LINE_END = Buffer.from('\r\n');
 
 /**
- * Writes the pictures of a video worker as motion JPEG (http-api.md, section 8.3). The format has no place for an error and
+ * Writes the pictures of a video worker as motion JPEG. The format has no place for an error and
  * none for an end: what fails before the first picture has its status, what fails later just ends.
  */
 export class MotionJpeg implements Abandonable, GenerationSink {

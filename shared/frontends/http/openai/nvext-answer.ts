@@ -14,7 +14,7 @@ export interface NvextChunk {
 const NO_CHUNK: NvextChunk = { tokenIds: [] };
 
 /**
- * The `nvext` object of an answer: only what the client asked for by `extra_fields` (http-api.md, section 12.5). Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ * The `nvext` object of an answer: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
  */
 export class NvextAnswer {
   readonly #call: InferenceCall;

@@ -1,6 +1,6 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
 
-/** `usage` of chat and completions answers; details only where somebody counted them (http-api.md, section 3.2). */
+/** `usage` of chat and completions answers; details only where somebody counted them. */
 export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   return {
     prompt_tokens: usage.promptTokens,
@@ -13,7 +13,7 @@ export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   };
 }
 
-/** Two prompts' usage as one (http-api.md, section 4.3). */
+/** Two prompts' usage as one. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const cachedTokens = addOptional(a.cachedTokens, b.cachedTokens);
   const reasoningTokens = addOptional(a.reasoningTokens, b.reasoningTokens);

@@ -4,7 +4,7 @@ import type { InferenceCall } from '../inference-call.ts';
 import { isBody, videoBody } from './media-bodies.ts';
 import type { WireNames } from './wire-names.ts';
 
-/** Encodes each object of a video worker as one event (http-api.md, section 8.2). */
+/** Encodes each object of a video worker as one event. */
 export class VideoStream extends StreamAnswer implements GenerationSink {
   readonly #names: WireNames;
 

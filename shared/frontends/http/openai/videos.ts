@@ -12,14 +12,14 @@ import { MotionJpeg } from './motion-jpeg.ts';
 import { VideoStream } from './video-stream.ts';
 import type { WireNames } from './wire-names.ts';
 
-/** `POST /v1/videos/generations`: one object, or a stream of them (http-api.md, section 8.2). Never rejects. */
+/** `POST /v1/videos/generations`: one object, or a stream of them. Never rejects. */
 export function serveVideos(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   return serve(deps, exchange, false, (call, names, isStream) =>
     isStream ? new VideoStream(call, names) : new MediaUnary(call, (parts) => foldedVideoBody(parts, names)),
   );
 }
 
-/** `POST /v1/videos/generations/stream`: pictures as they come (http-api.md, section 8.3). Never rejects. */
+/** `POST /v1/videos/generations/stream`: pictures as they come. Never rejects. */
 export function serveMotionJpeg(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   return serve(deps, exchange, true, (call) => new MotionJpeg(call));
 }

@@ -14,7 +14,7 @@ export function withWireNames(body: unknown, names: WireNames): unknown {
   return { ...body, id: names.id, created: names.created, model: names.model };
 }
 
-/** A worker's own chunk of one prompt, with the choices where they stand in the whole batch (http-api.md, section 4.3). */
+/** A worker's own chunk of one prompt, with the choices where they stand in the whole batch. */
 export function withFirstChoice(body: unknown, firstChoice: number): unknown {
   if (firstChoice === 0 || typeof body !== 'object' || body === null || !('choices' in body)) return body;
   const { choices } = body;

@@ -36,7 +36,7 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-/** `GET /docs`: the page has a folder of its own (http-api.md, section 10.4). */
+/** `GET /docs`: the page has a folder of its own. */
 export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void {
   exchange.head(303, { location: `${DOCS_PATH}/`, 'content-length': '0' });
   exchange.sink.end();

@@ -12,7 +12,7 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
 
 export const BUSY_THRESHOLD_PATH = '/busy_threshold';
-/** A body that is JSON but not of the right shape, on this route alone (http-api.md, section 10.3). */
+/** A body that is JSON but not of the right shape, on this route alone. */
 const WRONG_SHAPE_STATUS = 422;
 
 /** `GET /busy_threshold` lists the thresholds of every model, `POST` reads or sets those of one. Never rejects. */

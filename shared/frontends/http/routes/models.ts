@@ -14,7 +14,7 @@ import type { HttpExchange } from '../hosts/exchange.ts';
 
 const READY_SUFFIX = '/ready';
 
-/** `GET /v1/models` (http-api.md, section 9.1): models that can be served now. */
+/** `GET /v1/models`: models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (!deps.lifecycle.isTakingRequests) {
     answerModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
@@ -26,7 +26,7 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
 }
 
 /**
- * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready` (http-api.md, sections 9.2 and 9.3). Ids may hold slashes, raw or
+ * `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`. Ids may hold slashes, raw or
  * encoded; a model whose own name ends in `/ready` wins over the suffix.
  */
 export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {

@@ -45,7 +45,7 @@ export const deepseekV31: ToolCallFormat = {
   }),
 };
 
-/** Parsers.md, section 1.3. No call is shown before the outer end marker. */
+/** No call is shown before the outer end marker. */
 function deepseek(readCall: (source: TextSource) => Parsing<Call | undefined>): ToolCallFormat {
   return {
     newId: prefixedUuid,

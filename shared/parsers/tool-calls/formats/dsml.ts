@@ -15,7 +15,7 @@ const PARAMETER_END = `${TAG_END}parameter>`;
 const CLOSE = new Markers(['>']);
 const IN_VALUE = new Markers([PARAMETER_END, INVOKE_END]);
 
-/** DeepSeek V3.2 and V4 (parsers.md, section 1.4): invokes with attributes; string parameters stream. */
+/** DeepSeek V3.2 and V4: invokes with attributes; string parameters stream. */
 function dsml(block: string): ToolCallFormat {
   const start = `${TAG}${block}>`;
   const end = `${TAG_END}${block}>`;

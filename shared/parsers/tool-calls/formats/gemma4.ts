@@ -17,7 +17,7 @@ const WORD = /(true|false|null|none|nil)(?=\s*[,}\]])/iy;
 const DEPTH_MAX = 64;
 
 /**
- * `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>` (parsers.md, section 1.11), shown whole. Arguments that
+ * `<|tool_call>call:NAME{key:<|"|>text<|"|>,n:1}<tool_call|>`, shown whole. Arguments that
  * cannot be read are `{}`. The first end marker ends the call, even inside a string.
  */
 export const gemma4: ToolCallFormat = {

@@ -24,7 +24,7 @@ const TO_BLOCK_END = new Markers([BLOCK_END]);
 const NAME = /^[^\s<>{}[\]"]+$/;
 
 /**
- * `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>` (parsers.md, section 1.6), shown whole.
+ * `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`, shown whole.
  * Without the opener a declared name in front of `<arg_key>` is a call too; other tags standing alone are dropped.
  */
 export const glm47: ToolCallFormat = {

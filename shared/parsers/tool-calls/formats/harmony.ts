@@ -16,7 +16,7 @@ const IN_HEADER = new Markers([MESSAGE, START, END, CALL, RETURN]);
 const IN_BODY = new Markers([START, CHANNEL, CALL, END, RETURN]);
 
 /**
- * Channels of gpt-oss (parsers.md, section 1.9). A commentary message to `functions.NAME` is a call, shown whole; the
+ * Channels of gpt-oss. A commentary message to `functions.NAME` is a call, shown whole; the
  * text of other messages is content (pair with reasoning parser `gpt_oss` to have analysis split off before).
  */
 export const harmony: ToolCallFormat = {

@@ -14,7 +14,7 @@ const IN_INVOKE = new Markers([END, MODEL]);
 const SHAPE: JsonCallShape = { argumentKeys: new Set(['args']), allowsNameAlone: true };
 
 /**
- * Typed blocks (parsers.md, section 1.11): a block of type `invoke` holds one call as JSON, its `args` passed on as
+ * Typed blocks: a block of type `invoke` holds one call as JSON, its `args` passed on as
  * written. The name of the tool that stands between a message's begin and such a block is part of the markup.
  */
 export const inkling: ToolCallFormat = {

@@ -17,7 +17,7 @@ export type JsonCallResult = 'call' | 'none' | 'broken';
 
 /**
  * Reads `{"name": ..., "arguments": ...}` at its brace. The arguments go out as the bytes that the model wrote, from the
- * first one on if the name came before them (ruling 10). Of several argument keys the first counts.
+ * first one on if the name came before them. Of several argument keys the first counts.
  */
 export function* readJsonCall(source: TextSource, calls: CallWriter, shape: JsonCallShape): Parsing<JsonCallResult> {
   source.at++; // the brace

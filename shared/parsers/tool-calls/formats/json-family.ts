@@ -26,8 +26,7 @@ interface JsonFamilyTraits {
 }
 
 /**
- * The JSON family (parsers.md, section 1.2): JSON calls behind a marker, or bare as the first thing in the message
- * (ruling 24). Markers inside JSON strings are text.
+ * The JSON family: JSON calls behind a marker, or bare as the first thing in the message. Markers inside JSON strings are text.
  */
 class JsonFamily implements ToolCallFormat {
   readonly newId = prefixedUuid;
@@ -138,7 +137,7 @@ class JsonFamily implements ToolCallFormat {
   }
 }
 
-/** What an engine writes under a forced tool choice (section 3.5); its native format is the way out when it did not obey. */
+/** What an engine writes under a forced tool choice; its native format is the way out when it did not obey. */
 export function* readForcedJson(source: TextSource, calls: CallWriter, toolName: string | undefined): Parsing<Region> {
   const first = yield* skipSpace(source);
   if (first !== '{' && first !== '[') return 'text';
@@ -159,7 +158,7 @@ export function* readForcedJson(source: TextSource, calls: CallWriter, toolName:
 function* readNamedArguments(source: TextSource, calls: CallWriter, name: string): Parsing<JsonCallResult> {
   calls.start(name);
   const take = (piece: string): void => calls.arguments(piece);
-  // An engine that ignored the constraint may write no JSON: its text is passed on as produced (ruling 23).
+  // An engine that ignored the constraint may write no JSON: its text is passed on as produced.
   if (!(yield* readJsonValue(source, take))) yield* readUntil(source, NOTHING, take);
   return 'call';
 }

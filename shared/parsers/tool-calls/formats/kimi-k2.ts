@@ -19,7 +19,7 @@ const ID = /^(?:functions\.)?([\w.-]+):\d+$/;
 /** The form that the model itself writes, for calls that came as plain JSON. */
 const kimiId: NewCallId = (_random, index, name) => `functions.${name}:${index}`;
 
-/** Kimi K2 and K2.5 (parsers.md, section 1.7): the model names the ids, and its history must show them again. */
+/** Kimi K2 and K2.5: the model names the ids, and its history must show them again. */
 export const kimiK2: ToolCallFormat = {
   newId: kimiId,
   keepsSpecialTokens: true,

@@ -22,7 +22,7 @@ interface Tag {
 }
 
 /**
- * XTML (parsers.md, section 1.8). From the first tag on, only the body of the `response` channel is content. Ids count
+ * XTML. From the first tag on, only the body of the `response` channel is content. Ids count
  * from 0 where the text counts from 1.
  */
 export const kimiK3: ToolCallFormat = {

@@ -20,8 +20,7 @@ const PARAMETER = '<parameter name=';
 const PARAMETER_END = '</parameter>';
 
 /**
- * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`
- * (parsers.md, section 1.5). Strict: what lacks its closing tag is dropped, so a call is shown when it is whole.
+ * `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`. Strict: what lacks its closing tag is dropped, so a call is shown when it is whole.
  */
 export const minimaxM2: ToolCallFormat = {
   newId: prefixedUuid,

@@ -20,7 +20,7 @@ const TAG_END = new Markers(['>']);
 const DEPTH_MAX = 64;
 
 /**
- * Namespaced XML with a tag for each parameter (parsers.md, section 1.11). A declared string goes out as it comes, any
+ * Namespaced XML with a tag for each parameter. A declared string goes out as it comes, any
  * other parameter once the next one shows that it is not repeated: neighbours of one name make an array.
  */
 export const minimaxM3: ToolCallFormat = {

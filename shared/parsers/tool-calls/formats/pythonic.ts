@@ -13,7 +13,7 @@ const LIST_BEGUN = /\[\s{0,64}(?:[A-Za-z]\w{0,255}\s{0,64})?$/y;
 const CALLEE = /\s*([A-Za-z]\w*)\s*\(/y;
 const KEYWORD = /\s*([A-Za-z_]\w*)\s*=(?!=)/y;
 
-/** The marker is `[name(` anywhere (ruling 24), or one of the two special tokens. */
+/** The marker is `[name(` anywhere, or one of the two special tokens. */
 const FINDER: Finder = {
   find(text, from, isComplete) {
     for (let at = from; at < text.length; at++) {
@@ -32,7 +32,7 @@ const FINDER: Finder = {
   },
 };
 
-/** `[name(key=value), ...]` (parsers.md, section 1.10), shown whole. What is no list of calls is the text it seems to be. */
+/** `[name(key=value), ...]`, shown whole. What is no list of calls is the text it seems to be. */
 export const pythonic: ToolCallFormat = {
   newId: countedId,
   finder: () => FINDER,

@@ -21,7 +21,7 @@ const IN_FUNCTION = new Markers([PARAMETER, FUNCTION_END, BLOCK_END, FUNCTION]);
 const IN_VALUE = new Markers([PARAMETER_END, FUNCTION_END, BLOCK_END]);
 
 /**
- * `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>` (parsers.md, section 1.5). Lenient:
+ * `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>`. Lenient:
  * the closing tag of a parameter or function may be missing at the end of the block.
  */
 export const qwen3Coder: ToolCallFormat = {

@@ -20,7 +20,7 @@ export interface NatsEventLogSettings {
   readonly heartbeatMs?: number;
 }
 
-/** Settings of the NATS event plane (configuration.md, sections 12 and 13). */
+/** Settings of the NATS event plane. */
 export interface NatsEventPlaneOptions {
   /** The plane's own connection; closed with it. */
   readonly client: NatsClient;
@@ -37,7 +37,7 @@ export interface NatsEventPlaneOptions {
 }
 
 /**
- * The event plane over NATS (runtime-and-workers.md, section 3.4; ruling 41). An event is published once, to its subject, and
+ * The event plane over NATS. An event is published once, to its subject, and
  * never waits for the server: what is not confirmed is kept, up to a bound, and sent again after an outage, so that an event
  * may come twice. Subscribers drop duplicates. A JetStream stream captures the subject of a logged topic; there a
  * duplicate stands twice, which is why holdings are sets. A message longer than the server takes is dropped and counted:
@@ -129,7 +129,7 @@ class LogStreams {
   }
 }
 
-/** Stream of a subject (router.md, section 8), e.g. `namespace-dynamo-component-backend-kv-events`. */
+/** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
 export function streamNameOf(subject: string): string {
   return subject.replace(/[._]/g, '-');
 }

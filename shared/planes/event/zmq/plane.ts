@@ -9,7 +9,7 @@ import { BROKER_CONNECTION, connectToBrokers, type ZmqBrokerSource } from './bro
 import { ZmqPublisher, type ZmqPublisherOptions } from './publisher.ts';
 import { ZmqSubscription } from './subscription.ts';
 
-/** Settings of the ZeroMQ event plane (configuration.md, section 12). */
+/** Settings of the ZeroMQ event plane. */
 export interface ZmqEventPlaneOptions {
   readonly clock: Clock;
   /** @default systemRandom */
@@ -33,7 +33,7 @@ export interface ZmqEventPlaneOptions {
 const HIGH_WATER_MARK = 100_000;
 
 /**
- * The event plane over ZeroMQ (runtime-and-workers.md, section 3.4). At most once; a slow joiner loses the first events and
+ * The event plane over ZeroMQ. At most once; a slow joiner loses the first events and
  * sees the gap.
  *
  *     without brokers   PUB (bound) <── SUB          a publisher is found through discovery; connections: P x S

@@ -1,5 +1,5 @@
 /*
- * Frames of the TCP plane (runtime-and-workers.md, section 2.6), big-endian:
+ * Frames of the TCP plane, big-endian:
  *
  *   0         4        5     6       8           12
  *   | length  | version | type | flags | stream id | payload (length bytes) |

@@ -60,7 +60,7 @@ export function flagsOf(codec: RecordCodec): number {
 }
 
 /**
- * Appends an OPEN frame: Dynamo's control message (section 2.3) with what belongs to one request as its record, then the
+ * Appends an OPEN frame: Dynamo's control message with what belongs to one request as its record, then the
  * prompt as a raw tail (u32 count, ids). Throws `PayloadTooLarge` beyond `payloadBytesMax` and writes nothing then.
  */
 export function writeOpenFrame(

@@ -3,7 +3,7 @@ import type { RecordCodec } from '../../record-codec.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
 import { PlaneSecret } from './plane-secret.ts';
 
-/** Settings of connections that speak frames, whatever carries them (configuration.md, section 11). */
+/** Settings of connections that speak frames, whatever carries them. */
 export interface ConnectionOptions {
   readonly clock: Clock;
   /** Shared secret that both ends prove to each other first (`STATOR_PLANE_TOKEN`). @default none */

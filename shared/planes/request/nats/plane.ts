@@ -21,7 +21,7 @@ export interface NatsRequestPlaneOptions extends Omit<ConnectionOptions, 'reques
 }
 
 /**
- * The NATS request plane (runtime-and-workers.md, section 2.6): the frames of the TCP plane over channels of messages, so
+ * The NATS request plane: the frames of the TCP plane over channels of messages, so
  * that both are one protocol: credit, heartbeats, draining, and one TOKENS frame for all streams of an engine step. For
  * fleets whose workers cannot be dialled. NATS delivers at most once: a message that is lost, here or with the server, ends
  * the streams of its channel with `Disconnected`, and they are retried as after any lost connection.

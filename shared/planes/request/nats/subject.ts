@@ -10,7 +10,7 @@ export interface NatsTarget extends CallTarget {
 const SUBJECT = /^(?<ns>[^._]+)_(?<component>[^.]+)\.(?<endpoint>[^.]+)-(?<instance>[0-9a-f]+)$/;
 
 /**
- * Subject of an endpoint path (runtime-and-workers.md, sections 1.3 and 2.6). Characters with a meaning in it are
+ * Subject of an endpoint path. Characters with a meaning in it are
  * percent-encoded, so that the path can be read back.
  *
  * @example subjectOfEndpoint('2a/dynamo/backend/generate') // 'dynamo_backend.generate-2a'

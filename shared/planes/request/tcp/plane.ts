@@ -15,7 +15,7 @@ export interface TcpRequestPlane extends RequestPlane {
 }
 
 /**
- * The TCP request plane (runtime-and-workers.md, section 2.6): request, answer, cancel and flow control share connections
+ * The TCP request plane: request, answer, cancel and flow control share connections
  * that the caller opens, so it works from hosts that cannot be dialled.
  *
  * @example

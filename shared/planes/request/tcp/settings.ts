@@ -2,7 +2,7 @@ import type { ConnectionOptions, ConnectionSettings } from '../frames/settings.t
 import type { TokenEncryption } from './encryption.ts';
 import type { PlaneTls } from './tls.ts';
 
-/** Settings of the TCP plane (configuration.md, section 11). */
+/** Settings of the TCP plane. */
 export interface TcpRequestPlaneOptions extends ConnectionOptions {
   /**
    * Address that a server binds and advertises (`DYN_TCP_RPC_HOST`). `auto` and the wildcard addresses bind every

@@ -53,7 +53,7 @@ const promptFields = {
   tools: atMost(z.array(tool), 'names').nullish(),
 };
 
-/** Body of `POST /v1/responses` (http-api.md, section 6.1): types only. Items of `input` are checked one by one, later. */
+/** Body of `POST /v1/responses`: types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z.looseObject({
   input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages', { items: { type: 'object' } })]), // first: the first field that is wrong is the one that is told
   model: modelName.nullish(),
@@ -85,7 +85,7 @@ export const responsesSchema = z.looseObject({
   nvext: nvextSchema.nullish(),
 });
 
-/** Body of `POST /v1/responses/input_tokens`: every field may be left out (http-api.md, section 11.1). */
+/** Body of `POST /v1/responses/input_tokens`: every field may be left out. */
 export const inputTokensSchema = z.looseObject({
   input: z.union([z.string(), atMost(z.array(z.unknown()), 'messages')]).nullish(),
   ...promptFields,

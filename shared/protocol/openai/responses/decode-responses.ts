@@ -77,7 +77,7 @@ export function checkResponsesBody(body: ResponsesBody): void {
 }
 
 /**
- * Turns a checked body into a request: a chat, with the items as its messages (http-api.md, section 6).
+ * Turns a checked body into a request: a chat, with the items as its messages.
  * @throws ServeError `invalid_value`, `missing_required_parameter`, `headers_too_large`.
  */
 export function decodeResponses(

@@ -5,14 +5,14 @@ import { type InputTokensBody, inputTokensSchema } from './body-schema.ts';
 import type { ContentPart, InputItem } from './items-schema.ts';
 import { parseItems } from './parse-items.ts';
 
-/** Bytes that a message costs beside its content, by role (http-api.md, section 7.6). */
+/** Bytes that a message costs beside its content, by role. */
 const ROLE_BYTES = { user: 4, assistant: 9, system: 6, developer: 6 } as const;
 const TOOL_ROLE_BYTES = 4;
 /** An image counts as so many bytes. */
 const IMAGE_BYTES = 256;
 
 /**
- * Estimates the tokens of a request from its bytes alone: no model is asked (http-api.md, section 11.1).
+ * Estimates the tokens of a request from its bytes alone: no model is asked.
  * @throws ServeError 400 for types that are wrong.
  */
 export function estimateInputTokens(json: JsonBody): number {

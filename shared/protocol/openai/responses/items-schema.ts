@@ -14,7 +14,7 @@ const inputFile = z.looseObject({ type: z.literal('input_file') });
 const inputVideo = z.looseObject({ type: z.literal('input_video'), video_url: z.string() });
 const refusal = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
 
-/** A part of a message or of a tool's output. `input_audio` does not parse (http-api.md, section 6.2). */
+/** A part of a message or of a tool's output. `input_audio` does not parse. */
 const contentPart = z.discriminatedUnion('type', [inputText, outputText, inputImage, inputVideo, inputFile, refusal]);
 const content = z.union([z.string(), atMost(z.array(contentPart), 'parts')]);
 const toolOutput = z.union([

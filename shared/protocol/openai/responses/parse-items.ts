@@ -4,7 +4,7 @@ import { type InputItem, ITEM_SCHEMAS, isItemKind, kindOfItem } from './items-sc
 /**
  * Checks the items of `input`, each by the schema of its kind, and says the kind of those that left it out. A text is one
  * user message.
- * @throws ServeError 400 for kinds, roles and parts that are not known (http-api.md, section 6.2).
+ * @throws ServeError 400 for kinds, roles and parts that are not known.
  */
 export function parseItems(input: string | readonly unknown[]): readonly InputItem[] {
   if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }];

@@ -10,7 +10,7 @@ export function wantedLogprobs(body: ResponsesBody): number | undefined {
   return Math.min(body.top_logprobs ?? 0, TOP_LOGPROBS_MAX);
 }
 
-/** What a response object says of its request, with the published defaults (http-api.md, section 6.3). */
+/** What a response object says of its request, with the published defaults. */
 export type ResponseEcho = ReturnType<typeof echoOf>;
 
 /** @param isStored whether this answer will be found again: the truth, not what was asked */

@@ -3,7 +3,7 @@ import { encodeSegment } from '../../../planes/names/index.ts';
 import type { FleetItemKey, PoolAddress, RankId, StateName } from '../types.ts';
 
 /*
- * The router-state table (design, section 3; keys in the manner of runtime-and-workers.md, section 1.7; ruling 38).
+ * The router-state table.
  *
  *   pk                      sk                                   attributes, by writer
  *   v1/load#{ns}#{0..15}    {component}/{endpoint}/{id}/{rank}   deciders: resRequests resBlocks resPrefill, markBy markAt 0..7

@@ -1,4 +1,4 @@
-/** What another router did with a request (router.md, section 5.7). */
+/** What another router did with a request. */
 export interface ActiveSequenceEvent {
   readonly requestId: string;
   /** Instance id, lower-case hex. */
@@ -33,8 +33,7 @@ const MS_PER_SECOND = 1000;
 const NANOS_PER_MS = 1e6;
 
 /**
- * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian
- * (rulings 26 and 41). Needs the msgpack codec.
+ * The record of one event in our own form: Dynamo's, with ids as decimal text and hashes as bytes, 8 each, little-endian. Needs the msgpack codec.
  */
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
   return {

@@ -3,7 +3,7 @@ import type { ActiveSequenceEvent } from './active-sequence-event.ts';
 
 const NO_HASHES = new Uint32Array(0);
 
-/** Books what other routers tell of with the scheduler of the same worker set (router.md, section 5.7). */
+/** Books what other routers tell of with the scheduler of the same worker set. */
 export function replicaBookings(
   scheduler: Pick<Scheduler, 'book' | 'prefillDone' | 'free'>,
   blockSizeTokens: number,

@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../../../clock/index.ts';
 import type { EventPublisher } from '../../../planes/event/index.ts';
 import { type ActiveSequenceEvent, decodeActiveSequences, encodeActiveSequence } from './active-sequence-event.ts';
 
-/** Topic of what routers tell each other, in the scope of the component (router.md, section 8). */
+/** Topic of what routers tell each other, in the scope of the component. */
 export const ACTIVE_SEQUENCES_TOPIC = 'active_sequences_events';
 
 export interface ReplicaSyncOptions {
@@ -26,7 +26,7 @@ const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
 
 /**
- * Tells the other routers of a pool what this one books and frees, and hears the same from them (router.md, section 5.7).
+ * Tells the other routers of a pool what this one books and frees, and hears the same from them.
  * Nothing is replayed and nothing is confirmed: what gets lost is put right by the shared counters, see `SharedLoad`.
  */
 export class ReplicaSync {

@@ -7,7 +7,7 @@ import { assertObjectName } from './object-name.ts';
 export interface NatsSnapshotStoreOptions {
   /** The store's own connection, so that a snapshot on its way holds up nothing else; closed with it. */
   readonly client: NatsClient;
-  /** Bucket of NATS' object store (router.md, section 8), e.g. `namespace-dynamo-component-backend-radix-bucket`. */
+  /** Bucket of NATS' object store, e.g. `namespace-dynamo-component-backend-radix-bucket`. */
   readonly bucket: string;
   /** `STATOR_NATS_STREAM_REPLICAS`. @default 1 */
   readonly replicas?: number;
@@ -52,7 +52,7 @@ export function createNatsSnapshotStore({ client, bucket, replicas = 1 }: NatsSn
   };
 }
 
-/** Bucket of a component's snapshots (router.md, section 8). Characters that a bucket cannot have become `-`. */
+/** Bucket of a component's snapshots. Characters that a bucket cannot have become `-`. */
 export function snapshotBucketOf(namespace: string, component: string): string {
   return `namespace-${namespace}-component-${component}-radix-bucket`.replace(/[^\w-]/g, '-');
 }

@@ -4,7 +4,7 @@ import type { RankCursor } from './snapshot-object.ts';
 
 /**
  * The index as the log and the snapshots see it: what `IndexReader` fills and `Snapshotter` writes. Behind it stand the block
- * index and whoever follows the event ids of each rank (router.md, section 4.6).
+ * index and whoever follows the event ids of each rank.
  */
 export interface FoldedIndex {
   /**

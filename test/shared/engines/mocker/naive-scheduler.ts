@@ -19,7 +19,7 @@ export function naiveRequest(id: number, prompt: readonly number[], outputLength
   return { id, prompt, outputLength, tokens: [...prompt], ...rest };
 }
 
-/** router.md, section 12.4, written down once more with strings and lists and no care for speed. */
+/** The mock engine's rules once more, with strings and lists and no care for speed. */
 export class NaiveScheduler {
   waiting: NaiveRequest[] = [];
   running: NaiveRequest[] = [];

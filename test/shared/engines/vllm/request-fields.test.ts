@@ -10,7 +10,7 @@ import { RecordedVllm } from './recorded-vllm.ts';
 const never = new AbortController().signal;
 const TRACE = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', requestId: 'client-7' };
 
-/** Every field of a request by what vLLM is told (runtime-and-workers.md, section 5.11). */
+/** Every field of a request by what vLLM is told. */
 const SAMPLING: readonly (readonly [string, Partial<EngineRequest>, Record<string, unknown>])[] = [
   ...['presence_penalty', 'frequency_penalty', 'repetition_penalty', 'temperature', 'top_p', 'min_p'].map(
     (name) => [name, { sampling: { [name]: 0.25 } }, { [name]: 0.25 }] as const,

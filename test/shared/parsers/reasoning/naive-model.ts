@@ -1,6 +1,6 @@
 import type { Split } from './run-parser.ts';
 
-/** A marker format as section 2.1 of parsers.md lists it. */
+/** A marker format. */
 export interface NaiveFormat {
   readonly open: readonly string[];
   readonly close: readonly string[];

@@ -11,7 +11,7 @@ interface Message {
   calls: { name: string; arguments: string }[];
 }
 
-/** The two parsers in the order of parsers.md, section 3.6: the content of the first is the text of the second. */
+/** The two parsers in their order: the content of the first is the text of the second. */
 function runPair(reasoningName: string, toolName: string, pieces: readonly string[]): Message {
   const message: Message = { reasoning: '', content: '', calls: [] };
   const plan = planReasoning(formatOf(reasoningName), { templateArgs: THINKING_ARGS, promptText: '' });

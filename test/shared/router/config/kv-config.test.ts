@@ -88,7 +88,7 @@ describe('the configuration', () => {
     expect(resolve('--router-cost-model', 'dynamo').costModel).toBe('dynamo');
   });
 
-  it('finds the cost model of auto by what is proven and what is set (ruling 34)', () => {
+  it('finds the cost model of auto by what is proven and what is set', () => {
     expect(costModelOf('auto', false)).toBe('stator');
     expect(costModelOf('auto', true)).toBe('dynamo');
     expect(costModelOf('stator', true)).toBe('stator');

@@ -15,7 +15,7 @@ function load(expiryMs = 300_000, blockSizeTokens = BLOCK): ActiveLoad {
   return new ActiveLoad(RANKS, { blockSizeTokens, expiryMs });
 }
 
-/** The rules of router.md, section 5, in sets and sums. */
+/** The rules of load in sets and sums. */
 class NaiveLoad {
   readonly requests = new Map<string, { entry: LoadEntry; prefillTokens: number; ownBlocks: number; blocks: number }>();
 
@@ -190,7 +190,7 @@ describe('load of ranks', () => {
     expect(real.activeBlocks[0]).toBe(4);
   });
 
-  it('ends requests that were never freed, oldest first (section 5.5)', () => {
+  it('ends requests that were never freed, oldest first', () => {
     const real = load(1000);
     real.add(entry('old', 0, hashesOf([1])), 0);
     real.add(entry('young', 0, hashesOf([2])), 500);
@@ -202,7 +202,7 @@ describe('load of ranks', () => {
   });
 });
 
-describe('prefills whose length is predicted (section 7)', () => {
+describe('prefills whose length is predicted', () => {
   const long = { prefillTokens: 1000, prefillMs: 10_000 };
   const short = { prefillTokens: 600, prefillMs: 6000 };
 
@@ -238,7 +238,7 @@ describe('prefills whose length is predicted (section 7)', () => {
     expect(real.prefillTokensAt(0, 90_000)).toBe(500);
   });
 
-  it('equal the rules of section 7 written down plainly, whatever comes in whatever order', () => {
+  it('equal the rules written down plainly, whatever comes in whatever order', () => {
     const step = fc.record({
       rank: fc.nat(1),
       tokens: fc.integer({ min: 1, max: 4000 }),
@@ -287,7 +287,7 @@ interface NaivePrefill {
   readonly prefillMs: number | undefined;
 }
 
-/** The rules of router.md, section 7: the newest where all is predicted, else the older one for the oldest alone. */
+/** The newest where all is predicted, else the older one for the oldest alone. */
 class NaivePrefills {
   readonly foreign = [0, 0];
   readonly #lists: NaivePrefill[][] = [[], []];

@@ -85,7 +85,7 @@ describe('the gate', () => {
 });
 
 describe('the order', () => {
-  it('has the keys of section 6.3', () => {
+  it('has the keys of Dynamo', () => {
     expect(queueKey('wspt', 9, 0, 1024 - 60 * 16)).toBe(1 / 64);
     expect(queueKey('wspt', 9, 0, 1024 - 16)).toBe(1 / 1008);
     expect(queueKey('wspt', 9, 0, 1)).toBe(1);
@@ -276,7 +276,7 @@ policy_classes:
     expect(refused.error?.code).toBe('server_overloaded');
   });
 
-  it('of the older table go by what nobody has cached, and grow with the workers (section 6.4)', () => {
+  it('of the older table go by what nobody has cached, and grow with the workers', () => {
     const queueByIncomingMissingIsl = [
       { missingTokensFloor: 0, tokensPerWorkerMax: 4000 },
       { missingTokensFloor: 500, tokensPerWorkerMax: 1000 },

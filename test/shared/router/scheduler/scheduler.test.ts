@@ -24,7 +24,7 @@ describe('the choice', () => {
     expect(decision).toMatchObject({ workerId: 'b', deviceBlocks: 10, cachedTokens: 160, reason: 'lowest-cost' });
   });
 
-  it('meets the worked example: 65, 66 and 58 (section 2.6)', () => {
+  it('meets the worked example: 65, 66 and 58', () => {
     const pool = new Pool({ workers: ['1', '2', '3'].map((id) => worker(id)) });
     const prompt = promptTokens(320);
     occupy(pool, 'w1', '1', promptTokens(30 * BLOCK, 1));
@@ -256,7 +256,7 @@ describe('bookings', () => {
     expect(pool.submit('r2', promptTokens(64), { pinned: { workerId: 'c' } }).decision?.deviceBlocks).toBe(0);
   });
 
-  it('that nobody freed end after five minutes (section 5.5)', async () => {
+  it('that nobody freed end after five minutes', async () => {
     const pool = new Pool();
     pool.submit('lost', promptTokens(64), { pinned: { workerId: 'a' } });
     await pool.clock.advance(299_000);
@@ -279,7 +279,7 @@ describe('bookings', () => {
     expect(pool.loadOf('a').activeDecodeBlocks).toBe(8);
   });
 
-  it('tell what load would be with a prompt added (section 5.4)', () => {
+  it('tell what load would be with a prompt added', () => {
     const pool = new Pool();
     pool.store('a', promptTokens(32));
     pool.submit('r1', promptTokens(48), { pinned: { workerId: 'a' } });

@@ -64,7 +64,7 @@ export class ScriptedWorkers {
   }
 }
 
-/** An index of plain sets that follows event ids as section 4.6 says. */
+/** An index of plain sets that follows event ids. */
 export class NaiveIndex implements FoldedIndex {
   readonly #workers: ScriptedWorkers;
   #held = new Map<string, Set<number>>();

@@ -39,7 +39,7 @@ export class ItemFrames implements ItemObserver {
   #tail = END;
   #summaryDelta: DeltaPieces | undefined;
 
-  /** @param showsSummary reasoning is told a second time, as a summary (rulings.md, 7) */
+  /** @param showsSummary reasoning is told a second time, as a summary */
   constructor(write: WriteFrame, showsSummary: boolean) {
     this.#write = write;
     this.#showsSummary = showsSummary;

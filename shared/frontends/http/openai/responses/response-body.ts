@@ -15,7 +15,7 @@ export interface ResponseState {
   readonly error?: ServeError;
 }
 
-/** A response object with every published key (http-api.md, section 6.3, and its order of keys in 6.4). */
+/** A response object with every published key. */
 export function responseBody(names: WireNames, echo: ResponseEcho, state: ResponseState): Record<string, unknown> {
   const { status, output, usage, completedAt, incompleteReason, error } = state;
   return {

@@ -18,7 +18,7 @@ export const ANYBODY = '';
 /** Records that are read at a time for one request: each may have megabytes, of which an item is wanted. */
 const READ_AT_ONCE = 4;
 
-/** Whether the answer to `body` is to be stored (`--response-store`; rulings.md, 8). */
+/** Whether the answer to `body` is to be stored (`--response-store`). */
 export function isStored({ responseStore, settings }: HttpAppDeps, body: ResponsesBody): boolean {
   if (responseStore === undefined) return false;
   return settings.responseStore === 'on-request' ? body.store === true : body.store !== false;
@@ -57,7 +57,7 @@ async function earlierItems(
 
 /**
  * Puts items in the place of references to them. References to ids that were not made here stay as they are, and say nothing
- * to the model (http-api.md, section 6.2).
+ * to the model.
  * @throws ServeError `not_found`, `invalid_value` for too many, `service_unavailable`.
  */
 async function resolveReferences(

@@ -10,7 +10,7 @@ export interface ResponsesOutlet {
   readonly observer: ItemObserver;
   /** The client has been told of the response: a failure must be told by it too. */
   readonly isBegun: boolean;
-  /** An answer without a word still has an empty message (http-api.md, section 6.3). */
+  /** An answer without a word still has an empty message. */
   readonly needsItem: boolean;
   begin(body: string): void;
   annotate(frame: string): void;

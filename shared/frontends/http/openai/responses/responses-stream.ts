@@ -4,7 +4,7 @@ import type { InferenceCall } from '../../inference-call.ts';
 import { ItemFrames } from './item-frames.ts';
 import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
 
-/** An answer as events (http-api.md, section 6.4). */
+/** An answer as events. */
 export class ResponsesStream implements ResponsesOutlet {
   readonly observer: ItemFrames;
   readonly needsItem = false;
@@ -20,7 +20,7 @@ export class ResponsesStream implements ResponsesOutlet {
     return this.#out.isCommitted;
   }
 
-  /** Both events wait with the head: until something was generated, a failure still has its status (rulings.md, 3). */
+  /** Both events wait with the head: until something was generated, a failure still has its status. */
   begin(body: string): void {
     this.#out.annotate(this.observer.response('response.created', body));
     this.#out.annotate(this.observer.response('response.in_progress', body));

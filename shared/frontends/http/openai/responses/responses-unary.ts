@@ -6,7 +6,7 @@ import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
 
 const NOBODY: ItemObserver = Object.freeze({ opened: () => {}, grew: () => {}, closed: () => {} });
 
-/** An answer as one object (http-api.md, section 6.3). */
+/** An answer as one object. */
 export class ResponsesUnary implements ResponsesOutlet {
   readonly observer = NOBODY;
   readonly isBegun = false;

@@ -23,7 +23,7 @@ import { ResponsesStream } from './responses-stream.ts';
 import { ResponsesUnary } from './responses-unary.ts';
 import type { RunningResponse, RunningResponses } from './running-responses.ts';
 
-/** `POST /v1/responses` (http-api.md, section 6). Answers through the exchange's sink; never rejects. */
+/** `POST /v1/responses`. Answers through the exchange's sink; never rejects. */
 export async function serveResponses(
   deps: HttpAppDeps,
   exchange: HttpExchange,
@@ -57,7 +57,7 @@ async function requireUnstored({ deps, exchange }: InferenceCall, id: string): P
   if ((await lookForStored(deps, id, exchange.sink.closed)) !== undefined) throw idIsTaken();
 }
 
-/** `POST /v1/responses/input_tokens` (http-api.md, section 11.1): an estimate, without a look at the model. */
+/** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
 export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
     requireService(deps);
@@ -99,7 +99,7 @@ function start({ call, decoded, model, meter, kept, running }: Start): void {
   call.deps.pipeline.generate(request, call.kept(answer), { signal, meter });
 }
 
-/** Tells which tools the model was not told of (rulings.md, 11). */
+/** Tells which tools the model was not told of. */
 function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
   if (dropped.length === 0) return {};
   const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');

@@ -1,0 +1,28 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const TEXT = /\.(?:ts|mjs|js|md|proto|py|go|json|svg)$/;
+/** Recorded data keeps the words of its sources; CHANGELOG.md and lock files name what others have. */
+const NOT_OURS = /^test\/fixtures\/|^package-lock\.json$|^test\/repository\//;
+
+const files = execFileSync('git', ['ls-files'], { encoding: 'utf8' })
+  .split('\n')
+  .filter((path) => TEXT.test(path) && !NOT_OURS.test(path) && existsSync(path));
+
+describe('the repository', () => {
+  it('names no document that is not in it', () => {
+    const missing = files.flatMap((path) =>
+      [...readFileSync(path, 'utf8').matchAll(/[\w./-]*[\w-]\.md\b/g)]
+        .filter(([name]) => ![dirname(path), '.', 'docs'].some((folder) => existsSync(join(folder, name))))
+        .map(([name]) => `${path}: ${name}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  it('cites no number of a document that a reader does not have', () => {
+    const citing = files.filter((path) => /\brulings? \d|\((?:[^()]*, )?sections? \d/i.test(readFileSync(path, 'utf8')));
+    expect(citing).toEqual([]);
+  });
+});
