@@ -16,14 +16,14 @@ export interface CommandModule<P extends Process> {
   run(context: CommandContext<P>): Promise<number>;
 }
 
-/** A command: one that runs a process, or one that is only announced. */
-export type Command =
-  | { readonly kind: 'process'; readonly about: string; start(context: CommandContext<Process>): Promise<number> }
-  | { readonly kind: 'not built'; readonly about: string };
+/** A command that runs a process. */
+export interface Command {
+  readonly about: string;
+  start(context: CommandContext<Process>): Promise<number>;
+}
 
 function processCommand<P extends Process>(about: string, load: () => Promise<CommandModule<P>>): Command {
   return {
-    kind: 'process',
     about,
     // main.ts resolves the settings for the command it starts, so P is the process of the context.
     start: async (context) => (await load()).run(context as unknown as CommandContext<P>),
@@ -31,20 +31,19 @@ function processCommand<P extends Process>(about: string, load: () => Promise<Co
 }
 
 /** Every command in the order of `stator --help`. A module is loaded only when its command runs. */
-export const COMMANDS: Readonly<Record<Exclude<Process, 'function'> | 'deploy', Command>> = {
+export const COMMANDS: Readonly<Record<Exclude<Process, 'function'>, Command>> = {
   local: processCommand<'local'>(
     'Everything on this machine: a frontend and its workers, no other service',
     () => import('./local.ts'),
   ),
   frontend: processCommand<'frontend'>('The OpenAI-compatible HTTP server', () => import('./frontend.ts')),
   worker: processCommand<'worker'>('A worker that drives one engine', () => import('./worker.ts')),
-  grpc: { kind: 'not built', about: 'The KServe gRPC server' },
   router: processCommand<'router'>(
     'The standalone router, indexer, slot tracker or selection service',
     () => import('./router.ts'),
   ),
-  planner: { kind: 'not built', about: 'The planner that scales workers' },
   simulate: processCommand<'simulate'>('Replays a workload in virtual time', () => import('./simulate.ts')),
-  keys: { kind: 'not built', about: 'Creates, rotates and revokes API keys' },
-  deploy: { kind: 'not built', about: 'Helpers for deploying to AWS' },
 };
+
+/** Commands that are announced. */
+export const UNBUILT_COMMANDS: readonly string[] = ['grpc', 'planner', 'keys', 'deploy'];

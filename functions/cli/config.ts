@@ -19,7 +19,7 @@ type Format = (typeof FORMATS)[number];
 export const CONFIG_HELP = `Usage: stator config [COMMAND] [--json | --format table|json|markdown] [flags of COMMAND]
 
 Shows every setting of COMMAND (default: local) with its effective value and where it came from: flag, variable or
-default. Secrets are shown as ***; settings whose feature is not built yet are marked.
+default. Secrets are shown as ***.
 
   --json               the same as --format json
   --format FORMAT      table (default), json, or markdown: the page docs/configuration.md, without values

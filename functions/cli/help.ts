@@ -3,9 +3,7 @@ import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
 export const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
-  ...Object.entries(COMMANDS).flatMap(([name, { kind, about }]) =>
-    kind === 'process' ? [[name, about] as const] : [],
-  ),
+  ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -38,6 +36,6 @@ export function renderCommand(name: Process, about: string, extent: 'brief' | 'a
 /** The text of `stator --help all`: every command with every flag and variable. */
 export function renderEverything(): string {
   return Object.entries(COMMANDS)
-    .flatMap(([name, { kind, about }]) => (kind === 'process' ? [renderCommand(name as Process, about, 'all')] : []))
+    .map(([name, { about }]) => renderCommand(name as Process, about, 'all'))
     .join('\n');
 }

@@ -5,7 +5,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { ConfigError, type Process, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { dumpConfig } from '../compose/dump-config.ts';
-import { COMMANDS, type Command } from './commands.ts';
+import { COMMANDS, type Command, UNBUILT_COMMANDS } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 import { RUNNABLE, renderCommand, renderEverything, renderOverview } from './help.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
@@ -25,11 +25,7 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
   }
 }
 
-async function startProcess(
-  name: Process,
-  command: Command & { kind: 'process' },
-  argv: readonly string[],
-): Promise<number> {
+async function startProcess(name: Process, command: Command, argv: readonly string[]): Promise<number> {
   const config = resolveConfig(name, argv, process.env);
   const { loggingJsonl }: { readonly loggingJsonl?: boolean } = config.settings; // a command outside a fleet has no logs
   report('warning', config.warnings, loggingJsonl);
@@ -46,6 +42,10 @@ async function startProcess(
 }
 
 function refuseCommand(name: string): number {
+  if (UNBUILT_COMMANDS.includes(name)) {
+    report('error', [`stator ${name} is not built yet; stator --help lists what is`]);
+    return USAGE_EXIT;
+  }
   const nearest = nearestName(
     name,
     RUNNABLE.map(([command]) => command),
@@ -97,10 +97,6 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   }
   const command = Object.entries(COMMANDS).find(([known]) => known === name)?.[1];
   if (command === undefined) return refuseCommand(name);
-  if (command.kind === 'not built') {
-    report('error', [`stator ${name} is not built yet; stator --help lists what is`]);
-    return USAGE_EXIT;
-  }
   if (help !== undefined) return print(renderCommand(name as Process, command.about, help)); // named as their process
   return startProcess(name as Process, command, rest);
 }

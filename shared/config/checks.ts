@@ -1,5 +1,16 @@
-import type { SettingName } from './table.ts';
-import { type ConfigView, nameOf } from './view.ts';
+import type { Process } from './processes.ts';
+import type { Given } from './sources.ts';
+import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
+
+/** Values while they are put together: what the process does not read is absent. */
+export type SettingValues = { -readonly [K in SettingName]?: ValuesBySetting[K] | undefined };
+
+/** What cross checks look at. */
+export interface ConfigView {
+  readonly process: Process;
+  readonly given: ReadonlyMap<SettingName, Given>;
+  readonly values: SettingValues;
+}
 
 /** What cross checks found. */
 export interface Findings {
@@ -19,7 +30,6 @@ const TOGETHER = [
 const EXCLUSIVE = [
   ['decodeFallback', 'enforceDisagg'],
   ['useRemoteIndexer', 'serveIndexer'],
-  ['enableSessionPrefixIndex', 'useRemoteIndexer'],
   ['isPrefillWorker', 'isDecodeWorker'],
   ['multimodalEncodeWorker', 'multimodalWorker'],
   ['multimodalEncodeWorker', 'multimodalDecodeWorker'],
@@ -68,11 +78,6 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs --router-kv-events',
   },
   {
-    setting: 'enableSessionPrefixIndex',
-    holds: ({ values }) => values.enableSessionPrefixIndex !== true || values.routerKvEvents === true,
-    says: 'needs --router-kv-events',
-  },
-  {
     setting: 'routerTrackingHash',
     holds: ({ values }) =>
       values.routerTrackingHash !== 'keyed-xxh3-v1' ||
@@ -95,11 +100,6 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'tlsClientCaCertPath',
     holds: ({ values }) => values.tlsClientCaCertPath === undefined || values.tlsCertPath !== undefined,
     says: 'needs --tls-cert-path and --tls-key-path',
-  },
-  {
-    setting: 'minWorkers',
-    holds: ({ values }) => (values.minWorkers ?? 0) <= (values.maxWorkers ?? Number.POSITIVE_INFINITY),
-    says: 'is above --max-workers',
   },
   {
     setting: 'connector',
@@ -204,16 +204,6 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'roles',
-    holds: ({ process, values }) => process !== 'frontend' || values.roles?.includes('grpc') !== true,
-    says: 'grpc is not built yet: leave it out',
-  },
-  {
-    setting: 'roles',
-    holds: ({ values }) => values.roles?.includes('worker') !== true,
-    says: 'worker needs a process of its own: stator worker',
-  },
-  {
-    setting: 'roles',
     holds: ({ values }) => values.roles?.includes('router') !== true || values.routerMode === 'kv',
     says: 'router needs --router-mode kv',
   },
@@ -300,7 +290,7 @@ function findWarnings(view: ConfigView): readonly string[] {
     warnings.push(
       `--router-kv-overlap-score-credit ${credit} is above 1.0; --router-prefill-load-scale weighs prefill`,
     );
-  const isAlone = process === 'frontend' || process === 'grpc' || process === 'worker' || process === 'router';
+  const isAlone = process === 'frontend' || process === 'worker' || process === 'router';
   if (isAlone && values.discoveryBackend === 'mem' && !given.has('discoveryBackend')) {
     warnings.push(
       'discovery is in memory, so no other process is seen: use --discovery-backend file or set STATOR_DISCOVERY_TABLE',

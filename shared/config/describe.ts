@@ -9,25 +9,19 @@ import { hideUrlPassword } from './values/texts.ts';
 export interface SettingReport {
   readonly setting: SettingName;
   readonly group: string;
-  /** Flags, variables and keys, the main one first. */
+  /** Flags and variables, the main one first. */
   readonly names: readonly string[];
   /** The value as JSON; null when unset or switched off, `***` for a secret. */
   readonly value: JsonValue;
   /** The value as a user would write it, or what stands for it when there is none. */
   readonly shown: string;
-  /** `flag --x`, `variable DYN_X`, `key x` or `default`. */
+  /** `flag --x`, `variable DYN_X` or `default`. */
   readonly origin: string;
-  readonly status: 'built' | 'not built yet';
 }
 
 /** Names under which a user can give the row, older spellings left out. */
 export function namesOf(row: Row): readonly string[] {
-  return [
-    ...row.flags,
-    ...row.env,
-    ...row.keys.map((key) => `key ${key}`),
-    ...(row.type.arity === 'rest' ? ['-- ...'] : []),
-  ];
+  return [...row.flags, ...row.env, ...(row.type.arity === 'rest' ? ['-- ...'] : [])];
 }
 
 /** A value in words, free of secrets. */
@@ -58,7 +52,7 @@ function toPlain(row: Row, value: unknown): JsonValue {
 export function describeSettings<P extends Process>(config: ResolvedConfig<P>): readonly SettingReport[] {
   const values: Readonly<Partial<Record<SettingName, unknown>>> = config.settings;
   return GROUPS.flatMap((group) =>
-    rowsOf(config.process, group).map(([setting, row]): SettingReport => {
+    rowsOf(config.process, group.rows).map(([setting, row]): SettingReport => {
       const given = config.given.get(setting);
       return {
         setting,
@@ -66,8 +60,7 @@ export function describeSettings<P extends Process>(config: ResolvedConfig<P>): 
         names: namesOf(row),
         value: toPlain(row, values[setting]),
         shown: showValue(row, values[setting]),
-        origin: given === undefined ? 'default' : given.kind === 'file' ? given.name : `${given.kind} ${given.name}`,
-        status: row.built ? 'built' : 'not built yet',
+        origin: given === undefined ? 'default' : `${given.kind} ${given.name}`,
       };
     }),
   );
@@ -83,10 +76,7 @@ export function renderSettings<P extends Process>(config: ResolvedConfig<P>): st
       group = report.group;
       lines.push('', group);
     }
-    const mark = report.status === 'built' ? '' : '  (not built yet)';
-    lines.push(
-      `  ${report.names[0]?.padEnd(NAME_WIDTH)}  ${report.shown.padEnd(VALUE_WIDTH)}  ${report.origin}${mark}`,
-    );
+    lines.push(`  ${report.names[0]?.padEnd(NAME_WIDTH)}  ${report.shown.padEnd(VALUE_WIDTH)}  ${report.origin}`);
   }
   return `Settings of ${config.process}: name, value, where it came from\n${lines.join('\n')}\n`;
 }

@@ -1,12 +1,13 @@
 import { showDefault } from './describe.ts';
 import type { Row } from './row.ts';
 import { GROUPS } from './table.ts';
+import { UNBUILT } from './unbuilt.ts';
 
 const PREFACE = `# Configuration
 
 Generated from the table in \`shared/config/table\` by \`stator config --format markdown\`; do not edit.
 
-A setting is taken from its flag, else its variable, else the configuration file of the process, else its default.
+A setting is taken from its flag, else its variable, else its default.
 \`stator config COMMAND\` takes the flags of a command and shows every effective value and where it came from;
 \`--dump-config-to FILE\` writes the same as JSON when a process starts. Secrets are shown as \`***\`.
 
@@ -23,7 +24,7 @@ A setting is taken from its flag, else its variable, else the configuration file
 | Files | \`~\` is the home folder; a file or folder must exist unless the process writes it |
 | Several names | aliases of one setting: when two are given and differ, the first in the table counts, with a warning. Older spellings work and warn |
 | Source | whose setting it is: \`Dynamo\` by its documentation, \`1.6.1\` that release of it, \`Stator\` this product; what differs follows |
-| Not built yet | accepted, shown as such by \`stator config\`, and warned about once at start |
+| Not built | the names at the end of this page are accepted, do nothing, and are warned about once at start |
 `;
 
 const TRAPS = `## Names that mislead
@@ -42,11 +43,9 @@ const TRAPS = `## Names that mislead
 | \`--block-size\` | block of the engine for mocker and simulator; older spelling of \`--router-block-size\` for the standalone router; \`--kv-cache-block-size\` overrides the model card |
 | \`--aic-*\`, \`--ais-*\` | two spellings of one timing model; the router's load model and the mocker's timing share it |
 | \`--seed\` | of the mock output and the simulator; ties of the router use \`STATOR_ROUTER_SEED\` |
-| \`--planner-law\`, key \`optimization_target\` | the law decides; the target counts only without it |
 | \`DYN_HTTP_MAX_CONNECTIONS\`, \`DYN_HTTP_TIMEOUT\` and kin | the client of a worker that fetches media, not the server |
-| \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets: HTTP and gRPC, request plane, NATS |
+| \`DYN_TLS_*\`, \`DYN_TCP_TLS_*\`, \`NATS_TLS_*\` | three separate sets: HTTP, request plane, NATS |
 | \`DYN_SYSTEM_PORT\` | inherited by child processes: a fixed port with several workers of \`stator local\` is an error |
-| \`--http-port\` | becomes the gRPC port with \`--kserve-grpc-server\` alone; with \`--grpc-port\` it stays HTTP |
 | \`DYN_HTTP_OVERLOAD_STATUS_CODE\` | does not move the Anthropic status, which stays 529 |
 | \`AWS_ENDPOINT\` | of adapters only; tables use \`STATOR_DYNAMODB_ENDPOINT\` |
 `;
@@ -64,8 +63,7 @@ function flagCell(row: Row): string {
   const negation = row.type.arity === 'switch' && row.flags[0] !== undefined ? [`--no-${row.flags[0].slice(2)}`] : [];
   const current = code([...row.flags, ...negation]);
   const older = row.olderFlags.length === 0 ? '' : `, older ${code(row.olderFlags)}`;
-  const keys = row.keys.length === 0 ? '' : `key ${code(row.keys)}`;
-  return [current + older, keys].filter(Boolean).join('; ') || '-';
+  return current + older || '-';
 }
 
 function variableCell(row: Row): string {
@@ -73,24 +71,34 @@ function variableCell(row: Row): string {
   return row.env.length === 0 ? '-' : code(row.env) + older;
 }
 
-function statusOf(row: Row): string {
-  if (row.built) return row.deprecated === undefined ? 'built' : 'deprecated';
-  return row.later ? 'not planned yet' : 'not built yet';
-}
-
 function describeRow(row: Row): string {
   const about = row.deprecated === undefined ? row.about : `${row.about} Deprecated: ${row.deprecated}.`;
   const type = row.type.name;
   const columns = [cell(type), cell(showDefault(row)), cell(row.allowed) || '-', row.usedBy.join(', ')];
-  return `| ${[flagCell(row), variableCell(row), ...columns, cell(row.source), statusOf(row), cell(about)].join(' | ')} |`;
+  return `| ${[flagCell(row), variableCell(row), ...columns, cell(row.source), cell(about)].join(' | ')} |`;
 }
 
-/** The text of `docs/configuration.md`: the rules, every row of the table by section, and names that mislead. */
+function renderUnbuilt(): string {
+  const rows = UNBUILT.map(({ about, usedBy, names, instead }) => {
+    return `| ${[about, code(names.split(' ')), usedBy.join(', '), instead ?? '-'].join(' | ')} |`;
+  });
+  return `## Not built
+
+These names are accepted and do nothing but warn. The planner and its configuration file, and the commands for keys and KServe
+gRPC, are not built at all.
+
+| what | names | accepted by | use instead |
+|---|---|---|---|
+${rows.join('\n')}
+`;
+}
+
+/** The text of `docs/configuration.md`: the rules, every row of the table by section, names that mislead, and names that do nothing. */
 export function renderConfigurationDocs(): string {
   const sections = GROUPS.map((group) => {
     const head =
-      '| flag | variable | type | default | range or values | used by | source | status | meaning |\n|---|---|---|---|---|---|---|---|---|';
-    return `## ${group.title}\n\n${head}\n${Object.values(group.rows).map(describeRow).join('\n')}\n`;
+      '| flag | variable | type | default | range or values | used by | source | meaning |\n|---|---|---|---|---|---|---|---|';
+    return `## ${group.title}\n\n${head}\n${group.rows.map(([, row]) => describeRow(row)).join('\n')}\n`;
   });
-  return [PREFACE, ...sections, TRAPS].join('\n');
+  return [PREFACE, ...sections, TRAPS, renderUnbuilt()].join('\n');
 }

@@ -12,7 +12,6 @@ export interface ForwardedSettings {
 }
 
 function flagsOf(row: Row, given: Given): readonly string[] {
-  if (row.type.arity === 'family') return given.texts;
   if (row.type.arity !== 'switch') return given.texts.map((text) => `${given.name}=${text}`);
   return [`${given.name}=${given.texts.at(-1)}`];
 }

@@ -210,7 +210,7 @@ const SIMULATE: Brief = {
   ],
 };
 
-/** The brief help of every command that is built and has settings. */
+/** The brief help of every command with settings. */
 export const BRIEFS: Readonly<Partial<Record<Process, Brief>>> = {
   local: LOCAL,
   frontend: FRONTEND,

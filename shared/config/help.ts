@@ -41,15 +41,10 @@ function describeRow(row: Row): string {
   return [wrapText(headOf(row), '  '), wrapText(row.about, INDENT), wrapText(notesOf(row), INDENT)].join('\n');
 }
 
-/**
- * Every setting of `process` that a user can give on the command line or in the environment, by section. What is not built
- * is left out.
- */
+/** Every setting of `process`, by section. */
 export function renderHelp(process: Process): string {
   const sections = GROUPS.flatMap((group) => {
-    const rows = rowsOf(process, group).filter(
-      ([, row]) => row.built && (row.flags.length + row.env.length > 0 || row.type.arity === 'rest'),
-    );
+    const rows = rowsOf(process, group.rows);
     return rows.length === 0 ? [] : [`${group.title}\n${rows.map(([, row]) => describeRow(row)).join('\n')}`];
   });
   return `${sections.join('\n\n')}\n`;

@@ -1,6 +1,5 @@
-import type { SettingName } from './table.ts';
-import { TABLE } from './table.ts';
-import { type ConfigView, nameOf } from './view.ts';
+import type { ConfigView } from './checks.ts';
+import { nameOf, type SettingName, TABLE } from './table.ts';
 
 const BUCKETS = [
   ['metricsRequestDurationMin', 'metricsRequestDurationMax'],
@@ -78,19 +77,6 @@ function translateWorkerRole({ values, given }: ConfigView): void {
   else if (values.multimodalEncodeWorker === true) values.disaggregationMode = 'encode';
 }
 
-/** The law decides; without one the file's target is the law; without both the default. */
-function chooseLaw({ values, given }: ConfigView): readonly string[] {
-  const target = values.plannerOptimizationTarget;
-  if (target === undefined || !given.has('plannerOptimizationTarget')) return [];
-  if (!given.has('plannerLaw')) {
-    values.plannerLaw = target;
-    return [];
-  }
-  return values.plannerLaw === target
-    ? []
-    : [`--planner-law ${values.plannerLaw} overrides key optimization_target ${target}`];
-}
-
 /** Lets settings that stand for others take effect. Changes `view.values`; returns warnings. */
 export function applyImplications(view: ConfigView): readonly string[] {
   translateOverlapWeight(view);
@@ -98,5 +84,5 @@ export function applyImplications(view: ConfigView): readonly string[] {
   translateLoadAware(view);
   translateRoles(view);
   translateWorkerRole(view);
-  return [...straightenBuckets(view), ...chooseLaw(view)];
+  return straightenBuckets(view);
 }

@@ -1,11 +1,10 @@
 /**
  * @module config
  * Every flag and variable of the product as one table. From it come parsing and checks (`resolveConfig`), help, the
- * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/; to finish a
- * feature, set `built` on its rows.
+ * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and
+ * read it where it is used. Names that are known and do nothing stand in unbuilt.ts.
  */
 
-export { ConfigError } from './config-error.ts';
 export { describeSettings, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderConfigurationDocs } from './docs.ts';
 export { forwardSettings } from './forward.ts';
@@ -18,7 +17,8 @@ export {
   type ToolCallParserName,
 } from './parser-names.ts';
 export { PROCESSES, type Process } from './processes.ts';
-export { type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
+export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
 export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';
+export { UNBUILT } from './unbuilt.ts';
 export type { Surroundings } from './values/value-type.ts';

@@ -1,14 +1,24 @@
-import { findProblems } from './checks.ts';
-import { ConfigError } from './config-error.ts';
+import { readFileSync, statSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { type ConfigView, findProblems, type SettingValues } from './checks.ts';
 import { applyImplications } from './implications.ts';
 import type { Process } from './processes.ts';
 import { describeAllowed, type Row } from './row.ts';
 import { collectSources, type Given, type Sources } from './sources.ts';
-import { machineSurroundings } from './surroundings.ts';
-import { rowsOf, type SettingName, type Settings } from './table.ts';
+import { nameOf, rowsOf, type SettingName, type Settings } from './table.ts';
 import { hideUrlPassword } from './values/texts.ts';
 import type { Surroundings } from './values/value-type.ts';
-import { type ConfigView, nameOf, type SettingValues } from './view.ts';
+
+/** A configuration that cannot be used. Every problem is one line that names the flag or variable and says what is allowed. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
 
 /** The settings of one process, with where they came from. */
 export interface ResolvedConfig<P extends Process = Process> {
@@ -16,14 +26,12 @@ export interface ResolvedConfig<P extends Process = Process> {
   readonly settings: Settings<P>;
   /** What was given and counted; a setting that is not here has its default. */
   readonly given: ReadonlyMap<SettingName, Given>;
-  /** One line each: deprecated names, settings whose feature is not built yet, unknown variables. */
+  /** One line each: deprecated names, names that do nothing in this version, unknown variables. */
   readonly warnings: readonly string[];
 }
 
 /** What resolving may be told besides the command line and the environment. */
 export interface ResolveOptions {
-  /** Content of the configuration file of the process, weaker than flags and variables. */
-  readonly fileValues?: Readonly<Record<string, unknown>>;
   /** A required setting may be missing: for showing a configuration, not for running it. */
   readonly allowMissing?: boolean;
   /** @default the machine's own files */
@@ -36,13 +44,6 @@ function shown(row: Row, texts: readonly string[]): string {
 
 function describeBadValue(row: Row, given: Given, fault: string): string {
   return `${given.name} ${JSON.stringify(shown(row, given.texts))}: ${fault}; allowed: ${describeAllowed(row)}`;
-}
-
-function warnOf(row: Row, given: Given): readonly string[] {
-  const warnings: string[] = [];
-  if (row.deprecated !== undefined) warnings.push(`${given.name} is deprecated: ${row.deprecated}`);
-  if (!row.built) warnings.push(`${given.name} is set, but what it controls is not built yet: it has no effect`);
-  return warnings;
 }
 
 function readDefaults(process: Process, values: Map<SettingName, unknown>): void {
@@ -75,7 +76,7 @@ function readGiven(draft: Draft, setting: SettingName, row: Row, source: Given, 
   } else {
     draft.problems.push(describeBadValue(row, source, parsed.fault));
   }
-  draft.warnings.push(...warnOf(row, source));
+  if (row.deprecated !== undefined) draft.warnings.push(`${source.name} is deprecated: ${row.deprecated}`);
 }
 
 function readValues(process: Process, sources: Sources, around: Surroundings, allowMissing: boolean): Draft {
@@ -97,8 +98,23 @@ function readValues(process: Process, sources: Sources, around: Surroundings, al
   return draft;
 }
 
+/** The machine that this process runs on. Configuration is read once, before anything is served, so reads may block. */
+function machineSurroundings(env: Readonly<Record<string, string | undefined>>): Surroundings {
+  return {
+    homeDir: homedir(),
+    env,
+    kindOf: (path) => {
+      const found = statSync(path, { throwIfNoEntry: false });
+      if (found === undefined) return 'none';
+      return found.isDirectory() ? 'folder' : 'file';
+    },
+    readText: (path) => readFileSync(path, 'utf8'),
+    sizeBytes: (path) => statSync(path).size,
+  };
+}
+
 /**
- * Resolves every setting of `process`: flag over variable over configuration file over default.
+ * Resolves every setting of `process`: flag over variable over default.
  *
  * @example
  * const { settings, warnings } = resolveConfig('frontend', ['--http-port', '9000'], process.env);
@@ -112,7 +128,7 @@ export function resolveConfig<P extends Process>(
   env: Readonly<Record<string, string | undefined>>,
   options: ResolveOptions = {},
 ): ResolvedConfig<P> {
-  const sources = collectSources(process, argv, env, options.fileValues ?? {});
+  const sources = collectSources(process, argv, env);
   const around = options.surroundings ?? machineSurroundings(env);
   const { values, given, problems, warnings } = readValues(process, sources, around, options.allowMissing === true);
   // A cross check on values that did not parse would only repeat the first problem in other words.

@@ -1,5 +1,37 @@
 import type { Process } from './processes.ts';
-import type { ValueType } from './values/value-type.ts';
+import {
+  type ChoiceLimits,
+  choiceListType,
+  choiceType,
+  type ListLimits,
+  listOfType,
+  listType,
+  restType,
+} from './values/choices.ts';
+import { type PathLimits, pathType } from './values/files.ts';
+import {
+  type JsonLimits,
+  type JsonObject,
+  type JsonOrFile,
+  jsonObjectType,
+  jsonOrFileType,
+  jsonTextListType,
+} from './values/json.ts';
+import { decimalType, integerType, type NumberRange, portType } from './values/numbers.ts';
+import {
+  type BrokerAddresses,
+  booleanType,
+  brokersType,
+  logFilterType,
+  routeType,
+  secretType,
+  type TextLimits,
+  textType,
+  type UrlLimits,
+  urlListType,
+  urlType,
+} from './values/texts.ts';
+import { orNone, type ValueType } from './values/value-type.ts';
 
 /** What a default may look at when it is decided at start. */
 export interface DefaultFacts {
@@ -9,7 +41,7 @@ export interface DefaultFacts {
 }
 
 /** What every row of the table says, whatever its type. */
-export interface RowFields<P extends Process = Process> {
+interface RowFields<P extends Process = Process> {
   /** Flag names with their dashes; the first is the name, the others mean the same. */
   readonly flags?: readonly string[];
   /** Flag names that still work and warn. */
@@ -18,23 +50,15 @@ export interface RowFields<P extends Process = Process> {
   readonly env?: readonly string[];
   /** Variable names that still work and warn. */
   readonly olderEnv?: readonly string[];
-  /** Names in the planner's configuration file; the first is the name. */
-  readonly keys?: readonly string[];
   readonly usedBy: readonly P[];
   /** Who has the setting: Dynamo by its documentation, a release of it (`1.6.1`), an engine, or Stator alone. */
   readonly source: string;
-  /** Whether the feature behind the row works today; a setting of one that does not is accepted with a warning. */
-  readonly built: boolean;
-  /** Recognised, with no plan yet to build it. */
-  readonly later?: true;
   /** What to use instead; shown in a warning when the row is set. */
   readonly deprecated?: string;
   /** Default in words, when it is decided elsewhere or while running. */
   readonly defaultText?: string;
   /** What the range does not say, e.g. `0 = off`. */
   readonly note?: string;
-  /** Processes that do not start without it; `required` says it of all that read the row. */
-  readonly requiredBy?: readonly P[];
   /** A bad value falls back to the default with a warning instead of stopping the start. */
   readonly lenient?: true;
   /** One sentence or two for help and documentation. */
@@ -42,14 +66,14 @@ export interface RowFields<P extends Process = Process> {
 }
 
 /** The ways in which a row always has a value. */
-export type Settled<T> = (
+type Settled<T> = (
   | { readonly default: T; readonly decide?: never; readonly required?: never }
   | { readonly default?: never; readonly decide: (facts: DefaultFacts) => T; readonly required?: never }
   | { readonly default?: never; readonly decide?: never; readonly required: true }
 ) & { readonly defaultFor?: Readonly<Partial<Record<Process, T>>> };
 
 /** A row without a default, or with one for some processes only. */
-export interface Unsettled<T> {
+interface Unsettled<T> {
   readonly default?: never;
   readonly decide?: never;
   readonly required?: never;
@@ -63,11 +87,8 @@ export interface Row<V = unknown, P extends Process = Process> {
   readonly olderFlags: readonly string[];
   readonly env: readonly string[];
   readonly olderEnv: readonly string[];
-  readonly keys: readonly string[];
   readonly usedBy: readonly P[];
   readonly source: string;
-  readonly built: boolean;
-  readonly later: boolean;
   readonly deprecated: string | undefined;
   readonly lenient: boolean;
   /** Range or allowed values in words; empty when anything goes. */
@@ -77,44 +98,31 @@ export interface Row<V = unknown, P extends Process = Process> {
   readonly requiredBy: readonly Process[];
   readonly default: V | undefined;
   readonly defaultFor: Readonly<Partial<Record<Process, V>>>;
-  decide: ((facts: DefaultFacts) => V) | undefined;
+  readonly decide: ((facts: DefaultFacts) => V) | undefined;
   readonly defaultText: string | undefined;
-}
-
-/** Rows of one section under its heading. */
-export interface RowGroup<R extends Readonly<Record<string, Row>> = Readonly<Record<string, Row>>> {
-  readonly title: string;
-  readonly rows: R;
 }
 
 type AnyFields<T> = RowFields & (Settled<T> | Unsettled<T>);
 
-function requiredBy<T>(fields: AnyFields<T>): readonly Process[] {
-  const { requiredBy: some = [], required, defaultFor = {} } = fields;
-  return required === true ? fields.usedBy.filter((process) => !(process in defaultFor)) : some;
-}
-
 /** Completes the fields a row leaves out. */
-export function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
+function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFields<T>): Row<T, P> {
+  const { defaultFor = {} } = fields;
   return {
     type,
     flags: fields.flags ?? [],
     olderFlags: fields.olderFlags ?? [],
     env: fields.env ?? [],
     olderEnv: fields.olderEnv ?? [],
-    keys: fields.keys ?? [],
     // The builder's signature ties P to the elements of usedBy; RowFields here has forgotten it.
     usedBy: fields.usedBy as readonly P[],
     source: fields.source,
-    built: fields.built,
-    later: fields.later ?? false,
     deprecated: fields.deprecated,
     lenient: fields.lenient ?? false,
     allowed: [type.allowed, fields.note].filter((part) => part !== undefined && part !== '').join(', '),
     about: fields.about,
-    requiredBy: requiredBy(fields),
+    requiredBy: fields.required === true ? fields.usedBy.filter((process) => !(process in defaultFor)) : [],
     default: fields.default,
-    defaultFor: fields.defaultFor ?? {},
+    defaultFor,
     decide: fields.decide,
     defaultText: fields.defaultText,
   };
@@ -125,4 +133,90 @@ export function describeAllowed(row: Row): string {
   const isClear = row.type.name === 'enum' || row.type.name === 'file' || row.type.name === 'folder';
   if (row.allowed === '') return row.type.name;
   return isClear ? row.allowed : `${row.type.name}, ${row.allowed}`;
+}
+
+// Builders: one for each type of value.
+
+/** Makes rows of one type; the row's value can be undefined unless the fields settle it. */
+interface RowBuilder<T, Limits> {
+  <const P extends Process>(fields: RowFields<P> & Limits & Settled<T>): Row<T, P>;
+  <const P extends Process>(fields: RowFields<P> & Limits & Unsettled<T>): Row<T | undefined, P>;
+}
+
+function rowBuilder<T, Limits>(makeType: (limits: Limits) => ValueType<T>): RowBuilder<T, Limits> {
+  return <P extends Process>(fields: RowFields<P> & Limits & (Settled<T> | Unsettled<T>)): Row<T, P> =>
+    buildRow<T, P>(makeType(fields), fields);
+}
+
+/** Free text. */
+export const text: RowBuilder<string, TextLimits> = rowBuilder(textType);
+/** Text that is never shown. */
+export const secret: RowBuilder<string, TextLimits> = rowBuilder(secretType);
+/** A switch: `--x`, `--no-x`. */
+export const bool: RowBuilder<boolean, object> = rowBuilder(booleanType);
+/** A whole number. */
+export const int: RowBuilder<number, NumberRange> = rowBuilder(integerType);
+/** A whole number, or null when switched off. */
+export const intOrNone: RowBuilder<number | null, NumberRange> = rowBuilder((range) => orNone(integerType(range)));
+/** A number. */
+export const decimal: RowBuilder<number, NumberRange> = rowBuilder(decimalType);
+/** A number, or null when switched off. */
+export const decimalOrNone: RowBuilder<number | null, NumberRange> = rowBuilder((range) => orNone(decimalType(range)));
+/** A TCP port. */
+export const port: RowBuilder<number, NumberRange> = rowBuilder(portType);
+/** The path of a route. */
+export const route: RowBuilder<string, object> = rowBuilder(routeType);
+/** An absolute URL. */
+export const url: RowBuilder<string, UrlLimits> = rowBuilder(urlType);
+/** Absolute URLs. */
+export const urls: RowBuilder<readonly string[], UrlLimits> = rowBuilder(urlListType);
+/** Addresses of message brokers. */
+export const brokers: RowBuilder<BrokerAddresses, object> = rowBuilder(brokersType);
+/** A log filter. */
+export const logFilter: RowBuilder<string, object> = rowBuilder(logFilterType);
+/** The path of a file. */
+export const file: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('file', limits));
+/** The path of a folder. */
+export const folder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('folder', limits));
+/** The path of a file or folder. */
+export const fileOrFolder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('file or folder', limits));
+/** Texts. */
+export const list: RowBuilder<readonly string[], ListLimits> = rowBuilder(listType);
+/** The arguments after `--`. */
+export const rest: RowBuilder<readonly string[], object> = rowBuilder(restType);
+/** Ports. */
+export const ports: RowBuilder<readonly number[], NumberRange> = rowBuilder((range) =>
+  listOfType(portType(range), 'list of ports'),
+);
+/** A JSON object. */
+export const json: RowBuilder<JsonObject, JsonLimits> = rowBuilder(jsonObjectType);
+/** A JSON list of texts. */
+export const jsonTexts: RowBuilder<readonly string[], JsonLimits> = rowBuilder(jsonTextListType);
+/** A JSON object or the path of a file. */
+export const jsonOrFile: RowBuilder<JsonOrFile, JsonLimits> = rowBuilder(jsonOrFileType);
+
+/** One of a few words. */
+export function choice<const E extends string, const P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & Settled<NoInfer<E>>,
+): Row<E, P>;
+export function choice<const E extends string, const P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & Unsettled<NoInfer<E>>,
+): Row<E | undefined, P>;
+export function choice<E extends string, P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & (Settled<E> | Unsettled<E>),
+): Row<E, P> {
+  return buildRow<E, P>(choiceType(fields), fields);
+}
+
+/** Some of a few words. */
+export function choices<const E extends string, const P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & Settled<readonly NoInfer<E>[]>,
+): Row<readonly E[], P>;
+export function choices<const E extends string, const P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & Unsettled<readonly NoInfer<E>[]>,
+): Row<readonly E[] | undefined, P>;
+export function choices<E extends string, P extends Process>(
+  fields: RowFields<P> & ChoiceLimits<E> & (Settled<readonly E[]> | Unsettled<readonly E[]>),
+): Row<readonly E[], P> {
+  return buildRow<readonly E[], P>(choiceListType(fields), fields);
 }

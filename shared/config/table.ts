@@ -1,104 +1,57 @@
 import type { Process } from './processes.ts';
-import type { Row, RowGroup } from './row.ts';
-import { accessRows } from './table/access.ts';
+import type { Row } from './row.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
 import { discoveryRows } from './table/discovery.ts';
 import { eventPlaneRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
-import { grpcRows } from './table/grpc.ts';
-import { healthRows } from './table/health.ts';
 import { httpRows } from './table/http.ts';
 import { kvEventsRows } from './table/kv-events.ts';
 import { loggingRows } from './table/logging.ts';
 import { loraRows } from './table/lora.ts';
-import { mediaRows } from './table/media.ts';
 import { metricsRows } from './table/metrics.ts';
 import { mockerRows } from './table/mocker.ts';
 import { modelRows } from './table/model.ts';
 import { natsRows } from './table/nats.ts';
-import { plannerRows } from './table/planner.ts';
-import { plannerLoopRows } from './table/planner-loop.ts';
-import { plannerProcessesRows } from './table/planner-processes.ts';
-import { plannerReportsRows } from './table/planner-reports.ts';
 import { queueRows } from './table/queue.ts';
 import { requestPlaneRows } from './table/request-plane.ts';
 import { routerIndexRows } from './table/router-index.ts';
 import { routerModesRows } from './table/router-modes.ts';
-import { routerPolicyRows } from './table/router-policy.ts';
 import { routerScoringRows } from './table/router-scoring.ts';
-import { routerServicesRows } from './table/router-services.ts';
 import { simulateRows } from './table/simulate.ts';
-import { timingModelRows } from './table/timing-model.ts';
 import { tlsRows } from './table/tls.ts';
 import { workerRows } from './table/worker.ts';
-import { workerLaterRows } from './table/worker-later.ts';
 
-/** The table in sections, in the order of help and documentation. */
-export const GROUPS: readonly RowGroup[] = [
-  { title: 'HTTP server and routes', rows: { ...httpRows } },
-  { title: 'TLS', rows: { ...tlsRows } },
-  { title: 'Model and tokenizer', rows: { ...modelRows } },
-  { title: 'Router modes', rows: { ...routerModesRows, ...routerServicesRows } },
-  { title: 'KV router scoring', rows: { ...routerScoringRows, ...timingModelRows, ...routerPolicyRows } },
-  { title: 'Router events and index', rows: { ...routerIndexRows } },
-  { title: 'Queue and admission', rows: { ...queueRows } },
-  { title: 'Disaggregation', rows: { ...disaggregationRows } },
-  { title: 'Fault tolerance and migration', rows: { ...faultToleranceRows } },
-  { title: 'Discovery', rows: { ...discoveryRows } },
-  { title: 'Request plane', rows: { ...requestPlaneRows } },
-  { title: 'Event plane', rows: { ...eventPlaneRows } },
-  { title: 'NATS', rows: { ...natsRows } },
-  { title: 'KServe gRPC', rows: { ...grpcRows } },
-  { title: 'Metrics and health', rows: { ...metricsRows, ...healthRows } },
-  { title: 'Logging and tracing', rows: { ...loggingRows } },
-  { title: 'Worker and vLLM engine', rows: { ...workerRows, ...workerLaterRows, ...mediaRows } },
-  { title: 'Mocker', rows: { ...mockerRows } },
-  { title: 'KV events publishing', rows: { ...kvEventsRows } },
-  { title: 'LoRA', rows: { ...loraRows } },
-  { title: 'Planner', rows: { ...plannerRows, ...plannerLoopRows, ...plannerReportsRows, ...plannerProcessesRows } },
-  { title: 'Simulate', rows: { ...simulateRows } },
-  { title: 'Access keys', rows: { ...accessRows } },
-  { title: 'Cloud', rows: { ...cloudRows } },
-];
-
-const ROWS = {
-  ...httpRows,
-  ...tlsRows,
-  ...modelRows,
-  ...routerModesRows,
-  ...routerServicesRows,
-  ...routerScoringRows,
-  ...timingModelRows,
-  ...routerPolicyRows,
-  ...routerIndexRows,
-  ...queueRows,
-  ...disaggregationRows,
-  ...faultToleranceRows,
-  ...discoveryRows,
-  ...requestPlaneRows,
-  ...eventPlaneRows,
-  ...natsRows,
-  ...grpcRows,
-  ...metricsRows,
-  ...healthRows,
-  ...loggingRows,
-  ...workerRows,
-  ...workerLaterRows,
-  ...mediaRows,
-  ...mockerRows,
-  ...kvEventsRows,
-  ...loraRows,
-  ...plannerRows,
-  ...plannerLoopRows,
-  ...plannerReportsRows,
-  ...plannerProcessesRows,
-  ...simulateRows,
-  ...accessRows,
-  ...cloudRows,
+/** The sections of the table under their titles, in the order of help and documentation. Each is a file of table/. */
+const SECTIONS = {
+  'HTTP server and routes': httpRows,
+  TLS: tlsRows,
+  'Model and tokenizer': modelRows,
+  'Router modes': routerModesRows,
+  'KV router scoring': routerScoringRows,
+  'Router events and index': routerIndexRows,
+  'Queue and admission': queueRows,
+  Disaggregation: disaggregationRows,
+  'Fault tolerance and migration': faultToleranceRows,
+  Discovery: discoveryRows,
+  'Request plane': requestPlaneRows,
+  'Event plane': eventPlaneRows,
+  NATS: natsRows,
+  'Metrics and health': metricsRows,
+  'Logging and tracing': loggingRows,
+  'Worker and vLLM engine': workerRows,
+  Mocker: mockerRows,
+  'KV events publishing': kvEventsRows,
+  LoRA: loraRows,
+  Simulate: simulateRows,
+  Cloud: cloudRows,
 };
 
-type Table = typeof ROWS;
+// A function that takes any one of them must take what they have in common: all of their rows.
+type AllOf<Section> = (Section extends unknown ? (rows: Section) => void : never) extends (rows: infer R) => void
+  ? R
+  : never;
+type Table = AllOf<(typeof SECTIONS)[keyof typeof SECTIONS]>;
 
 /** Name of a setting: its first flag or variable in camel case, with its unit. */
 export type SettingName = keyof Table;
@@ -114,11 +67,24 @@ export type Settings<P extends Process> = {
   readonly [K in SettingName as P extends ReaderOf<Table[K]> ? K : never]: ValueOf<Table[K]>;
 };
 
-/** Every row under its setting name, in table order. */
-export const TABLE: ReadonlyMap<SettingName, Row> = new Map(Object.entries(ROWS) as [SettingName, Row][]); // entries of ROWS
+/** A setting by its name. */
+type NamedRow = readonly [setting: SettingName, row: Row];
 
-/** The rows that `process` reads, in table order; those of one section when `group` is given. */
-export function rowsOf(process: Process, group?: RowGroup): readonly (readonly [SettingName, Row])[] {
-  const rows = group === undefined ? [...TABLE] : (Object.entries(group.rows) as [SettingName, Row][]); // a part of ROWS
-  return rows.filter(([, row]) => row.usedBy.includes(process));
+/** The table in its sections. */
+export const GROUPS: readonly { readonly title: string; readonly rows: readonly NamedRow[] }[] = Object.entries(
+  SECTIONS,
+).map(([title, rows]) => ({ title, rows: Object.entries(rows) as [SettingName, Row][] })); // entries of the table
+
+/** Every row under its setting name, in table order. */
+export const TABLE: ReadonlyMap<SettingName, Row> = new Map(GROUPS.flatMap(({ rows }) => rows));
+
+/** The rows that `process` reads, in table order. */
+export function rowsOf(process: Process, rows: Iterable<NamedRow> = TABLE): readonly NamedRow[] {
+  return [...rows].filter(([, row]) => row.usedBy.includes(process));
+}
+
+/** How a user names a setting: its flag, else its variable. */
+export function nameOf(setting: SettingName): string {
+  const row = TABLE.get(setting);
+  return row?.flags[0] ?? row?.env[0] ?? setting;
 }

@@ -1,5 +1,5 @@
-import { bool, choice, decimal, folder, json, ports, text } from '../builders.ts';
 import { EDGES, WORKERS } from '../processes.ts';
+import { bool, choice, decimal, folder, json, ports, text } from '../row.ts';
 
 /** Rows of "Disaggregation". */
 export const disaggregationRows = {
@@ -9,7 +9,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: 'Dynamo',
-    built: true,
     about: 'Aggregated mode on decode workers when no prefill worker is available.',
   }),
   enforceDisagg: bool({
@@ -18,7 +17,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: '1.6.1: ignored',
-    built: true,
     about: 'A failed prefill leg fails the request instead of falling back.',
   }),
   routerConditionalDisagg: bool({
@@ -27,7 +25,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Lets the router skip remote prefill.',
   }),
   routerConditionalDisaggConfig: json({
@@ -37,7 +34,6 @@ export const disaggregationRows = {
     defaultText: 'policy isl_bounding, 2048, 0.7',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Settings of conditional disaggregation.',
   }),
   disaggregationMode: choice({
@@ -48,7 +44,6 @@ export const disaggregationRows = {
     default: 'agg',
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Role of a worker.',
   }),
   isPrefillWorker: bool({
@@ -57,7 +52,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: WORKERS,
     source: 'older Dynamo',
-    built: true,
     deprecated: 'use --disaggregation-mode prefill',
     about: 'Makes the worker a prefill worker.',
   }),
@@ -67,7 +61,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: WORKERS,
     source: 'older Dynamo',
-    built: true,
     deprecated: 'use --disaggregation-mode decode',
     about: 'Makes the worker a decode worker.',
   }),
@@ -76,7 +69,6 @@ export const disaggregationRows = {
     note: 'one per worker',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: true,
     about: 'Rendezvous ports of mock prefill workers.',
   }),
   prefillDrainTimeoutSecs: decimal({
@@ -85,7 +77,6 @@ export const disaggregationRows = {
     unit: 's',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Drain bound of a prefill worker.',
   }),
   kvTransferDomain: text({
@@ -93,7 +84,6 @@ export const disaggregationRows = {
     note: 'needed with DYN_TOPOLOGY_ENABLED',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Topology domain within which KV is transferred.',
   }),
   kvTransferEnforcement: choice({
@@ -102,7 +92,6 @@ export const disaggregationRows = {
     default: 'required',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Whether the transfer domain is required or preferred.',
   }),
   kvTransferPreferredWeight: decimal({
@@ -112,7 +101,6 @@ export const disaggregationRows = {
     note: 'with preferred only',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Weight of a preferred transfer domain.',
   }),
   topologyEnabled: bool({
@@ -120,7 +108,6 @@ export const disaggregationRows = {
     default: false,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'The worker reads where it stands, for KV transfer, and says it on its card.',
   }),
   topologyMountPath: folder({
@@ -128,7 +115,6 @@ export const disaggregationRows = {
     default: '/etc/dynamo/topology',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Folder with one file a topology domain: its name is the domain, its content the value.',
   }),
 };

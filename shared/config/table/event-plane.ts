@@ -1,5 +1,5 @@
-import { bool, brokers, choice, text } from '../builders.ts';
-import { LASTING_PLANE_ENDS, PLANE_ENDS, PLANE_SERVERS } from '../processes.ts';
+import { FLEET, LASTING_FLEET, PLANE_SERVERS } from '../processes.ts';
+import { bool, brokers, choice, text } from '../row.ts';
 
 /** Rows of "Event plane". */
 export const eventPlaneRows = {
@@ -9,9 +9,8 @@ export const eventPlaneRows = {
     values: ['zmq', 'nats'],
     decide: (facts) => (facts.read('discoveryBackend') === 'dynamodb' ? 'nats' : 'zmq'),
     defaultText: 'zmq for file and mem; nats for dynamodb',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: 'Dynamo; 1.6.1: zmq always',
-    built: true,
     about: 'Carries KV events and load.',
   }),
   eventPlaneCodec: choice({
@@ -19,9 +18,8 @@ export const eventPlaneRows = {
     values: ['msgpack'],
     refused: { json: 'not built yet' },
     defaultText: 'msgpack',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Codec of event payloads.',
   }),
   eventPlaneHost: text({
@@ -30,22 +28,19 @@ export const eventPlaneRows = {
     defaultText: 'auto',
     usedBy: PLANE_SERVERS,
     source: '1.6.1',
-    built: true,
     about: 'Address that a ZMQ publisher advertises.',
   }),
   zmqBrokerUrl: brokers({
     env: ['DYN_ZMQ_BROKER_URL'],
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: '1.6.1',
-    built: true,
     about: 'ZMQ broker addresses.',
   }),
   zmqBrokerEnabled: bool({
     env: ['DYN_ZMQ_BROKER_ENABLED'],
     default: false,
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Looks the ZMQ broker up in discovery.',
   }),
 };

@@ -1,5 +1,5 @@
-import { bool, decimal, int, text } from '../builders.ts';
 import { EDGES, FLEET_ROUTERS } from '../processes.ts';
+import { decimal, int, text } from '../row.ts';
 
 /** Rows of "Fault tolerance and migration". */
 export const faultToleranceRows = {
@@ -11,7 +11,6 @@ export const faultToleranceRows = {
     default: 3,
     usedBy: EDGES,
     source: 'Dynamo: 0; 1.6.1: 0; here 3',
-    built: true,
     about: 'Migrations of one request to another worker.',
   }),
   migrationMaxSeqLen: int({
@@ -22,7 +21,6 @@ export const faultToleranceRows = {
     defaultText: 'unset = no limit',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Prompt plus output above this is no longer migratable.',
   }),
   inhibitedDurationSecs: decimal({
@@ -33,7 +31,6 @@ export const faultToleranceRows = {
     default: 5,
     usedBy: FLEET_ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'A worker that failed gets no request for this long.',
   }),
   modelMemorySecs: decimal({
@@ -45,7 +42,6 @@ export const faultToleranceRows = {
     default: 600,
     usedBy: EDGES,
     source: 'new',
-    built: true,
     about: 'A model whose last worker has gone is 503 with Retry-After for this long, then 404.',
   }),
   gracefulShutdownGracePeriodSecs: decimal({
@@ -56,7 +52,6 @@ export const faultToleranceRows = {
     default: 5,
     usedBy: ['worker'],
     source: 'Dynamo (vLLM page)',
-    built: true,
     about: 'Running requests may end for this long after SIGTERM.',
   }),
   runtimeGracefulShutdownTimeoutSecs: int({
@@ -67,27 +62,7 @@ export const faultToleranceRows = {
     default: 900,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Hard drain bound for requests that cannot migrate.',
-  }),
-  gmsFailoverFastExitOnSigterm: bool({
-    env: ['DYN_GMS_FAILOVER_FAST_EXIT_ON_SIGTERM'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Fast exit of fail-over engines on SIGTERM.',
-  }),
-  gmsFailoverUnregisterTimeoutSecs: int({
-    env: ['DYN_GMS_FAILOVER_UNREGISTER_TIMEOUT_SECS'],
-    unit: 's',
-    default: 5,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Longest time a fail-over engine takes to unregister.',
   }),
   streamStallSecs: decimal({
     env: ['STATOR_STREAM_STALL_SECS'],
@@ -96,14 +71,12 @@ export const faultToleranceRows = {
     default: 10,
     usedBy: EDGES,
     source: 'Stator',
-    built: true,
     about: 'A stream silent this long marks its worker stalled.',
   }),
   stableRoutingId: text({
     env: ['DYN_STABLE_ROUTING_ID'],
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Routing identity that survives a restart of the worker.',
   }),
 };

@@ -1,5 +1,5 @@
-import { bool, json, port, ports } from '../builders.ts';
 import { WORKERS } from '../processes.ts';
+import { bool, json, port, ports } from '../row.ts';
 
 /** Rows of "KV events publishing". */
 export const kvEventsRows = {
@@ -18,7 +18,6 @@ export const kvEventsRows = {
     defaultText: 'set by the sidecar, on loopback; off for decode workers and without prefix caching',
     usedBy: ['worker'],
     source: 'Dynamo (vLLM page)',
-    built: true,
     about: "Engine's event publisher; on only with enable_kv_cache_events.",
   }),
   enableLocalIndexer: bool({
@@ -26,7 +25,6 @@ export const kvEventsRows = {
     default: true,
     usedBy: ['worker'],
     source: 'older Dynamo; 1.6.1: always on',
-    built: true,
     about: 'Worker keeps its own index for replays and dumps.',
   }),
   zmqKvEventsPorts: ports({
@@ -34,7 +32,6 @@ export const kvEventsRows = {
     note: 'one per worker; rank adds to it',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: true,
     about: "Mock publisher in vLLM's format.",
   }),
   zmqReplayPorts: ports({
@@ -42,7 +39,6 @@ export const kvEventsRows = {
     note: 'one per worker; rank adds to it',
     usedBy: WORKERS,
     source: '1.6.1 (mocker)',
-    built: true,
     about: 'Mock replay socket.',
   }),
   vllmKvEventPort: port({
@@ -51,7 +47,6 @@ export const kvEventsRows = {
     default: 20080,
     usedBy: ['worker'],
     source: 'older Dynamo',
-    built: true,
     about: "Port of the engine's event stream that the sidecar sets up.",
   }),
   vllmKvEventsUseIntBlockHashes: bool({
@@ -59,7 +54,6 @@ export const kvEventsRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: true,
     about: 'Engine sends 64-bit block hashes; both forms are read.',
   }),
 };

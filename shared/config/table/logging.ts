@@ -1,5 +1,5 @@
-import { bool, choice, choices, decimal, file, int, logFilter, text, url } from '../builders.ts';
-import { CONTAINERS, EDGES, FLEET } from '../processes.ts';
+import { EDGES, FLEET } from '../processes.ts';
+import { bool, choice, choices, decimal, file, int, logFilter, text, url } from '../row.ts';
 
 /** Rows of "Logging and tracing". */
 export const loggingRows = {
@@ -9,7 +9,6 @@ export const loggingRows = {
     written: true,
     usedBy: FLEET,
     source: 'Dynamo',
-    built: true,
     about: 'Writes the resolved configuration, secrets hidden.',
   }),
   log: logFilter({
@@ -17,7 +16,6 @@ export const loggingRows = {
     default: 'info',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Log levels: error, warn, info, debug, trace, off.',
   }),
   loggingJsonl: bool({
@@ -26,7 +24,6 @@ export const loggingRows = {
     defaultFor: { function: true },
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'One JSON object per log line.',
   }),
   loggingSpanEvents: bool({
@@ -34,7 +31,6 @@ export const loggingRows = {
     default: false,
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Logs the start and end of spans.',
   }),
   logUseLocalTz: bool({
@@ -42,32 +38,13 @@ export const loggingRows = {
     default: false,
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Local time instead of UTC.',
-  }),
-  loggingConfigPath: file({
-    env: ['DYN_LOGGING_CONFIG_PATH'],
-    allowed: 'TOML',
-    usedBy: CONTAINERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Logging configuration file.',
-  }),
-  loggingConsoleFormat: text({
-    env: ['DYN_LOGGING_CONSOLE_FORMAT'],
-    usedBy: CONTAINERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Console format name.',
   }),
   otelExportEnabled: bool({
     env: ['OTEL_EXPORT_ENABLED'],
     default: false,
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Exports traces and logs.',
   }),
   otelExporterOtlpEndpoint: url({
@@ -75,21 +52,18 @@ export const loggingRows = {
     default: 'http://localhost:4317',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'OTLP collector.',
   }),
   otelExporterOtlpTracesEndpoint: url({
     env: ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Endpoint of traces, used as it is.',
   }),
   otelExporterOtlpLogsEndpoint: url({
     env: ['OTEL_EXPORTER_OTLP_LOGS_ENDPOINT'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Endpoint of logs, used as it is.',
   }),
   otelExporterOtlpProtocol: choice({
@@ -98,7 +72,6 @@ export const loggingRows = {
     default: 'grpc',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'OTLP protocol.',
   }),
   otelExporterOtlpTracesProtocol: choice({
@@ -108,7 +81,6 @@ export const loggingRows = {
     defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'OTLP protocol of traces.',
   }),
   otelExporterOtlpLogsProtocol: choice({
@@ -118,7 +90,6 @@ export const loggingRows = {
     defaultText: 'that of OTEL_EXPORTER_OTLP_PROTOCOL',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'OTLP protocol of logs.',
   }),
   otelServiceName: text({
@@ -126,7 +97,6 @@ export const loggingRows = {
     default: 'dynamo',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Service name in spans.',
   }),
   otelTracesSampleRatio: decimal({
@@ -136,7 +106,6 @@ export const loggingRows = {
     default: 1,
     usedBy: FLEET,
     source: '1.6.1; default unconfirmed',
-    built: true,
     about: 'Share of sampled traces.',
   }),
   requestTrace: text({
@@ -145,7 +114,6 @@ export const loggingRows = {
     defaultText: 'unset = off',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Takes a record of every request.',
   }),
   requestTraceSinks: choices({
@@ -154,7 +122,6 @@ export const loggingRows = {
     default: ['file'],
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Where request records go.',
   }),
   requestTraceFilePath: text({
@@ -163,7 +130,6 @@ export const loggingRows = {
     default: '/tmp/dynamo-request-trace',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'File of request records; the start of segment names when they are compressed.',
   }),
   requestTraceFileFormat: choice({
@@ -172,7 +138,6 @@ export const loggingRows = {
     default: 'jsonl_gz',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Format of the file of request records.',
   }),
   requestTraceCapacity: int({
@@ -181,16 +146,6 @@ export const loggingRows = {
     default: 1024,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Request records that may wait to be written; later ones are dropped and counted.',
-  }),
-  nvtx: bool({
-    env: ['DYN_NVTX'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Profiler ranges.',
   }),
 };

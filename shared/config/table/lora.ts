@@ -1,4 +1,4 @@
-import { bool, decimal, folder, int, secret, url } from '../builders.ts';
+import { bool, folder, int, secret, url } from '../row.ts';
 
 /** Rows of "LoRA". */
 export const loraRows = {
@@ -7,7 +7,6 @@ export const loraRows = {
     default: false,
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Opens the LoRA routes of the control server.',
   }),
   loraPath: folder({
@@ -16,24 +15,13 @@ export const loraRows = {
     defaultText: 'home/.cache/dynamo_loras',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Cache of adapters.',
-  }),
-  loraHotswapEnabled: bool({
-    env: ['DYN_LORA_HOTSWAP_ENABLED'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Replaces a loaded adapter in place.',
   }),
   enableLora: bool({
     flags: ['--enable-lora'],
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: true,
     about: 'The engine serves adapters.',
   }),
   maxLoraRank: int({
@@ -41,7 +29,6 @@ export const loraRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: true,
     about: 'Largest rank of an adapter in the engine.',
   }),
   maxLoras: int({
@@ -49,7 +36,6 @@ export const loraRows = {
     defaultText: "engine's",
     usedBy: ['worker'],
     source: 'engine',
-    built: true,
     about: 'Adapters in one step of the engine.',
   }),
   vllmAllowRuntimeLoraUpdating: bool({
@@ -57,25 +43,13 @@ export const loraRows = {
     defaultText: 'true when LoRA is enabled',
     usedBy: ['worker'],
     source: 'engine',
-    built: true,
     about: 'Set for a started engine.',
-  }),
-  vllmLoraModulesLoadingTimeoutSecs: decimal({
-    env: ['VLLM_LORA_MODULES_LOADING_TIMEOUT'],
-    unit: 's',
-    defaultText: "engine's",
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Bound of loading an adapter.',
   }),
   awsAccessKeyId: secret({
     env: ['AWS_ACCESS_KEY_ID'],
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Access key id of the AWS clients.',
   }),
   awsSecretAccessKey: secret({
@@ -83,7 +57,6 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Secret access key of the AWS clients.',
   }),
   awsEndpoint: url({
@@ -91,7 +64,6 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'S3 endpoint of adapters.',
   }),
   awsAllowHttp: bool({
@@ -99,7 +71,6 @@ export const loraRows = {
     defaultText: 'standard credential chain',
     usedBy: ['worker'],
     source: '1.6.1',
-    built: true,
     about: 'Permits plain HTTP to that endpoint.',
   }),
 };

@@ -1,7 +1,7 @@
-import { decimal, int, text } from '../builders.ts';
-import { EDGES } from '../processes.ts';
+import { EDGES, PLANE_SERVERS, WORKERS } from '../processes.ts';
+import { bool, choice, decimal, int, json, jsonTexts, port, route, text } from '../row.ts';
 
-/** Rows of "Metrics and health", one part of them. */
+/** Rows of "Metrics and health". */
 export const metricsRows = {
   metricsPrefix: text({
     flags: ['--metrics-prefix'],
@@ -10,7 +10,6 @@ export const metricsRows = {
     default: 'dynamo_frontend',
     usedBy: EDGES,
     source: 'Dynamo',
-    built: true,
     about: 'Prefix of frontend metrics.',
   }),
   metricsRequestDurationMin: decimal({
@@ -21,7 +20,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of request duration, seconds.',
   }),
   metricsRequestDurationMax: decimal({
@@ -32,7 +30,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of request duration, seconds.',
   }),
   metricsRequestDurationCount: int({
@@ -43,7 +40,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of request duration, seconds.',
   }),
   metricsInputSequenceMin: decimal({
@@ -54,7 +50,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of input tokens.',
   }),
   metricsInputSequenceMax: decimal({
@@ -65,7 +60,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of input tokens.',
   }),
   metricsInputSequenceCount: int({
@@ -76,7 +70,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of input tokens.',
   }),
   metricsOutputSequenceMin: decimal({
@@ -87,7 +80,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of output tokens.',
   }),
   metricsOutputSequenceMax: decimal({
@@ -98,7 +90,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of output tokens.',
   }),
   metricsOutputSequenceCount: int({
@@ -109,7 +100,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of output tokens.',
   }),
   metricsTtftMin: decimal({
@@ -120,7 +110,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of time to first token, seconds.',
   }),
   metricsTtftMax: decimal({
@@ -131,7 +120,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of time to first token, seconds.',
   }),
   metricsTtftCount: int({
@@ -142,7 +130,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of time to first token, seconds.',
   }),
   metricsItlMin: decimal({
@@ -153,7 +140,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of inter-token latency, seconds.',
   }),
   metricsItlMax: decimal({
@@ -164,7 +150,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of inter-token latency, seconds.',
   }),
   metricsItlCount: int({
@@ -175,7 +160,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of inter-token latency, seconds.',
   }),
   metricsEmbeddingLatencyMin: decimal({
@@ -186,7 +170,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of embedding latency, seconds.',
   }),
   metricsEmbeddingLatencyMax: decimal({
@@ -197,7 +180,6 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of embedding latency, seconds.',
   }),
   metricsEmbeddingLatencyCount: int({
@@ -208,7 +190,137 @@ export const metricsRows = {
     lenient: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Buckets of embedding latency, seconds.',
+  }),
+  systemPort: port({
+    env: ['DYN_SYSTEM_PORT'],
+    min: -1,
+    note: '-1 = off, 0 = any free',
+    defaultText: 'unset = off',
+    usedBy: PLANE_SERVERS,
+    source: '1.6.1',
+    about: 'Status server of a worker: health, live, metrics, files of the model.',
+  }),
+  systemHost: text({
+    env: ['DYN_SYSTEM_HOST'],
+    allowed: 'IP',
+    default: '0.0.0.0',
+    usedBy: PLANE_SERVERS,
+    source: '1.6.1',
+    about: 'Address of the status server.',
+  }),
+  controlPort: port({
+    env: ['STATOR_CONTROL_PORT'],
+    min: -1,
+    note: '-1 = off, 0 = any free',
+    defaultText: 'unset = off',
+    usedBy: ['worker'],
+    source: 'Stator',
+    about: 'Control routes of a worker: adapters, sleep, cache.',
+  }),
+  controlHost: text({
+    env: ['STATOR_CONTROL_HOST'],
+    allowed: 'IP',
+    default: '127.0.0.1',
+    usedBy: ['worker'],
+    source: 'Stator',
+    about: 'Address of the control routes; beyond loopback they want STATOR_PLANE_TOKEN.',
+  }),
+  systemHealthPath: route({
+    env: ['DYN_SYSTEM_HEALTH_PATH'],
+    default: '/health',
+    usedBy: ['worker', 'router'],
+    source: '1.6.1',
+    about: 'Health path of the status server.',
+  }),
+  systemLivePath: route({
+    env: ['DYN_SYSTEM_LIVE_PATH'],
+    default: '/live',
+    usedBy: ['worker', 'router'],
+    source: '1.6.1',
+    about: 'Liveness path of the status server.',
+  }),
+  systemStartingHealthStatus: choice({
+    env: ['DYN_SYSTEM_STARTING_HEALTH_STATUS'],
+    values: ['ready', 'notready'],
+    default: 'notready',
+    usedBy: ['worker', 'router'],
+    source: '1.6.1',
+    about: 'Health before the first endpoint is ready.',
+  }),
+  systemUseEndpointHealthStatus: jsonTexts({
+    env: ['DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS'],
+    allowed: 'a JSON list of endpoint names',
+    default: [],
+    usedBy: ['worker'],
+    source: '1.6.1 (deprecated)',
+    about: 'Endpoints whose health counts.',
+  }),
+  systemEnabled: bool({
+    env: ['DYN_SYSTEM_ENABLED'],
+    usedBy: ['worker', 'router'],
+    source: 'older Dynamo',
+    deprecated: 'DYN_SYSTEM_PORT decides',
+    about: 'Without effect.',
+  }),
+  healthCheckEnabled: bool({
+    env: ['DYN_HEALTH_CHECK_ENABLED'],
+    default: false,
+    usedBy: WORKERS,
+    source: '1.6.1',
+    about: 'Canary requests on idle endpoints.',
+  }),
+  canaryWaitTimeSecs: decimal({
+    env: ['DYN_CANARY_WAIT_TIME'],
+    above: 0,
+    unit: 's',
+    default: 10,
+    usedBy: WORKERS,
+    source: '1.6.1',
+    about: 'Idle time before a canary.',
+  }),
+  healthCheckRequestTimeoutSecs: decimal({
+    env: ['DYN_HEALTH_CHECK_REQUEST_TIMEOUT'],
+    above: 0,
+    unit: 's',
+    default: 3,
+    usedBy: WORKERS,
+    source: '1.6.1',
+    about: "Deadline of a canary's first item.",
+  }),
+  healthCheckPayload: json({
+    flags: ['--health-check-payload'],
+    env: ['DYN_HEALTH_CHECK_PAYLOAD'],
+    defaultText: "role's own",
+    usedBy: WORKERS,
+    source: 'Dynamo (vLLM page); flag 1.6.1',
+    about: 'Overrides the canary payload; the marker is added.',
+  }),
+  engineHealthCheckIntervalSecs: decimal({
+    env: ['DYN_ENGINE_HEALTH_CHECK_INTERVAL'],
+    above: 0,
+    unit: 's',
+    default: 2,
+    usedBy: ['worker'],
+    source: '1.6.1; interval Dynamo (vLLM page)',
+    about: 'Interval of the engine monitor.',
+  }),
+  engineHealthCheckTimeoutSecs: decimal({
+    env: ['DYN_ENGINE_HEALTH_CHECK_TIMEOUT'],
+    above: 0,
+    unit: 's',
+    default: 30,
+    usedBy: ['worker'],
+    source: '1.6.1',
+    about: 'Deadline of an engine check.',
+  }),
+  engineHealthShutdownTimeoutSecs: decimal({
+    env: ['DYN_ENGINE_HEALTH_SHUTDOWN_TIMEOUT'],
+    above: 0,
+    unit: 's',
+    default: 60,
+    usedBy: ['worker'],
+    source: '1.6.1',
+    about: 'Deadline of shutting an engine down.',
   }),
 };

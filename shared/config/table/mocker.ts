@@ -1,6 +1,6 @@
-import { bool, choice, decimal, file, fileOrFolder, int, json } from '../builders.ts';
 import { MOCKERS, WORKERS } from '../processes.ts';
 import type { DefaultFacts } from '../row.ts';
+import { bool, choice, decimal, file, fileOrFolder, int, json } from '../row.ts';
 
 const BLOCK_SIZE_TOKENS = { vllm: 64, sglang: 1, trtllm: 32 } as const;
 
@@ -18,7 +18,6 @@ export const mockerRows = {
     default: 16384,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'KV blocks per rank; simulate spells it --num-gpu-blocks.',
   }),
   blockSize: int({
@@ -29,7 +28,6 @@ export const mockerRows = {
     defaultText: 'vllm 64, sglang 1, trtllm 32',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'KV block size.',
   }),
   maxModelLen: int({
@@ -39,7 +37,6 @@ export const mockerRows = {
     defaultText: 'unset = no limit',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Longest prompt plus output.',
   }),
   maxNumSeqs: int({
@@ -48,7 +45,6 @@ export const mockerRows = {
     default: 256,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Sequences per step.',
   }),
   maxNumBatchedTokens: int({
@@ -58,7 +54,6 @@ export const mockerRows = {
     default: 8192,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Tokens per step.',
   }),
   enableChunkedPrefill: bool({
@@ -66,7 +61,6 @@ export const mockerRows = {
     default: true,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Splits long prefills over steps.',
   }),
   preemptionMode: choice({
@@ -75,7 +69,6 @@ export const mockerRows = {
     default: 'lifo',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Which request is evicted when blocks run out.',
   }),
   watermark: decimal({
@@ -85,7 +78,6 @@ export const mockerRows = {
     default: 0,
     usedBy: MOCKERS,
     source: 'older Dynamo: 0.01',
-    built: true,
     about: 'Share of blocks that newcomers leave free; an imitated vLLM alone.',
   }),
   speedupRatio: decimal({
@@ -95,7 +87,6 @@ export const mockerRows = {
     default: 1,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Divides all simulated times.',
   }),
   decodeSpeedupRatio: decimal({
@@ -104,7 +95,6 @@ export const mockerRows = {
     default: 1,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Further divides decode times.',
   }),
   dataParallelSize: int({
@@ -113,7 +103,6 @@ export const mockerRows = {
     default: 1,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Ranks per worker.',
   }),
   startupTimeSecs: decimal({
@@ -122,7 +111,6 @@ export const mockerRows = {
     unit: 's',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Simulated start-up.',
   }),
   plannerProfileData: fileOrFolder({
@@ -130,7 +118,6 @@ export const mockerRows = {
     defaultText: 'unset = built-in polynomials',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Measured timing tables.',
   }),
   numWorkers: int({
@@ -140,7 +127,6 @@ export const mockerRows = {
     defaultFor: { local: 2 },
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Mock workers; one process each in stator local.',
   }),
   reasoning: json({
@@ -148,7 +134,6 @@ export const mockerRows = {
     known: ['start_thinking_token_id', 'end_thinking_token_id', 'thinking_ratio'],
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Emits thinking tokens.',
   }),
   engineType: choice({
@@ -157,131 +142,14 @@ export const mockerRows = {
     default: 'vllm',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Engine that the mocker imitates.',
-  }),
-  sglangSchedulePolicy: choice({
-    flags: ['--sglang-schedule-policy'],
-    values: ['fifo', 'lpm'],
-    default: 'fifo',
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Scheduling policy of an imitated SGLang.',
-  }),
-  sglangPageSize: int({
-    flags: ['--sglang-page-size'],
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Page size of an imitated SGLang.',
-  }),
-  sglangMaxPrefillTokens: int({
-    flags: ['--sglang-max-prefill-tokens'],
-    default: 16384,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Prefill tokens per step of an imitated SGLang.',
-  }),
-  sglangChunkedPrefillSize: int({
-    flags: ['--sglang-chunked-prefill-size'],
-    default: 8192,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Prefill chunk of an imitated SGLang.',
-  }),
-  sglangClipMaxNewTokens: int({
-    flags: ['--sglang-clip-max-new-tokens'],
-    default: 4096,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Output tokens an imitated SGLang reserves at most.',
-  }),
-  sglangScheduleConservativeness: decimal({
-    flags: ['--sglang-schedule-conservativeness'],
-    default: 1,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'How much an imitated SGLang reserves.',
-  }),
-  sglangGenerate: bool({
-    flags: ['--sglang-generate'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Serves native SGLang requests.',
-  }),
-  trtllmCapacitySchedulerPolicy: choice({
-    flags: ['--trtllm-capacity-scheduler-policy'],
-    values: ['guaranteed_no_evict'],
-    default: 'guaranteed_no_evict',
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'TensorRT-LLM scheduler of the mocker.',
   }),
   extraEngineArgs: file({
     flags: ['--extra-engine-args'],
     allowed: 'an existing JSON file of mocker keys',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Overrides single flags; unknown keys are errors.',
-  }),
-  aisPerfModel: bool({
-    flags: ['--ais-perf-model', '--aic-perf-model'],
-    default: false,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'External timing model.',
-  }),
-  gpuMemoryUtilization: decimal({
-    flags: ['--gpu-memory-utilization'],
-    min: 0,
-    max: 1,
-    default: 0.9,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Memory share of an imitated vLLM, for its KV capacity.',
-  }),
-  memFractionStatic: decimal({
-    flags: ['--mem-fraction-static'],
-    min: 0,
-    max: 1,
-    default: 0.88,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Memory share of an imitated SGLang, for its KV capacity.',
-  }),
-  freeGpuMemoryFraction: decimal({
-    flags: ['--free-gpu-memory-fraction'],
-    min: 0,
-    max: 1,
-    default: 0.9,
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Memory share of an imitated TensorRT-LLM, for its KV capacity.',
   }),
   kvTransferBandwidth: decimal({
     flags: ['--kv-transfer-bandwidth'],
@@ -291,7 +159,6 @@ export const mockerRows = {
     default: 64,
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Simulated KV transfer.',
   }),
   kvTransferTimingMode: choice({
@@ -300,7 +167,6 @@ export const mockerRows = {
     default: 'full_prompt',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Blocks that a simulated transfer carries.',
   }),
   handoffSessionTimeoutMs: int({
@@ -310,7 +176,6 @@ export const mockerRows = {
     default: 300_000,
     usedBy: WORKERS,
     source: 'Stator; a key of 1.6.1',
-    built: true,
     about: 'Longest stay of prompt blocks that no decode worker fetches.',
   }),
   kvCacheDtype: choice({
@@ -319,7 +184,6 @@ export const mockerRows = {
     default: 'auto',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'Type used for bytes per token.',
   }),
   kvBytesPerToken: int({
@@ -329,34 +193,7 @@ export const mockerRows = {
     defaultText: 'from the model configuration',
     usedBy: MOCKERS,
     source: '1.6.1',
-    built: true,
     about: 'KV bytes per token.',
-  }),
-  numHostBlocks: int({
-    flags: ['--num-host-blocks'],
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Blocks of the host tier of the mocker.',
-  }),
-  hostOffloadD2hBandwidthGbps: decimal({
-    flags: ['--host-offload-d2h-bandwidth-gbps'],
-    unit: 'GB/s',
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Bandwidth from device to host tier of the mocker.',
-  }),
-  hostOffloadH2dBandwidthGbps: decimal({
-    flags: ['--host-offload-h2d-bandwidth-gbps'],
-    unit: 'GB/s',
-    usedBy: MOCKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Bandwidth from host tier to device of the mocker.',
   }),
   staggerDelaySecs: decimal({
     flags: ['--stagger-delay'],
@@ -366,17 +203,7 @@ export const mockerRows = {
     default: 0,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Pause between starting two workers.',
-  }),
-  responseReplayTracePath: file({
-    flags: ['--response-replay-trace-path'],
-    allowed: 'an existing JSONL file',
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Output tokens taken from a trace.',
   }),
   mockOutput: choice({
     flags: ['--mock-output'],
@@ -385,7 +212,6 @@ export const mockerRows = {
     default: 'text',
     usedBy: MOCKERS,
     source: 'Stator',
-    built: true,
     about: 'Readable text, or random token ids.',
   }),
   seed: int({
@@ -396,7 +222,6 @@ export const mockerRows = {
     default: 0,
     usedBy: MOCKERS,
     source: 'Stator',
-    built: true,
     about: 'Seed of the mock output and of simulate.',
   }),
 };

@@ -1,4 +1,3 @@
-import { bool, choice, file, folder, int, jsonOrFalse, text } from '../builders.ts';
 import {
   REASONING_PARSERS,
   REASONING_PARSERS_WITHOUT_GRAMMAR,
@@ -6,7 +5,8 @@ import {
   TOOL_CALL_PARSERS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
 } from '../parser-names.ts';
-import { EDGES, HTTP_SERVERS, LASTING_FLEET_ROUTERS, LISTENERS, WORKERS } from '../processes.ts';
+import { EDGES, LASTING_FLEET_ROUTERS, LISTENERS, WORKERS } from '../processes.ts';
+import { bool, choice, file, folder, int, text } from '../row.ts';
 
 /** Names that are known and whose format is not published: a worker that no one can read must not register. */
 function unpublished(names: readonly string[]): Readonly<Record<string, string>> {
@@ -20,7 +20,6 @@ export const modelRows = {
     env: ['DYN_MODEL_NAME'],
     usedBy: ['frontend', 'worker', 'local'],
     source: 'Dynamo',
-    built: true,
     about: 'Overrides the model name; for a mocker the name in API replies.',
   }),
   modelPath: folder({
@@ -29,9 +28,8 @@ export const modelRows = {
     allowed: 'a local model folder',
     hint: 'give a local model folder: models are not downloaded',
     defaultText: 'the built-in model in stator local',
-    usedBy: ['frontend', 'grpc', 'worker', 'local'],
+    usedBy: ['frontend', 'worker', 'local'],
     source: 'Dynamo',
-    built: true,
     about: 'Local model folder; stator local default is the built-in model.',
   }),
   kvCacheBlockSize: int({
@@ -42,7 +40,6 @@ export const modelRows = {
     defaultText: 'unset = from the model card',
     usedBy: LASTING_FLEET_ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Overrides the KV cache block size.',
   }),
   tokenizer: choice({
@@ -53,7 +50,6 @@ export const modelRows = {
     default: 'default',
     usedBy: EDGES,
     source: 'Dynamo',
-    built: true,
     about: "Tokenizer back end; the worker card's choice wins.",
   }),
   tokenizerFallback: bool({
@@ -62,18 +58,7 @@ export const modelRows = {
     default: true,
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Falls back to the reference tokenizer when the chosen one fails.',
-  }),
-  trustRemoteCode: bool({
-    flags: ['--trust-remote-code'],
-    env: ['DYN_TRUST_REMOTE_CODE'],
-    default: false,
-    usedBy: ['frontend', 'grpc', 'worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Allows code shipped with a model; our tokenizers run none.',
   }),
   chatProcessor: choice({
     flags: ['--dyn-chat-processor'],
@@ -83,7 +68,6 @@ export const modelRows = {
     default: 'dynamo',
     usedBy: EDGES,
     source: 'Dynamo',
-    built: true,
     about: 'Pre- and postprocessor.',
   }),
   debugPerf: bool({
@@ -92,7 +76,6 @@ export const modelRows = {
     default: false,
     usedBy: LISTENERS,
     source: 'Dynamo',
-    built: true,
     about: 'Logs time per preprocessing function.',
   }),
   preprocessWorkers: int({
@@ -103,7 +86,6 @@ export const modelRows = {
     default: 0,
     usedBy: LISTENERS,
     source: 'Dynamo',
-    built: true,
     about: 'Workers for CPU-bound preprocessing.',
   }),
   reasoningFieldName: choice({
@@ -111,9 +93,8 @@ export const modelRows = {
     env: ['DYN_REASONING_FIELD_NAME'],
     values: ['reasoning_content', 'reasoning'],
     default: 'reasoning_content',
-    usedBy: HTTP_SERVERS,
+    usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Name of the reasoning field in chat replies.',
   }),
   excludeToolsWhenToolChoiceNone: bool({
@@ -122,7 +103,6 @@ export const modelRows = {
     default: true,
     usedBy: ['frontend', 'worker', 'function', 'local'],
     source: '1.6.1',
-    built: true,
     about: 'Hides tools from the template when tool_choice is none.',
   }),
   customJinjaTemplate: file({
@@ -132,7 +112,6 @@ export const modelRows = {
     expandsVariables: true,
     usedBy: WORKERS,
     source: '1.6.1; second spelling Stator',
-    built: true,
     about: "Chat template that replaces the model's.",
   }),
   toolCallParser: choice({
@@ -143,7 +122,6 @@ export const modelRows = {
     refused: unpublished(TOOL_CALL_PARSERS_WITHOUT_GRAMMAR),
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Tool-call parser published in the model card.',
   }),
   reasoningParser: choice({
@@ -154,7 +132,6 @@ export const modelRows = {
     refused: unpublished(REASONING_PARSERS_WITHOUT_GRAMMAR),
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Reasoning parser published in the model card.',
   }),
   defaultThinkingMode: choice({
@@ -163,7 +140,6 @@ export const modelRows = {
     values: ['enabled', 'disabled'],
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: "Template's thinking mode when the request names none.",
   }),
   parserVersion: choice({
@@ -172,58 +148,15 @@ export const modelRows = {
     default: 'auto',
     usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'Generation of tool-call parsers.',
-  }),
-  structuralTag: jsonOrFalse({
-    flags: ['--dyn-structural-tag'],
-    env: ['DYN_STRUCTURAL_TAG'],
-    usedBy: WORKERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Structural-tag guided decoding, default on for a deployment.',
-  }),
-  enableStructuralTag: bool({
-    flags: ['--dyn-enable-structural-tag'],
-    env: ['DYN_ENABLE_STRUCTURAL_TAG'],
-    usedBy: ['worker'],
-    source: '1.6.1 (hidden)',
-    built: false,
-    later: true,
-    deprecated: 'use --dyn-structural-tag',
-    about: 'Older spelling of --dyn-structural-tag: structural tags on.',
-  }),
-  structuralTagScope: choice({
-    flags: ['--dyn-structural-tag-scope'],
-    env: ['DYN_STRUCTURAL_TAG_SCOPE'],
-    values: ['auto', 'always'],
-    usedBy: ['worker'],
-    source: '1.6.1 (hidden)',
-    built: false,
-    later: true,
-    deprecated: 'use --dyn-structural-tag',
-    about: 'Older spelling of --dyn-structural-tag: when tags apply.',
-  }),
-  structuralTagSchema: choice({
-    flags: ['--dyn-structural-tag-schema'],
-    env: ['DYN_STRUCTURAL_TAG_SCHEMA'],
-    values: ['auto', 'strict'],
-    usedBy: ['worker'],
-    source: '1.6.1 (hidden)',
-    built: false,
-    later: true,
-    deprecated: 'use --dyn-structural-tag',
-    about: 'Older spelling of --dyn-structural-tag: how strict the schema is.',
   }),
   contextWindow: int({
     env: ['DYN_CONTEXT_WINDOW'],
     unit: 'tokens',
     note: 'anything else is ignored',
     lenient: true,
-    usedBy: HTTP_SERVERS,
+    usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'context_window shown for every model in the list.',
   }),
   maxOutputTokens: int({
@@ -231,9 +164,8 @@ export const modelRows = {
     unit: 'tokens',
     note: 'anything else is ignored',
     lenient: true,
-    usedBy: HTTP_SERVERS,
+    usedBy: EDGES,
     source: '1.6.1',
-    built: true,
     about: 'max_output_tokens shown for every model in the list.',
   }),
   tokenCacheMb: int({
@@ -244,7 +176,6 @@ export const modelRows = {
     default: 64,
     usedBy: EDGES,
     source: 'Stator',
-    built: true,
     about: 'Bound of the token-prefix cache.',
   }),
   encodeThreads: int({
@@ -253,7 +184,6 @@ export const modelRows = {
     defaultText: 'CPU cores - 1, at most 4',
     usedBy: LISTENERS,
     source: 'Stator',
-    built: true,
     about: 'Threads that encode long prompts off the event loop.',
   }),
 };

@@ -1,5 +1,5 @@
-import { bool, file, int, secret, text, urls } from '../builders.ts';
 import { FLEET } from '../processes.ts';
+import { bool, file, int, secret, text, urls } from '../row.ts';
 
 /** Rows of "NATS". */
 export const natsRows = {
@@ -9,7 +9,6 @@ export const natsRows = {
     default: ['nats://localhost:4222'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS servers; ws and wss are native to our client.',
   }),
   natsAuthUsername: text({
@@ -17,7 +16,6 @@ export const natsRows = {
     note: 'both or none',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS user.',
   }),
   natsAuthPassword: secret({
@@ -25,28 +23,24 @@ export const natsRows = {
     note: 'both or none',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS password.',
   }),
   natsAuthToken: secret({
     env: ['NATS_AUTH_TOKEN'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS token.',
   }),
   natsAuthNkey: secret({
     env: ['NATS_AUTH_NKEY'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS NKey seed.',
   }),
   natsAuthCredentialsFile: file({
     env: ['NATS_AUTH_CREDENTIALS_FILE'],
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'NATS credentials file.',
   }),
   natsTlsCaCertPath: file({
@@ -55,7 +49,6 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'CA that verifies the NATS server.',
   }),
   natsTlsInsecure: bool({
@@ -64,7 +57,6 @@ export const natsRows = {
     default: false,
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Skips certificate checks; development only.',
   }),
   natsTlsClientCertPath: file({
@@ -73,7 +65,6 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Client certificate for mutual TLS.',
   }),
   natsTlsClientKeyPath: file({
@@ -82,7 +73,6 @@ export const natsRows = {
     allowed: 'PEM',
     usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Key of the client certificate.',
   }),
   natsStreamReplicas: int({
@@ -91,9 +81,8 @@ export const natsRows = {
     max: 5,
     note: 'production 3',
     default: 1,
-    usedBy: ['frontend', 'grpc', 'worker', 'router'],
+    usedBy: ['frontend', 'worker', 'router'],
     source: 'Stator',
-    built: true,
     about: 'Replicas of the JetStream event stream.',
   }),
   natsStreamMaxAgeSecs: int({
@@ -101,9 +90,8 @@ export const natsRows = {
     min: 60,
     unit: 's',
     default: 3600,
-    usedBy: ['frontend', 'grpc', 'worker', 'router'],
+    usedBy: ['frontend', 'worker', 'router'],
     source: 'Stator',
-    built: true,
     about: 'Age bound of the event log.',
   }),
   natsStreamMaxMb: int({
@@ -111,9 +99,8 @@ export const natsRows = {
     min: 16,
     unit: 'MiB',
     default: 4096,
-    usedBy: ['frontend', 'grpc', 'worker', 'router'],
+    usedBy: ['frontend', 'worker', 'router'],
     source: 'Stator',
-    built: true,
     about: 'Size bound of the event log.',
   }),
 };

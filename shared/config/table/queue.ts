@@ -1,5 +1,5 @@
-import { choice, decimal, decimalOrNone, int, intOrNone } from '../builders.ts';
 import { EDGES, LASTING_ROUTERS, ROUTERS, WORKERS } from '../processes.ts';
+import { choice, decimal, decimalOrNone, int, intOrNone } from '../row.ts';
 
 /** Rows of "Queue and admission". */
 export const queueRows = {
@@ -12,7 +12,6 @@ export const queueRows = {
     defaultText: '16; stator router --service selection: None',
     usedBy: ROUTERS,
     source: 'Dynamo; 1.6.1: unset',
-    built: true,
     about: 'Fraction of prefill capacity above which requests queue.',
   }),
   routerQueuePolicy: choice({
@@ -22,7 +21,6 @@ export const queueRows = {
     default: 'fcfs',
     usedBy: ROUTERS,
     source: 'Dynamo; 1.6.1: no lcfs',
-    built: true,
     about: 'Order of the router queue.',
   }),
   admissionControl: choice({
@@ -32,7 +30,6 @@ export const queueRows = {
     default: 'none',
     usedBy: EDGES,
     source: 'Dynamo',
-    built: true,
     about: 'token-capacity applies the busy thresholds; none clears them.',
   }),
   activeDecodeBlocksThreshold: decimalOrNone({
@@ -43,7 +40,6 @@ export const queueRows = {
     default: 1,
     usedBy: EDGES,
     source: 'Dynamo; 1.6.1: unset',
-    built: true,
     about: 'KV use above which a worker is busy.',
   }),
   activePrefillTokensThreshold: intOrNone({
@@ -53,7 +49,6 @@ export const queueRows = {
     default: 10000000,
     usedBy: EDGES,
     source: 'Dynamo; 1.6.1: unset',
-    built: true,
     about: 'Active prefill tokens above which a worker is busy.',
   }),
   activePrefillTokensThresholdFrac: decimalOrNone({
@@ -63,7 +58,6 @@ export const queueRows = {
     default: 64,
     usedBy: EDGES,
     source: 'Dynamo; 1.6.1: unset',
-    built: true,
     about: 'The same as fraction of max_num_batched_tokens; OR with the absolute.',
   }),
   routerOverlapRefreshAfterSecs: decimal({
@@ -74,7 +68,6 @@ export const queueRows = {
     default: 10,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Queued longer than this: overlap is looked up again.',
   }),
   routerActiveRequestExpirySecs: int({
@@ -84,7 +77,6 @@ export const queueRows = {
     default: 300,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Age at which a lost active request is freed.',
   }),
   engineRequestLimit: int({
@@ -94,7 +86,6 @@ export const queueRows = {
     defaultText: 'unset = no limit',
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Requests that a worker runs at once.',
   }),
   dynamoRequestQueueLimit: int({
@@ -103,7 +94,6 @@ export const queueRows = {
     default: 16,
     usedBy: WORKERS,
     source: '1.6.1',
-    built: true,
     about: 'Requests that wait behind --engine-request-limit.',
   }),
   holdTimeoutSecs: int({
@@ -115,7 +105,6 @@ export const queueRows = {
     defaultText: 'unset = no hold',
     usedBy: EDGES,
     source: 'Stator',
-    built: true,
     about: 'Longest hold for a model without ready worker.',
   }),
   holdMax: int({
@@ -125,7 +114,6 @@ export const queueRows = {
     default: 256,
     usedBy: EDGES,
     source: 'Stator',
-    built: true,
     about: 'Held requests per model; more are 503 with Retry-After.',
   }),
 };

@@ -1,5 +1,5 @@
-import { bool, choice, decimal, int, intOrNone, port } from '../builders.ts';
-import { LASTING_PLANE_ENDS, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
+import { LASTING_FLEET, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
+import { bool, choice, decimal, int, intOrNone, port } from '../row.ts';
 
 /** Rows of "Router events and index". */
 export const routerIndexRows = {
@@ -10,7 +10,6 @@ export const routerIndexRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Index from worker events, or predicted.',
   }),
   routerTtlSecs: decimal({
@@ -21,7 +20,6 @@ export const routerIndexRows = {
     default: 120,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Life of predicted blocks when KV events are off.',
   }),
   routerApproximateCachePolicy: choice({
@@ -32,7 +30,6 @@ export const routerIndexRows = {
     default: 'ttl',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'How predicted blocks leave.',
   }),
   routerPredictedTtlSecs: decimal({
@@ -44,7 +41,6 @@ export const routerIndexRows = {
     defaultText: 'unset = off',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Life of entries predicted when a request is routed.',
   }),
   routerReplicaSync: bool({
@@ -53,7 +49,6 @@ export const routerIndexRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Shares active requests between router replicas.',
   }),
   routerSnapshotThreshold: intOrNone({
@@ -63,7 +58,6 @@ export const routerIndexRows = {
     default: 1000000,
     usedBy: ROUTERS,
     source: 'Dynamo; 1.6.1 ignores it',
-    built: true,
     about: 'Event messages before a snapshot.',
   }),
   routerResetStates: bool({
@@ -72,7 +66,6 @@ export const routerIndexRows = {
     default: false,
     usedBy: LASTING_ROUTERS,
     source: 'Dynamo; 1.6.1 ignores it',
-    built: true,
     about: 'Drops stored router state at start; harms running replicas.',
   }),
   routerDurableKvEvents: bool({
@@ -81,7 +74,6 @@ export const routerIndexRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'Dynamo (deprecated); 1.6.1: error',
-    built: true,
     deprecated: 'it changes nothing',
     about: 'Recognised and without effect: KV events have one log.',
   }),
@@ -92,32 +84,7 @@ export const routerIndexRows = {
     default: 4,
     usedBy: LASTING_ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Index threads; accepted, one thread reaches the stated speed.',
-  }),
-  routerMaxTreeSize: int({
-    flags: ['--router-max-tree-size'],
-    env: ['DYN_ROUTER_MAX_TREE_SIZE'],
-    min: 1,
-    unit: 'blocks',
-    default: 1048576,
-    usedBy: ROUTERS,
-    source: 'older Dynamo; variable unconfirmed',
-    built: false,
-    later: true,
-    about: 'Bound of the predicted tree; our bound is STATOR_INDEX_MAX_MB.',
-  }),
-  routerPruneTargetRatio: decimal({
-    flags: ['--router-prune-target-ratio'],
-    env: ['DYN_ROUTER_PRUNE_TARGET_RATIO'],
-    min: 0,
-    max: 1,
-    default: 0.8,
-    usedBy: ROUTERS,
-    source: 'older Dynamo; variable unconfirmed',
-    built: false,
-    later: true,
-    about: 'Fill after pruning the predicted tree.',
   }),
   useRemoteIndexer: bool({
     flags: ['--use-remote-indexer'],
@@ -126,7 +93,6 @@ export const routerIndexRows = {
     default: false,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Asks an index served elsewhere instead of keeping one.',
   }),
   serveIndexer: bool({
@@ -136,26 +102,13 @@ export const routerIndexRows = {
     default: false,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Serves the local index on the request plane.',
-  }),
-  enableSessionPrefixIndex: bool({
-    flags: ['--enable-session-prefix-index'],
-    env: ['DYN_ENABLE_SESSION_PREFIX_INDEX'],
-    note: 'needs KV events',
-    default: false,
-    usedBy: ROUTERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Session lineage index; nothing routes by it.',
   }),
   kvIndexerTestEndpoints: bool({
     env: ['DYN_KV_INDEXER_TEST_ENDPOINTS'],
     default: false,
     usedBy: ['router'],
     source: '1.6.1',
-    built: true,
     about: 'Adds the pause and resume routes of the standalone indexer.',
   }),
   indexMaxMb: int({
@@ -165,7 +118,6 @@ export const routerIndexRows = {
     default: 1024,
     usedBy: ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'Memory bound of the block index; a metric shows it reached.',
   }),
   indexStalenessMs: int({
@@ -175,7 +127,6 @@ export const routerIndexRows = {
     default: 2000,
     usedBy: ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'Age above which an embedded index is not used.',
   }),
   snapshotIntervalSecs: int({
@@ -185,7 +136,6 @@ export const routerIndexRows = {
     default: 60,
     usedBy: LASTING_ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'Longest time between two index snapshots.',
   }),
   routerRole: choice({
@@ -195,7 +145,6 @@ export const routerIndexRows = {
     defaultText: 'function choose, others embedded',
     usedBy: ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'Where the routing decision of mode kv is made; a resident also answers others.',
   }),
   routerChooseTimeoutMs: int({
@@ -204,9 +153,8 @@ export const routerIndexRows = {
     max: 10000,
     unit: 'ms',
     default: 10,
-    usedBy: ['frontend', 'grpc', 'function'],
+    usedBy: ['frontend', 'function'],
     source: 'Stator',
-    built: true,
     about: 'Deadline of the first Choose message, connecting excluded.',
   }),
   routerConnectTimeoutMs: int({
@@ -215,18 +163,16 @@ export const routerIndexRows = {
     max: 10000,
     unit: 'ms',
     default: 100,
-    usedBy: ['frontend', 'grpc', 'function'],
+    usedBy: ['frontend', 'function'],
     source: 'Stator',
-    built: true,
     about: 'Deadline of opening the Choose channel at start.',
   }),
   routerGrpcPort: port({
     env: ['STATOR_ROUTER_GRPC_PORT'],
     note: '0 = any free',
     defaultText: 'unset = not served',
-    usedBy: ['frontend', 'grpc'],
+    usedBy: ['frontend'],
     source: 'Stator',
-    built: true,
     about: 'Port on which a resident router also answers by gRPC (proto/router.proto).',
   }),
   reservationTtlMs: int({
@@ -236,7 +182,6 @@ export const routerIndexRows = {
     default: 2000,
     usedBy: LASTING_ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'A reservation that the worker never reports is freed.',
   }),
   loadReportIntervalMs: int({
@@ -245,9 +190,8 @@ export const routerIndexRows = {
     max: 60000,
     unit: 'ms',
     default: 1000,
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: 'Stator',
-    built: true,
     about: 'Interval of worker load reports.',
   }),
   fleetItemIntervalMs: int({
@@ -256,9 +200,8 @@ export const routerIndexRows = {
     max: 10000,
     unit: 'ms',
     default: 250,
-    usedBy: ['frontend', 'grpc', 'function'],
+    usedBy: ['frontend', 'function'],
     source: 'Stator',
-    built: true,
     about: 'Shortest interval between two reads of the fleet item by a function.',
   }),
 };

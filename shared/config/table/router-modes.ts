@@ -1,5 +1,5 @@
-import { bool, choice, decimal, int, text } from '../builders.ts';
 import { EDGES, LASTING_ROUTERS, ROUTERS } from '../processes.ts';
+import { bool, choice, decimal, int, port, text, urls } from '../row.ts';
 
 /** Rows of "Router modes". */
 export const routerModesRows = {
@@ -10,7 +10,6 @@ export const routerModesRows = {
     default: 'round-robin',
     usedBy: EDGES,
     source: 'Dynamo; power-of-two 1.6.1',
-    built: true,
     about: 'Routing strategy; underscores are accepted.',
   }),
   loadAware: bool({
@@ -19,7 +18,6 @@ export const routerModesRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Load-only preset; implies --router-mode kv.',
   }),
   routerMinInitialWorkers: int({
@@ -30,7 +28,6 @@ export const routerModesRows = {
     default: 0,
     usedBy: LASTING_ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Workers that must exist before start continues, for half an hour at most.',
   }),
   routerSessionAffinityTtlSecs: int({
@@ -42,7 +39,6 @@ export const routerModesRows = {
     defaultText: 'unset = off',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: "Idle life of a session's binding to a worker.",
   }),
   routerSessionAffinityMode: choice({
@@ -52,7 +48,6 @@ export const routerModesRows = {
     default: 'hard',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Binding as a constraint or as a preference.',
   }),
   encoderCudaToCpuRatio: decimal({
@@ -61,7 +56,6 @@ export const routerModesRows = {
     default: 8,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Weight of an accelerator against a CPU, device-aware mode.',
   }),
   routerSeed: int({
@@ -71,7 +65,6 @@ export const routerModesRows = {
     defaultText: 'random',
     usedBy: ROUTERS,
     source: 'Stator',
-    built: true,
     about: 'Seed of ties and sampling, for repeatable runs.',
   }),
   routerEndpoint: text({
@@ -81,7 +74,6 @@ export const routerModesRows = {
     defaultText: 'required by the router, unused by the other services',
     usedBy: ['router'],
     source: '1.6.1',
-    built: true,
     about: 'Workers that the standalone router serves.',
   }),
   routerBlockSize: int({
@@ -93,7 +85,54 @@ export const routerModesRows = {
     default: 128,
     usedBy: ['router'],
     source: '1.6.1',
-    built: true,
     about: 'Block size of the standalone router.',
+  }),
+  service: choice({
+    flags: ['--service'],
+    env: ['STATOR_ROUTER_SERVICE'],
+    values: ['router', 'indexer', 'slots', 'selection'],
+    default: 'router',
+    usedBy: ['router'],
+    source: 'Stator',
+    about: 'What runs: the router on the request plane, or the indexer, slot tracker or selection service on HTTP.',
+  }),
+  servicePort: port({
+    flags: ['--service-port'],
+    env: ['STATOR_ROUTER_SERVICE_PORT'],
+    min: 0,
+    note: '0 = any free',
+    defaultText: '8090 indexer, 8091 slots, 8092 selection',
+    usedBy: ['router'],
+    source: 'Stator',
+    about: 'Port of an HTTP service.',
+  }),
+  serviceHost: text({
+    flags: ['--service-host'],
+    env: ['STATOR_ROUTER_SERVICE_HOST'],
+    allowed: 'IP or host name',
+    default: '127.0.0.1',
+    usedBy: ['router'],
+    source: 'Stator',
+    about: 'Listen address of an HTTP service; beyond loopback it wants STATOR_PLANE_TOKEN.',
+  }),
+  serviceSyncPort: port({
+    flags: ['--service-sync-port'],
+    env: ['STATOR_ROUTER_SERVICE_SYNC_PORT'],
+    min: 0,
+    note: '0 = any free',
+    defaultText: 'unset = tells nobody',
+    usedBy: ['router'],
+    source: 'Stator',
+    about: 'Port where the slot tracker and the selection service tell their replicas what they book.',
+  }),
+  servicePeers: urls({
+    flags: ['--service-peers'],
+    env: ['STATOR_ROUTER_SERVICE_PEERS'],
+    schemes: ['http', 'https', 'tcp'],
+    default: [],
+    usedBy: ['router'],
+    source: 'Stator',
+    about:
+      'Replicas known from the start: http:// of indexers, the first dump is taken over; tcp:// sync ports of others.',
   }),
 };

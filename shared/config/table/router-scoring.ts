@@ -1,7 +1,7 @@
-import { bool, choice, decimal } from '../builders.ts';
-import { FLEET_ROUTERS, ROUTERS } from '../processes.ts';
+import { FLEET_ROUTERS, LASTING_ROUTERS, ROUTERS, TIMING_MODEL_USERS } from '../processes.ts';
+import { bool, choice, decimal, file, int, text } from '../row.ts';
 
-/** Rows of "KV router scoring", one part of them. */
+/** Rows of "KV router scoring". */
 export const routerScoringRows = {
   routerCostModel: choice({
     flags: ['--router-cost-model'],
@@ -10,7 +10,6 @@ export const routerScoringRows = {
     default: 'auto',
     usedBy: FLEET_ROUTERS,
     source: 'Stator',
-    built: true,
     about: "Cost model; dynamo is Dynamo's own formula.",
   }),
   routerKvOverlapScoreCredit: decimal({
@@ -21,7 +20,6 @@ export const routerScoringRows = {
     default: 1,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Credit for prefix overlap on the device.',
   }),
   routerKvOverlapScoreCreditDecay: decimal({
@@ -31,7 +29,6 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: "Lowers the credit as a worker's prefill load exceeds the least.",
   }),
   routerKvOverlapScoreWeight: decimal({
@@ -40,7 +37,6 @@ export const routerScoringRows = {
     min: 0,
     usedBy: ROUTERS,
     source: 'Dynamo (router page, 1.0)',
-    built: true,
     deprecated: 'use --router-prefill-load-scale, with --router-kv-overlap-score-credit 0 where the weight was 0',
     about: 'Sets the prefill scale; 0 also sets the credit to 0.',
   }),
@@ -51,7 +47,6 @@ export const routerScoringRows = {
     default: 1,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Scales adjusted prefill load before decode blocks are added.',
   }),
   routerDecodeActiveRequestWeight: decimal({
@@ -61,7 +56,6 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Decode cost in blocks for each active request.',
   }),
   routerHostCacheHitWeight: decimal({
@@ -72,7 +66,6 @@ export const routerScoringRows = {
     default: 0.75,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Credit for overlap in host memory.',
   }),
   routerDiskCacheHitWeight: decimal({
@@ -83,7 +76,6 @@ export const routerScoringRows = {
     default: 0.25,
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Credit for overlap on disk.',
   }),
   sharedCacheMultiplier: decimal({
@@ -94,7 +86,6 @@ export const routerScoringRows = {
     defaultText: 'unset = 0.5 with hicache, else 0',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: 'Credit for overlap in the shared pool; without effect while there is none to ask.',
   }),
   sharedCacheType: choice({
@@ -105,7 +96,6 @@ export const routerScoringRows = {
     default: 'none',
     usedBy: ROUTERS,
     source: '1.6.1',
-    built: true,
     about: "External shared KV cache to ask. Shared tiers in workers' events count as disk, whatever this says.",
   }),
   routerTemperature: decimal({
@@ -116,7 +106,6 @@ export const routerScoringRows = {
     default: 0,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Softmax temperature over normalised worker costs.',
   }),
   routerTrackActiveBlocks: bool({
@@ -126,7 +115,6 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Counts blocks of running requests.',
   }),
   routerAssumeKvReuse: bool({
@@ -136,7 +124,6 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Real hashes for active blocks.',
   }),
   routerTrackOutputBlocks: bool({
@@ -146,7 +133,6 @@ export const routerScoringRows = {
     default: false,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Counts output blocks with decay; needs active blocks.',
   }),
   routerTrackPrefillTokens: bool({
@@ -155,7 +141,6 @@ export const routerScoringRows = {
     default: true,
     usedBy: ROUTERS,
     source: 'Dynamo',
-    built: true,
     about: 'Counts prompt tokens in worker load.',
   }),
   routerPrefillLoadModel: choice({
@@ -167,7 +152,104 @@ export const routerScoringRows = {
     default: 'none',
     usedBy: ROUTERS,
     source: 'Dynamo; 1.6.1: none, ais',
-    built: true,
     about: 'Static prompt load, or decay of the oldest prefill.',
+  }),
+  aicBackend: text({
+    flags: ['--aic-backend', '--ais-backend'],
+    env: ['DYN_AIC_BACKEND', 'DYN_AIS_BACKEND'],
+    allowed: 'vllm, sglang, trtllm',
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'Engine family of the timing model; the built-in estimate is the same for all.',
+  }),
+  aicSystem: text({
+    flags: ['--aic-system', '--ais-system'],
+    env: ['DYN_AIC_SYSTEM', 'DYN_AIS_SYSTEM'],
+    allowed: 'a100_sxm, h100_sxm, h200_sxm, h20_sxm, b200_sxm, b300_sxm, gb200, gb300, l40s',
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'Hardware of the timing model.',
+  }),
+  aicModelPath: text({
+    flags: ['--aic-model-path', '--ais-model-path'],
+    env: ['DYN_AIC_MODEL_PATH', 'DYN_AIS_MODEL_PATH'],
+    allowed: 'path or model id',
+    usedBy: LASTING_ROUTERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'Model of the timing model.',
+  }),
+  aicBackendVersion: text({
+    flags: ['--aic-backend-version', '--ais-backend-version'],
+    env: ['DYN_AIC_BACKEND_VERSION', 'DYN_AIS_BACKEND_VERSION'],
+    defaultText: 'backend-specific',
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'Pinned version of the timing data; the built-in estimate has none and warns.',
+  }),
+  aicTpSize: int({
+    flags: ['--aic-tp-size', '--ais-tp-size'],
+    env: ['DYN_AIC_TP_SIZE', 'DYN_AIS_TP_SIZE'],
+    min: 1,
+    default: 1,
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'Tensor-parallel size of the timing model.',
+  }),
+  aicMoeTpSize: int({
+    flags: ['--aic-moe-tp-size', '--ais-moe-tp-size'],
+    env: ['DYN_AIC_MOE_TP_SIZE', 'DYN_AIS_MOE_TP_SIZE'],
+    min: 1,
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'MoE tensor-parallel size; tp x dp = moe_tp x moe_ep.',
+  }),
+  aicMoeEpSize: int({
+    flags: ['--aic-moe-ep-size', '--ais-moe-ep-size'],
+    env: ['DYN_AIC_MOE_EP_SIZE', 'DYN_AIS_MOE_EP_SIZE'],
+    min: 1,
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1',
+    about: 'MoE expert-parallel size.',
+  }),
+  aicAttentionDpSize: int({
+    flags: ['--aic-attention-dp-size', '--ais-attention-dp-size'],
+    env: ['DYN_AIC_ATTENTION_DP_SIZE', 'DYN_AIS_ATTENTION_DP_SIZE'],
+    min: 1,
+    usedBy: TIMING_MODEL_USERS,
+    source: 'Dynamo; ais 1.6.1 (1 in mocker)',
+    about: 'Attention data-parallel size.',
+  }),
+  routerPolicyConfig: file({
+    flags: ['--router-policy-config'],
+    env: ['DYN_ROUTER_POLICY_CONFIG'],
+    allowed: 'an existing YAML file',
+    usedBy: ROUTERS,
+    source: '1.6.1',
+    about: 'Policy classes and worker selection; overrides flags.',
+  }),
+  routerTrackingHash: choice({
+    flags: ['--router-tracking-hash'],
+    env: ['DYN_ROUTER_TRACKING_HASH'],
+    values: ['public-xxh3-v1', 'keyed-xxh3-v1'],
+    default: 'public-xxh3-v1',
+    usedBy: ROUTERS,
+    source: '1.6.1',
+    about: 'Hash of active-sequence identities.',
+  }),
+  routerTrackingKeyFile: file({
+    flags: ['--router-tracking-key-file'],
+    env: ['DYN_ROUTER_TRACKING_KEY_FILE'],
+    allowed: 'a file of exactly 32 bytes',
+    sizeBytes: 32,
+    usedBy: ROUTERS,
+    source: '1.6.1',
+    about: 'Key of the keyed hash.',
+  }),
+  routerTrackingKeyId: text({
+    flags: ['--router-tracking-key-id'],
+    env: ['DYN_ROUTER_TRACKING_KEY_ID'],
+    usedBy: ROUTERS,
+    source: '1.6.1',
+    about: 'Epoch name of that key.',
   }),
 };

@@ -1,4 +1,4 @@
-import { bool, choice, decimal, file, int, jsonOrFile, list } from '../builders.ts';
+import { bool, choice, decimal, file, int, jsonOrFile, list } from '../row.ts';
 
 /** Rows of "Simulate". */
 export const simulateRows = {
@@ -7,7 +7,6 @@ export const simulateRows = {
     allowed: 'an existing Mooncake JSONL file, also gzipped',
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Workload to replay.',
   }),
   workers: int({
@@ -16,7 +15,6 @@ export const simulateRows = {
     default: 4,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Aggregated workers.',
   }),
   numPrefillWorkers: int({
@@ -25,7 +23,6 @@ export const simulateRows = {
     note: 'both or none',
     usedBy: ['simulate', 'local'],
     source: '1.6.1; local Stator',
-    built: true,
     about: 'Prefill workers of a disaggregated simulation, or of stator local.',
   }),
   numDecodeWorkers: int({
@@ -34,7 +31,6 @@ export const simulateRows = {
     note: 'both or none',
     usedBy: ['simulate', 'local'],
     source: '1.6.1; local Stator',
-    built: true,
     about: 'Decode workers of a disaggregated simulation, or of stator local.',
   }),
   mode: choice({
@@ -44,7 +40,6 @@ export const simulateRows = {
     default: 'round-robin',
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Routing in the simulation; load-aware is kv without knowledge of the caches.',
   }),
   costModel: choice({
@@ -53,7 +48,6 @@ export const simulateRows = {
     default: 'auto',
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Cost model in the simulation.',
   }),
   numGpuBlocks: int({
@@ -62,7 +56,6 @@ export const simulateRows = {
     default: 16384,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'KV blocks per rank.',
   }),
   arrivalSpeedup: decimal({
@@ -71,7 +64,6 @@ export const simulateRows = {
     default: 1,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Divides arrival times.',
   }),
   kvEventLagMs: decimal({
@@ -81,7 +73,6 @@ export const simulateRows = {
     default: 0,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Delay from block to index.',
   }),
   routers: int({
@@ -90,7 +81,6 @@ export const simulateRows = {
     default: 1,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Routers that share the requests and their state.',
   }),
   replicaSyncDelayMs: decimal({
@@ -100,7 +90,6 @@ export const simulateRows = {
     default: 1,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Until a router knows what another decided; with --routers 2 or more.',
   }),
   sweep: list({
@@ -110,7 +99,6 @@ export const simulateRows = {
     default: [],
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Runs side by side over values of one flag.',
   }),
   json: bool({
@@ -118,7 +106,6 @@ export const simulateRows = {
     default: false,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Prints one JSON object.',
   }),
   report: file({
@@ -127,7 +114,6 @@ export const simulateRows = {
     written: true,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Writes the report: a page with charts, or JSON.',
   }),
   traceBlockSize: int({
@@ -138,7 +124,6 @@ export const simulateRows = {
     default: 512,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Tokens per hash id of the trace.',
   }),
   replayConcurrency: int({
@@ -147,7 +132,6 @@ export const simulateRows = {
     defaultText: 'unset = trace times',
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Closed loop of this many requests.',
   }),
   workload: choice({
@@ -156,7 +140,6 @@ export const simulateRows = {
     defaultText: 'unset = --trace',
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Synthetic workload instead of a trace: arrivals at even or random intervals, in bursts, or of sessions.',
   }),
   inputTokens: int({
@@ -165,7 +148,6 @@ export const simulateRows = {
     default: 2048,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: prompt tokens of a request.',
   }),
   outputTokens: int({
@@ -174,7 +156,6 @@ export const simulateRows = {
     default: 256,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: output tokens of a request.',
   }),
   requestCount: int({
@@ -183,7 +164,6 @@ export const simulateRows = {
     default: 1000,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: requests, or sessions where they have turns.',
   }),
   arrivalIntervalMs: decimal({
@@ -193,7 +173,6 @@ export const simulateRows = {
     default: 250,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: mean time between arrivals.',
   }),
   requestRate: decimal({
@@ -203,7 +182,6 @@ export const simulateRows = {
     defaultText: 'unset = --arrival-interval-ms',
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Synthetic workload: arrivals, as a rate.',
   }),
   burstSize: int({
@@ -212,7 +190,6 @@ export const simulateRows = {
     default: 20,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Synthetic workload: requests of a burst, all at the same instant.',
   }),
   lengthSpread: decimal({
@@ -222,7 +199,6 @@ export const simulateRows = {
     default: 0,
     usedBy: ['simulate'],
     source: 'Stator',
-    built: true,
     about: 'Synthetic workload: lengths vary evenly by this share of their mean.',
   }),
   turnsPerSession: int({
@@ -231,7 +207,6 @@ export const simulateRows = {
     defaultText: '5 with --workload sessions, else 1',
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: turns of a session.',
   }),
   sharedPrefixRatio: decimal({
@@ -241,7 +216,6 @@ export const simulateRows = {
     default: 0,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: share of the prompt that is a shared prefix.',
   }),
   numPrefixGroups: int({
@@ -250,7 +224,6 @@ export const simulateRows = {
     default: 8,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: different shared prefixes.',
   }),
   interTurnDelayMs: decimal({
@@ -260,21 +233,18 @@ export const simulateRows = {
     default: 5000,
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Synthetic workload: pause between turns.',
   }),
   prefillEngineArgs: jsonOrFile({
     flags: ['--prefill-engine-args'],
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Mocker settings of the prefill pool.',
   }),
   decodeEngineArgs: jsonOrFile({
     flags: ['--decode-engine-args'],
     usedBy: ['simulate'],
     source: '1.6.1',
-    built: true,
     about: 'Mocker settings of the decode pool.',
   }),
 };

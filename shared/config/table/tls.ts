@@ -1,5 +1,5 @@
-import { bool, file, int, text } from '../builders.ts';
-import { LASTING_PLANE_ENDS, LISTENERS, PLANE_ENDS } from '../processes.ts';
+import { FLEET, LASTING_FLEET, LISTENERS } from '../processes.ts';
+import { bool, file, int, text } from '../row.ts';
 
 /** Rows of "TLS". */
 export const tlsRows = {
@@ -9,7 +9,6 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: 'Dynamo',
-    built: true,
     about: 'Server certificate; needs --tls-key-path. Reloaded on change.',
   }),
   tlsKeyPath: file({
@@ -18,7 +17,6 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: 'Dynamo',
-    built: true,
     about: 'Server private key; needs --tls-cert-path.',
   }),
   tlsClientCaCertPath: file({
@@ -27,79 +25,70 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LISTENERS,
     source: '1.6.1',
-    built: true,
     about: 'CA for client certificates; set = mutual TLS.',
   }),
   tcpTlsCertPath: file({
     flags: ['--tcp-tls-cert-path'],
     env: ['DYN_TCP_TLS_CERT_PATH'],
     allowed: 'PEM',
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Certificate of the TCP request plane server.',
   }),
   tcpTlsKeyPath: file({
     flags: ['--tcp-tls-key-path'],
     env: ['DYN_TCP_TLS_KEY_PATH'],
     allowed: 'PEM',
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Key of the TCP request plane server.',
   }),
   tcpTlsCaCertPath: file({
     flags: ['--tcp-tls-ca-cert-path'],
     env: ['DYN_TCP_TLS_CA_CERT_PATH'],
     allowed: 'PEM',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'CA that verifies the request plane peer.',
   }),
   tcpTlsClientCertPath: file({
     flags: ['--tcp-tls-client-cert-path'],
     env: ['DYN_TCP_TLS_CLIENT_CERT_PATH'],
     allowed: 'PEM',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Client certificate for mutual TLS on the request plane.',
   }),
   tcpTlsClientKeyPath: file({
     flags: ['--tcp-tls-client-key-path'],
     env: ['DYN_TCP_TLS_CLIENT_KEY_PATH'],
     allowed: 'PEM',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1',
-    built: true,
     about: 'Key of the request plane client certificate.',
   }),
   tcpTlsClientCaCertPath: file({
     flags: ['--tcp-tls-client-ca-cert-path'],
     env: ['DYN_TCP_TLS_CLIENT_CA_CERT_PATH'],
     allowed: 'PEM',
-    usedBy: LASTING_PLANE_ENDS,
+    usedBy: LASTING_FLEET,
     source: '1.6.1',
-    built: true,
     about: 'CA for request plane clients; set = mutual TLS enforced.',
   }),
   tcpTlsInsecure: bool({
     flags: ['--tcp-tls-insecure'],
     env: ['DYN_TCP_TLS_INSECURE'],
     default: false,
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1 (worker flag)',
-    built: true,
     about: 'Skips certificate checks on the request plane; development only.',
   }),
   tcpTlsServerName: text({
     flags: ['--tcp-tls-server-name'],
     env: ['DYN_TCP_TLS_SERVER_NAME'],
     allowed: 'host name',
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1 (worker flag)',
-    built: true,
     about: 'Overrides the TLS server name on the request plane.',
   }),
   tcpTlsHandshakeTimeoutSecs: int({
@@ -108,9 +97,8 @@ export const tlsRows = {
     min: 1,
     unit: 's',
     default: 3,
-    usedBy: PLANE_ENDS,
+    usedBy: FLEET,
     source: '1.6.1 (worker flag)',
-    built: true,
     about: 'Deadline of a request plane TLS handshake.',
   }),
 };

@@ -95,11 +95,6 @@ export function listOfType<T>(element: ValueType<T>, name: string): ValueType<re
   };
 }
 
-/** Settings that are known by a pattern only; each text is `NAME=value`. */
-export function familyType(): ValueType<readonly string[]> {
-  return { ...listType({ unsplit: true }), name: 'various', arity: 'family' };
-}
-
 /** The arguments after `--`, as they are. */
 export function restType(): ValueType<readonly string[]> {
   return {

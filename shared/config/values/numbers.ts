@@ -1,7 +1,7 @@
 import { accept, oneText, type Parsed, refuse, type ValueType } from './value-type.ts';
 
 /** Unit of a number, written after the type: `int s`. */
-export type Unit = 's' | 'ms' | 'MiB' | 'bytes' | 'tokens' | 'blocks' | 'GB/s' | 'GB' | 'h' | 'W' | '%' | 'per min';
+export type Unit = 's' | 'ms' | 'MiB' | 'bytes' | 'tokens' | 'blocks' | 'GB/s';
 
 /** Limits of a number, both ends included unless named `above`. */
 export interface NumberRange {
@@ -72,20 +72,4 @@ export function decimalType(range: NumberRange): ValueType<number> {
 /** A TCP port; -1 counts only where `range.min` says so. */
 export function portType(range: NumberRange): ValueType<number> {
   return { ...integerType({ min: 0, max: 65_535, ...range }), name: 'port' };
-}
-
-const SECONDS = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
-
-/** A span of time with its unit, in seconds: `30d` is 2,592,000. */
-export function durationType(): ValueType<number> {
-  return oneText({
-    name: 'duration',
-    allowed: 'a whole number with s, m, h or d, e.g. 30d',
-    parse: (text) => {
-      const match = /^(\d{1,9})([smhd])$/.exec(text.trim());
-      if (match === null) return refuse('not a duration');
-      return accept(Number(match[1]) * SECONDS[match[2] as keyof typeof SECONDS]); // the pattern admits only these keys
-    },
-    show: (value) => `${value}s`,
-  });
 }

@@ -19,8 +19,8 @@ export interface ValueType<T> {
   readonly name: string;
   /** Range or allowed values in words; empty when anything goes. */
   readonly allowed: string;
-  /** How it takes texts: none but its name, the last, all, all of every name under a pattern, or what follows `--`. */
-  readonly arity: 'switch' | 'one' | 'many' | 'family' | 'rest';
+  /** How it takes texts: none but its name, the last, all, or what follows `--`. */
+  readonly arity: 'switch' | 'one' | 'many' | 'rest';
   /** Hidden wherever values are shown. */
   readonly isSecret: boolean;
   /** An empty variable is a value of this type (false, or switched off) instead of an unset one. */

@@ -145,7 +145,7 @@ describe('stator', () => {
 
   it('warns on stderr before it runs, as JSON lines where logs are', () => {
     expect(stator(['local', '--sglang-page-size=1']).stderr).toBe(
-      'stator: warning: --sglang-page-size is set, but what it controls is not built yet: it has no effect\n',
+      'stator: warning: --sglang-page-size is accepted, but does nothing in this version (scheduling details of imitated engines)\n',
     );
     const { stderr } = stator(['local', '--sglang-page-size=1'], { DYN_LOGGING_JSONL: '1' });
     expect(JSON.parse(stderr)).toMatchObject({

@@ -106,7 +106,6 @@ describe('settings that need each other', () => {
       ['--discovery-backend=dynamodb'],
       '--discovery-backend must be file for stator local: its workers are processes of their own on this machine',
     ],
-    ['local', ['--min-workers=7'], '--min-workers is above --max-workers'],
     [
       'local',
       ['--num-prefill-workers=1', '--num-decode-workers=1', '--disaggregation-mode=decode'],
@@ -267,23 +266,6 @@ describe('settings that stand for others', () => {
   it('translate the deprecated worker roles', () => {
     const argv = ['--engine=mocker', '--is-decode-worker'];
     expect(resolveConfig('worker', argv, {}).settings.disaggregationMode).toBe('decode');
-  });
-
-  it('let the planner law win over the target of its file', () => {
-    const resolve = (argv: readonly string[], target?: string) =>
-      resolveConfig(
-        'planner',
-        ['--config={}', ...argv],
-        {},
-        {
-          fileValues: target === undefined ? {} : { optimization_target: target },
-        },
-      );
-    expect(resolve([]).settings.plannerLaw).toBe('rate');
-    expect(resolve([], 'latency').settings.plannerLaw).toBe('latency');
-    const both = resolve(['--planner-law=load'], 'sla');
-    expect(both.settings.plannerLaw).toBe('load');
-    expect(both.warnings).toContain('--planner-law load overrides key optimization_target sla');
   });
 
   it('put crossed bucket limits back to their defaults with a warning', () => {

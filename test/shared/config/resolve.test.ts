@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, type Process, type ResolveOptions, resolveConfig } from '../../../shared/config/index.ts';
+import {
+  ConfigError,
+  type Process,
+  type ResolveOptions,
+  resolveConfig,
+  UNBUILT,
+} from '../../../shared/config/index.ts';
 import { machineWith } from './surroundings.ts';
 
 type Env = Readonly<Record<string, string>>;
@@ -101,15 +107,6 @@ describe('flags', () => {
     expect(same.filter((warning) => warning.includes('differ'))).toEqual([]);
   });
 
-  it('known by a pattern are kept as they are', () => {
-    const { settings, warnings } = worker(['--benchmark-mode', 'fast', '--benchmark-quiet', '--seed=1']);
-    expect(settings.benchmarkSettings).toEqual(['--benchmark-mode=fast', '--benchmark-quiet']);
-    expect(settings.seed).toBe(1);
-    expect(warnings.join()).toContain(
-      '--benchmark-mode, --benchmark-quiet is set, but what it controls is not built yet',
-    );
-  });
-
   it('end at --: what follows goes to the engine of a worker and to nobody else', () => {
     expect(worker(['--', '--http-port', 'x']).settings.engineArguments).toEqual(['--http-port', 'x']);
     expect(problemsOf('frontend', ['--', 'x'])).toEqual([
@@ -170,13 +167,6 @@ describe('variables', () => {
     expect(warnings).toEqual([
       'DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT is deprecated: use DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS',
     ]);
-  });
-
-  it('known by a pattern are collected, exact names excepted', () => {
-    const { settings } = worker([], { DYN_OMNI_SIZE: '3', DYN_OMNI_REALTIME: '1', DYN_MM_VIDEO_NUM_FRAMES: '8' });
-    expect(settings.omniSettings).toEqual(['DYN_OMNI_SIZE=3']);
-    expect(settings.realtime).toBe(true);
-    expect(settings.mediaLoaderSettings).toEqual(['DYN_MM_VIDEO_NUM_FRAMES=8']);
   });
 });
 
@@ -267,12 +257,12 @@ describe('values', () => {
   });
 
   it('JSON or a file is kept as what it is', () => {
-    const surroundings = machineWith({ '/p.yaml': 'mode: agg' });
+    const surroundings = machineWith({ '/p.json': '{}' });
     const resolve = (text: string) =>
-      resolveConfig('planner', ['--config', text], {}, { surroundings }).settings.plannerConfig;
-    expect(resolve('{"mode":"agg"}')).toEqual({ kind: 'json', value: { mode: 'agg' } });
-    expect(resolve('/p.yaml')).toEqual({ kind: 'file', path: '/p.yaml' });
-    expect(problemsOf('planner', ['--config', '/q.yaml'])[0]).toContain('no such file: /q.yaml');
+      resolveConfig('simulate', ['--prefill-engine-args', text], {}, { surroundings }).settings.prefillEngineArgs;
+    expect(resolve('{"dp_size":1}')).toEqual({ kind: 'json', value: { dp_size: 1 } });
+    expect(resolve('/p.json')).toEqual({ kind: 'file', path: '/p.json' });
+    expect(problemsOf('simulate', ['--prefill-engine-args', '/q.json'])[0]).toContain('no such file: /q.json');
   });
 
   it('URLs have an allowed scheme', () => {
@@ -301,13 +291,9 @@ describe('values', () => {
     expect(problemsOf('frontend', [], { DYN_LOG: 'loud' })[0]).toContain('"loud" has no level');
   });
 
-  it('durations, lists of ports and of words are read', () => {
-    const keys = resolveConfig('keys', ['--expires', '30d', '--scope', 'admin metrics'], {}).settings;
-    expect(keys.expires).toBe(2_592_000);
-    expect(keys.scope).toEqual(['admin', 'metrics']);
-    expect(problemsOf('keys', ['--scope', 'root'])[0]).toContain(
-      'unknown value; allowed: list, inference, admin, metrics',
-    );
+  it('lists of ports and of words are read', () => {
+    expect(frontend(['--router-mode=kv', '--roles', 'http router']).settings.roles).toEqual(['http', 'router']);
+    expect(problemsOf('frontend', ['--roles', 'root'])[0]).toContain('unknown value; allowed: list, http, router');
     expect(worker(['--zmq-kv-events-ports', '1,2']).settings.zmqKvEventsPorts).toEqual([1, 2]);
     expect(problemsOf('worker', ['--engine=mocker', '--bootstrap-ports', '1,x'])[0]).toContain(
       'x is not a whole number',
@@ -362,25 +348,76 @@ describe('defaults', () => {
 
   it('are absent for what must be given', () => {
     expect(problemsOf('worker', [])).toEqual(['--engine is required: mocker, vllm, sglang, openai']);
-    expect(problemsOf('planner', [])[0]).toMatch(/^--config is required: JSON or file/);
     expect(problemsOf('worker', [], {}, { allowMissing: true })).toEqual([]);
   });
 });
 
-describe('features that are not built', () => {
-  it('are accepted with one warning, by flag and by variable', () => {
-    const { settings, warnings } = frontend(['--frontend-route-extension', 'a.js'], {
-      DYN_HTTP_SVC_POOLING_PATH: '/p',
-    });
-    expect(settings.frontendRouteExtension).toEqual(['a.js']);
-    expect(settings.httpSvcPoolingPath).toBe('/p');
+describe('names that do nothing in this version', () => {
+  it('are accepted with one line each that says what they are about and what to use, by flag and by variable', () => {
+    const argv = ['--frontend-route-extension', 'a.js', '--frontend-route-extension=b.js', '--http-port=1'];
+    const { settings, given, warnings } = frontend(argv, { ETCD_ENDPOINTS: 'http://e:2379', DYN_COMPONENT: 'x' });
+    expect(settings.httpPort).toBe(1);
+    expect([...given.keys()].sort()).toEqual(['discoveryBackend', 'httpPort']);
     expect(warnings).toEqual([
-      'DYN_HTTP_SVC_POOLING_PATH is set, but what it controls is not built yet: it has no effect',
-      '--frontend-route-extension is set, but what it controls is not built yet: it has no effect',
+      '--frontend-route-extension is accepted, but does nothing in this version (routes from modules): use a program of your own around createFrontend of the package',
+      'ETCD_ENDPOINTS is accepted, but does nothing in this version (discovery in etcd and Kubernetes): use --discovery-backend dynamodb or file, with STATOR_LEASE_TTL_SECS',
     ]);
   });
 
-  it('are silent when nothing of them is set', () => {
-    expect(frontend(['--http-port', '1']).warnings).toEqual([]);
+  it.each([
+    [
+      ['--benchmark-mode', 'fast', '--benchmark-quiet', '--seed=1'],
+      ['--benchmark-mode', '--benchmark-quiet'],
+    ],
+    [['--no-fpm-trace', '--seed=1'], ['--no-fpm-trace']],
+    [['--embedding-worker-processes', '-1', '--seed=1'], ['--embedding-worker-processes']],
+    [['--fpm-trace', '--seed=1'], ['--fpm-trace']],
+  ])('%j: a switch, a value and a pattern leave the flags around them alone', (argv, names) => {
+    const { settings, warnings } = worker(argv);
+    expect(settings.seed).toBe(1);
+    expect(warnings.map((warning) => warning.split(' ')[0])).toEqual(names);
+  });
+
+  it('are known by a pattern, but not where the table has the name', () => {
+    const env = { DYN_OMNI_SIZE: '3', DYN_MM_HTTP_X: '1', DYN_MM_MAX_REQUEST_MB: '1', DYN_MM_ALLOW_INTERNAL: '1' };
+    const { settings, warnings } = worker([], env);
+    expect(settings.mmAllowInternal).toBe(true);
+    expect(warnings.map((warning) => warning.split(' is ')[0])).toEqual([
+      'DYN_OMNI_SIZE',
+      'DYN_MM_HTTP_X',
+      expect.stringContaining('unknown variable DYN_MM_MAX_REQUEST_MB'),
+    ]);
+  });
+
+  it.each(UNBUILT.map((unbuilt) => [unbuilt.about, unbuilt] as const))('never fail a start: %s', (_, unbuilt) => {
+    const names = unbuilt.names.split(' ').map((name) => name.replaceAll('*', 'some'));
+    const flags = names.filter((name) => name.startsWith('--'));
+    const variables = names.filter((name) => !name.startsWith('--'));
+    for (const process of unbuilt.usedBy) {
+      const needed = process === 'worker' ? ['--engine=mocker'] : [];
+      const env = { ...Object.fromEntries(variables.map((name) => [name, '?'])), DYN_DISCOVERY_BACKEND: 'file' };
+      const argv = process === 'function' ? [] : [...needed, ...flags.flatMap((flag) => [flag, '?'])];
+      const { warnings } = resolveConfig(process, argv, env, { surroundings: machineWith() });
+      const said = process === 'function' ? variables : names;
+      expect(warnings.map((warning) => warning.split(' is accepted, but does nothing')[0]).sort()).toEqual(
+        [...said].sort(),
+      );
+    }
+  });
+
+  it('are hinted at when misspelt, and named with the command that takes them elsewhere', () => {
+    expect(problemsOf('worker', ['--engine=mocker', '--fpm-trase'])).toEqual([
+      'unknown flag --fpm-trase; did you mean --fpm-trace?',
+    ]);
+    expect(frontend([], { DYN_FRONTEND_JEMALOC: '1' }).warnings).toEqual([
+      'unknown variable DYN_FRONTEND_JEMALOC; did you mean DYN_FRONTEND_JEMALLOC?',
+    ]);
+    expect(problemsOf('frontend', ['--fpm-trace'])).toEqual([
+      '--fpm-trace belongs to stator worker, not to stator frontend',
+    ]);
+  });
+
+  it('are silent when nothing of them is set, or set to nothing', () => {
+    expect(frontend(['--http-port', '1'], { ETCD_ENDPOINTS: '' }).warnings).toEqual([]);
   });
 });

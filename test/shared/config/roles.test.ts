@@ -23,8 +23,8 @@ describe('the roles of a container', () => {
   });
 
   it.each([
-    [['--roles=http,grpc'], '--roles grpc is not built yet'],
-    [['--roles=worker'], 'stator worker'],
+    [['--roles=http,grpc'], '--roles "http,grpc": grpc is not built yet; allowed: list, http, router'],
+    [['--roles=worker'], 'worker needs a process of its own: stator worker'],
     [['--roles=router'], '--roles router needs --router-mode kv'],
     [[KV, '--roles=router', '--router-role=embedded'], '--roles router excludes every --router-role but resident'],
     [[KV, '--roles=http', '--router-role=resident'], '--router-role resident needs router among the --roles'],

@@ -21,8 +21,7 @@ function camelCase(name: string): string {
 function derivedName(row: Row): string {
   const flag = row.flags[0]?.replace(/^--(dyn-)?/, '');
   const variable = row.env[0]?.replace(/^(DYN|STATOR)_/, '').replace(/_ENV$/, '');
-  const key = row.keys[0] === undefined ? undefined : `planner_${row.keys[0]}`;
-  return camelCase(flag ?? key ?? variable ?? '');
+  return camelCase(flag ?? variable ?? '');
 }
 
 function namesWhere(matches: (row: Row) => boolean): readonly string[] {
@@ -42,16 +41,15 @@ function defaultsPass(row: Row): boolean {
 
 describe('configuration table', () => {
   it('puts every row into exactly one group', () => {
-    const names = GROUPS.flatMap((group) => Object.keys(group.rows));
+    const names = GROUPS.flatMap((group) => group.rows.map(([name]) => name));
     expect(duplicates(names)).toEqual([]);
     expect([...names].sort()).toEqual([...TABLE.keys()].sort());
   });
 
-  it.each(PROCESSES)('gives no two settings of %s the same flag, variable or key', (process) => {
+  it.each(PROCESSES)('gives no two settings of %s the same flag or variable', (process) => {
     const own = rows.filter(([, row]) => row.usedBy.includes(process)).map(([, row]) => row);
     expect(duplicates(own.flatMap((row) => [...row.flags, ...row.olderFlags]))).toEqual([]);
     expect(duplicates(own.flatMap((row) => [...row.env, ...row.olderEnv]))).toEqual([]);
-    expect(duplicates(own.flatMap((row) => row.keys))).toEqual([]);
   });
 
   it('gives no variable to two settings', () => {
@@ -65,10 +63,10 @@ describe('configuration table', () => {
 
   it('gives every row a name in the house style', () => {
     const flags = rows.flatMap(([, row]) => [...row.flags, ...row.olderFlags]);
-    expect(flags.filter((flag) => !/^(--[a-z0-9*]+(-[a-z0-9*]+)*|-[a-z])$/.test(flag))).toEqual([]);
+    expect(flags.filter((flag) => !/^(--[a-z0-9]+(-[a-z0-9]+)*|-[a-z])$/.test(flag))).toEqual([]);
     const variables = rows.flatMap(([, row]) => [...row.env, ...row.olderEnv]);
-    expect(variables.filter((variable) => !/^[A-Z][A-Z0-9_*]+$/.test(variable))).toEqual([]);
-    const isNamed = (row: Row) => row.flags.length + row.env.length + row.keys.length > 0 || row.type.arity === 'rest';
+    expect(variables.filter((variable) => !/^[A-Z][A-Z0-9_]+$/.test(variable))).toEqual([]);
+    const isNamed = (row: Row) => row.flags.length + row.env.length > 0 || row.type.arity === 'rest';
     expect(namesWhere((row) => !isNamed(row))).toEqual([]);
   });
 
@@ -76,11 +74,10 @@ describe('configuration table', () => {
     expect(namesWhere((row) => !defaultsPass(row))).toEqual([]);
   });
 
-  it('names every setting after its first flag, key or variable, with its unit', () => {
-    const named = ['routerEndpoint', 'plannerConfig', 'benchmarkSettings', 'mediaLoaderSettings', 'omniSettings'];
+  it('names every setting after its first flag or variable, with its unit', () => {
     const odd = rows.filter(([name, row]) => {
       const stem = derivedName(row).replace(/(S|Secs|Ms)$/, '');
-      return row.type.arity !== 'rest' && !named.includes(name) && !new RegExp(`^${stem}(S|Secs|Ms)?$`).test(name);
+      return row.type.arity !== 'rest' && name !== 'routerEndpoint' && !new RegExp(`^${stem}(S|Secs|Ms)?$`).test(name);
     });
     expect(odd.map(([name]) => name)).toEqual([]);
   });

@@ -1,0 +1,254 @@
+import {
+  CONTAINERS,
+  EDGES,
+  LISTENERS,
+  MOCKERS,
+  type Process,
+  ROUTERS,
+  TIMING_MODEL_USERS,
+  WORKERS,
+} from './processes.ts';
+
+/** Settings of one thing that this version does not do. */
+export interface Unbuilt {
+  /** The thing. */
+  readonly about: string;
+  readonly usedBy: readonly Process[];
+  /** Flags (of a switch, `--no-` too) and variables, separated by blanks; `*` stands for a part of a name. */
+  readonly names: string;
+  /** What does the same, or most of it. */
+  readonly instead?: string;
+}
+
+/**
+ * Names that are known and do nothing, so that the command lines and environments of Dynamo work as they are. To build one,
+ * take its names out of here and add a row to the table.
+ */
+export const UNBUILT: readonly Unbuilt[] = [
+  {
+    about: 'routes of classification, reranking, pooling, files and batches',
+    usedBy: EDGES,
+    names:
+      'DYN_HTTP_SVC_CLASSIFY_PATH DYN_HTTP_SVC_RERANK_PATH DYN_HTTP_SVC_POOLING_PATH DYN_HTTP_SVC_FILES_PATH DYN_HTTP_SVC_BATCHES_PATH',
+  },
+  {
+    about: 'routes from modules',
+    usedBy: ['frontend'],
+    names: '--frontend-route-extension DYN_FRONTEND_ROUTE_EXTENSIONS',
+    instead: 'a program of your own around createFrontend of the package',
+  },
+  {
+    about: 'file descriptors and allocator of the process',
+    usedBy: ['frontend'],
+    names: 'DYN_FRONTEND_FD_LIMIT_TARGET DYN_FRONTEND_JEMALLOC',
+    instead: 'ulimit -n and NODE_OPTIONS',
+  },
+  {
+    about: 'KServe gRPC',
+    usedBy: LISTENERS,
+    names:
+      '--kserve-grpc-server DYN_KSERVE_GRPC_SERVER --grpc-metrics-port DYN_GRPC_METRICS_PORT --grpc-port STATOR_GRPC_PORT ' +
+      'DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE ' +
+      '--grpc-max-message-mb STATOR_GRPC_MAX_MESSAGE_MB STATOR_GRPC_KEEPALIVE_TIME_MS STATOR_GRPC_KEEPALIVE_TIMEOUT_MS ' +
+      'STATOR_GRPC_MAX_CONNECTION_AGE_MS STATOR_GRPC_MAX_CONCURRENT_STREAMS',
+  },
+  {
+    about: 'API keys',
+    usedBy: EDGES,
+    names:
+      '--auth STATOR_AUTH --keys-file STATOR_KEYS_FILE STATOR_KEYS_TABLE STATOR_KEY_CACHE_SECS STATOR_METRICS_AUTH',
+    instead: 'STATOR_ADMIN_KEY for operators, and a gateway in front for clients',
+  },
+  {
+    about: 'code shipped with a model, which tokenizers here never run',
+    usedBy: ['frontend', 'worker'],
+    names: '--trust-remote-code DYN_TRUST_REMOTE_CODE',
+  },
+  {
+    about: 'guided decoding by structural tags',
+    usedBy: WORKERS,
+    names:
+      '--dyn-structural-tag DYN_STRUCTURAL_TAG --dyn-enable-structural-tag DYN_ENABLE_STRUCTURAL_TAG ' +
+      '--dyn-structural-tag-scope DYN_STRUCTURAL_TAG_SCOPE --dyn-structural-tag-schema DYN_STRUCTURAL_TAG_SCHEMA',
+  },
+  {
+    about: 'speculative decoding and whole configurations in the timing model of the router',
+    usedBy: TIMING_MODEL_USERS,
+    names:
+      '--aic-nextn --ais-nextn DYN_AIS_NEXTN --aic-nextn-accept-rates --ais-nextn-accept-rates DYN_AIS_NEXTN_ACCEPT_RATES ' +
+      '--aic-mtp-seed --ais-mtp-seed DYN_AIS_MTP_SEED --ais-perf-config DYN_AIS_PERF_CONFIG',
+  },
+  {
+    about: 'a policy of its own for each pool',
+    usedBy: ROUTERS,
+    names: '--router-prefill-policy DYN_ROUTER_PREFILL_POLICY --router-decode-policy DYN_ROUTER_DECODE_POLICY',
+  },
+  {
+    about: 'bounds of the predicted tree',
+    usedBy: ROUTERS,
+    names: '--router-max-tree-size DYN_ROUTER_MAX_TREE_SIZE --router-prune-target-ratio DYN_ROUTER_PRUNE_TARGET_RATIO',
+    instead: 'STATOR_INDEX_MAX_MB',
+  },
+  {
+    about: 'an index of session prefixes',
+    usedBy: ROUTERS,
+    names: '--enable-session-prefix-index DYN_ENABLE_SESSION_PREFIX_INDEX',
+  },
+  {
+    about: 'discovery in etcd and Kubernetes',
+    usedBy: CONTAINERS,
+    names:
+      'ETCD_ENDPOINTS ETCD_LEASE_TTL ETCD_AUTH_USERNAME ETCD_AUTH_PASSWORD ETCD_AUTH_CA ETCD_AUTH_CLIENT_CERT ' +
+      'ETCD_AUTH_CLIENT_KEY DYN_KUBE_DISCOVERY_MODE POD_NAME POD_NAMESPACE POD_UID',
+    instead: '--discovery-backend dynamodb or file, with STATOR_LEASE_TTL_SECS',
+  },
+  {
+    about: 'the return listener and the buffers of the request plane, which answers on the same connection here',
+    usedBy: CONTAINERS,
+    names:
+      'DYN_HTTP_RPC_HOST DYN_TCP_RESPONSE_STREAM_HOST DYN_TCP_RESPONSE_STREAM_PORT DYN_TCP_SHRINK_MESSAGE_SIZE DYN_TCP_LISTEN_BACKLOG',
+  },
+  {
+    about: 'logging configuration by file',
+    usedBy: CONTAINERS,
+    names: 'DYN_LOGGING_CONFIG_PATH DYN_LOGGING_CONSOLE_FORMAT',
+    instead: 'DYN_LOG and DYN_LOGGING_JSONL',
+  },
+  {
+    about: 'names that an operator gives',
+    usedBy: ['worker'],
+    names: 'DYN_COMPONENT DYN_PARENT_DGD_K8S_NAME DYN_PARENT_DGD_K8S_NAMESPACE',
+    instead: '--endpoint',
+  },
+  {
+    about: 'standby and fail-over engines',
+    usedBy: ['worker'],
+    names:
+      '--gms-shadow-mode DYN_VLLM_GMS_SHADOW_MODE DYN_GMS_FAILOVER_FAST_EXIT_ON_SIGTERM DYN_GMS_FAILOVER_UNREGISTER_TIMEOUT_SECS',
+  },
+  {
+    about: 'KV event state that another endpoint owns',
+    usedBy: ['worker'],
+    names: '--kv-state-endpoint DYN_KV_STATE_ENDPOINT',
+  },
+  {
+    about: 'workers for embeddings, classification and reinforcement learning',
+    usedBy: ['worker'],
+    names:
+      '--embedding-worker DYN_VLLM_EMBEDDING_WORKER --embedding-worker-processes DYN_VLLM_EMBEDDING_WORKER_PROCESSES ' +
+      '--embedding-frontend-tokenization DYN_VLLM_EMBEDDING_FRONTEND_TOKENIZATION ' +
+      '--classify-worker DYN_VLLM_CLASSIFY_WORKER --enable-rl DYN_ENABLE_RL',
+  },
+  {
+    about: 'generated media and realtime',
+    usedBy: ['worker'],
+    names:
+      '--omni DYN_VLLM_OMNI --stage-configs-path --realtime DYN_VLLM_REALTIME DYN_OMNI_* ' +
+      '--output-modalities DYN_OUTPUT_MODALITIES --media-output-fs-url DYN_MEDIA_OUTPUT_FS_URL ' +
+      '--media-output-http-url DYN_MEDIA_OUTPUT_HTTP_URL',
+  },
+  {
+    about: 'details of reading and encoding media',
+    usedBy: ['worker'],
+    names:
+      '--frontend-decoding DYN_VLLM_FRONTEND_DECODING DYN_SGL_FRONTEND_DECODING --custom-encoder-class DYN_CUSTOM_ENCODER_CLASS ' +
+      '--embedding-transfer-mode DYN_VLLM_EMBEDDING_TRANSFER_MODE ' +
+      '--multimodal-embedding-cache-capacity-gb DYN_MULTIMODAL_EMBEDDING_CACHE_CAPACITY_GB ' +
+      '--multimodal-embedding-cache-publisher DYN_MULTIMODAL_EMBEDDING_CACHE_PUBLISHER ' +
+      '--http-max-keepalive DYN_HTTP_MAX_KEEPALIVE --http-pool-timeout DYN_HTTP_POOL_TIMEOUT ' +
+      '--http-concurrency DYN_HTTP_CONCURRENCY DYN_MM_HTTP_* DYN_MM_IMAGE_CACHE_* DYN_MM_SHARED_IMAGE_CACHE_* ' +
+      'DYN_MM_VIDEO_NUM_FRAMES DYN_MM_NIXL_CLEANUP_TIMEOUT_S DYN_MM_TRUST_EGRESS_PROXY',
+  },
+  {
+    about: 'forward-pass metrics and profiler ranges, which stock engines do not give',
+    usedBy: ['worker'],
+    names:
+      'DYN_FORWARDPASS_METRIC_PORT --fpm-trace DYN_FPM_TRACE DYN_FPM_OUTPUT_PATH DYN_FPM_MODE DYN_FPM_SAMPLE_INTERVAL_MS ' +
+      'DYN_FPM_WORKER_ID DYN_FPM_GC_POLICY DYN_FPM_GC_FREEZE_INTERVAL_S DYN_NVTX',
+  },
+  {
+    about: 'self-benchmark of an engine',
+    usedBy: ['worker'],
+    names:
+      '--benchmark-* --prefill-max-*-samples --decode-max-*-samples --prefix-max-batch-size-samples ' +
+      'DYN_BENCHMARK_* DYN_BENCH_* DYN_PREFILL_MAX_* DYN_DECODE_MAX_* DYN_PREFIX_MAX_*',
+  },
+  {
+    about: 'download of models',
+    usedBy: ['worker'],
+    names: '--model-express-url MODEL_EXPRESS_URL',
+    instead: '--model-path with a local folder',
+  },
+  {
+    about: 'replacing a loaded adapter in place, and a bound of loading one',
+    usedBy: ['worker'],
+    names: 'DYN_LORA_HOTSWAP_ENABLED VLLM_LORA_MODULES_LOADING_TIMEOUT',
+  },
+  {
+    about: 'native SGLang requests and answers from a trace',
+    usedBy: ['worker'],
+    names: '--sglang-generate --response-replay-trace-path',
+  },
+  {
+    about: 'scheduling details of imitated engines',
+    usedBy: MOCKERS,
+    names:
+      '--sglang-schedule-policy --sglang-page-size --sglang-max-prefill-tokens --sglang-chunked-prefill-size ' +
+      '--sglang-clip-max-new-tokens --sglang-schedule-conservativeness --trtllm-capacity-scheduler-policy',
+  },
+  {
+    about: 'an external timing model of the mocker',
+    usedBy: MOCKERS,
+    names: '--ais-perf-model --aic-perf-model',
+    instead: '--planner-profile-data',
+  },
+  {
+    about: 'KV capacity of the mocker from a share of memory',
+    usedBy: MOCKERS,
+    names: '--gpu-memory-utilization --mem-fraction-static --free-gpu-memory-fraction',
+    instead: '--num-gpu-blocks-override; in stator simulate --num-gpu-blocks',
+  },
+  {
+    about: 'a host tier of the mocker',
+    usedBy: MOCKERS,
+    names: '--num-host-blocks --host-offload-d2h-bandwidth-gbps --host-offload-h2d-bandwidth-gbps',
+  },
+  {
+    about: 'the planner',
+    usedBy: ['function', 'local'],
+    names:
+      '--planner STATOR_LOCAL_PLANNER --min-workers STATOR_LOCAL_MIN_WORKERS --max-workers STATOR_LOCAL_MAX_WORKERS ' +
+      '--planner-law STATOR_PLANNER_LAW STATOR_PLANNER_CONFIG PLANNER_PROMETHEUS_PORT DYN_PLANNER_*',
+  },
+  {
+    about: 'cloud services beside DynamoDB',
+    usedBy: ['frontend', 'worker', 'router', 'function'],
+    names:
+      'STATOR_RESPONSES_BUCKET STATOR_PLANNER_TABLE STATOR_PLANNER_QUEUE_URL STATOR_ARTIFACTS_BUCKET STATOR_EVENT_ROLLUP_INTERVAL_MS ' +
+      'STATOR_SECRETS_ARN STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
+  },
+];
+
+const BY_NAME: ReadonlyMap<string, Unbuilt> = new Map(
+  UNBUILT.flatMap((unbuilt) => unbuilt.names.split(' ').map((name) => [name, unbuilt])),
+);
+const PATTERNS = [...BY_NAME].flatMap(([name, unbuilt]) =>
+  name.includes('*') ? [{ matches: new RegExp(`^${name.replaceAll('*', '[\\w-]+')}$`), unbuilt }] : [],
+);
+
+/** What a flag or variable that the table has not would be about. */
+export function findUnbuilt(name: string): Unbuilt | undefined {
+  const known = BY_NAME.get(name) ?? PATTERNS.find(({ matches }) => matches.test(name))?.unbuilt;
+  return known === undefined && name.startsWith('--no-') ? findUnbuilt(`--${name.slice('--no-'.length)}`) : known;
+}
+
+/** The names without `*` that `process` knows. */
+export function unbuiltNames(process: Process): readonly string[] {
+  return [...BY_NAME].flatMap(([name, { usedBy }]) => (usedBy.includes(process) && !name.includes('*') ? [name] : []));
+}
+
+/** The warning that `name` was given. */
+export function sayUnbuilt(name: string, { about, instead }: Unbuilt): string {
+  const hint = instead === undefined ? '' : `: use ${instead}`;
+  return `${name} is accepted, but does nothing in this version (${about})${hint}`;
+}
