@@ -1,32 +1,22 @@
-import type { Process, ResolvedConfig, Settings } from '../../shared/config/index.ts';
-
-/** What a command gets to run with. */
-export interface CommandContext<P extends Process> {
-  readonly settings: Settings<P>;
-  /** The settings with where they came from, for starting other processes with the same ones. */
-  readonly config: ResolvedConfig<P>;
-  /** Arguments after `--`. */
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string | undefined>>;
-}
+import type { Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
 
 /** A file of this folder that runs one command. */
-export interface CommandModule<P extends Process> {
+interface CommandModule<P extends Process> {
   /** Runs until the work is done or the process is told to stop; resolves with the exit code. */
-  run(context: CommandContext<P>): Promise<number>;
+  run(config: ResolvedConfig<P>, env: Environment): Promise<number>;
 }
 
 /** A command that runs a process. */
 export interface Command {
   readonly about: string;
-  start(context: CommandContext<Process>): Promise<number>;
+  start(config: ResolvedConfig, env: Environment): Promise<number>;
 }
 
 function processCommand<P extends Process>(about: string, load: () => Promise<CommandModule<P>>): Command {
   return {
     about,
-    // main.ts resolves the settings for the command it starts, so P is the process of the context.
-    start: async (context) => (await load()).run(context as unknown as CommandContext<P>),
+    // main.ts resolves the settings for the command it starts, so P is the process of the configuration.
+    start: async (config, env) => (await load()).run(config as unknown as ResolvedConfig<P>, env),
   };
 }
 

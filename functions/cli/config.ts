@@ -1,4 +1,5 @@
 import {
+  type Environment,
   PROCESSES,
   type Process,
   renderConfigurationDocs,
@@ -77,7 +78,7 @@ export interface ConfigOutput {
  *
  * @throws UsageError for a mistake in its own arguments, ConfigError for one in the settings.
  */
-export function showConfig(argv: readonly string[], env: Readonly<Record<string, string | undefined>>): ConfigOutput {
+export function showConfig(argv: readonly string[], env: Environment): ConfigOutput {
   const { process, format, argv: own } = readRequest(argv);
   if (format === 'markdown') return { text: renderConfigurationDocs(), warnings: [] };
   const config = resolveConfig(process, own, env, { allowMissing: true });

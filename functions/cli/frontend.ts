@@ -1,17 +1,18 @@
+import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { composeFrontend } from '../compose/frontend/frontend.ts';
 import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
 import { openLogger, openQuietLogger } from '../compose/logger.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
 import { chatWith } from './chat-session.ts';
-import type { CommandContext } from './commands.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */
-export async function run({ settings, config }: CommandContext<'frontend'>): Promise<number> {
+export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
+  const { settings } = config;
   const { interactive: isInteractive } = settings;
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
-  const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
-  const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
+  const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
+  const frontend = await composeFrontend(settings, { logger });
   if (isInteractive) {
     try {
       await chatWith(frontend, settings.httpSvcChatPath, stopped, chatting);

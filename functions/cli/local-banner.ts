@@ -2,25 +2,11 @@ import type { Settings } from '../../shared/config/index.ts';
 import type { Frontend } from '../compose/frontend/frontend.ts';
 import type { LocalFleet } from './local-fleet.ts';
 
-type BannerSettings = Pick<
-  Settings<'local'>,
-  | 'engine'
-  | 'routerMode'
-  | 'blockSize'
-  | 'tlsCertPath'
-  | 'httpSvcChatPath'
-  | 'httpSvcCmpPath'
-  | 'httpSvcEmbPath'
-  | 'httpSvcModelsPath'
-  | 'httpSvcHealthPath'
-  | 'httpSvcMetricsPath'
->;
-
 export interface BannerFacts {
   /** Where the server listens, without a slash at its end. */
   readonly url: string;
   readonly fleet: LocalFleet;
-  readonly settings: BannerSettings;
+  readonly settings: Settings<'local'>;
 }
 
 const QUESTION = 'What are you?';
@@ -66,7 +52,7 @@ async function modelToTry({ models, takesChats }: Frontend): Promise<TriedModel 
   return embeds === undefined ? undefined : { name: embeds, kind: 'embeddings' };
 }
 
-function requestFor({ name, kind }: TriedModel, url: string, settings: BannerSettings): readonly string[] {
+function requestFor({ name, kind }: TriedModel, url: string, settings: Settings<'local'>): readonly string[] {
   const stream = { model: name, stream: true };
   const [path, body] = {
     chat: [settings.httpSvcChatPath, { ...stream, messages: [{ role: 'user', content: QUESTION }] }],
@@ -80,7 +66,7 @@ function requestFor({ name, kind }: TriedModel, url: string, settings: BannerSet
 }
 
 /** A certificate of one's own is nothing that curl trusts. */
-function curl({ tlsCertPath }: BannerSettings): string {
+function curl({ tlsCertPath }: Settings<'local'>): string {
   return tlsCertPath === undefined ? 'curl' : 'curl -k';
 }
 
@@ -91,7 +77,7 @@ function quoted(text: string): string {
 }
 
 /** Decisions are made from caches in this mode, and the workers here know the blocks of prompts. */
-function canExplain({ engine, routerMode, tlsCertPath }: BannerSettings): boolean {
+function canExplain({ engine, routerMode, tlsCertPath }: Settings<'local'>): boolean {
   return engine === 'mocker' && routerMode === 'kv' && tlsCertPath === undefined;
 }
 
@@ -99,7 +85,7 @@ const NUMBERS_MIN = 40;
 const NUMBERS_MAX = 1000;
 
 /** A prompt of several blocks, served once; then who would get it now, and what it has cached. */
-function explanation(name: string, url: string, settings: BannerSettings): readonly string[] {
+function explanation(name: string, url: string, settings: Settings<'local'>): readonly string[] {
   // A number is two tokens or more with any tokenizer, so this is four blocks at least.
   const numbers = Math.min(NUMBERS_MAX, Math.max(NUMBERS_MIN, 2 * settings.blockSize));
   const body = JSON.stringify({ model: name, max_tokens: 1, prompt: '' });

@@ -1,16 +1,5 @@
 import { ConfigError, type Settings } from '../../shared/config/index.ts';
 
-type LocalSettings = Pick<
-  Settings<'local'>,
-  | 'engine'
-  | 'numWorkers'
-  | 'numPrefillWorkers'
-  | 'numDecodeWorkers'
-  | 'bootstrapPorts'
-  | 'zmqKvEventsPorts'
-  | 'zmqReplayPorts'
->;
-
 /** The workers of `stator local`. */
 export interface LocalFleet {
   /** Workers that clients' requests go to, and those that compute prompts for them. */
@@ -28,7 +17,7 @@ const PER_WORKER = /^--(bootstrap-ports|zmq-kv-events-ports|zmq-replay-ports)=/;
  * @param shared arguments of every worker
  * @throws ConfigError for fewer ports than workers
  */
-export function localFleet(settings: LocalSettings, shared: readonly string[]): LocalFleet {
+export function localFleet(settings: Settings<'local'>, shared: readonly string[]): LocalFleet {
   const { engine, numPrefillWorkers: prefillWorkers = 0, numDecodeWorkers, numWorkers } = settings;
   const workers = numDecodeWorkers ?? (engine === 'openai' ? 1 : numWorkers);
   const common = shared.filter((argument) => !PER_WORKER.test(argument));
@@ -40,7 +29,7 @@ export function localFleet(settings: LocalSettings, shared: readonly string[]): 
   return { workers, prefillWorkers, argv };
 }
 
-function portsOf(settings: LocalSettings, at: number, prefillWorkers: number): readonly string[] {
+function portsOf(settings: Settings<'local'>, at: number, prefillWorkers: number): readonly string[] {
   const { bootstrapPorts, zmqKvEventsPorts, zmqReplayPorts } = settings;
   return [
     ...(at < prefillWorkers ? portOf('--bootstrap-ports', bootstrapPorts, at) : []),

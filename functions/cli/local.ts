@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { forwardSettings } from '../../shared/config/index.ts';
+import { type Environment, forwardSettings, type ResolvedConfig, type Settings } from '../../shared/config/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { composeFrontend, type Frontend } from '../compose/frontend/frontend.ts';
@@ -11,7 +11,6 @@ import { stopSignal } from '../compose/stop-signal.ts';
 import { tellWhile } from '../compose/tell-while.ts';
 import { staggerDelayMs } from '../compose/worker/stagger-delay.ts';
 import { chatWith } from './chat-session.ts';
-import type { CommandContext } from './commands.ts';
 import { renderBanner } from './local-banner.ts';
 import { type LocalFleet, localFleet } from './local-fleet.ts';
 import { WorkerProcesses } from './local-workers.ts';
@@ -22,11 +21,12 @@ const WORKERS_READY_MS = 20_000;
 const USUAL_START_MS = 3000;
 
 /** `stator local`: a frontend in this process, its workers in processes of their own, nothing left behind at the end. */
-export async function run({ settings, config, env }: CommandContext<'local'>): Promise<number> {
+export async function run(config: ResolvedConfig<'local'>, env: Environment): Promise<number> {
+  const { settings } = config;
   const { interactive: isInteractive } = settings;
   const chatting = new AbortController();
   const stopped = stopSignal(chatting.signal);
-  const logger = isInteractive ? openQuietLogger(settings, config) : openLogger(settings);
+  const logger = isInteractive ? openQuietLogger(config) : openLogger(settings);
   const forwarded = forwardSettings(config, 'worker');
   const engine = [`--engine=${settings.engine}`, `--discovery-backend=${settings.discoveryBackend}`];
   const fleet = localFleet(settings, [...forwarded.argv, ...engine]);
@@ -46,10 +46,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
     hasOwnTerminal: isInteractive,
   });
   try {
-    const frontend = await composeFrontend(
-      { ...settings, fileKv },
-      { logger, plane: { poolSizeMax: settings.tcpPoolSize } },
-    );
+    const frontend = await composeFrontend({ ...settings, fileKv }, { logger });
     const serve = isInteractive ? chatInstead : serveUntilEnd;
     const reason = await serve({ frontend, settings, logger, workers, fleet, stopped, chatting });
     if (reason === undefined) return 0;
@@ -63,7 +60,7 @@ export async function run({ settings, config, env }: CommandContext<'local'>): P
 
 interface Local {
   readonly frontend: Frontend;
-  readonly settings: CommandContext<'local'>['settings'];
+  readonly settings: Settings<'local'>;
   readonly logger: ProcessLogger;
   readonly workers: WorkerProcesses;
   readonly fleet: LocalFleet;

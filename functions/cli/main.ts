@@ -27,15 +27,12 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
 
 async function startProcess(name: Process, command: Command, argv: readonly string[]): Promise<number> {
   const config = resolveConfig(name, argv, process.env);
-  const { loggingJsonl }: { readonly loggingJsonl?: boolean } = config.settings; // a command outside a fleet has no logs
-  report('warning', config.warnings, loggingJsonl);
+  report('warning', config.warnings, config.settings.loggingJsonl);
   await dumpConfig(config);
-  const end = argv.indexOf('--');
-  const args = end < 0 ? [] : argv.slice(end + 1);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
   const alive = setInterval(() => {}, IDLE_WAKE_MS);
   try {
-    return await command.start({ settings: config.settings, config, args, env: process.env });
+    return await command.start(config, process.env);
   } finally {
     clearInterval(alive);
   }

@@ -1,3 +1,4 @@
+import type { ResolvedConfig } from '../../shared/config/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openLogger } from '../compose/logger.ts';
 import { stopSignal } from '../compose/stop-signal.ts';
@@ -8,14 +9,13 @@ import { serveApp } from '../router/service-server.ts';
 import type { ServiceSettings } from '../router/service-settings.ts';
 import { startSlotTracker } from '../router/slot-tracker.ts';
 import { startStandaloneRouter } from '../router/standalone-router.ts';
-import type { CommandContext } from './commands.ts';
 import { UsageError } from './config.ts';
 
 /** Answers under way when the process is told to stop. */
 const GRACE_MS = 5000;
 
 /** `stator router`: the standalone router or one of the services beside it until told to stop. */
-export async function run({ settings }: CommandContext<'router'>): Promise<number> {
+export async function run({ settings }: ResolvedConfig<'router'>): Promise<number> {
   const stopped = stopSignal();
   const logger = openLogger(settings);
   const telemetry = await openTelemetry(settings, logger, undefined);

@@ -1,6 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { performance } from 'node:perf_hooks';
-import { ConfigError, resolveConfig, type Settings } from '../../shared/config/index.ts';
+import {
+  ConfigError,
+  type Environment,
+  type ResolvedConfig,
+  resolveConfig,
+  type Settings,
+} from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import { simulate } from '../../shared/simulate/index.ts';
 import {
@@ -11,7 +17,6 @@ import {
   renderText,
   reportRun,
 } from '../../shared/simulate/report/index.ts';
-import type { CommandContext } from './commands.ts';
 import { Progress } from './progress.ts';
 import { simulatedFleet, withExtraEngineArgs } from './simulate-fleet.ts';
 import { describeRun, simulationOptions } from './simulate-options.ts';
@@ -19,7 +24,8 @@ import { type SweptRun, sweepRuns } from './simulate-sweep.ts';
 import { WorkloadSource } from './simulate-workload.ts';
 
 /** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */
-export async function run({ settings, config, env }: CommandContext<'simulate'>): Promise<number> {
+export async function run(config: ResolvedConfig<'simulate'>, env: Environment): Promise<number> {
+  const { settings } = config;
   const kindOfReport = reportKind(settings.report);
   const runs = await simulateAll(config, env);
   process.stdout.write(settings.json ? renderJson(runs) : renderText(runs));
@@ -32,10 +38,7 @@ export async function run({ settings, config, env }: CommandContext<'simulate'>)
 }
 
 /** Every run of the sweep, one after the other. */
-async function simulateAll(
-  config: CommandContext<'simulate'>['config'],
-  env: CommandContext<'simulate'>['env'],
-): Promise<readonly RunReport[]> {
+async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment): Promise<readonly RunReport[]> {
   const workloads = new WorkloadSource();
   const told = new Set<string>(config.warnings);
   const runs: RunReport[] = [];
@@ -66,7 +69,7 @@ function commandLine(): string {
 
 async function simulateOnce(
   { swept }: SweptRun,
-  config: CommandContext<'simulate'>['config'],
+  config: ResolvedConfig<'simulate'>,
   fleet: Awaited<ReturnType<typeof simulatedFleet>>,
   workloads: WorkloadSource,
 ): Promise<RunReport> {

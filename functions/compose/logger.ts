@@ -1,10 +1,8 @@
-import type { ResolvedConfig, Settings } from '../../shared/config/index.ts';
+import type { FleetSettings, ResolvedConfig } from '../../shared/config/index.ts';
 import { createLogger, type ProcessLogger } from '../../shared/telemetry/index.ts';
 
 /** The logger of a process, as its settings ask. */
-export function openLogger(
-  settings: Pick<Settings<'worker'>, 'log' | 'loggingJsonl' | 'logUseLocalTz'>,
-): ProcessLogger {
+export function openLogger(settings: FleetSettings): ProcessLogger {
   const isTerminal = process.stderr.isTTY === true;
   return createLogger({
     filter: settings.log,
@@ -24,10 +22,10 @@ export function isPainted(env: Readonly<Record<string, string | undefined>>, isT
 }
 
 /** The same for a process that talks to a person in its terminal: nothing below a warning, unless levels were asked for. */
-export function openQuietLogger(
-  settings: Parameters<typeof openLogger>[0],
-  { given }: Pick<ResolvedConfig, 'given'>,
-): ProcessLogger {
+export function openQuietLogger({
+  settings,
+  given,
+}: ResolvedConfig<'frontend'> | ResolvedConfig<'local'>): ProcessLogger {
   return openLogger(given.has('log') ? settings : { ...settings, log: QUIET });
 }
 

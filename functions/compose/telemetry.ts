@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
-import type { Settings } from '../../shared/config/index.ts';
+import type { FleetSettings } from '../../shared/config/index.ts';
 import {
   countDroppedTelemetry,
   logSpans,
@@ -7,20 +7,6 @@ import {
   type ProcessLogger,
   Tracer,
 } from '../../shared/telemetry/index.ts';
-
-/** What every process of a fleet says of its traces. */
-type TelemetrySettings = Pick<
-  Settings<'worker'> & Settings<'function'>,
-  | 'loggingSpanEvents'
-  | 'otelExportEnabled'
-  | 'otelExporterOtlpEndpoint'
-  | 'otelExporterOtlpTracesEndpoint'
-  | 'otelExporterOtlpLogsEndpoint'
-  | 'otelExporterOtlpTracesProtocol'
-  | 'otelExporterOtlpLogsProtocol'
-  | 'otelServiceName'
-  | 'otelTracesSampleRatio'
->;
 
 /** The traces of a process, and its log lines on their way to a collector. */
 export interface Telemetry {
@@ -40,7 +26,7 @@ const NONE: Telemetry = { tracer: undefined, flush: async () => {}, close: async
  * @param registry where what no collector gets is counted
  */
 export async function openTelemetry(
-  settings: TelemetrySettings,
+  settings: FleetSettings,
   logger: ProcessLogger,
   registry: MetricRegistry | undefined,
 ): Promise<Telemetry> {
@@ -57,7 +43,7 @@ export async function openTelemetry(
   return { ...NONE, ...otlp, tracer };
 }
 
-async function openExport(settings: TelemetrySettings, logger: ProcessLogger, registry: MetricRegistry | undefined) {
+async function openExport(settings: FleetSettings, logger: ProcessLogger, registry: MetricRegistry | undefined) {
   const { openOtlp, otlpTargets } = await import('../../shared/telemetry/otlp/index.ts');
   const targets = otlpTargets({
     endpoint: settings.otelExporterOtlpEndpoint,

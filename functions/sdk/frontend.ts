@@ -45,7 +45,7 @@ export async function createFrontend({
   const logger = openLogger(settings);
   for (const warning of config.warnings) logger.for('config').warn(warning);
   await dumpConfig(config);
-  const frontend = await composeFrontend(settings, { logger, plane: { poolSizeMax: settings.tcpPoolSize } });
+  const frontend = await composeFrontend(settings, { logger });
   let server: ReturnType<typeof serveFrontend> | undefined;
   let closed: Promise<void> | undefined;
   return {

@@ -73,12 +73,11 @@ async function startDefined(
 ): Promise<RunningWorker> {
   // Which engine to start is the only setting that must be given, and here it comes from code.
   const config = resolveConfig('worker', flags, env, { allowMissing: true });
-  const { settings } = config;
-  const logger = openLogger(settings);
+  const logger = openLogger(config.settings);
   for (const warning of config.warnings) logger.for('config').warn(warning);
   await dumpConfig(config);
   const { model, aliases = [], card = {} } = definition;
-  const running = await startWorkerProcess(settings, logger, signal, {
+  const running = await startWorkerProcess(config, logger, signal, {
     open: () => engineOf(definition),
     names: { displayName: model, aliases },
     card,

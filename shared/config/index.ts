@@ -19,6 +19,15 @@ export {
 export { PROCESSES, type Process } from './processes.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
-export { GROUPS, type SettingName, type Settings, TABLE } from './table.ts';
+export {
+  type CallerSettings,
+  type EdgeSettings,
+  type FleetSettings,
+  GROUPS,
+  type RouterSettings,
+  type SettingName,
+  type Settings,
+  TABLE,
+} from './table.ts';
 export { UNBUILT } from './unbuilt.ts';
-export type { Surroundings } from './values/value-type.ts';
+export type { Environment, Surroundings } from './values/value-type.ts';

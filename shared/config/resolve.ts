@@ -7,7 +7,7 @@ import { describeAllowed, type Row } from './row.ts';
 import { collectSources, type Given, type Sources } from './sources.ts';
 import { nameOf, rowsOf, type SettingName, type Settings } from './table.ts';
 import { hideUrlPassword } from './values/texts.ts';
-import type { Surroundings } from './values/value-type.ts';
+import type { Environment, Surroundings } from './values/value-type.ts';
 
 /** A configuration that cannot be used. Every problem is one line that names the flag or variable and says what is allowed. */
 export class ConfigError extends Error {
@@ -99,7 +99,7 @@ function readValues(process: Process, sources: Sources, around: Surroundings, al
 }
 
 /** The machine that this process runs on. Configuration is read once, before anything is served, so reads may block. */
-function machineSurroundings(env: Readonly<Record<string, string | undefined>>): Surroundings {
+function machineSurroundings(env: Environment): Surroundings {
   return {
     homeDir: homedir(),
     env,
@@ -125,7 +125,7 @@ function machineSurroundings(env: Readonly<Record<string, string | undefined>>):
 export function resolveConfig<P extends Process>(
   process: P,
   argv: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
+  env: Environment,
   options: ResolveOptions = {},
 ): ResolvedConfig<P> {
   const sources = collectSources(process, argv, env);

@@ -4,6 +4,7 @@ import { commandOf, type Process } from './processes.ts';
 import type { Row } from './row.ts';
 import { rowsOf, type SettingName, TABLE } from './table.ts';
 import { findUnbuilt, sayUnbuilt, unbuiltNames } from './unbuilt.ts';
+import type { Environment } from './values/value-type.ts';
 
 /** Where a setting was given, and the texts that say what. */
 export interface Given {
@@ -19,8 +20,6 @@ export interface Sources {
   readonly warnings: readonly string[];
   readonly problems: readonly string[];
 }
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Texts under several names of one setting: the first named wins. */
 function chooseName(

@@ -1,4 +1,4 @@
-import type { Process } from './processes.ts';
+import type { EDGES, FLEET, FLEET_ROUTERS, Process, ROUTERS } from './processes.ts';
 import type { Row } from './row.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
@@ -62,10 +62,29 @@ type ValueOf<R> = R extends Row<infer V, infer _P> ? V : never;
 /** Type of every setting's resolved value. */
 export type ValuesBySetting = { readonly [K in SettingName]: ValueOf<Table[K]> };
 
-/** The resolved values of every setting that `P` reads. */
+/**
+ * The resolved values of every setting that `P` reads. Of several processes: what all of them read, and, perhaps absent, what
+ * only some do.
+ */
 export type Settings<P extends Process> = {
-  readonly [K in SettingName as P extends ReaderOf<Table[K]> ? K : never]: ValueOf<Table[K]>;
+  readonly [K in SettingName as [P] extends [ReaderOf<Table[K]>] ? K : never]: ValueOf<Table[K]>;
+} & {
+  readonly [K in SettingName as [P] extends [ReaderOf<Table[K]>] ? never : P extends ReaderOf<Table[K]> ? K : never]?:
+    | ValueOf<Table[K]>
+    | undefined;
 };
+
+/** The settings of a process that serves clients, whatever hosts it. */
+export type EdgeSettings = Settings<(typeof EDGES)[number]>;
+
+/** The settings of a process that calls workers. */
+export type CallerSettings = Settings<(typeof FLEET_ROUTERS)[number]>;
+
+/** The settings of a process with a router. */
+export type RouterSettings = Settings<(typeof ROUTERS)[number]>;
+
+/** The settings of any process of a fleet. */
+export type FleetSettings = Settings<(typeof FLEET)[number]>;
 
 /** A setting by its name. */
 type NamedRow = readonly [setting: SettingName, row: Row];

@@ -14,7 +14,7 @@ export {
   type QueuePolicy,
 } from './config/kv-config.ts';
 export { readKvRouterConfig } from './config/kv-config-object.ts';
-export { type KvRouterSettings, kvRouterConfigOf } from './config/kv-settings.ts';
+export { kvRouterConfigOf } from './config/kv-settings.ts';
 export { RendezvousShare } from './cost/replica-share.ts';
 export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
 export { createKvRouter } from './kv-router.ts';

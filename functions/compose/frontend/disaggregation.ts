@@ -1,3 +1,4 @@
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import { toWire } from '../../../shared/errors/index.ts';
 import {
   type Bypass,
@@ -15,7 +16,6 @@ import {
   type MetricRegistry,
   type RouterMetrics,
 } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings } from './frontend.ts';
 
 /** What a frontend shows of prefill and decode workers. */
 export interface Disaggregation {
@@ -69,7 +69,7 @@ export function observeDisaggregation(
  * When decode workers compute prompts themselves; undefined = never, and wherever nobody knows what is cached.
  * @throws KvRouterConfigError for a configuration that cannot be
  */
-export function openBypass(settings: FrontendSettings, source: ExplanationSource | undefined): Bypass | undefined {
+export function openBypass(settings: EdgeSettings, source: ExplanationSource | undefined): Bypass | undefined {
   const { routerConditionalDisagg: isOn, routerConditionalDisaggConfig: config, routerQueueThreshold } = settings;
   if (!isOn) return undefined;
   const rule = readConditionalDisaggregation(config, routerQueueThreshold ?? undefined);

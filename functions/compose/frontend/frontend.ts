@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { ByteBudget, createHttpApp, ServiceLifecycle } from '../../../shared/frontends/http/index.ts';
@@ -26,7 +26,6 @@ import {
 } from '../../../shared/telemetry/index.ts';
 import { type DiscoveryHost, openDiscovery } from '../planes/discovery.ts';
 import { type CallingPlaneOptions, callingPlane } from '../planes/planes.ts';
-import type { PrefillModelSettings } from '../routing/prefill-model.ts';
 import { openRouterMetrics, openRouting } from '../routing/routing.ts';
 import { openTelemetry } from '../telemetry.ts';
 import { tellWhile } from '../tell-while.ts';
@@ -44,54 +43,6 @@ import { logRequests } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
 import { stallObserver } from './stalls.ts';
-
-/** Settings that every frontend reads, whatever hosts it. */
-export type FrontendSettings = Pick<
-  Settings<'frontend'>,
-  keyof Settings<'frontend'> & keyof Settings<'function'> & keyof Settings<'local'>
->;
-
-/** Settings that only some hosts read: folders and threads need a machine, tables need a cloud. */
-export type HostSettings = PrefillModelSettings &
-  Partial<
-    Pick<
-      Settings<'frontend'>,
-      | 'encodeThreads'
-      | 'preprocessWorkers'
-      | 'fileKv'
-      | 'httpHost'
-      | 'httpHosts'
-      | 'planeOpen'
-      | 'modelPath'
-      | 'debugPerf'
-      | 'httpSvcConfigMetricsPollIntervalSecs'
-      | 'discoveryTable'
-      | 'dynamodbEndpoint'
-      | 'awsRegion'
-      | 'responsesTable'
-      | 'responseStoreMaxMb'
-      | 'kvCacheBlockSize'
-      | 'roles'
-      | 'routerOverlapRefreshAfterSecs'
-      | 'serveIndexer'
-      | 'routerUrl'
-      | 'routerChooseTimeoutMs'
-      | 'routerConnectTimeoutMs'
-      | 'fleetItemIntervalMs'
-      | 'reservationTtlMs'
-      | 'routerGrpcPort'
-      | 'loadReportIntervalMs'
-      | 'tcpRpcHost'
-      | 'tcpRpcPort'
-      | 'planeOpen'
-      | 'stateTable'
-      | 'natsStreamReplicas'
-      | 'zmqBrokerUrl'
-      | 'zmqBrokerEnabled'
-      | 'snapshotIntervalSecs'
-      | 'routerMinInitialWorkers'
-    >
-  >;
 
 export interface FrontendOptions {
   readonly logger: ProcessLogger;
@@ -126,7 +77,7 @@ export interface Frontend {
 
 /** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
 export async function composeFrontend(
-  settings: FrontendSettings & HostSettings,
+  settings: EdgeSettings,
   { logger, plane: planeOptions, discovery: host, followsEvents = true }: FrontendOptions,
 ): Promise<Frontend> {
   const metrics = createFrontendMetrics({
@@ -222,11 +173,7 @@ interface Parts {
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
-async function followModels(
-  settings: FrontendSettings & HostSettings,
-  parts: Parts,
-  onWorkers: (workers: number) => void,
-) {
+async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
   const { discovery, plane, metrics, logger, followsEvents } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
@@ -337,17 +284,13 @@ async function followModels(
   return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
 }
 
-async function eventPlaneOpener(
-  settings: FrontendSettings & HostSettings,
-  logger: ProcessLogger,
-  discovery: Discovery,
-) {
+async function eventPlaneOpener(settings: EdgeSettings, logger: ProcessLogger, discovery: Discovery) {
   const { eventPlane } = await import('../planes/event-plane.ts');
   return () => eventPlane(settings, logger.for('events'), discovery);
 }
 
 /** Its code is loaded where there is a table. */
-async function openSharedState(settings: FrontendSettings & HostSettings, { logger, metrics }: Parts) {
+async function openSharedState(settings: EdgeSettings, { logger, metrics }: Parts) {
   if (settings.stateTable === undefined) return undefined;
   const { openRouterState } = await import('../routing/router-state.ts');
   return openRouterState(settings, { logger, registry: metrics.registry });
@@ -360,7 +303,7 @@ function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
 
 const DISCOVERY_TIMEOUT_MS = 15_000;
 
-function factsOf({ name, card, contextLength }: RoutableModel, settings: FrontendSettings) {
+function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings) {
   const { runtime_config: runtime } = card;
   return {
     model: name,
@@ -374,12 +317,12 @@ function factsOf({ name, card, contextLength }: RoutableModel, settings: Fronten
 }
 
 /** A container that is a router alone answers health, metrics and operators. */
-function servesClients({ roles = [] }: HostSettings): boolean {
+function servesClients({ roles = [] }: EdgeSettings): boolean {
   return roles.length === 0 || roles.includes('http');
 }
 
 /** Only an admission control that looks at them makes the thresholds count. */
-function thresholdsOf(settings: FrontendSettings): BusyThresholdValues {
+function thresholdsOf(settings: EdgeSettings): BusyThresholdValues {
   if (settings.admissionControl === 'none') return {};
   return {
     decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,

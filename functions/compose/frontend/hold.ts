@@ -1,10 +1,10 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { Hold } from '../../../shared/pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../../shared/planes/event/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings } from './frontend.ts';
 
 interface HoldParts {
   readonly registry: MetricRegistry;
@@ -26,7 +26,7 @@ export interface OpenHold {
 const HELD_TOPIC = 'request_held';
 
 /** Undefined where the settings ask for no waiting. */
-export function openHold(settings: FrontendSettings, parts: HoldParts): OpenHold | undefined {
+export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
   if (holdTimeoutSecs === 0) return undefined;
   const { logger, registry } = parts;

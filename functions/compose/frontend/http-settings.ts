@@ -1,7 +1,7 @@
 import { getHeapStatistics } from 'node:v8';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { isLoopback } from '../../../shared/planes/request/index.ts';
-import type { FrontendSettings, HostSettings } from './frontend.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -14,7 +14,7 @@ export function budgetBytes(settingMb: number | undefined): number {
 }
 
 /** What the settings say of the HTTP surface. */
-export function httpSettings(settings: FrontendSettings & HostSettings): HttpSettings {
+export function httpSettings(settings: EdgeSettings): HttpSettings {
   const answerBytesMax = answerLimitBytes(settings);
   return {
     paths: {
@@ -58,12 +58,12 @@ export function httpSettings(settings: FrontendSettings & HostSettings): HttpSet
 }
 
 /** One answer may take all of the room for answers, and no more. */
-function answerLimitBytes(settings: FrontendSettings): number {
+function answerLimitBytes(settings: EdgeSettings): number {
   return Math.min(settings.httpAnswerLimitMb * MEBIBYTE, budgetBytes(settings.httpAnswerBudgetMb));
 }
 
 /** Off loopback, clients call the server by names that nobody here knows. */
-function hostsOf({ httpHost, httpHosts = [] }: HostSettings): readonly string[] | undefined {
+function hostsOf({ httpHost, httpHosts = [] }: EdgeSettings): readonly string[] | undefined {
   if (httpHost === undefined || !isLoopback(httpHost) || httpHosts.includes('*')) return undefined;
   return httpHosts.map((name) => name.toLowerCase());
 }

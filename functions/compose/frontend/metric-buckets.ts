@@ -1,7 +1,7 @@
-import type { FrontendSettings } from './frontend.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 
 /** Histogram ranges as the settings say them. */
-export function bucketsOf(settings: FrontendSettings) {
+export function bucketsOf(settings: EdgeSettings) {
   return {
     requestDuration: {
       min: settings.metricsRequestDurationMin,

@@ -1,5 +1,5 @@
 import { openChatTemplate, openModelFolder } from '../../../shared/artifacts/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { EdgeSettings, Settings } from '../../../shared/config/index.ts';
 import type { ModelCard } from '../../../shared/discovery/index.ts';
 import { findReasoningFormat } from '../../../shared/parsers/reasoning/index.ts';
 import { hasParserOfVersion } from '../../../shared/parsers/tool-calls/index.ts';
@@ -8,11 +8,8 @@ import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, ModelFolderError } from '../../../shared/tokens/index.ts';
 import { tellWhile } from '../tell-while.ts';
 
-type OpenModelSettings = Pick<Settings<'frontend'> & Settings<'function'>, 'tokenizer' | 'tokenizerFallback'> &
-  Partial<Pick<Settings<'frontend'>, 'modelPath'>>;
-
 /** Opens the models that cards name. `log` is told where something else than what was asked for has to do. */
-export function modelOpener(settings: OpenModelSettings, log: Logger): OpenModel {
+export function modelOpener(settings: EdgeSettings, log: Logger): OpenModel {
   const open: OpenModel = async (card) => {
     const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
     const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
@@ -39,11 +36,7 @@ export function chatCheck(store: Pick<ModelStore, 'get'>): (model: RoutableModel
 }
 
 /** What the card says of the tokenizer wins. `fastokens` is our own encoder, the fastest there is here. */
-function tokenizerOf(
-  { display_name: model, runtime_config: runtime }: ModelCard,
-  settings: OpenModelSettings,
-  log: Logger,
-) {
+function tokenizerOf({ display_name: model, runtime_config: runtime }: ModelCard, settings: EdgeSettings, log: Logger) {
   if ((runtime.tokenizer_backend ?? settings.tokenizer) !== 'fastokens') return {};
   log.warn('fastokens is not part of this product: the built-in encoder takes its place', { model });
   return {

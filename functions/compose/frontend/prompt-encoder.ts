@@ -1,17 +1,13 @@
 import { availableParallelism } from 'node:os';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { PromptEncoder } from '../../../shared/tokens/index.ts';
-
-/** Functions serve one request at a time and have no threads for it. */
-type EncoderSettings = Pick<Settings<'frontend'>, 'tokenCacheMb'> &
-  Partial<Pick<Settings<'frontend'>, 'encodeThreads' | 'preprocessWorkers'>>;
 
 const THREADS_MAX = 4;
 
 /** What tokenizes prompts: by default threads for long ones only, with `--dyn-preprocess-workers` threads for all. */
-export function openPromptEncoder(settings: EncoderSettings, log: Logger): PromptEncoder {
+export function openPromptEncoder(settings: EdgeSettings, log: Logger): PromptEncoder {
   const { tokenCacheMb, preprocessWorkers = 0 } = settings;
   const takesAll = preprocessWorkers > 0;
   return new PromptEncoder({
@@ -23,7 +19,7 @@ export function openPromptEncoder(settings: EncoderSettings, log: Logger): Promp
   });
 }
 
-function threadsOf(settings: EncoderSettings): number {
+function threadsOf(settings: EdgeSettings): number {
   if (!('encodeThreads' in settings)) return 0;
   return settings.encodeThreads ?? Math.min(availableParallelism() - 1, THREADS_MAX);
 }

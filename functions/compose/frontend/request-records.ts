@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { ConfigError, type Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type EdgeSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import {
   createFileSink,
@@ -11,11 +11,6 @@ import {
   type RequestRecorder,
 } from '../../../shared/telemetry/index.ts';
 
-type RecordSettings = Pick<
-  Settings<'frontend'>,
-  'requestTrace' | 'requestTraceSinks' | 'requestTraceFilePath' | 'requestTraceFileFormat' | 'requestTraceCapacity'
->;
-
 const ON: ReadonlySet<string> = new Set(['1', 'true', 'yes', 'on']);
 const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
 
@@ -24,7 +19,7 @@ const OFF: ReadonlySet<string> = new Set(['', '0', 'false', 'no', 'off']);
  * @throws Error with one line that names a sink that is not built
  */
 export function openRequestRecords(
-  settings: RecordSettings,
+  settings: EdgeSettings,
   registry: MetricRegistry,
   logger: Logger,
 ): RequestRecorder | undefined {
@@ -49,14 +44,14 @@ export function openRequestRecords(
 }
 
 /** `DYN_REQUEST_TRACE` is a switch, or the list of sinks itself. */
-function sinkNames({ requestTrace, requestTraceSinks }: RecordSettings): readonly string[] {
+function sinkNames({ requestTrace, requestTraceSinks }: EdgeSettings): readonly string[] {
   const said = requestTrace?.trim().toLowerCase() ?? '';
   if (OFF.has(said)) return [];
   if (ON.has(said)) return requestTraceSinks;
   return [...new Set(said.split(',').map((name) => name.trim()))].filter((name) => name !== '');
 }
 
-function openSink(name: string, { requestTraceFilePath: path, requestTraceFileFormat }: RecordSettings): RecordSink {
+function openSink(name: string, { requestTraceFilePath: path, requestTraceFileFormat }: EdgeSettings): RecordSink {
   switch (name) {
     case 'file':
       return createFileSink({ path, format: requestTraceFileFormat, clock: systemClock });

@@ -1,11 +1,7 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import { DynamoDbResponseStore, MemoryResponseStore, type ResponseStore } from '../../../shared/responses/index.ts';
 import type { Logger, MetricRegistry } from '../../../shared/telemetry/index.ts';
-
-/** What every frontend reads, and what only those in a cloud (a table) or with memory to spare read. */
-type ResponseStoreSettings = Pick<Settings<'frontend'>, 'responseStore' | 'responseStoreTtlSecs'> &
-  Partial<Pick<Settings<'frontend'>, 'responseStoreMaxMb' | 'responsesTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
 
 const BYTES_PER_MB = 1024 * 1024;
 /** Of the memory, for one response. */
@@ -16,7 +12,7 @@ const RECORD_SHARE_MAX = 1 / 8;
  * stored, or, in a function without a table, when nothing could be found again: its environments share no memory.
  */
 export async function openResponseStore(
-  settings: ResponseStoreSettings,
+  settings: EdgeSettings,
   registry: MetricRegistry,
   logger: Logger,
 ): Promise<ResponseStore | undefined> {

@@ -6,11 +6,6 @@ import type { ProcessLogger } from '../../../shared/telemetry/index.ts';
 import { startHttpServer } from '../../http/server.ts';
 import type { Frontend } from './frontend.ts';
 
-type ServerSettings = Pick<
-  Settings<'frontend'>,
-  'httpHost' | 'httpPort' | 'httpGracefulShutdownTimeoutSecs' | 'tlsCertPath' | 'tlsKeyPath' | 'tlsClientCaCertPath'
->;
-
 export interface FrontendServer {
   /** As clients on this machine reach it. */
   readonly url: string;
@@ -23,7 +18,7 @@ export interface FrontendServer {
 /** Serves a frontend on its port. A frontend that cannot listen is closed, and the error names the flag to change. */
 export async function serveFrontend(
   frontend: Frontend,
-  settings: ServerSettings,
+  settings: Settings<'frontend' | 'local'>,
   logger: ProcessLogger,
 ): Promise<FrontendServer> {
   const log = logger.for('http');
@@ -70,7 +65,7 @@ export async function serveFrontend(
 }
 
 /** The configuration's own checks have seen to it that both files are given, or neither. */
-function tlsPathsOf(settings: ServerSettings): TlsPaths | undefined {
+function tlsPathsOf(settings: Settings<'frontend' | 'local'>): TlsPaths | undefined {
   const { tlsCertPath: cert, tlsKeyPath: key, tlsClientCaCertPath: clientCa } = settings;
   return cert === undefined || key === undefined ? undefined : { cert, key, clientCa };
 }

@@ -1,10 +1,6 @@
-import type { Settings } from '../../../shared/config/index.ts';
+import type { FleetSettings } from '../../../shared/config/index.ts';
 import { createDiscovery, type Discovery, parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
-
-/** What every process reads, and what only those on a machine (a folder) or in a cloud (a table) read. */
-type DiscoverySettings = Pick<Settings<'worker'>, 'discoveryBackend' | 'leaseTtlSecs'> &
-  Partial<Pick<Settings<'worker'>, 'fileKv' | 'discoveryTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
 
 export interface DiscoveryHost {
   /** Whether it deletes from the table what dead processes left there; a host with no right to write does not. @default true */
@@ -13,7 +9,7 @@ export interface DiscoveryHost {
 
 /** Opens the discovery back end that the settings name. */
 export async function openDiscovery(
-  settings: DiscoverySettings,
+  settings: FleetSettings,
   logger: Logger,
   { sweeps = true }: DiscoveryHost = {},
 ): Promise<Discovery> {

@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { FleetSettings } from '../../../shared/config/index.ts';
 import { type Discovery, discoveredBrokers } from '../../../shared/discovery/index.ts';
 import {
   createNatsEventPlane,
@@ -11,29 +11,10 @@ import {
 import { listenAddress, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { fleetHost } from './fleet-host.ts';
-import { type NatsSettings, openNats } from './nats.ts';
-
-/** Settings of the event plane: what both its ends read, and what only processes on a machine do. */
-type EventSettings = Pick<
-  Settings<'worker'> & Settings<'function'>,
-  'eventPlane' | 'eventPlaneCodec' | 'discoveryBackend'
-> &
-  Partial<
-    Pick<
-      Settings<'worker'>,
-      | 'planeOpen'
-      | 'eventPlaneHost'
-      | 'zmqBrokerUrl'
-      | 'zmqBrokerEnabled'
-      | 'natsStreamReplicas'
-      | 'natsStreamMaxAgeSecs'
-      | 'natsStreamMaxMb'
-    >
-  > &
-  NatsSettings;
+import { openNats } from './nats.ts';
 
 /** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
-export function eventPlane(settings: EventSettings, logger: Logger, discovery: Discovery): EventPlane {
+export function eventPlane(settings: FleetSettings, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
     clock: systemClock,
     onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
@@ -58,7 +39,7 @@ export function eventPlane(settings: EventSettings, logger: Logger, discovery: D
 
 /** Addresses that are set win over those in discovery. */
 function brokersOf(
-  { zmqBrokerUrl, zmqBrokerEnabled }: EventSettings,
+  { zmqBrokerUrl, zmqBrokerEnabled }: FleetSettings,
   logger: Logger,
   discovery: Discovery,
 ): ZmqBrokerSource | undefined {

@@ -1,4 +1,4 @@
-import type { Settings } from '../../../shared/config/index.ts';
+import type { FleetSettings } from '../../../shared/config/index.ts';
 
 /** Discovery that reaches no other machine, and so no process that could not use loopback. */
 const OF_ONE_MACHINE: readonly string[] = ['file', 'mem'];
@@ -10,7 +10,7 @@ const OF_ONE_MACHINE: readonly string[] = ['file', 'mem'];
  */
 export function fleetHost(
   host: string | undefined,
-  settings: Pick<Settings<'function'>, 'discoveryBackend'> & Partial<Pick<Settings<'worker'>, 'planeOpen'>>,
+  settings: FleetSettings,
   protectedBy: 'token' | 'mTLS' | undefined,
 ): string {
   if (host !== undefined && host !== 'auto') return host;

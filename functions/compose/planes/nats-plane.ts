@@ -1,14 +1,15 @@
+import type { FleetSettings } from '../../../shared/config/index.ts';
 import { createNatsRequestPlane, type NatsRequestPlaneOptions } from '../../../shared/planes/nats-requests/index.ts';
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
-import { type NatsSettings, openNats } from './nats.ts';
+import { openNats } from './nats.ts';
 
 /**
  * The request plane over NATS. `logger` is told of outages.
  * @param attemptsMax attempts to reach NATS before requests fail; undefined = no limit
  */
 export function natsPlane(
-  settings: NatsSettings,
+  settings: FleetSettings,
   options: Omit<NatsRequestPlaneOptions, 'client'>,
   logger: Logger | undefined,
   attemptsMax?: number,

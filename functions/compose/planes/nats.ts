@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { FleetSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import {
   createNatsClient,
@@ -11,24 +11,9 @@ import {
 } from '../../../shared/planes/nats/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 
-/** How a process reaches NATS; every process of a fleet reads them. */
-export type NatsSettings = Pick<
-  Settings<'worker'> & Settings<'function'>,
-  | 'natsServer'
-  | 'natsAuthUsername'
-  | 'natsAuthPassword'
-  | 'natsAuthToken'
-  | 'natsAuthNkey'
-  | 'natsAuthCredentialsFile'
-  | 'natsTlsCaCertPath'
-  | 'natsTlsInsecure'
-  | 'natsTlsClientCertPath'
-  | 'natsTlsClientKeyPath'
->;
-
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
 export function openNats(
-  settings: NatsSettings,
+  settings: FleetSettings,
   purpose: 'events' | 'requests' | 'snapshots',
   logger: Logger | undefined,
   more: Pick<NatsOptions, 'attemptsMax'> = {},
@@ -47,7 +32,7 @@ export function openNats(
 }
 
 /** The first kind that is set. */
-function identityOf(settings: NatsSettings): NatsIdentity | undefined {
+function identityOf(settings: FleetSettings): NatsIdentity | undefined {
   const { natsAuthUsername: username, natsAuthPassword: password, natsAuthToken: token } = settings;
   const { natsAuthNkey: seed, natsAuthCredentialsFile: file } = settings;
   if (username !== undefined && password !== undefined) return { kind: 'password', username, password };
@@ -56,7 +41,7 @@ function identityOf(settings: NatsSettings): NatsIdentity | undefined {
   return file === undefined ? undefined : { kind: 'credentials', file };
 }
 
-function tlsOf(settings: NatsSettings): NatsTls | undefined {
+function tlsOf(settings: FleetSettings): NatsTls | undefined {
   const { natsTlsCaCertPath: caFile, natsTlsClientCertPath: certFile, natsTlsClientKeyPath: keyFile } = settings;
   const isInsecure = settings.natsTlsInsecure;
   if (caFile === undefined && certFile === undefined && keyFile === undefined && !isInsecure) return undefined;

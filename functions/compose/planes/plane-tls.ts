@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { FleetSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import type {
   PlaneClientTls,
@@ -9,18 +9,6 @@ import type {
   PlaneTls,
   TcpRequestPlane,
 } from '../../../shared/planes/request/index.ts';
-
-/** A function serves nothing, and so has no certificate of a server. */
-export type PlaneTlsSettings = Pick<
-  Settings<'frontend'> & Settings<'function'>,
-  | 'tcpTlsCaCertPath'
-  | 'tcpTlsClientCertPath'
-  | 'tcpTlsClientKeyPath'
-  | 'tcpTlsInsecure'
-  | 'tcpTlsServerName'
-  | 'tcpTlsHandshakeTimeoutSecs'
-> &
-  Partial<Pick<Settings<'worker'>, 'tcpTlsCertPath' | 'tcpTlsKeyPath' | 'tcpTlsClientCaCertPath'>>;
 
 /** Renewed files show within this. */
 const LOOK_INTERVAL_MS = 10_000;
@@ -31,7 +19,7 @@ const LOOK_INTERVAL_MS = 10_000;
  *
  * @throws Error with one line that names the flags to look at.
  */
-export function readPlaneTls(settings: PlaneTlsSettings): PlaneTls | undefined {
+export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
   const server = serverTls(settings);
   const client = clientTls(settings);
   if (server === undefined && client === undefined) return undefined;
@@ -39,7 +27,7 @@ export function readPlaneTls(settings: PlaneTlsSettings): PlaneTls | undefined {
 }
 
 /** `plane`, which takes up certificates that are renewed while it runs. Files that are half written are tried again. */
-export function followPlaneTls(plane: TcpRequestPlane, settings: PlaneTlsSettings, current: PlaneTls): TcpRequestPlane {
+export function followPlaneTls(plane: TcpRequestPlane, settings: FleetSettings, current: PlaneTls): TcpRequestPlane {
   let known = JSON.stringify(current);
   const timer = systemClock.every(LOOK_INTERVAL_MS, () => {
     try {
@@ -61,14 +49,14 @@ export function followPlaneTls(plane: TcpRequestPlane, settings: PlaneTlsSetting
   };
 }
 
-function serverTls(settings: PlaneTlsSettings): PlaneServerTls | undefined {
+function serverTls(settings: FleetSettings): PlaneServerTls | undefined {
   const { tcpTlsCertPath: cert, tcpTlsKeyPath: key, tcpTlsClientCaCertPath: clientCa } = settings;
   if (cert === undefined && key === undefined) return undefined;
   const pair = readPair('--tcp-tls-cert-path', cert, '--tcp-tls-key-path', key);
   return { ...pair, clientCa: clientCa && read('--tcp-tls-client-ca-cert-path', clientCa) };
 }
 
-function clientTls(settings: PlaneTlsSettings): PlaneClientTls | undefined {
+function clientTls(settings: FleetSettings): PlaneClientTls | undefined {
   const { tcpTlsCaCertPath: ca, tcpTlsClientCertPath: cert, tcpTlsClientKeyPath: key } = settings;
   const { tcpTlsInsecure: isInsecure, tcpTlsServerName: serverName } = settings;
   if (ca === undefined && cert === undefined && !isInsecure) return undefined;

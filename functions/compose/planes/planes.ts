@@ -1,5 +1,5 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { CallerSettings, FleetSettings } from '../../../shared/config/index.ts';
 import {
   createTcpRequestPlane,
   type RequestPlane,
@@ -8,42 +8,8 @@ import {
 } from '../../../shared/planes/request/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { fleetHost } from './fleet-host.ts';
-import type { NatsSettings } from './nats.ts';
 import { peerLines } from './peer-lines.ts';
-import { followPlaneTls, type PlaneTlsSettings, readPlaneTls } from './plane-tls.ts';
-
-/** Settings of the request plane that both its ends read. */
-type CallerSettings = Pick<
-  Settings<'frontend'> & Settings<'function'>,
-  | 'requestPlane'
-  | 'natsRequestTimeoutSecs'
-  | 'requestPlaneCodec'
-  | 'tcpConnectTimeoutSecs'
-  | 'tcpRequestTimeoutSecs'
-  | 'tcpChannelBuffer'
-  | 'tcpMaxMessageSize'
-  | 'planeToken'
-  | 'planeTls'
-> &
-  PlaneTlsSettings &
-  NatsSettings;
-
-type ServerSettings = Pick<
-  Settings<'worker'>,
-  | 'requestPlane'
-  | 'requestPlaneCodec'
-  | 'tcpRpcHost'
-  | 'tcpRpcPort'
-  | 'tcpMaxMessageSize'
-  | 'planeToken'
-  | 'planeTls'
-  | 'planeOpen'
-  | 'discoveryBackend'
-> &
-  PlaneTlsSettings &
-  NatsSettings;
-
-type CommonSettings = Pick<ServerSettings, 'requestPlaneCodec' | 'tcpMaxMessageSize' | 'planeToken'>;
+import { followPlaneTls, readPlaneTls } from './plane-tls.ts';
 
 /** How a host wants its connections to workers. */
 export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
@@ -68,7 +34,14 @@ export async function callingPlane(
     const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
     return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
   }
-  return tcpPlane('client', settings, { ...options, requestTimeoutMs: settings.tcpRequestTimeoutSecs * 1000, ...more });
+  const { tcpPoolSize: poolSizeMax, tcpRequestTimeoutSecs } = settings;
+  const pool = poolSizeMax === undefined ? {} : { poolSizeMax };
+  return tcpPlane('client', settings, {
+    ...options,
+    ...pool,
+    requestTimeoutMs: tcpRequestTimeoutSecs * 1000,
+    ...more,
+  });
 }
 
 /** `observer`, which also tells `logger` of peers that are set otherwise, and what `lines` say. */
@@ -97,7 +70,7 @@ const STREAMS_TAKEN_MAX = 65_536;
 
 /** The request plane of a process that serves. `logger` is told of outages of NATS. */
 export async function servingPlane(
-  settings: ServerSettings,
+  settings: FleetSettings,
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
@@ -108,8 +81,8 @@ export async function servingPlane(
   }
   return tcpPlane('server', settings, {
     ...options,
-    port: settings.tcpRpcPort,
-    open: settings.planeOpen,
+    port: settings.tcpRpcPort ?? 0,
+    open: settings.planeOpen ?? false,
     host: fleetHost(settings.tcpRpcHost, settings, protectionOf(settings)),
   });
 }
@@ -119,14 +92,14 @@ function protectionOf({
   planeToken,
   tcpTlsCertPath,
   tcpTlsClientCaCertPath,
-}: ServerSettings): 'token' | 'mTLS' | undefined {
+}: FleetSettings): 'token' | 'mTLS' | undefined {
   if (planeToken !== undefined) return 'token';
   return tcpTlsCertPath !== undefined && tcpTlsClientCaCertPath !== undefined ? 'mTLS' : undefined;
 }
 
 /** What both ends say to either plane. */
 function commonOptions(
-  { requestPlaneCodec, tcpMaxMessageSize, planeToken }: CommonSettings,
+  { requestPlaneCodec, tcpMaxMessageSize, planeToken }: FleetSettings,
   observer: RequestPlaneObserver,
 ) {
   return {
@@ -139,11 +112,7 @@ function commonOptions(
 }
 
 /** @throws Error with one line when the settings name certificates that cannot be used, or contradict each other */
-function tcpPlane(
-  side: 'client' | 'server',
-  settings: PlaneTlsSettings & Pick<ServerSettings, 'planeTls' | 'planeToken'>,
-  options: TcpRequestPlaneOptions,
-): RequestPlane {
+function tcpPlane(side: 'client' | 'server', settings: FleetSettings, options: TcpRequestPlaneOptions): RequestPlane {
   const tls = readPlaneTls(settings);
   const encryption = settings.planeTls;
   if (encryption === 'off' && tls !== undefined) {

@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { ConfigError } from '../../../shared/config/index.ts';
+import { ConfigError, type EdgeSettings } from '../../../shared/config/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import { reasonOf, ServeError } from '../../../shared/errors/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
@@ -19,7 +19,6 @@ import {
 } from '../../../shared/router/service/index.ts';
 import { FleetReader, type FleetWorker, type RouterState } from '../../../shared/router/state/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
 import type { RoutingParts } from './worker-feeds.ts';
@@ -37,7 +36,7 @@ export interface ChooseRoutingOptions {
 
 /** Lets resident routers decide, and decides without one where none answers: what functions do. */
 export async function openChooseRouting(
-  settings: FrontendSettings & HostSettings,
+  settings: EdgeSettings,
   parts: RoutingParts,
   { asksResidents, embedded, state }: ChooseRoutingOptions,
 ): Promise<Routing> {
@@ -85,7 +84,7 @@ export async function openChooseRouting(
 async function loadGrpcLine({
   routerUrl = [],
   planeToken,
-}: FrontendSettings & HostSettings): Promise<((place: string) => ResidentLine) | undefined> {
+}: EdgeSettings): Promise<((place: string) => ResidentLine) | undefined> {
   if (!routerUrl.some(isGrpc)) return undefined;
   const { openRouterLine } = await import('../../../shared/router/grpc/index.ts');
   return (place) => openRouterLine(place, systemClock, planeToken);
@@ -104,7 +103,7 @@ interface Following {
 
 /** The resident routers: those at the URLs that the settings name, or those in discovery. */
 function follow(
-  settings: FrontendSettings & HostSettings,
+  settings: EdgeSettings,
   { namespace, discovery, onChange, log }: Following,
 ): Promise<{ close(): void }> {
   const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;

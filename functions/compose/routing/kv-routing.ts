@@ -1,4 +1,5 @@
 import { seededRandom, systemClock, systemRandom, type Timer } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
 import {
   type ApproximateIndex,
@@ -35,11 +36,10 @@ import {
 import { meterRouter, schedulerMetrics } from '../../../shared/router/observe/index.ts';
 import type { ComponentPool } from '../../../shared/router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
 import type { IndexServer } from './index-server.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
-import type { Resident, ResidentSettings } from './resident.ts';
+import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
 import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
@@ -95,7 +95,7 @@ export class KvRouting implements Routing {
    * @throws KvRouterConfigError for flags that contradict each other
    */
   constructor(
-    settings: FrontendSettings & HostSettings,
+    settings: EdgeSettings,
     parts: RoutingParts,
     files: RouterFiles,
     openRemote?: (isRecording: boolean) => RemoteIndexes,
@@ -211,7 +211,7 @@ export class KvRouting implements Routing {
    * Answers other processes, too, from now on: as a resident router, or with its index, or both. The server is this
    * routing's to close. Rejects when discovery cannot be written.
    */
-  async serve(settings: ResidentSettings, server: RouterServer, isResident: boolean): Promise<void> {
+  async serve(settings: EdgeSettings, server: RouterServer, isResident: boolean): Promise<void> {
     this.#server = server;
     const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
     if (isResident) {

@@ -1,14 +1,14 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../../../shared/router/feed/index.ts';
 import type { Router, SimpleRouterMode } from '../../../shared/router/index.ts';
 import { createRouter } from '../../../shared/router/indexless/index.ts';
-import type { FrontendSettings } from '../frontend/frontend.ts';
 import type { Routing } from './routing.ts';
 import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
 /** Routing in a mode that knows nothing of caches. */
-export function openPlainRouting(mode: SimpleRouterMode, settings: FrontendSettings, parts: RoutingParts): Routing {
+export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
   const router = createRouter({
     mode,
     inhibitedMs: settings.inhibitedDurationSecs * 1000,

@@ -1,31 +1,16 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findLocalModel } from '../../../shared/artifacts/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { RouterSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { KvRouterConfigError, type PrefillDurationModel } from '../../../shared/router/index.ts';
 import { createPrefillEstimate, readModelShape } from '../../../shared/router/prefill-estimate/index.ts';
-
-/** The timing model's settings; a function, which keeps no load of its own, has none of them. */
-export type PrefillModelSettings = Partial<
-  Pick<
-    Settings<'router'>,
-    | 'aicBackend'
-    | 'aicSystem'
-    | 'aicModelPath'
-    | 'aicTpSize'
-    | 'aicMoeTpSize'
-    | 'aicMoeEpSize'
-    | 'aicAttentionDpSize'
-    | 'routerPrefillLoadModel'
-  >
->;
 
 /**
  * What predicts prefills with `--router-prefill-load-model aic`.
  * @throws KvRouterConfigError for a model folder that cannot be read, and as `createPrefillEstimate`
  */
-export async function openPrefillModel(settings: PrefillModelSettings): Promise<PrefillDurationModel> {
+export async function openPrefillModel(settings: RouterSettings): Promise<PrefillDurationModel> {
   return createPrefillEstimate({
     backend: settings.aicBackend ?? '',
     system: settings.aicSystem ?? '',

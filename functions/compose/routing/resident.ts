@@ -1,4 +1,5 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
 import { listenAddress, refuseOpenListener } from '../../../shared/planes/request/index.ts';
 import type { KvRouter, PoolRole, Router } from '../../../shared/router/index.ts';
@@ -19,12 +20,8 @@ import {
   type RouterState,
 } from '../../../shared/router/state/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
 import { fleetHost } from '../planes/fleet-host.ts';
 import type { RouterServer } from './router-server.ts';
-
-/** Settings of a resident router. */
-export type ResidentSettings = FrontendSettings & HostSettings;
 
 /** What a resident router is made of. */
 export interface ResidentParts {
@@ -63,7 +60,7 @@ const REPORTS_TO_SETTLE = 2;
  * Serves `Choose` on the request plane and registers it in discovery. Rejects when the port cannot be
  * bound, or discovery cannot be written.
  */
-export async function openResident(settings: ResidentSettings, parts: ResidentParts): Promise<Resident> {
+export async function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
   const { server, logger } = parts;
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
@@ -93,7 +90,7 @@ export async function openResident(settings: ResidentSettings, parts: ResidentPa
 
 /** The same by gRPC, where a port is set for it. */
 async function openGrpc(
-  settings: ResidentSettings,
+  settings: EdgeSettings,
   service: ResidentService,
   answering: Answering,
 ): Promise<{ close(): Promise<void> } | undefined> {
@@ -114,7 +111,7 @@ async function openGrpc(
   return serveRouterGrpc({ service, host, port, secret, isAnswering });
 }
 
-function makeService(settings: ResidentSettings, parts: ResidentParts, state: RouterState, namespace: string) {
+function makeService(settings: EdgeSettings, parts: ResidentParts, state: RouterState, namespace: string) {
   const { router, kv, metrics, logger } = parts;
   const log = logger.for('router');
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;

@@ -1,8 +1,9 @@
+import type { RouterSettings } from '../../../shared/config/index.ts';
 import type { PolicyConfig, PrefillDurationModel } from '../../../shared/router/index.ts';
 import type { TrackingHash } from '../../../shared/router/tracking/index.ts';
 import { readPolicies } from './policy-config.ts';
-import { openPrefillModel, type PrefillModelSettings } from './prefill-model.ts';
-import { openTracking, type TrackingSettings } from './tracking.ts';
+import { openPrefillModel } from './prefill-model.ts';
+import { openTracking } from './tracking.ts';
 
 /** What the files that a router's settings name say. */
 export interface RouterFiles {
@@ -15,9 +16,7 @@ export interface RouterFiles {
 }
 
 /** Reads them. @throws KvRouterConfigError for one that cannot be used */
-export async function openRouterFiles(
-  settings: PrefillModelSettings & TrackingSettings & { readonly routerPolicyConfig?: string | undefined },
-): Promise<RouterFiles> {
+export async function openRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
   const policies = await readPolicies(settings.routerPolicyConfig);
   const { prefillLoadModel = settings.routerPrefillLoadModel } = policies?.settings ?? {};
   return {

@@ -1,10 +1,10 @@
 import { systemRandom } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { Discovery, EndpointRecord } from '../../../shared/discovery/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import type { PlaneServer } from '../../../shared/planes/request/index.ts';
 import type { RouterEndpoint } from '../../../shared/router/service/index.ts';
 import type { FrontendMetrics, ProcessLogger } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
 import { servingPlane } from '../planes/planes.ts';
 
 /** Where a frontend answers other routers: its listener on the request plane, and its records in discovery. */
@@ -24,13 +24,11 @@ const STOP_MS_MAX = 1000;
 
 /** Listens on the request plane. Rejects when the port cannot be bound. */
 export async function openRouterServer(
-  settings: FrontendSettings & HostSettings,
+  settings: EdgeSettings,
   parts: { readonly discovery: Discovery; readonly metrics: FrontendMetrics; readonly logger: ProcessLogger },
 ): Promise<RouterServer> {
   const { discovery, metrics, logger } = parts;
-  const { tcpRpcHost, tcpRpcPort = 0, planeOpen = false } = settings;
-  const serverSettings = { ...settings, tcpRpcHost, tcpRpcPort, planeOpen };
-  const plane = await servingPlane(serverSettings, metrics.requestPlane, logger.for('requests'));
+  const plane = await servingPlane(settings, metrics.requestPlane, logger.for('requests'));
   const instanceId = systemRandom.instanceId();
   const server = await plane.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
   const names = new Set<EndpointRecord>();

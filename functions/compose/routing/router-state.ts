@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { EdgeSettings, FleetSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import type { Worker } from '../../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../../shared/planes/event/index.ts';
@@ -23,26 +23,7 @@ import {
   type RouterStateMetrics,
   type SharedPart,
 } from '../../../shared/telemetry/index.ts';
-import { type NatsSettings, openNats } from '../planes/nats.ts';
-
-/** Where the router-state table is. */
-type TableSettings = Partial<Pick<Settings<'worker'>, 'stateTable' | 'dynamodbEndpoint' | 'awsRegion'>>;
-
-/** Settings of what routers share. Only hosts with a table have them. */
-export type RouterStateSettings = Pick<Settings<'frontend'>, 'eventPlane' | 'routerReplicaSync' | 'leaseTtlSecs'> &
-  Partial<
-    Pick<
-      Settings<'frontend'>,
-      | 'stateTable'
-      | 'dynamodbEndpoint'
-      | 'awsRegion'
-      | 'natsStreamReplicas'
-      | 'snapshotIntervalSecs'
-      | 'routerSnapshotThreshold'
-      | 'routerResetStates'
-    >
-  > &
-  NatsSettings;
+import { openNats } from '../planes/nats.ts';
 
 /** Giving leases back at the end takes no longer. */
 const CLOSE_MS_MAX = 1000;
@@ -52,7 +33,7 @@ const CLOSE_MS_MAX = 1000;
  * or several that each ask the workers. The table is first touched in the background.
  */
 export async function openRouterState(
-  settings: RouterStateSettings,
+  settings: EdgeSettings,
   { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
 ): Promise<SharedRouterState | undefined> {
   const opened = await openStateTable(settings, { logger, registry });
@@ -61,7 +42,7 @@ export async function openRouterState(
 
 /** The router-state table by itself, for workers; undefined where there is none. */
 export async function openStateTable(
-  settings: TableSettings,
+  settings: FleetSettings,
   { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
 ): Promise<{ readonly state: RouterState; readonly watch: PartWatch } | undefined> {
   const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
@@ -76,13 +57,13 @@ export async function openStateTable(
 export class SharedRouterState {
   readonly state: RouterState;
   readonly watch: PartWatch;
-  readonly #settings: RouterStateSettings;
+  readonly #settings: EdgeSettings;
   readonly #logger: ProcessLogger;
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
   readonly #sweeps = new Map<string, CounterSweep>(); // by endpoint; bounded by the endpoints of the fleet
   readonly #reset = new Set<string>(); // components; bounded likewise
 
-  constructor(settings: RouterStateSettings, state: RouterState, watch: PartWatch, logger: ProcessLogger) {
+  constructor(settings: EdgeSettings, state: RouterState, watch: PartWatch, logger: ProcessLogger) {
     this.#settings = settings;
     this.state = state;
     this.watch = watch;

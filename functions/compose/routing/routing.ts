@@ -1,9 +1,9 @@
 import { systemRandom } from '../../../shared/clock/index.ts';
+import type { EdgeSettings } from '../../../shared/config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../../../shared/pipeline/index.ts';
 import type { BusyLimits } from '../../../shared/router/feed/index.ts';
 import type { Router, WorkerPool } from '../../../shared/router/index.ts';
 import { createRouterMetrics, type RouterMetrics } from '../../../shared/telemetry/index.ts';
-import type { FrontendSettings, HostSettings } from '../frontend/frontend.ts';
 import { bucketsOf } from '../frontend/metric-buckets.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RoutingParts } from './worker-feeds.ts';
@@ -26,7 +26,7 @@ export interface Routing {
  * The routing that the settings name.
  * @throws KvRouterConfigError for flags of the router that contradict each other
  */
-export async function openRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
+export async function openRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
   const { routerMode: mode } = settings;
   if (mode === 'kv') return openKvRouting(settings, parts);
   const { openPlainRouting } = await import('./plain-routing.ts');
@@ -37,7 +37,7 @@ export async function openRouting(settings: FrontendSettings & HostSettings, par
  * Mode `kv` in the role that the settings name: by an index of this process, which a resident also
  * answers others from, or by asking residents. A host that can follow nothing asks.
  */
-async function openKvRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<Routing> {
+async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
   const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
   const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
   const { routerRole: role = keepsIndex && routerUrl === undefined ? 'embedded' : 'choose' } = settings;
@@ -55,7 +55,7 @@ async function openKvRouting(settings: FrontendSettings & HostSettings, parts: R
 }
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */
-async function openIndexedRouting(settings: FrontendSettings & HostSettings, parts: RoutingParts): Promise<KvRouting> {
+async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
   const [{ openRouterFiles }, { KvRouting }, remote] = await Promise.all([
     import('./router-files.ts'),
     import('./kv-routing.ts'),
@@ -66,7 +66,7 @@ async function openIndexedRouting(settings: FrontendSettings & HostSettings, par
 }
 
 export function openRouterMetrics(
-  settings: FrontendSettings,
+  settings: EdgeSettings,
   { metrics, logger }: Pick<RoutingParts, 'metrics' | 'logger'>,
 ): RouterMetrics {
   return createRouterMetrics({

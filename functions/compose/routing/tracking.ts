@@ -1,20 +1,15 @@
 import { readFile } from 'node:fs/promises';
-import type { Settings } from '../../../shared/config/index.ts';
+import type { RouterSettings } from '../../../shared/config/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { KvRouterConfigError } from '../../../shared/router/index.ts';
 import type { TrackingHash } from '../../../shared/router/tracking/index.ts';
-
-export type TrackingSettings = Pick<
-  Settings<'router'>,
-  'routerTrackingHash' | 'routerTrackingKeyFile' | 'routerTrackingKeyId'
->;
 
 /**
  * The names of running requests' blocks (`--router-tracking-hash`); undefined = the public ones. The code of the others is
  * loaded where they are asked for.
  * @throws KvRouterConfigError for a key that cannot be read; the message says nothing of what is in the file
  */
-export async function openTracking(settings: TrackingSettings): Promise<TrackingHash | undefined> {
+export async function openTracking(settings: RouterSettings): Promise<TrackingHash | undefined> {
   const { routerTrackingHash, routerTrackingKeyFile: path = '', routerTrackingKeyId: keyId = '' } = settings;
   if (routerTrackingHash !== 'keyed-xxh3-v1') return undefined;
   const { createKeyedTracking, KEY_BYTES } = await import('../../../shared/router/tracking/index.ts');

@@ -5,13 +5,8 @@ import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { AdapterCache } from '../../../shared/worker/index.ts';
 
-type AdapterSettings = Pick<
-  Settings<'worker'>,
-  'loraEnabled' | 'loraPath' | 'awsEndpoint' | 'awsAllowHttp' | 'awsRegion'
->;
-
 /** Where a worker keeps adapters out of buckets; undefined = it loads none. Throws for plain HTTP that nobody permitted. */
-export function adapterCache(settings: AdapterSettings, logger: Logger): AdapterCache | undefined {
+export function adapterCache(settings: Settings<'worker'>, logger: Logger): AdapterCache | undefined {
   const { loraEnabled, loraPath, awsEndpoint: endpoint, awsAllowHttp, awsRegion: region } = settings;
   if (!loraEnabled) return undefined;
   if (endpoint?.startsWith('http:') && !awsAllowHttp) {

@@ -1,18 +1,8 @@
 import type { Settings } from '../../../shared/config/index.ts';
 import type { CardSettings } from '../../../shared/worker/index.ts';
 
-type ReadingSettings = Pick<
-  Settings<'worker'>,
-  | 'toolCallParser'
-  | 'reasoningParser'
-  | 'defaultThinkingMode'
-  | 'excludeToolsWhenToolChoiceNone'
-  | 'endpointTypes'
-  | 'stableRoutingId'
->;
-
 /** What the operator says on the card: how the model's text is to be read, what is offered of it and which prefixes find it. */
-export function cardSettings(settings: ReadingSettings): CardSettings {
+export function cardSettings(settings: Settings<'worker'>): CardSettings {
   const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
   return {
     ...(toolCallParser === undefined ? {} : { tool_call_parser: toolCallParser }),

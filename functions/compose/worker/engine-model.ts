@@ -1,22 +1,8 @@
 import type { Settings } from '../../../shared/config/index.ts';
 import type { SchedulerOptions } from '../../../shared/engines/mocker/index.ts';
 
-export type EngineModelSettings = Pick<
-  Settings<'worker'>,
-  | 'blockSize'
-  | 'maxNumSeqs'
-  | 'maxNumBatchedTokens'
-  | 'enablePrefixCaching'
-  | 'enableChunkedPrefill'
-  | 'preemptionMode'
-  | 'watermark'
-  | 'engineType'
-  | 'speedupRatio'
-  | 'decodeSpeedupRatio'
->;
-
 /** The engine model of mock and simulated workers, but for the size of its cache. */
-export function engineModel(settings: EngineModelSettings): Omit<SchedulerOptions, 'numGpuBlocks'> {
+export function engineModel(settings: Settings<'worker' | 'simulate'>): Omit<SchedulerOptions, 'numGpuBlocks'> {
   return {
     blockSizeTokens: settings.blockSize,
     maxNumSeqs: settings.maxNumSeqs,

@@ -4,20 +4,6 @@ import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Engine } from '../../../shared/engines/index.ts';
 import { createMediaGuardedEngine, mediaPolicy } from '../../../shared/engines/media/index.ts';
 
-type MediaSettings = Pick<
-  Settings<'worker'>,
-  | 'httpTimeoutSecs'
-  | 'httpConnectTimeoutSecs'
-  | 'httpMaxConnections'
-  | 'httpKeepaliveTimeoutSecs'
-  | 'mmAllowInternal'
-  | 'mmLocalPath'
-  | 'mmMaxFileSizeMb'
-  | 'mmMaxDataUrlMb'
-  | 'mmMaxRequestMb'
-  | 'mediaAllowHosts'
->;
-
 const MIB = 1024 * 1024;
 /** What may stand in the list: a name, or the end of one behind `*`. */
 const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
@@ -26,7 +12,7 @@ const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
  * `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds.
  * @throws ConfigError for an allowed host that none can be called
  */
-export function withMediaGuard(engine: Engine, settings: MediaSettings): Engine {
+export function withMediaGuard(engine: Engine, settings: Settings<'worker'>): Engine {
   const { mmMaxFileSizeMb: fileMb, mmMaxDataUrlMb: dataMb, httpTimeoutSecs: seconds } = settings;
   const unfit = settings.mediaAllowHosts?.find((host) => !ALLOWED_HOST.test(host) && isIP(host) === 0);
   if (unfit !== undefined) {

@@ -18,33 +18,7 @@ import { type ListenAddress, listenAddress, refuseOpenListener } from '../../../
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../../shared/tokens/index.ts';
 import { fleetHost } from '../planes/fleet-host.ts';
-import { type EngineModelSettings, engineModel } from './engine-model.ts';
-
-type MockSettings = EngineModelSettings &
-  Pick<
-    Settings<'worker'>,
-    | 'mockOutput'
-    | 'discoveryBackend'
-    | 'planeOpen'
-    | 'numGpuBlocksOverride'
-    | 'maxModelLen'
-    | 'plannerProfileData'
-    | 'reasoning'
-    | 'dataParallelSize'
-    | 'startupTimeSecs'
-    | 'seed'
-    | 'disaggregationMode'
-    | 'bootstrapPorts'
-    | 'kvBytesPerToken'
-    | 'kvCacheDtype'
-    | 'kvTransferBandwidth'
-    | 'kvTransferTimingMode'
-    | 'kvEventsConfig'
-    | 'handoffSessionTimeoutMs'
-    | 'zmqKvEventsPorts'
-    | 'zmqReplayPorts'
-    | 'tcpRpcHost'
-  >;
+import { engineModel } from './engine-model.ts';
 
 export interface MockEngineContext {
   /** Its place among the engines of the process. @default 0 */
@@ -58,7 +32,7 @@ const PORT_MAX = 65_535;
 /** A mock engine for the model in `folder`, and what its card says of that model. */
 export async function mockEngineFor(
   folder: string,
-  settings: MockSettings,
+  settings: Settings<'worker'>,
   { at = 0, logger }: MockEngineContext = {},
 ): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
   const info = await readModelInfo(folder);
@@ -83,7 +57,7 @@ export async function mockEngineFor(
 }
 
 /** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */
-async function transferOptions(info: ModelInfo, settings: MockSettings, at: number): Promise<MockEngineOptions> {
+async function transferOptions(info: ModelInfo, settings: Settings<'worker'>, at: number): Promise<MockEngineOptions> {
   const { disaggregationMode: role, bootstrapPorts, kvEventsConfig } = settings;
   const config = info.files['config.json'];
   const derived = async (): Promise<number> =>
@@ -101,7 +75,7 @@ async function transferOptions(info: ModelInfo, settings: MockSettings, at: numb
 
 /** Tables that cannot be read leave the polynomials. */
 async function timingOf(
-  { plannerProfileData: path }: MockSettings,
+  { plannerProfileData: path }: Settings<'worker'>,
   logger: Logger | undefined,
 ): Promise<TimingModel | undefined> {
   if (path === undefined) return undefined;
@@ -115,7 +89,7 @@ async function timingOf(
 }
 
 /** @throws ConfigError for values that cannot be */
-function thinkingOf({ reasoning }: MockSettings): Thinking | undefined {
+function thinkingOf({ reasoning }: Settings<'worker'>): Thinking | undefined {
   if (reasoning === undefined) return undefined;
   const number = (key: string, isFit: (value: number) => boolean, allowed: string): number => {
     const value = reasoning[key];
@@ -137,7 +111,7 @@ const LOOPBACK: ListenAddress = { bind: '127.0.0.1', advertise: '127.0.0.1' };
  * Where a mock engine listens beside its worker.
  * @throws ConfigError when anybody would reach it: it asks nobody who they are
  */
-function mockAddress(settings: MockSettings, name: string): ListenAddress {
+function mockAddress(settings: Settings<'worker'>, name: string): ListenAddress {
   const address = listenAddress(fleetHost(settings.tcpRpcHost, settings, undefined));
   const remedies = ['set DYN_TCP_RPC_HOST=127.0.0.1'];
   const listener = { name: `the mock engine's listener for ${name}`, address: address.bind, remedies };
@@ -146,7 +120,7 @@ function mockAddress(settings: MockSettings, name: string): ListenAddress {
   return address;
 }
 
-function kvStreamOf(settings: MockSettings, at: number): KvStreamOptions | undefined {
+function kvStreamOf(settings: Settings<'worker'>, at: number): KvStreamOptions | undefined {
   const { zmqKvEventsPorts, zmqReplayPorts, dataParallelSize: ranks } = settings;
   const port = portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at, ranks);
   if (port === undefined) return undefined;

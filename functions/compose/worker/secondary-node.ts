@@ -1,10 +1,10 @@
 import { systemClock } from '../../../shared/clock/index.ts';
-import { ConfigError, type Settings } from '../../../shared/config/index.ts';
+import { ConfigError } from '../../../shared/config/index.ts';
 import { startSecondaryVllm } from '../../../shared/engines/vllm/index.ts';
 import { reasonOf } from '../../../shared/errors/index.ts';
 import { createWorkerMetrics, type ProcessLogger } from '../../../shared/telemetry/index.ts';
 import { EndpointHealth, type WorkerAddress } from '../../../shared/worker/index.ts';
-import { type ServerEngineContext, vllmLaunchSettings } from './server-engine.ts';
+import { vllmLaunchSettings, type WorkerConfig } from './server-engine.ts';
 import { openStatusServer } from './status-server.ts';
 
 /** What its status server shows in place of endpoints. */
@@ -16,12 +16,8 @@ const ENGINE = 'engine';
  *
  * @throws ConfigError for settings that no secondary node can have
  */
-export async function startSecondaryNode(
-  settings: Settings<'worker'>,
-  address: WorkerAddress,
-  logger: ProcessLogger,
-  given: ServerEngineContext['given'],
-) {
+export async function startSecondaryNode(config: WorkerConfig, address: WorkerAddress, logger: ProcessLogger) {
+  const { settings } = config;
   if (settings.engine !== 'vllm')
     throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
   if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
@@ -29,7 +25,7 @@ export async function startSecondaryNode(
   const metrics = createWorkerMetrics({ ...address, model: '' });
   const status = await openStatusServer(settings, logger, { health, metrics });
   const log = logger.for('engine');
-  const launch = await vllmLaunchSettings(settings, { logger: log, given, onDroppedKvEvents: () => {} });
+  const launch = await vllmLaunchSettings(config);
   const node = await startSecondaryVllm(launch, { clock: systemClock, logger: log });
   health.set(ENGINE, 'ready');
   const engineExit = node.exit.then((reason) => {

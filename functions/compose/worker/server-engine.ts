@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { findLocalModel } from '../../../shared/artifacts/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { SettingName, Settings } from '../../../shared/config/index.ts';
+import type { ResolvedConfig, SettingName, Settings } from '../../../shared/config/index.ts';
 import type { Engine, EngineInfo } from '../../../shared/engines/index.ts';
 import { createSglangEngine, type SglangLaunchSettings } from '../../../shared/engines/sglang/index.ts';
 import {
@@ -15,18 +15,18 @@ import type { Logger } from '../../../shared/telemetry/index.ts';
 import { readModelInfo } from '../../../shared/tokens/index.ts';
 import type { ModelFacts } from '../../../shared/worker/index.ts';
 
-export type ServerEngineSettings = Settings<'worker'>;
+/** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
+export type WorkerConfig = ResolvedConfig<'worker'>;
 
 /** What a worker needs beside its settings to drive an engine of its own. */
 export interface ServerEngineContext {
   readonly logger: Logger;
-  /** The settings that somebody gave: others are the engine's to choose. */
-  readonly given: ReadonlySet<SettingName>;
   onDroppedKvEvents(count: number): void;
 }
 
 /** vLLM or SGLang as the settings want it: attached by `--engine-url`, else started. */
-export async function serverEngineFor(settings: ServerEngineSettings, context: ServerEngineContext): Promise<Engine> {
+export async function serverEngineFor(config: WorkerConfig, context: ServerEngineContext): Promise<Engine> {
+  const { settings } = config;
   const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
   const { logger, onDroppedKvEvents } = context;
   const deps = { clock: systemClock, logger, onDroppedKvEvents };
@@ -39,35 +39,29 @@ export async function serverEngineFor(settings: ServerEngineSettings, context: S
     takesText: settings.useVllmTokenizer || settings.enableMultimodal,
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
   };
-  const launch = url === undefined ? await launchSettings(settings, context) : undefined;
+  const launch = url === undefined ? await launchSettings(config) : undefined;
   if (settings.engine === 'sglang') {
-    return createSglangEngine({ ...server, launch: launch && sglangSettings(settings, context, launch) }, deps);
+    return createSglangEngine({ ...server, launch: launch && sglangSettings(config, launch) }, deps);
   }
   const isPrefill = settings.disaggregationMode === 'prefill';
   const modelName = url === undefined ? undefined : settings.model;
-  return createVllmEngine(
-    { ...server, modelName, isPrefill, launch: launch && vllmSettings(settings, context, launch) },
-    deps,
-  );
+  return createVllmEngine({ ...server, modelName, isPrefill, launch: launch && vllmSettings(config, launch) }, deps);
 }
 
 /** `engine` with the media that the settings allow; other engines than vLLM have no settings for them. */
-export function withMultimodal(
-  engine: Engine,
-  settings: ServerEngineSettings,
-  { given }: Pick<ServerEngineContext, 'given'>,
-): Engine {
+export function withMultimodal(engine: Engine, config: WorkerConfig): Engine {
+  const { settings } = config;
   if (settings.engine !== 'vllm') return engine;
   return createMultimodalEngine(engine, {
     accepts: settings.enableMultimodal,
     isEncoder: settings.disaggregationMode === 'encode',
     // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
-    promptTemplate: given.has('mmPromptTemplate') ? settings.mmPromptTemplate : undefined,
+    promptTemplate: givenValue(config, 'mmPromptTemplate'),
   });
 }
 
 /** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */
-export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: ServerEngineSettings) {
+export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
   const given = servedModelName ?? modelName;
   if (given !== undefined || engineUrl !== undefined) return given;
   const named = model ?? modelPath;
@@ -78,7 +72,7 @@ export function servedNameOf({ servedModelName, modelName, model, modelPath, eng
  * The files of the model that an engine has loaded, for the card: frontends tokenize for it. Rejects when they are not on
  * this machine.
  */
-export async function modelFactsOf(settings: ServerEngineSettings, engine: EngineInfo): Promise<ModelFacts> {
+export async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
   if (engine.modelInput === 'Text') return {};
   const names = [settings.modelPath, settings.model, engine.modelPath].filter((name) => name !== undefined);
   for (const name of names) {
@@ -89,6 +83,11 @@ export async function modelFactsOf(settings: ServerEngineSettings, engine: Engin
   }
   const looked = names.length === 0 ? '' : ` (looked for ${names.join(', ')})`;
   throw new Error(`the model's files are not on this machine${looked}: give their folder with --model-path`);
+}
+
+/** The value that somebody gave; undefined where the engine chooses. */
+function givenValue<K extends SettingName & keyof Settings<'worker'>>(config: WorkerConfig, setting: K) {
+  return config.given.has(setting) ? config.settings[setting] : undefined;
 }
 
 type CommonLaunch = Pick<
@@ -111,7 +110,8 @@ type CommonLaunch = Pick<
   | 'env'
 >;
 
-async function launchSettings(settings: ServerEngineSettings, { given }: ServerEngineContext): Promise<CommonLaunch> {
+async function launchSettings(config: WorkerConfig): Promise<CommonLaunch> {
+  const { settings } = config;
   const model = settings.model ?? settings.modelPath;
   if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
   const { kvEventsConfig, engineConfigJson, pythonhashseed, disaggregationMode, engineCommand } = settings;
@@ -119,8 +119,8 @@ async function launchSettings(settings: ServerEngineSettings, { given }: ServerE
     program: engineCommand?.split(/\s+/).filter((word) => word !== ''),
     model,
     servedModelName: servedNameOf(settings) ?? model,
-    tensorParallelSize: given.has('tensorParallelSize') ? settings.tensorParallelSize : undefined,
-    dataParallelSize: given.has('dataParallelSize') ? settings.dataParallelSize : undefined,
+    tensorParallelSize: givenValue(config, 'tensorParallelSize'),
+    dataParallelSize: givenValue(config, 'dataParallelSize'),
     enablePrefixCaching: settings.enablePrefixCaching,
     streamIntervalTokens: settings.streamInterval,
     kvEventsConfig,
@@ -136,33 +136,26 @@ async function launchSettings(settings: ServerEngineSettings, { given }: ServerE
 }
 
 /** What vLLM is started with. */
-export async function vllmLaunchSettings(
-  settings: ServerEngineSettings,
-  context: ServerEngineContext,
-): Promise<VllmLaunchSettings> {
-  return vllmSettings(settings, context, await launchSettings(settings, context));
+export async function vllmLaunchSettings(config: WorkerConfig): Promise<VllmLaunchSettings> {
+  return vllmSettings(config, await launchSettings(config));
 }
 
-function vllmSettings(
-  settings: ServerEngineSettings,
-  { given }: ServerEngineContext,
-  common: CommonLaunch,
-): VllmLaunchSettings {
+function vllmSettings(config: WorkerConfig, common: CommonLaunch): VllmLaunchSettings {
+  const { settings } = config;
+  const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
   const graceSecs = settings.gracefulShutdownGracePeriodSecs;
   return {
     ...common,
     env: {
       ...common.env,
       ...sideChannelOf(settings),
-      ...(given.has('vllmLogStatsIntervalSecs')
-        ? { VLLM_LOG_STATS_INTERVAL: `${settings.vllmLogStatsIntervalSecs}` }
-        : {}),
+      ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
     },
     maxNumSeqs: settings.maxNumSeqs,
     maxNumBatchedTokens: settings.maxNumBatchedTokens,
     maxModelLen: settings.maxModelLen,
-    blockSizeTokens: given.has('blockSize') ? settings.blockSize : undefined,
-    numGpuBlocks: given.has('numGpuBlocksOverride') ? settings.numGpuBlocksOverride : undefined,
+    blockSizeTokens: givenValue(config, 'blockSize'),
+    numGpuBlocks: givenValue(config, 'numGpuBlocksOverride'),
     prefixCachingAlgo: settings.prefixCachingAlgo,
     kvTransferConfig: settings.kvTransferConfig,
     enablePromptEmbeds: settings.enablePromptEmbeds,
@@ -170,23 +163,20 @@ function vllmSettings(
   };
 }
 
-function sglangSettings(
-  settings: ServerEngineSettings,
-  { given }: ServerEngineContext,
-  common: CommonLaunch,
-): SglangLaunchSettings {
+function sglangSettings(config: WorkerConfig, common: CommonLaunch): SglangLaunchSettings {
+  const { settings } = config;
   const mode = settings.disaggregationMode;
   return {
     ...common,
-    maxRunningRequests: given.has('maxNumSeqs') ? settings.maxNumSeqs : undefined,
+    maxRunningRequests: givenValue(config, 'maxNumSeqs'),
     contextLengthTokens: settings.maxModelLen,
-    pageSizeTokens: given.has('blockSize') ? settings.blockSize : undefined,
+    pageSizeTokens: givenValue(config, 'blockSize'),
     disaggregationMode: mode === 'prefill' || mode === 'decode' ? mode : undefined,
   };
 }
 
 /** Where an attached engine publishes, if the settings say it. */
-function eventSourceOf({ kvEventsConfig: config }: ServerEngineSettings) {
+function eventSourceOf({ kvEventsConfig: config }: Settings<'worker'>) {
   if (config === undefined || config.enable_kv_cache_events === false) return undefined;
   const textOf = (name: string): string | undefined => {
     const value = config[name];
@@ -213,7 +203,7 @@ async function readArguments(path: string): Promise<Readonly<Record<string, unkn
 }
 
 /** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */
-function sideChannelOf(settings: ServerEngineSettings): Readonly<Record<string, string>> {
+function sideChannelOf(settings: Settings<'worker'>): Readonly<Record<string, string>> {
   const { vllmNixlSideChannelHost: host, vllmNixlSideChannelPort: port, kvTransferConfig } = settings;
   if (!JSON.stringify(kvTransferConfig ?? {}).includes('NixlConnector')) return {};
   const own = Object.values(networkInterfaces())

@@ -5,11 +5,6 @@ import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import { type TopologyFields, topologyFault, topologyTaint } from '../../../shared/router/indexless/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
 
-type TopologySettings = Pick<
-  Settings<'worker'>,
-  'topologyEnabled' | 'topologyMountPath' | 'kvTransferDomain' | 'kvTransferEnforcement' | 'kvTransferPreferredWeight'
->;
-
 /** Orchestrators write the files when they have placed the worker, which may be after its start. */
 const WAIT_MS = 30_000;
 const POLL_MS = 500;
@@ -24,7 +19,7 @@ export type TopologyCard = TopologyFields & { readonly taints?: readonly string[
  * @throws ConfigError without the name of that domain; Error with one line for the operator; the signal's reason when it aborts.
  */
 export async function topologyCard(
-  settings: TopologySettings,
+  settings: Settings<'worker'>,
   clock: Clock,
   signal: AbortSignal,
   log: Logger,

@@ -1,6 +1,6 @@
 import { builtinModelPath, describeChatTemplate } from '../../../shared/artifacts/index.ts';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { ConfigError, type SettingName, type Settings } from '../../../shared/config/index.ts';
+import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Discovery, WorkerType } from '../../../shared/discovery/index.ts';
 import type { Engine, EngineInfo } from '../../../shared/engines/index.ts';
 import { relabelEngineMetrics } from '../../../shared/engines/index.ts';
@@ -40,13 +40,12 @@ import {
   type ServerEngineContext,
   servedNameOf,
   serverEngineFor,
+  type WorkerConfig,
   withMultimodal,
 } from './server-engine.ts';
 import { staggerDelayMs } from './stagger-delay.ts';
 import { openControlServer, openStatusServer } from './status-server.ts';
 import { topologyCard } from './topology.ts';
-
-export type WorkerProcessSettings = Settings<'worker'>;
 
 /** The workers of one process: one, or several mock ones. */
 export interface WorkerProcess {
@@ -59,7 +58,7 @@ export interface WorkerProcess {
 
 /** Everything the workers of a process share. */
 interface Surroundings {
-  readonly settings: WorkerProcessSettings;
+  readonly settings: Settings<'worker'>;
   readonly logger: ProcessLogger;
   readonly discovery: Discovery;
   readonly requestPlane: RequestPlane;
@@ -86,14 +85,14 @@ export interface DefinedModel {
 
 /** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
 export async function startWorkerProcess(
-  settings: WorkerProcessSettings,
+  config: WorkerConfig,
   logger: ProcessLogger,
   signal: AbortSignal,
   defined?: DefinedModel,
-  given: ReadonlySet<SettingName> = new Set(),
 ): Promise<WorkerProcess> {
+  const { settings } = config;
   const address = parseEndpoint(settings.endpoint);
-  if (settings.headless) return startSecondaryNode(settings, address, logger, given);
+  if (settings.headless) return startSecondaryNode(config, address, logger);
   const adapterCache = openAdapterCache(settings, logger.for('worker'));
   const names = defined?.names ?? { displayName: displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
@@ -131,10 +130,10 @@ export async function startWorkerProcess(
   };
   try {
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
-    const context = { logger: logger.for('engine'), given, onDroppedKvEvents };
+    const context = { logger: logger.for('engine'), onDroppedKvEvents };
     let opened = 0;
     const model = defined ?? {
-      open: () => openEngine(settings, context, opened++),
+      open: () => openEngine(config, context, opened++),
       names,
       card: {
         ...cardSettings(settings),
@@ -203,7 +202,7 @@ async function startOne(
   return tellWhile(starting, tell);
 }
 
-function canaryOf(settings: WorkerProcessSettings) {
+function canaryOf(settings: Settings<'worker'>) {
   if (!settings.healthCheckEnabled) return undefined;
   const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
   if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
@@ -214,7 +213,7 @@ function canaryOf(settings: WorkerProcessSettings) {
 }
 
 /** @throws ConfigError for a role that the engine cannot take */
-function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSettings): WorkerType {
+function workerTypeOf({ disaggregationMode: mode, engine }: Settings<'worker'>): WorkerType {
   if (mode === 'agg') return 'aggregated';
   const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
   const fits =
@@ -223,15 +222,12 @@ function workerTypeOf({ disaggregationMode: mode, engine }: WorkerProcessSetting
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
 }
 
-async function openEngine(
-  settings: WorkerProcessSettings,
-  context: ServerEngineContext,
-  at: number,
-): Promise<OpenedEngine> {
+async function openEngine(config: WorkerConfig, context: ServerEngineContext, at: number): Promise<OpenedEngine> {
+  const { settings } = config;
   if (settings.engine === 'vllm' || settings.engine === 'sglang') {
-    const engine = await serverEngineFor(settings, context);
+    const engine = await serverEngineFor(config, context);
     const guarded = withMediaGuard(engine, settings);
-    return { engine: withMultimodal(guarded, settings, context), model: (info) => modelFactsOf(settings, info) };
+    return { engine: withMultimodal(guarded, config), model: (info) => modelFactsOf(settings, info) };
   }
   if (settings.engine === 'openai') {
     const { engineUrl, engineApiKey, model } = settings;
@@ -250,7 +246,7 @@ async function openEngine(
 }
 
 /** The name clients use; undefined where the engine's own name is best. */
-function displayName(settings: WorkerProcessSettings): string | undefined {
+function displayName(settings: Settings<'worker'>): string | undefined {
   const { modelName, servedModelName, modelPath, engine } = settings;
   if (engine === 'vllm' || engine === 'sglang') return servedNameOf(settings);
   const given = servedModelName ?? modelName;

@@ -1,10 +1,13 @@
 /** Result of reading a text: a value, or what is wrong with the text. */
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: string };
 
+/** Variables of a process. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
 /** What parsing may ask of the machine. */
 export interface Surroundings {
   readonly homeDir: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly env: Environment;
   /** What lies at `path`, links followed. */
   kindOf(path: string): 'file' | 'folder' | 'none';
   /** Text of a file; throws when it cannot be read. */

@@ -1,42 +1,13 @@
-import { type CostModelChoice, costModelOf } from './cost-model.ts';
-import { type KvRouterConfig, kvRouterConfig, loadAware, type QueuePolicy } from './kv-config.ts';
-
-/** The router's rows of the settings table; those that only lasting processes read may be absent. */
-export interface KvRouterSettings {
-  readonly loadAware: boolean;
-  readonly routerCostModel?: CostModelChoice;
-  readonly routerKvOverlapScoreCredit: number;
-  readonly routerKvOverlapScoreCreditDecay: number;
-  readonly routerPrefillLoadScale: number;
-  readonly routerDecodeActiveRequestWeight: number;
-  readonly routerHostCacheHitWeight: number;
-  readonly routerDiskCacheHitWeight: number;
-  readonly sharedCacheMultiplier: number | undefined;
-  readonly routerTemperature: number;
-  readonly routerKvEvents: boolean;
-  readonly routerTtlSecs: number;
-  readonly routerApproximateCachePolicy: 'ttl' | 'lru';
-  readonly routerPredictedTtlSecs: number | undefined;
-  readonly routerReplicaSync: boolean;
-  readonly routerTrackActiveBlocks: boolean;
-  readonly routerTrackOutputBlocks: boolean;
-  readonly routerAssumeKvReuse: boolean;
-  readonly routerTrackPrefillTokens: boolean;
-  readonly routerPrefillLoadModel: 'none' | 'aic';
-  readonly routerQueueThreshold: number | null;
-  readonly routerQueuePolicy: QueuePolicy;
-  readonly routerActiveRequestExpirySecs: number;
-  readonly useRemoteIndexer: boolean;
-  readonly serveIndexer?: boolean;
-  readonly routerOverlapRefreshAfterSecs?: number;
-}
+import type { RouterSettings } from '../../config/index.ts';
+import { costModelOf } from './cost-model.ts';
+import { type KvRouterConfig, kvRouterConfig, loadAware } from './kv-config.ts';
 
 /**
  * The configuration that settings stand for.
  * @param policyFile the `router` section of the policy file, which overrides flags
  * @throws KvRouterConfigError for a value out of range or two settings that exclude each other
  */
-export function kvRouterConfigOf(settings: KvRouterSettings, policyFile: Partial<KvRouterConfig> = {}): KvRouterConfig {
+export function kvRouterConfigOf(settings: RouterSettings, policyFile: Partial<KvRouterConfig> = {}): KvRouterConfig {
   const isWeightSet = settings.loadAware || setsWeight(policyFile);
   const { routerPredictedTtlSecs, routerOverlapRefreshAfterSecs = 10 } = settings;
   const tracksPrefill = policyFile.trackPrefillTokens ?? settings.routerTrackPrefillTokens;

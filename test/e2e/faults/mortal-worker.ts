@@ -6,12 +6,13 @@ import { mockEngineFor } from '../../../functions/compose/worker/mock-engine.ts'
 import { startWorkerProcess } from '../../../functions/compose/worker/worker.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
 
-const { settings } = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });
+const config = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });
+const { settings } = config;
 const { disaggregationMode: role } = settings;
 const folder = settings.modelPath ?? '';
 const logger = openLogger(settings);
 const stopped = stopSignal();
-const running = await startWorkerProcess(settings, logger, new AbortController().signal, {
+const running = await startWorkerProcess(config, logger, new AbortController().signal, {
   names: { displayName: settings.modelName ?? '' },
   card: { workerType: role === 'prefill' || role === 'decode' ? role : 'aggregated' },
   open: async () => {

@@ -9,8 +9,8 @@ import packageJson from '../../../package.json' with { type: 'json' };
 let folder = '';
 
 // The three long-running commands are replaced by one that prints what it was given: this file tests what stands before them.
-const ECHO = `export async function run({ settings, args, env }) {
-  console.log(JSON.stringify({ httpPort: settings.httpPort, engine: settings.engine, args, probe: env.PROBE }));
+const ECHO = `export async function run({ settings }, env) {
+  console.log(JSON.stringify({ httpPort: settings.httpPort, engine: settings.engine, args: settings.engineArguments, probe: env.PROBE }));
   if (env.PROBE === 'throw') throw new Error('port 1 is in use\\nsecond line');
   if (env.PROBE === 'setting') throw Object.assign(new Error('--x 1: too small'), { name: 'KvRouterConfigError' });
   return 7;

@@ -4,10 +4,13 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { cardFilter, modelOpener } from '../../../../functions/compose/frontend/open-model.ts';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
 import { GENERAL_TOKENIZERS } from '../../../support/tokens/variants.ts';
+
+const DEFAULTS = resolveConfig('frontend', [], {}).settings;
 
 describe('opening a model', () => {
   let folder: string;
@@ -39,7 +42,7 @@ describe('opening a model', () => {
     runtime?: RuntimeConfig,
   ) {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener({ tokenizer, tokenizerFallback: fallback }, logger);
+    const opener = modelOpener({ ...DEFAULTS, tokenizer, tokenizerFallback: fallback }, logger);
     const loaded = await opener(await card(runtime));
     return { ids: [...loaded.tokenizer.encode('Hello worlds!')], warnings: lines.map(({ message }) => message) };
   }

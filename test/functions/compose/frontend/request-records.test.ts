@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRequestRecords } from '../../../../functions/compose/frontend/request-records.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 import { captureLogger, MetricRegistry, type RequestEnd } from '../../../../shared/telemetry/index.ts';
 
 const END: RequestEnd = {
@@ -32,6 +33,7 @@ describe('request records of a deployment', () => {
     const registry = new MetricRegistry();
     const { logger, lines } = captureLogger();
     const settings = {
+      ...resolveConfig('frontend', [], {}).settings,
       requestTrace,
       requestTraceSinks: ['file'] as const,
       requestTraceFilePath,

@@ -3,12 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { openTracking } from '../../../../functions/compose/routing/tracking.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-tracking-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 function settingsFor(file: string) {
   return {
+    ...resolveConfig('frontend', [], {}).settings,
     routerTrackingHash: 'keyed-xxh3-v1',
     routerTrackingKeyFile: join(folder, file),
     routerTrackingKeyId: '2026-01',

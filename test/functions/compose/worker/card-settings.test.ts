@@ -4,20 +4,15 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cardSettings } from '../../../../functions/compose/worker/card-settings.ts';
 import { describeChatTemplate, openChatTemplate } from '../../../../shared/artifacts/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 
-const UNSET = {
-  endpointTypes: ['chat', 'completions'],
-  stableRoutingId: undefined,
-  toolCallParser: undefined,
-  reasoningParser: undefined,
-  defaultThinkingMode: undefined,
-  excludeToolsWhenToolChoiceNone: true,
-} as const;
+const UNSET = resolveConfig('worker', [], {}, { allowMissing: true }).settings;
 
 describe('what an operator says on the card of a worker', () => {
   it('is what the operator named, and nothing else', () => {
     expect(cardSettings(UNSET)).toEqual({ endpointTypes: ['chat', 'completions'] });
     const named = {
+      ...UNSET,
       endpointTypes: ['chat'],
       stableRoutingId: 'worker-0',
       toolCallParser: 'hermes',

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { topologyCard } from '../../../../functions/compose/worker/topology.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
@@ -13,11 +14,14 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
+const DEFAULTS = resolveConfig('worker', [], {}, { allowMissing: true }).settings;
+
 type Given = Partial<Parameters<typeof topologyCard>[0]>;
 
 function read(given: Given = {}, clock = new VirtualClock(), signal = new AbortController().signal) {
   return topologyCard(
     {
+      ...DEFAULTS,
       topologyEnabled: true,
       topologyMountPath: folder,
       kvTransferDomain: 'zone',

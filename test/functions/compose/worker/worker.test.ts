@@ -24,14 +24,7 @@ describe('a worker process', () => {
     const config = resolveConfig('worker', flags, { DYN_DISCOVERY_BACKEND: 'mem', ...env });
     const { logger, lines } = captureLogger();
     const processLogger: ProcessLogger = { ...logger, for: () => logger };
-    const given = new Set(config.given.keys());
-    const worker = await startWorkerProcess(
-      config.settings,
-      processLogger,
-      new AbortController().signal,
-      undefined,
-      given,
-    );
+    const worker = await startWorkerProcess(config, processLogger, new AbortController().signal);
     started.push(worker);
     return { worker, lines };
   }
@@ -82,9 +75,7 @@ describe('a worker process', () => {
 
   it('gives vLLM its interval of statistics, when somebody has set one', async () => {
     const launch = async (env: Readonly<Record<string, string>>) => {
-      const { settings, given } = resolveConfig('worker', ['--engine=vllm', ...ENGINE], env);
-      const context = { logger: captureLogger().logger, given: new Set(given.keys()), onDroppedKvEvents: () => {} };
-      return (await vllmLaunchSettings(settings, context)).env;
+      return (await vllmLaunchSettings(resolveConfig('worker', ['--engine=vllm', ...ENGINE], env))).env;
     };
     expect(await launch({ VLLM_LOG_STATS_INTERVAL: '2.5' })).toEqual({ VLLM_LOG_STATS_INTERVAL: '2.5' });
     expect(await launch({})).toEqual({});
