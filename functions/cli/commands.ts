@@ -1,4 +1,4 @@
-import type { Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
+import type { Command, Environment, Process, ResolvedConfig } from '../../shared/config/index.ts';
 
 /** A file of this folder that runs one command. */
 interface CommandModule<P extends Process> {
@@ -7,12 +7,12 @@ interface CommandModule<P extends Process> {
 }
 
 /** A command that runs a process. */
-export interface Command {
+export interface ProcessCommand {
   readonly about: string;
-  start(config: ResolvedConfig, env: Environment): Promise<number>;
+  start(config: ResolvedConfig<Command>, env: Environment): Promise<number>;
 }
 
-function processCommand<P extends Process>(about: string, load: () => Promise<CommandModule<P>>): Command {
+function processCommand<P extends Process>(about: string, load: () => Promise<CommandModule<P>>): ProcessCommand {
   return {
     about,
     // main.ts resolves the settings for the command it starts, so P is the process of the configuration.
@@ -21,7 +21,7 @@ function processCommand<P extends Process>(about: string, load: () => Promise<Co
 }
 
 /** Every command in the order of `stator --help`. A module is loaded only when its command runs. */
-export const COMMANDS: Readonly<Record<Exclude<Process, 'function'>, Command>> = {
+export const COMMANDS: Readonly<Record<Command, ProcessCommand>> = {
   local: processCommand<'local'>(
     'Everything on this machine: a frontend and its workers, no other service',
     () => import('./local.ts'),

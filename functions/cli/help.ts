@@ -1,4 +1,4 @@
-import { type Process, renderBriefHelp, renderHelp } from '../../shared/config/index.ts';
+import { type Command, renderBriefHelp, renderHelp } from '../../shared/config/index.ts';
 import { COMMANDS } from './commands.ts';
 
 /** Every command that a user can run with what it does, in the order of help. */
@@ -24,8 +24,8 @@ ${renderBriefHelp('local').replace('\nFlags\n', '\nFlags of stator local\n')}
 }
 
 /** The text of `stator COMMAND --help`, or of `--help all`. */
-export function renderCommand(name: Process, about: string, extent: 'brief' | 'all'): string {
-  const head = `Usage: stator ${name} [flags]\n\n${about}.\n\n`;
+export function renderCommand(name: Command, extent: 'brief' | 'all'): string {
+  const head = `Usage: stator ${name} [flags]\n\n${COMMANDS[name].about}.\n\n`;
   if (extent === 'all') return `${head}  -h, --help, --version\n\n${renderHelp(name)}`;
   return `${head}${renderBriefHelp(name)}
   stator ${name} --help all    every flag and variable
@@ -35,7 +35,6 @@ export function renderCommand(name: Process, about: string, extent: 'brief' | 'a
 
 /** The text of `stator --help all`: every command with every flag and variable. */
 export function renderEverything(): string {
-  return Object.entries(COMMANDS)
-    .map(([name, { about }]) => renderCommand(name as Process, about, 'all'))
-    .join('\n');
+  const names = Object.keys(COMMANDS) as Command[]; // keys of COMMANDS
+  return names.map((name) => renderCommand(name, 'all')).join('\n');
 }

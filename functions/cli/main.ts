@@ -2,10 +2,10 @@
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
 import packageJson from '../../package.json' with { type: 'json' };
-import { ConfigError, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { type Command, ConfigError, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { dumpConfig } from '../compose/dump-config.ts';
-import { COMMANDS, type Command, UNBUILT_COMMANDS } from './commands.ts';
+import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 import { RUNNABLE, renderCommand, renderEverything, renderOverview } from './help.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
@@ -25,17 +25,21 @@ function report(level: 'warning' | 'error', lines: readonly string[], jsonl = fa
   }
 }
 
-async function startProcess(name: Process, command: Command, argv: readonly string[]): Promise<number> {
+async function startProcess(name: Command, argv: readonly string[]): Promise<number> {
   const config = resolveConfig(name, argv, process.env);
   report('warning', config.warnings, config.settings.loggingJsonl);
   await dumpConfig(config);
   // The timers of a process do not keep it alive, so one that only waits, as for an engine, would end in the middle.
   const alive = setInterval(() => {}, IDLE_WAKE_MS);
   try {
-    return await command.start(config, process.env);
+    return await COMMANDS[name].start(config, process.env);
   } finally {
     clearInterval(alive);
   }
+}
+
+function isCommand(name: string): name is Command {
+  return Object.hasOwn(COMMANDS, name);
 }
 
 function refuseCommand(name: string): number {
@@ -92,10 +96,8 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
-  const command = Object.entries(COMMANDS).find(([known]) => known === name)?.[1];
-  if (command === undefined) return refuseCommand(name);
-  if (help !== undefined) return print(renderCommand(name as Process, command.about, help)); // named as their process
-  return startProcess(name as Process, command, rest);
+  if (!isCommand(name)) return refuseCommand(name);
+  return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
 }
 
 function print(text: string): number {

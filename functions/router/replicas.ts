@@ -16,11 +16,7 @@ export interface OpenReplicas {
 
 /** Opens the service's own end; the others come by `--service-peers` and by the routes of replica sync. */
 export async function openReplicas(
-  {
-    serviceHost: host,
-    serviceSyncPort: port,
-    planeOpen: open,
-  }: Pick<ServiceSettings, 'serviceHost' | 'serviceSyncPort' | 'planeOpen'>,
+  { serviceHost: host, serviceSyncPort: port, planeOpen: open }: ServiceSettings,
   logger: Logger,
 ): Promise<OpenReplicas> {
   const name = 'the sync port (ZeroMQ, which asks nobody who they are)';

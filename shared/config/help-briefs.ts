@@ -1,4 +1,4 @@
-import type { Process } from './processes.ts';
+import type { Command } from './processes.ts';
 import type { SettingName } from './table.ts';
 
 /** One flag of the brief help, in the words of somebody who starts. */
@@ -210,8 +210,8 @@ const SIMULATE: Brief = {
   ],
 };
 
-/** The brief help of every command with settings. */
-export const BRIEFS: Readonly<Partial<Record<Process, Brief>>> = {
+/** The brief help of every command. */
+export const BRIEFS: Readonly<Record<Command, Brief>> = {
   local: LOCAL,
   frontend: FRONTEND,
   worker: WORKER,

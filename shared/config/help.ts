@@ -1,6 +1,6 @@
 import { showDefault, showValue } from './describe.ts';
-import { type Asked, BRIEFS, type Brief } from './help-briefs.ts';
-import type { Process } from './processes.ts';
+import { type Asked, BRIEFS } from './help-briefs.ts';
+import type { Command, Process } from './processes.ts';
 import type { Row } from './row.ts';
 import { GROUPS, rowsOf, TABLE } from './table.ts';
 
@@ -75,15 +75,9 @@ function briefLine(process: Process, asked: Asked): string {
   return [head + first.slice(head.length), ...more].join('\n');
 }
 
-function briefOf(process: Process): Brief {
-  const brief = BRIEFS[process];
-  if (brief === undefined) throw new Error(`stator ${process} has no brief help`);
-  return brief;
-}
-
-/** The examples and the dozen flags of `process` that matter most; `renderHelp` has all. */
-export function renderBriefHelp(process: Process): string {
-  const { examples, flags } = briefOf(process);
+/** The examples and the dozen flags of `command` that matter most; `renderHelp` has all. */
+export function renderBriefHelp(command: Command): string {
+  const { examples, flags } = BRIEFS[command];
   const shown = examples.map(({ command, about }) => `  ${command}\n${wrapText(about, INDENT)}`);
-  return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(process, flag)).join('\n')}\n`;
+  return `Examples\n${shown.join('\n')}\n\nFlags\n${flags.map((flag) => briefLine(command, flag)).join('\n')}\n`;
 }

@@ -16,7 +16,7 @@ export {
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
   type ToolCallParserName,
 } from './parser-names.ts';
-export { PROCESSES, type Process } from './processes.ts';
+export { type Command, PROCESSES, type Process } from './processes.ts';
 export { ConfigError, type ResolvedConfig, type ResolveOptions, resolveConfig } from './resolve.ts';
 export type { Row } from './row.ts';
 export {

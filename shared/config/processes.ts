@@ -4,6 +4,9 @@ export const PROCESSES = ['frontend', 'worker', 'router', 'function', 'local', '
 /** One kind of process that reads the table. */
 export type Process = (typeof PROCESSES)[number];
 
+/** A process that a user starts by its name. */
+export type Command = Exclude<Process, 'function'>;
+
 // Sets that many rows share, so that a row names its readers in one word.
 
 /** Everything that listens on a port of its own for clients. */

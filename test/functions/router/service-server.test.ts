@@ -3,6 +3,7 @@ import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openReplicas } from '../../../functions/router/replicas.ts';
 import { type ServiceServerOptions, serveApp } from '../../../functions/router/service-server.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
 import { SERVICE_BODY_BYTES_MAX } from '../../../shared/router/standalone/index.ts';
 import { silentLogger } from '../../../shared/telemetry/index.ts';
 
@@ -34,7 +35,7 @@ describe('a service beyond loopback', () => {
   });
 
   it('does not tell replicas by ZeroMQ what anybody could read', async () => {
-    const settings = { serviceHost: '0.0.0.0', serviceSyncPort: 0, planeOpen: false };
+    const { settings } = resolveConfig('router', ['--service-host=0.0.0.0', '--service-sync-port=0'], {});
     await expect(openReplicas(settings, silentLogger)).rejects.toThrow(/^the sync port .* STATOR_PLANE_OPEN=on/);
   });
 });
