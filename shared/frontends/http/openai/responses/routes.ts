@@ -33,7 +33,7 @@ export function responsesRoutes(path: string): readonly Route[] {
   return [
     route(
       path,
-      (deps, exchange) => serveResponses(deps, exchange, running),
+      serveResponses(running),
       described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
         body: 'ResponseRequest',
         answers: JSON_OR_EVENTS,
