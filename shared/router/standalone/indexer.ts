@@ -1,3 +1,4 @@
+import { asRecord } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { IndexMemory } from '../block-index/index.ts';
 import type { IndexerMetrics, IndexerState } from './indexer-metrics.ts';
@@ -109,10 +110,9 @@ export class StandaloneIndexer {
 
   /** Takes over a peer's dump, as `parseExactJson` gives it. What cannot be read is left out. */
   restore(dump: unknown): void {
-    if (typeof dump !== 'object' || dump === null) return;
-    for (const [name, part] of Object.entries(dump as Record<string, unknown>)) {
+    for (const [name, part] of Object.entries(asRecord(dump) ?? {})) {
       const colon = name.lastIndexOf(':');
-      const { block_size: blockSize, events } = (part ?? {}) as { block_size?: unknown; events?: unknown };
+      const { block_size: blockSize, events } = asRecord(part) ?? {};
       if (colon < 0 || !Number.isInteger(blockSize) || !Array.isArray(events)) continue;
       this.#openTree(name.slice(0, colon), name.slice(colon + 1), blockSize as number).restore(events);
     }

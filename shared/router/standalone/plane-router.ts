@@ -1,6 +1,7 @@
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../../planes/request/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { hashBlocks } from '../../tokens/index.ts';
 import type { KvRouter } from '../kv-router-types.ts';
 import { Overlaps } from '../overlaps.ts';
@@ -123,17 +124,11 @@ interface Asked {
 
 /** Tokens ride beside the body, or in it as `token_ids`; a body that is a list is the tokens. */
 function readAsked({ id, body, tokenIds }: IncomingCall): Asked {
-  const fields =
-    typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
-  const { token_ids: listed, ...rest } = fields;
+  const { token_ids: listed, ...rest } = asRecord(body) ?? {};
   const tokens = tokenIds ?? tokensOf(Array.isArray(body) ? body : listed);
-  const routing = objectOf(rest.routing) as RoutingHints | undefined;
-  const override = objectOf(rest.router_config_override) as RouterConfigOverride | undefined; // `weightsFor` checks it
+  const routing = asRecord(rest.routing) as RoutingHints | undefined;
+  const override = asRecord(rest.router_config_override) as RouterConfigOverride | undefined; // `weightsFor` checks it
   return { id, tokens, routing: routing ?? {}, override, body: rest };
-}
-
-function objectOf(value: unknown): object | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }
 
 function tokensOf(list: unknown): Uint32Array {

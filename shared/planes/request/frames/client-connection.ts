@@ -1,5 +1,6 @@
 import type { Timer } from '../../../clock/index.ts';
 import { fromWire, ServeError, workerError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import type { CallerWire, ClientCall } from '../client-call.ts';
 import type { ByteChannel, CallTarget, Dial } from './byte-channel.ts';
@@ -21,7 +22,7 @@ import { Liveness } from './liveness.ts';
 import { Outbox } from './outbox.ts';
 import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
 import type { PendingOpen } from './pending-open.ts';
-import { codecOf, isFrameBound, isRecord, writeOpenFrame } from './records.ts';
+import { codecOf, isFrameBound, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 

@@ -1,5 +1,6 @@
 import { endianness } from 'node:os';
 import { type WireError, workerError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../../record-codec.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
@@ -141,8 +142,4 @@ function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array |
 /** Whether a peer may name `value` as the longest payload that it takes. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
-}
-
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
