@@ -2,7 +2,7 @@ import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import type { Holdings } from './holdings.ts';
 import { fastest, NOT_HELD } from './levels.ts';
-import { PairSet } from './pair-set.ts';
+import { U64Set } from './u64-set.ts';
 
 /** The children of a block were not looked at yet. */
 const NOT_BEGUN = -1;
@@ -41,7 +41,7 @@ interface Cut {
  */
 export class Cuts {
   /** Names of what the present event has cut off. */
-  readonly lost = new PairSet();
+  readonly lost = new U64Set();
   readonly #holdings: Holdings;
   readonly #byBlock = new Map<number, Cut[]>();
   /** The newest last, which is moved first: what it leads to is at hand, and few are open at a time. */
@@ -224,7 +224,7 @@ export class Cuts {
   }
 
   /** The child loses what the cut takes, with the names that go to `names`, and hands the cut on to its own children. */
-  #apply({ tenure, level, event }: Cut, child: number, names: PairSet | undefined): void {
+  #apply({ tenure, level, event }: Cut, child: number, names: U64Set | undefined): void {
     const holdings = this.#holdings;
     const before = holdings.tiersOf(child, tenure);
     // What lies below an unchanged block stays as it is, too.

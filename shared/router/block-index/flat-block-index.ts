@@ -9,9 +9,9 @@ import { Holdings } from './holdings.ts';
 import { hasLevel, levelsOf } from './levels.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
-import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
+import { U64Set } from './u64-set.ts';
 import { Upkeep } from './upkeep.ts';
 import { writeSnapshot } from './write-snapshot.ts';
 
@@ -42,7 +42,7 @@ export class FlatBlockIndex implements BlockIndex {
   readonly #onEvicted: (blocks: number) => void;
   readonly #upkeep: Upkeep;
   readonly #path = new Path();
-  readonly #seen = new PairSet();
+  readonly #seen = new U64Set();
   readonly #counters = { duplicateBlocks: 0, evictedBlocks: 0 };
 
   constructor(options: FlatIndexOptions) {

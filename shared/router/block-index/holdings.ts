@@ -6,10 +6,12 @@ import { ALONE, HOLDER_MASK, HolderSets, RECENT, TENURE_SHIFT, TIERS_MASK } from
 import { fastest } from './levels.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
-import type { PairSet } from './pair-set.ts';
 import { Tenures } from './tenures.ts';
+import type { U64Set } from './u64-set.ts';
 
-/** For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any case. */
+/**
+ * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any case.
+ */
 const LOOKED_AT_PER_HASH = 4;
 
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
@@ -229,14 +231,14 @@ export class Holdings {
    * @param names where the names go under which it loses it
    * @returns the tiers left
    */
-  lose(block: number, tenure: number, before: number, kept: number, names: PairSet | undefined): number {
+  lose(block: number, tenure: number, before: number, kept: number, names: U64Set | undefined): number {
     if (names !== undefined) this.#noteNames(block, tenure, before, LEVEL_MASK & ~kept, names);
     const after = this.keep(block, tenure, before, kept);
     this.change(block, tenure, before, after);
     return after;
   }
 
-  #noteNames(block: number, tenure: number, tiers: number, lost: number, cut: PairSet): void {
+  #noteNames(block: number, tenure: number, tiers: number, lost: number, cut: U64Set): void {
     if ((tiers & lost) !== 0) cut.add(this.blocks.low(block), this.blocks.high(block));
     if (((tiers >>> BY_SHARED_NAME) & lost) !== 0) cut.add(this.names.sharedLow(block), this.names.sharedHigh(block));
     if (tiers >>> BY_PRIVATE_NAME === 0) return;
