@@ -1,4 +1,4 @@
-import { type ChainDesk, chainDesk, chainHashes } from '../../tokens/index.ts';
+import { chainHashes, type HashScratch, hashScratch } from '../../tokens/index.ts';
 import { ROOT } from './block-records.ts';
 import type { Holdings } from './holdings.ts';
 
@@ -10,33 +10,33 @@ export class Path {
   blocks = new Int32Array(256);
   /** Blocks that are in the index. */
   known = 0;
-  readonly #desk: ChainDesk = chainDesk();
+  readonly #scratch: HashScratch = hashScratch();
 
   constructor() {
-    this.sequence = this.#desk.sequence;
+    this.sequence = this.#scratch.sequence;
   }
 
   /** Names the blocks that follow `parent`, of which there is at least one. */
   chain(holdings: Holdings, parent: number, tokensHashes: Uint32Array): void {
-    const { local, blocksMax } = this.#desk;
+    const { local, blocksMax } = this.#scratch;
     const count = tokensHashes.length >> 1;
     if (count > blocksMax) {
       this.#chainLong(holdings, parent, tokensHashes);
       return;
     }
     for (let word = 0; word < tokensHashes.length; word++) local[word] = tokensHashes[word] as number;
-    const { sequence } = this.#desk;
+    const { sequence } = this.#scratch;
     this.sequence = sequence;
     if (parent !== ROOT) {
-      this.#desk.chain(0, count, holdings.blocks.low(parent), holdings.blocks.high(parent));
+      this.#scratch.chain(0, count, holdings.blocks.low(parent), holdings.blocks.high(parent));
       return;
     }
     sequence[0] = local[0] as number;
     sequence[1] = local[1] as number;
-    this.#desk.chain(1, count, sequence[0] as number, sequence[1] as number);
+    this.#scratch.chain(1, count, sequence[0] as number, sequence[1] as number);
   }
 
-  /** More than the desk takes at once. */
+  /** More than the scratch takes at once. */
   #chainLong({ blocks }: Holdings, parent: number, tokensHashes: Uint32Array): void {
     const start = parent === ROOT ? undefined : ([blocks.low(parent) >>> 0, blocks.high(parent) >>> 0] as const);
     this.sequence = new Int32Array(chainHashes(tokensHashes, start));
