@@ -2,8 +2,10 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
+import { ClockEviction } from './clock-eviction.ts';
 import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
+import { Gc } from './gc.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
 import { Holdings } from './holdings.ts';
 import { hasLevel, levelsOf } from './levels.ts';
@@ -12,7 +14,6 @@ import { BlockAllowance } from './memory-bound.ts';
 import { Path } from './path.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
 import { U64Set } from './u64-set.ts';
-import { Upkeep } from './upkeep.ts';
 import { writeSnapshot } from './write-snapshot.ts';
 
 /** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
@@ -40,7 +41,8 @@ export class FlatBlockIndex implements BlockIndex {
   readonly #blocksMax: number;
   readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
-  readonly #upkeep: Upkeep;
+  readonly #gc: Gc;
+  readonly #eviction: ClockEviction;
   readonly #path = new Path();
   readonly #seen = new U64Set();
   readonly #counters = { duplicateBlocks: 0, evictedBlocks: 0 };
@@ -51,7 +53,8 @@ export class FlatBlockIndex implements BlockIndex {
     this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
     this.holdings = new Holdings(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
-    this.#upkeep = new Upkeep(this.holdings);
+    this.#gc = new Gc(this.holdings);
+    this.#eviction = new ClockEviction(this.holdings);
   }
 
   stored(
@@ -69,7 +72,7 @@ export class FlatBlockIndex implements BlockIndex {
       return 'capacity_exhausted';
     }
     holdings.beginEvent(count);
-    if (!this.#upkeep.isIdle) this.#upkeep.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
+    if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
     const level = levelOf(tier);
     let parentBlock = ROOT;
     if (parent !== undefined) {
@@ -181,7 +184,7 @@ export class FlatBlockIndex implements BlockIndex {
     const { blocks: records, bytes } = this.holdings;
     const blocksMax = this.#allowance.blocksMax(records.count, bytes);
     for (let left = blocks + EVICTED_AHEAD; left > 0 && records.count + blocks > blocksMax; ) {
-      const freed = this.#upkeep.evict(pinned);
+      const freed = this.#eviction.evict(pinned);
       if (freed === 0) return false;
       this.#counters.evictedBlocks += freed;
       left -= freed;
@@ -264,7 +267,7 @@ export class FlatBlockIndex implements BlockIndex {
     const tenure = holdings.tenures.find(rank);
     const lost = 1 << levelOf(tier);
     holdings.beginEvent(blockHashes.length >> 1);
-    if (!this.#upkeep.isIdle) this.#upkeep.sweep(blockHashes.length + SWEPT_PER_EVENT);
+    if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
     holdings.table.warm(blockHashes, 0, blockHashes.length >> 1);
     let status: IndexStatus = 'ok';
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
@@ -308,9 +311,9 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   housekeep(blocksMax = 5000): boolean {
-    if (this.#allowance.isOver(this.holdings.bytes) && this.holdings.blocks.top > BLOCKS_PER_PAGE) this.#upkeep.trim();
-    const isMore = this.#upkeep.sweep(blocksMax);
-    const trimmed = this.#upkeep.takeTrimmed();
+    if (this.#allowance.isOver(this.holdings.bytes) && this.holdings.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
+    const isMore = this.#gc.sweep(blocksMax);
+    const trimmed = this.#gc.takeTrimmed();
     if (trimmed > 0) {
       this.#counters.evictedBlocks += trimmed;
       this.#onEvicted(trimmed);

@@ -30,7 +30,7 @@ export class Holdings {
   readonly sets: HolderSets;
   /** What removals have yet to take along. */
   readonly cuts = new Cuts(this);
-  /** A block that upkeep may have left bare and has yet to free; `ROOT` = none. */
+  /** A block that `Gc` may have left bare and has yet to free; `ROOT` = none. */
   bare = ROOT;
   /** Places in rows of siblings, kept right while blocks go. */
   readonly cursors = new Set<{ next: number }>();

@@ -1,15 +1,10 @@
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
-import { RECENT } from './holder-sets.ts';
 import type { Holdings } from './holdings.ts';
 
-/** Blocks of one chain that give way together. */
-const EVICTED_TOGETHER = 16;
 /** As many blocks as take as long as one step of a cut. */
 const STEP_BLOCKS = 4;
 /** So many holders of a block, as a power of two, take as long as a block. */
 const HOLDERS_SHIFT = 5;
-/** Blocks looked at before one that was stored again of late gives way all the same. */
-const LOOKED_AT_MAX = 4096;
 
 /** Segments of the table that are looked at for each page of blocks that was given back; a page fills about five. */
 const MERGES_PER_PAGE = 64;
@@ -17,18 +12,14 @@ const MERGES_PER_PAGE = 64;
 const MERGE_BLOCKS = 64;
 
 /**
- * What is left to do when events are over. Cuts are moved down. Two hands go round the blocks: one takes ended tenures off them, from the youngest block on, so that most are free
- * of children when it comes by. The other frees what was stored longest ago when the index is full: chains from their
- * ends up; a chain that was stored again since the hand's last visit is spared once.
+ * What is left to do when events are over: cuts are moved down, ended tenures are taken off the blocks, from the youngest
+ * block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
  */
-export class Upkeep {
+export class Gc {
   readonly #holdings: Holdings;
   #sweepAt = 0;
   /** Tenures that this round of the sweep frees. */
   #sweepTenures = 0;
-  #evictAt = 0;
-  /** What the last chain that gave way ends with now. */
-  #evictNext = ROOT;
   /** Records from here on are to go. */
   #keptTop = Number.POSITIVE_INFINITY;
   /** On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another. */
@@ -53,7 +44,10 @@ export class Upkeep {
     return this.#holdings.blocks.top > this.#keptTop;
   }
 
-  /** Gives a page of blocks back in the course of time, those that are in it with all that hangs on them; the first page stays. */
+  /**
+   * Gives a page of blocks back in the course of time, those that are in it with all that hangs on them; the first page
+   * stays.
+   */
   trim(): void {
     if (this.#isTrimming) return;
     const { blocks } = this.#holdings;
@@ -129,47 +123,5 @@ export class Upkeep {
     if (child !== 0) return;
     this.#holdings.evict(at);
     this.#trimmed++;
-  }
-
-  /** Frees some blocks, but not `pinned`. @returns how many; 0 when there is nothing to free */
-  evict(pinned: number): number {
-    let block = this.#canEvict(this.#evictNext, pinned) ? this.#evictNext : this.#nextEnd(pinned);
-    let freed = 0;
-    while (block !== ROOT) {
-      block = this.#holdings.evict(block);
-      freed++;
-      if (freed === EVICTED_TOGETHER || !this.#canEvict(block, pinned)) break;
-    }
-    this.#evictNext = block;
-    return freed;
-  }
-
-  #canEvict(block: number, pinned: number): boolean {
-    const { blocks } = this.#holdings;
-    if (block === ROOT || block === pinned || blocks.isFree(block) || blocks.child(block) !== 0) return false;
-    return (blocks.holders(block) & RECENT) === 0;
-  }
-
-  /** The next end of a chain that the hand comes to; `ROOT` when there is none. */
-  #nextEnd(pinned: number): number {
-    const { blocks } = this.#holdings;
-    for (let looked = 0; looked < 2 * blocks.top; looked++) {
-      this.#evictAt = this.#evictAt + 1 < blocks.top ? this.#evictAt + 1 : 1;
-      let block = this.#evictAt;
-      if (blocks.isFree(block)) continue;
-      if (looked < LOOKED_AT_MAX) {
-        if (blocks.child(block) !== 0 || this.#isSpared(block)) continue;
-      } else while (blocks.child(block) !== 0) block = blocks.child(block);
-      if (block !== pinned) return block;
-    }
-    return ROOT;
-  }
-
-  #isSpared(block: number): boolean {
-    const { blocks } = this.#holdings;
-    const holders = blocks.holders(block);
-    if ((holders & RECENT) === 0) return false;
-    blocks.setHolders(block, holders & ~RECENT);
-    return true;
   }
 }
