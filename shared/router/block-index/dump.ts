@@ -16,34 +16,34 @@ const LOOKED_AT = 1024;
  * applies all events after those that went before the first slice ends up with what the rank holds.
  */
 export function* dumpRank(holdings: Holdings, rank: number): Generator<DumpSlice, void, void> {
-  const tenure = holdings.tenures.find(rank);
-  if (tenure === 0) return;
+  const incarnation = holdings.incarnations.find(rank);
+  if (incarnation === 0) return;
   const runs: StoredRun[] = [];
   let levels = 1; // of the slower tiers, those in which the first walk finds something
   for (const [level, tier] of TIERS.entries()) {
     if ((levels & (1 << level)) === 0) continue;
-    const walk = new DumpWalk(holdings, tenure, new RunWriter(holdings, tenure, level, tier, runs));
+    const walk = new DumpWalk(holdings, incarnation, new RunWriter(holdings, incarnation, level, tier, runs));
     for (const _ of walk.slices()) {
       yield { runs: runs.splice(0), isLast: false };
-      if (holdings.tenures.find(rank) !== tenure) return; // it was cleared: an event says so
+      if (holdings.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
     }
     levels |= walk.levels;
   }
   yield { runs, isLast: true };
 }
 
-/** One way through all that a tenure holds. */
+/** One way through all that an incarnation holds. */
 class DumpWalk {
   /** In which anything is held. */
   levels = 0;
   readonly #holdings: Holdings;
-  readonly #tenure: number;
+  readonly #incarnation: number;
   readonly #run: RunWriter;
   #looked = 0;
 
-  constructor(holdings: Holdings, tenure: number, run: RunWriter) {
+  constructor(holdings: Holdings, incarnation: number, run: RunWriter) {
     this.#holdings = holdings;
-    this.#tenure = tenure;
+    this.#incarnation = incarnation;
     this.#run = run;
   }
 
@@ -68,7 +68,7 @@ class DumpWalk {
   /** Between two slices the block may have gone, and another one may have its number. */
   #isHeld(block: number): boolean {
     const { blocks } = this.#holdings;
-    const tiers = blocks.isFree(block) ? 0 : this.#holdings.tiersOf(block, this.#tenure);
+    const tiers = blocks.isFree(block) ? 0 : this.#holdings.tiersOf(block, this.#incarnation);
     this.levels |= levelsOf(tiers);
     return tiers !== 0;
   }
@@ -86,8 +86,8 @@ class DumpWalk {
       while (cursor.next !== 0) {
         const child = cursor.next;
         cursor.next = blocks.next(child);
-        if (cuts.has(this.#tenure)) cuts.settleBelow(block, child, this.#tenure);
-        if (!blocks.isFree(child) && this.#holdings.tiersOf(child, this.#tenure) !== 0) held.push(child);
+        if (cuts.has(this.#incarnation)) cuts.settleBelow(block, child, this.#incarnation);
+        if (!blocks.isFree(child) && this.#holdings.tiersOf(child, this.#incarnation) !== 0) held.push(child);
         if (this.#isSliceOver()) yield;
       }
     } finally {

@@ -15,7 +15,7 @@ const USERS = 3;
 
 const PRIVATE_SHIFT = 3;
 const OF_BLOCK = 2;
-const OF_TENURE = 3;
+const OF_INCARNATION = 3;
 const LEVELS = 4;
 const NEXT = 5;
 const BACK = 6;
@@ -25,7 +25,7 @@ const BACK = 6;
  * by all its holders that use it, beside the block's record; who uses yet another one gets a record of its own:
  *
  *     by block     shared name 64 | first private name | holders that use the shared name
- *     private      name 64 | block | tenure | levels | next of the block | back | -
+ *     private      name 64 | block | incarnation | levels | next of the block | back | -
  */
 export class EngineNames {
   readonly #shared: PagedWords;
@@ -50,12 +50,12 @@ export class EngineNames {
   }
 
   /**
-   * `tenure`, which holds `tiers` of `block` so far, holds it by this name in `level`.
+   * `incarnation`, which holds `tiers` of `block` so far, holds it by this name in `level`.
    * @returns the bit to add to its tiers; 0 when there is no room
    */
-  bind(block: number, tenure: number, tiers: number, low: number, high: number, level: number): number {
+  bind(block: number, incarnation: number, tiers: number, low: number, high: number, level: number): number {
     this.#shared.reach(block >>> (PAGE_SHIFT - BLOCK_SHIFT));
-    const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.#findPrivate(block, tenure, low, high);
+    const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.#findPrivate(block, incarnation, low, high);
     if (own !== 0) {
       this.#setPrivate(own, LEVELS, this.levelsOf(own) | (1 << level));
       return 1 << (level + BY_PRIVATE_NAME);
@@ -72,7 +72,7 @@ export class EngineNames {
       if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK) === 0) this.#setShared(block, USERS, users + 1);
       return 1 << (level + BY_SHARED_NAME);
     }
-    return this.#createPrivate(block, tenure, low, high, 1 << level) ? 1 << (level + BY_PRIVATE_NAME) : 0;
+    return this.#createPrivate(block, incarnation, low, high, 1 << level) ? 1 << (level + BY_PRIVATE_NAME) : 0;
   }
 
   /** A holder uses the shared name of the block no longer. */
@@ -82,20 +82,20 @@ export class EngineNames {
     if (users === 0) this.#table.remove(SHARED_NAME, block, this.sharedLow(block), this.sharedHigh(block));
   }
 
-  /** Keeps of the private names that `tenure` uses for `block` the levels in `mask`. @returns the levels left */
-  keepPrivate(block: number, tenure: number, mask: number): number {
+  /** Keeps of the private names that `incarnation` uses for `block` the levels in `mask`. @returns the levels left */
+  keepPrivate(block: number, incarnation: number, mask: number): number {
     let left = 0;
     for (let name = this.firstPrivate(block); name !== 0; ) {
       const next = this.nextPrivate(name);
-      if (this.tenureOf(name) === tenure) left |= this.keepLevels(name, mask);
+      if (this.incarnationOf(name) === incarnation) left |= this.keepLevels(name, mask);
       name = next;
     }
     return left;
   }
 
-  /** Levels that the private names of `tenure` for `block` have together. */
-  privateLevels(block: number, tenure: number): number {
-    return this.keepPrivate(block, tenure, LEVEL_MASK);
+  /** Levels that the private names of `incarnation` for `block` have together. */
+  privateLevels(block: number, incarnation: number): number {
+    return this.keepPrivate(block, incarnation, LEVEL_MASK);
   }
 
   /** Keeps the levels in `mask` of a private name, which goes when none is left. @returns the levels left */
@@ -132,8 +132,8 @@ export class EngineNames {
     return this.#getPrivate(name, OF_BLOCK);
   }
 
-  tenureOf(name: number): number {
-    return this.#getPrivate(name, OF_TENURE);
+  incarnationOf(name: number): number {
+    return this.#getPrivate(name, OF_INCARNATION);
   }
 
   levelsOf(name: number): number {
@@ -166,14 +166,14 @@ export class EngineNames {
     }
   }
 
-  #findPrivate(block: number, tenure: number, low: number, high: number): number {
+  #findPrivate(block: number, incarnation: number, low: number, high: number): number {
     for (let name = this.firstPrivate(block); name !== 0; name = this.nextPrivate(name)) {
-      if (this.tenureOf(name) === tenure && this.low(name) === low && this.high(name) === high) return name;
+      if (this.incarnationOf(name) === incarnation && this.low(name) === low && this.high(name) === high) return name;
     }
     return 0;
   }
 
-  #createPrivate(block: number, tenure: number, low: number, high: number, levels: number): boolean {
+  #createPrivate(block: number, incarnation: number, low: number, high: number, levels: number): boolean {
     const name = this.#free !== 0 ? this.#free : this.#top;
     if (name > NUMBER_MAX) return false;
     this.#private.reach(name >>> (PAGE_SHIFT - PRIVATE_SHIFT));
@@ -185,7 +185,7 @@ export class EngineNames {
     else this.#top++;
     const first = this.firstPrivate(block);
     this.#setPrivate(name, OF_BLOCK, block);
-    this.#setPrivate(name, OF_TENURE, tenure);
+    this.#setPrivate(name, OF_INCARNATION, incarnation);
     this.#setPrivate(name, LEVELS, levels);
     this.#setPrivate(name, NEXT, first);
     this.#setPrivate(name, BACK, 0);

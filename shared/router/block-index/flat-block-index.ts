@@ -6,7 +6,7 @@ import { ClockEviction } from './clock-eviction.ts';
 import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { Gc } from './gc.ts';
-import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import { ALONE, HOLDER_MASK, HOLDERS_MAX, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { Holdings } from './holdings.ts';
 import { hasLevel, levelsOf } from './levels.ts';
 import { matchChain } from './match.ts';
@@ -76,23 +76,23 @@ export class FlatBlockIndex implements BlockIndex {
     const level = levelOf(tier);
     let parentBlock = ROOT;
     if (parent !== undefined) {
-      // Nobody holds anything in tenure 0.
-      parentBlock = holdings.findHeld(holdings.tenures.find(rank), parent[0] | 0, parent[1] | 0, level);
+      // Nobody holds anything in incarnation 0.
+      parentBlock = holdings.findHeld(holdings.incarnations.find(rank), parent[0] | 0, parent[1] | 0, level);
       if (parentBlock < 0) return 'parent_block_not_found';
     }
-    const tenure = holdings.tenures.open(rank);
-    if (tenure === 0) return 'capacity_exhausted';
+    const incarnation = holdings.incarnations.open(rank);
+    if (incarnation === 0) return 'capacity_exhausted';
     this.#path.chain(holdings, parentBlock, tokensHashes);
     this.#path.locate(holdings, count);
     const isOurs = this.#isOurs(blockHashes);
-    if (!isOurs || holdings.tenures.isNamed[tenure] === 1) {
-      holdings.tenures.isNamed[tenure] = 1;
-      if (!this.#makeWay(tenure, parent, parentBlock, blockHashes)) return 'invalid_block';
+    if (!isOurs || holdings.incarnations.isNamed[incarnation] === 1) {
+      holdings.incarnations.isNamed[incarnation] = 1;
+      if (!this.#makeWay(incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
       if (!holdings.cuts.isEmpty) this.#path.locate(holdings, count); // of what was cut off, some may be gone
     }
     const evicted = this.#counters.evictedBlocks;
-    const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
-    if (isStored) holdings.tenures.last[tenure] = this.#path.blocks[count - 1] as number;
+    const isStored = this.#store(incarnation, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
+    if (isStored) holdings.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
     else holdings.giveBack(this.#path.last(parentBlock));
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
@@ -111,7 +111,7 @@ export class FlatBlockIndex implements BlockIndex {
    * Names that stand for other blocks so far are given up: what the engine said last counts.
    * @returns false when a block would be its own ancestor; nothing was changed then
    */
-  #makeWay(tenure: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
+  #makeWay(incarnation: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
     const { holdings } = this;
     const seen = this.#seen;
     seen.clear();
@@ -122,28 +122,32 @@ export class FlatBlockIndex implements BlockIndex {
       const low = (blockHashes[2 * at] as number) | 0;
       const high = (blockHashes[2 * at + 1] as number) | 0;
       if (!seen.add(low, high)) return false;
-      const entry = holdings.find(tenure, low, high);
+      const entry = holdings.find(incarnation, low, high);
       if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
       if (this.#path.leadsThrough(holdings, holdings.blockOf(entry), parentBlock, at)) return false;
       renamed++;
     }
     if (renamed === 0) return true;
     for (let at = 0; at < count; at++) {
-      const entry = holdings.find(tenure, (blockHashes[2 * at] as number) | 0, (blockHashes[2 * at + 1] as number) | 0);
+      const entry = holdings.find(
+        incarnation,
+        (blockHashes[2 * at] as number) | 0,
+        (blockHashes[2 * at + 1] as number) | 0,
+      );
       if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      holdings.drop(tenure, entry, LEVEL_MASK);
+      holdings.drop(incarnation, entry, LEVEL_MASK);
       this.#path.locate(holdings, count);
     }
     return true;
   }
 
   /**
-   * The tenure holds the blocks of the path, the first of which follow `parent`.
+   * The incarnation holds the blocks of the path, the first of which follow `parent`.
    * @param blockHashes undefined when the engine names the blocks as we do
    * @returns false when there is no room for all
    */
   #store(
-    tenure: number,
+    incarnation: number,
     level: number,
     parent: number,
     blockHashes: Uint32Array | undefined,
@@ -153,28 +157,28 @@ export class FlatBlockIndex implements BlockIndex {
     const count = tokensHashes.length >> 1;
     const last = this.#path.last(parent);
     if (!this.#makeRoom(count - known, last)) return false;
-    if (this.holdings.cuts.has(tenure)) this.#enter(tenure, parent);
-    // A chain that one tenure alone goes on with is one stretch for `match`.
-    const isSame = isHeldAlone(this.holdings.blocks.holders(last), tenure, level);
+    if (this.holdings.cuts.has(incarnation)) this.#enter(incarnation, parent);
+    // A chain that one incarnation alone goes on with is one stretch for `match`.
+    const isSame = isHeldAlone(this.holdings.blocks.holders(last), incarnation, level);
     if (blockHashes !== undefined) {
-      const appended = this.#append(tenure, last, tokensHashes, 0, isSame);
-      if (appended === count - known && this.#holdNamed(tenure, level, blockHashes)) return true;
+      const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
+      if (appended === count - known && this.#holdNamed(incarnation, level, blockHashes)) return true;
       if (appended > 0) this.holdings.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
-    const { tenures } = this.holdings;
-    const holders = ALONE | (tenure << TENURE_SHIFT) | (1 << level);
-    const appended = this.#append(tenure, last, tokensHashes, holders, isSame);
-    tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + appended;
-    return this.#hold(tenure, level) && appended === count - known;
+    const { incarnations } = this.holdings;
+    const holders = ALONE | (incarnation << INCARNATION_SHIFT) | (1 << level);
+    const appended = this.#append(incarnation, last, tokensHashes, holders, isSame);
+    incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + appended;
+    return this.#hold(incarnation, level) && appended === count - known;
   }
 
-  /** What was cut off of the path's blocks is put right before the tenure holds them again. */
-  #enter(tenure: number, parent: number): void {
+  /** What was cut off of the path's blocks is put right before the incarnation holds them again. */
+  #enter(incarnation: number, parent: number): void {
     const { blocks, known } = this.#path;
     for (let at = 0, above = parent; at < known; at++) {
       const block = blocks[at] as number;
-      this.holdings.cuts.enter(above, block, tenure);
+      this.holdings.cuts.enter(above, block, incarnation);
       above = block;
     }
   }
@@ -193,7 +197,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
-  #append(tenure: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
+  #append(incarnation: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
     const { blocks, sequence, known } = this.#path;
     const { blocks: records, cuts } = this.holdings;
     let above = last;
@@ -209,15 +213,15 @@ export class FlatBlockIndex implements BlockIndex {
       );
       if (above === 0) return (at >> 1) - known;
       blocks[at >> 1] = above;
-      if (at === 2 * known && cuts.has(tenure)) cuts.passOver(last, above, tenure);
+      if (at === 2 * known && cuts.has(incarnation)) cuts.passOver(last, above, incarnation);
     }
     return (tokensHashes.length >> 1) - known;
   }
 
-  /** The tenure also holds the blocks that were in the index before, named as we name them. */
-  #hold(tenure: number, level: number): boolean {
+  /** The incarnation also holds the blocks that were in the index before, named as we name them. */
+  #hold(incarnation: number, level: number): boolean {
     const { blocks, known } = this.#path;
-    const { blocks: records, sets, tenures } = this.holdings;
+    const { blocks: records, sets, incarnations } = this.holdings;
     // Blocks of a chain often have the same holders, and then the same after the change.
     let from = -1;
     let to = 0;
@@ -229,20 +233,20 @@ export class FlatBlockIndex implements BlockIndex {
         sets.retain(to);
         sets.release(from);
       } else {
-        before = sets.tiersOf(holders, tenure);
+        before = sets.tiersOf(holders, incarnation);
         if (before === 0 && sets.countOf(holders) >= HOLDERS_MAX) return false;
         from = holders;
-        to = sets.replace(holders, tenure, before | (1 << level));
+        to = sets.replace(holders, incarnation, before | (1 << level));
       }
-      if (before === 0) tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + 1;
+      if (before === 0) incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + 1;
       else if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
       records.setHolders(block, to | RECENT);
     }
     return true;
   }
 
-  /** The tenure holds the blocks of the path under these names. */
-  #holdNamed(tenure: number, level: number, blockHashes: Uint32Array): boolean {
+  /** The incarnation holds the blocks of the path under these names. */
+  #holdNamed(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
     const { blocks: records, names, sets } = this.holdings;
     for (let at = 0; at < blockHashes.length; at += 2) {
@@ -251,12 +255,12 @@ export class FlatBlockIndex implements BlockIndex {
       const high = (blockHashes[at + 1] as number) | 0;
       const isOurs = low === sequence[at] && high === sequence[at + 1];
       const holders = records.holders(block);
-      const before = sets.tiersOf(holders, tenure);
+      const before = sets.tiersOf(holders, incarnation);
       const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
-      const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, tenure, before, low, high, level);
+      const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, incarnation, before, low, high, level);
       if (bit === 0) return false;
       if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
-      this.holdings.change(block, tenure, before, before | bit);
+      this.holdings.change(block, incarnation, before, before | bit);
       if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
     }
     return true;
@@ -264,7 +268,7 @@ export class FlatBlockIndex implements BlockIndex {
 
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
     const { holdings } = this;
-    const tenure = holdings.tenures.find(rank);
+    const incarnation = holdings.incarnations.find(rank);
     const lost = 1 << levelOf(tier);
     holdings.beginEvent(blockHashes.length >> 1);
     if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
@@ -273,10 +277,10 @@ export class FlatBlockIndex implements BlockIndex {
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
       const low = (blockHashes[at] as number) | 0;
       const high = (blockHashes[at + 1] as number) | 0;
-      if (tenure !== 0) {
-        if (holdings.dropLeaf(tenure, low, high, lost)) continue;
-        const entry = holdings.find(tenure, low, high);
-        if (entry !== 0 && holdings.drop(tenure, entry, lost)) continue;
+      if (incarnation !== 0) {
+        if (holdings.dropLeaf(incarnation, low, high, lost)) continue;
+        const entry = holdings.find(incarnation, low, high);
+        if (entry !== 0 && holdings.drop(incarnation, entry, lost)) continue;
       }
       if (!holdings.cuts.lost.has(low, high)) status = 'block_not_found';
     }
@@ -302,8 +306,8 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   blocksOf(rank: number): number {
-    const { tenures } = this.holdings;
-    return tenures.blocks[tenures.find(rank)] ?? 0;
+    const { incarnations } = this.holdings;
+    return incarnations.blocks[incarnations.find(rank)] ?? 0;
   }
 
   dump(rank: number): Generator<DumpSlice, void, void> {
@@ -334,9 +338,9 @@ export class FlatBlockIndex implements BlockIndex {
   }
 }
 
-/** Whether nobody but the tenure holds, and that only in `level`. */
-function isHeldAlone(holders: number, tenure: number, level: number): boolean {
-  if (holders >= 0 || (holders & HOLDER_MASK) >>> TENURE_SHIFT !== tenure) return false;
+/** Whether nobody but the incarnation holds, and that only in `level`. */
+function isHeldAlone(holders: number, incarnation: number, level: number): boolean {
+  if (holders >= 0 || (holders & HOLDER_MASK) >>> INCARNATION_SHIFT !== incarnation) return false;
   return levelsOf(holders & TIERS_MASK) === 1 << level;
 }
 

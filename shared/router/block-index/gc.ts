@@ -12,14 +12,14 @@ const MERGES_PER_PAGE = 64;
 const MERGE_BLOCKS = 64;
 
 /**
- * What is left to do when events are over: cuts are moved down, ended tenures are taken off the blocks, from the youngest
+ * What is left to do when events are over: cuts are moved down, ended incarnations are taken off the blocks, from the youngest
  * block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
  */
 export class Gc {
   readonly #holdings: Holdings;
   #sweepAt = 0;
-  /** Tenures that this round of the sweep frees. */
-  #sweepTenures = 0;
+  /** Incarnations that this round of the sweep frees. */
+  #sweepIncarnations = 0;
   /** Records from here on are to go. */
   #keptTop = Number.POSITIVE_INFINITY;
   /** On the way between the last of them and the end of a chain below it, with its hash, lest its number serve another. */
@@ -35,8 +35,8 @@ export class Gc {
   }
 
   get isIdle(): boolean {
-    const { tenures, cuts } = this.#holdings;
-    const isSwept = this.#sweepTenures === 0 && tenures.endedCount === 0 && cuts.isEmpty;
+    const { incarnations, cuts } = this.#holdings;
+    const isSwept = this.#sweepIncarnations === 0 && incarnations.endedCount === 0 && cuts.isEmpty;
     return isSwept && this.#holdings.bare === ROOT && !this.#isTrimming && this.#mergesLeft === 0;
   }
 
@@ -81,24 +81,24 @@ export class Gc {
     return !this.isIdle;
   }
 
-  /** False when there are no ended tenures to take off blocks. */
+  /** False when there are no ended incarnations to take off blocks. */
   #beginRound(): boolean {
-    if (this.#sweepTenures > 0) return true;
-    const { blocks, tenures } = this.#holdings;
-    this.#sweepTenures = tenures.endedCount;
+    if (this.#sweepIncarnations > 0) return true;
+    const { blocks, incarnations } = this.#holdings;
+    this.#sweepIncarnations = incarnations.endedCount;
     this.#sweepAt = blocks.top - 1;
-    return this.#sweepTenures > 0;
+    return this.#sweepIncarnations > 0;
   }
 
   /** The next block of the round, or its end. @returns how many holders were looked at */
   #sweepOne(): number {
-    const { blocks, tenures } = this.#holdings;
+    const { blocks, incarnations } = this.#holdings;
     if (this.#sweepAt > 0) {
       this.#holdings.bare = this.#sweepAt--; // it may lie beyond what was given back, and counts as free then
       return blocks.isFree(this.#holdings.bare) ? 0 : this.#holdings.sweep(this.#holdings.bare);
     }
-    tenures.recycle(this.#sweepTenures);
-    this.#sweepTenures = 0;
+    incarnations.recycle(this.#sweepIncarnations);
+    this.#sweepIncarnations = 0;
     return 0;
   }
 

@@ -2,11 +2,11 @@ import { BlockRecords, ROOT } from './block-records.ts';
 import { Cuts } from './cuts.ts';
 import { BY_PRIVATE_NAME, BY_SHARED_NAME, EngineNames, LEVEL_MASK } from './engine-names.ts';
 import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
-import { ALONE, HOLDER_MASK, HolderSets, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import { ALONE, HOLDER_MASK, HolderSets, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { Incarnations } from './incarnations.ts';
 import { fastest } from './levels.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
-import { Tenures } from './tenures.ts';
 import type { U64Set } from './u64-set.ts';
 
 /**
@@ -17,7 +17,7 @@ const LOOKED_AT_PER_HASH = 4;
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
 /**
- * Blocks, their holders and their names, kept in step. What a tenure holds is closed towards the start of its prompts: a
+ * Blocks, their holders and their names, kept in step. What an incarnation holds is closed towards the start of its prompts: a
  * block is held in a tier only while its parent is held in that tier or a faster one.
  */
 export class Holdings {
@@ -26,7 +26,7 @@ export class Holdings {
   readonly table: HashTable;
   readonly blocks: BlockRecords;
   readonly names: EngineNames;
-  readonly tenures = new Tenures();
+  readonly incarnations = new Incarnations();
   readonly sets: HolderSets;
   /** What removals have yet to take along. */
   readonly cuts = new Cuts(this);
@@ -60,52 +60,52 @@ export class Holdings {
     this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
   }
 
-  /** Tiers of the tenure, by the way in which the block was named. */
-  tiersOf(block: number, tenure: number): number {
-    return this.sets.tiersOf(this.blocks.holders(block), tenure);
+  /** Tiers of the incarnation, by the way in which the block was named. */
+  tiersOf(block: number, incarnation: number): number {
+    return this.sets.tiersOf(this.blocks.holders(block), incarnation);
   }
 
-  /** Ends the rank's tenure: what it holds is invisible from now on. */
+  /** Ends the rank's incarnation: what it holds is invisible from now on. */
   end(rank: number): void {
-    this.cuts.leftBy(this.tenures.find(rank));
-    this.tenures.end(rank);
+    this.cuts.leftBy(this.incarnations.find(rank));
+    this.incarnations.end(rank);
   }
 
-  /** The block that the tenure's engine calls so, held in `level` or a faster one; -1 when there is none. */
-  findHeld(tenure: number, low: number, high: number, level: number): number {
+  /** The block that the incarnation's engine calls so, held in `level` or a faster one; -1 when there is none. */
+  findHeld(incarnation: number, low: number, high: number, level: number): number {
     let block = 0;
-    if (this.tenures.isNamed[tenure] === 0) {
-      const last = this.tenures.last[tenure] as number;
+    if (this.incarnations.isNamed[incarnation] === 0) {
+      const last = this.incarnations.last[incarnation] as number;
       block = this.blocks.hasHash(last, low, high) ? last : this.table.findBlock(low, high);
-      if (block !== 0 && this.cuts.has(tenure)) this.cuts.settle(block, tenure);
+      if (block !== 0 && this.cuts.has(incarnation)) this.cuts.settle(block, incarnation);
     } else {
-      const entry = this.find(tenure, low, high);
+      const entry = this.find(incarnation, low, high);
       if (entry !== 0) block = this.blockOf(entry);
     }
-    return block !== 0 && fastest(this.tiersOf(block, tenure)) <= level ? block : -1;
+    return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= level ? block : -1;
   }
 
-  /** The entry of the table under which `tenure` holds a block by this name of its engine; 0 when it does not. */
-  find(tenure: number, low: number, high: number): number {
-    let entry = this.#findUnsettled(tenure, low, high);
-    if (!this.cuts.has(tenure)) return entry;
+  /** The entry of the table under which `incarnation` holds a block by this name of its engine; 0 when it does not. */
+  find(incarnation: number, low: number, high: number): number {
+    let entry = this.#findUnsettled(incarnation, low, high);
+    if (!this.cuts.has(incarnation)) return entry;
     for (let before = 0; entry !== 0 && entry !== before; ) {
-      this.cuts.settle(this.blockOf(entry), tenure);
+      this.cuts.settle(this.blockOf(entry), incarnation);
       before = entry;
-      entry = this.#findUnsettled(tenure, low, high);
+      entry = this.#findUnsettled(incarnation, low, high);
     }
     return entry;
   }
 
   /** The same, cut off or not. */
-  #findUnsettled(tenure: number, low: number, high: number): number {
-    if (this.tenures.isNamed[tenure] === 0) {
+  #findUnsettled(incarnation: number, low: number, high: number): number {
+    if (this.incarnations.isNamed[incarnation] === 0) {
       const block = this.table.findBlock(low, high);
-      return block !== 0 && this.tiersOf(block, tenure) !== 0 ? block : 0;
+      return block !== 0 && this.tiersOf(block, incarnation) !== 0 ? block : 0;
     }
     this.table.seek(low, high);
     for (let entry = this.table.next(); entry !== 0; entry = this.table.next()) {
-      if (this.#levelsBy(entry, tenure) !== 0) return entry;
+      if (this.#levelsBy(entry, incarnation) !== 0) return entry;
     }
     return 0;
   }
@@ -115,56 +115,56 @@ export class Holdings {
     return kindOf(entry) === PRIVATE_NAME ? this.names.blockOf(numberOf(entry)) : numberOf(entry);
   }
 
-  /** Levels in which the tenure holds the entry's block by the entry's name. */
-  #levelsBy(entry: number, tenure: number): number {
+  /** Levels in which the incarnation holds the entry's block by the entry's name. */
+  #levelsBy(entry: number, incarnation: number): number {
     const number = numberOf(entry);
     switch (kindOf(entry)) {
       case BLOCK:
-        return this.tiersOf(number, tenure) & LEVEL_MASK;
+        return this.tiersOf(number, incarnation) & LEVEL_MASK;
       case PRIVATE_NAME:
-        return this.names.tenureOf(number) === tenure ? this.names.levelsOf(number) : 0;
+        return this.names.incarnationOf(number) === incarnation ? this.names.levelsOf(number) : 0;
       case SHARED_NAME:
-        return (this.tiersOf(number, tenure) >>> BY_SHARED_NAME) & LEVEL_MASK;
+        return (this.tiersOf(number, incarnation) >>> BY_SHARED_NAME) & LEVEL_MASK;
       default:
         return 0;
     }
   }
 
-  /** What `tenure` holds of the block changes from `before` to `after`. */
-  change(block: number, tenure: number, before: number, after: number): void {
+  /** What `incarnation` holds of the block changes from `before` to `after`. */
+  change(block: number, incarnation: number, before: number, after: number): void {
     if (before === after) return;
     const holders = this.blocks.holders(block);
-    this.blocks.setHolders(block, this.sets.replace(holders, tenure, after) | (holders & RECENT));
-    const { blocks } = this.tenures;
-    if (before === 0) blocks[tenure] = (blocks[tenure] as number) + 1;
-    else if (after === 0) blocks[tenure] = (blocks[tenure] as number) - 1;
+    this.blocks.setHolders(block, this.sets.replace(holders, incarnation, after) | (holders & RECENT));
+    const { blocks } = this.incarnations;
+    if (before === 0) blocks[incarnation] = (blocks[incarnation] as number) + 1;
+    else if (after === 0) blocks[incarnation] = (blocks[incarnation] as number) - 1;
   }
 
   /**
-   * The tenure loses a block named as we name it that nobody else holds, nor this one in levels other than those of `lost`,
-   * and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
+   * The incarnation loses a block named as we name it that nobody else holds, nor this one in levels other than those of
+   * `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
    * @returns false when it is anything else; nothing was changed then
    */
-  dropLeaf(tenure: number, low: number, high: number, lost: number): boolean {
-    if (this.tenures.isNamed[tenure] !== 0 || this.cuts.has(tenure)) return false;
+  dropLeaf(incarnation: number, low: number, high: number, lost: number): boolean {
+    if (this.incarnations.isNamed[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
     const block = this.table.findBlock(low, high);
-    if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (tenure << TENURE_SHIFT) | lost)) return false;
-    const { blocks } = this.tenures;
-    blocks[tenure] = (blocks[tenure] as number) - 1;
+    if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (incarnation << INCARNATION_SHIFT) | lost)) return false;
+    const { blocks } = this.incarnations;
+    blocks[incarnation] = (blocks[incarnation] as number) - 1;
     this.giveBack(this.#remove(block));
     return true;
   }
 
   /**
-   * The tenure loses the block in the levels of `lost`, as far as it holds it by the entry's name; with it goes what that
+   * The incarnation loses the block in the levels of `lost`, as far as it holds it by the entry's name; with it goes what that
    * cuts off, whose names are put in `cuts.lost`.
    * @returns whether it held anything of it
    */
-  drop(tenure: number, entry: number, lost: number): boolean {
-    const held = this.#levelsBy(entry, tenure);
+  drop(incarnation: number, entry: number, lost: number): boolean {
+    const held = this.#levelsBy(entry, incarnation);
     if ((held & lost) === 0) return false;
     const block = this.blockOf(entry);
-    const before = this.tiersOf(block, tenure);
+    const before = this.tiersOf(block, incarnation);
     let after = before;
     switch (kindOf(entry)) {
       case BLOCK:
@@ -173,30 +173,30 @@ export class Holdings {
       case PRIVATE_NAME:
         this.names.keepLevels(numberOf(entry), ~lost);
         after &= ~(LEVEL_MASK << BY_PRIVATE_NAME);
-        after |= this.names.privateLevels(block, tenure) << BY_PRIVATE_NAME;
+        after |= this.names.privateLevels(block, incarnation) << BY_PRIVATE_NAME;
         break;
       default:
         after &= ~(lost << BY_SHARED_NAME);
         if ((held & ~lost) === 0) this.names.releaseShared(block);
     }
-    this.change(block, tenure, before, after);
-    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) this.#cutBelow(block, tenure, after);
+    this.change(block, incarnation, before, after);
+    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) this.#cutBelow(block, incarnation, after);
     this.giveBack(block);
     return true;
   }
 
-  /** The tenure, which holds only `tiers` of the block now, loses what lies below it in faster ones. */
-  #cutBelow(block: number, tenure: number, tiers: number): void {
+  /** The incarnation, which holds only `tiers` of the block now, loses what lies below it in faster ones. */
+  #cutBelow(block: number, incarnation: number, tiers: number): void {
     // It holds the blocks above in any case; where it holds no others, nobody need look for them.
     const above = this.blocks.depth(block) - (tiers === 0 ? 1 : 0);
-    if (this.tenures.blocks[tenure] === above) return;
-    if (this.cuts.has(tenure))
-      this.cuts.add(block, tenure, fastest(tiers)); // each cut tells which event made it
-    else this.#dropBelow(block, tenure, fastest(tiers));
+    if (this.incarnations.blocks[incarnation] === above) return;
+    if (this.cuts.has(incarnation))
+      this.cuts.add(block, incarnation, fastest(tiers)); // each cut tells which event made it
+    else this.#dropBelow(block, incarnation, fastest(tiers));
   }
 
   /** At once as far as the event may look, and by cuts from there on. */
-  #dropBelow(block: number, tenure: number, level: number): void {
+  #dropBelow(block: number, incarnation: number, level: number): void {
     const below = this.#below;
     const levels = this.#levels;
     below.push(block);
@@ -207,17 +207,17 @@ export class Holdings {
       let child = this.blocks.child(below[at] as number);
       for (; child !== 0 && this.#looksLeft > 0; child = this.blocks.next(child)) {
         this.#looksLeft--;
-        const before = this.tiersOf(child, tenure);
+        const before = this.tiersOf(child, incarnation);
         // What lies below an unchanged block is in no faster tier than that.
         if (fastest(before) >= kept) continue;
         below.push(child);
-        levels.push(fastest(this.lose(child, tenure, before, (LEVEL_MASK << kept) & LEVEL_MASK, this.cuts.lost)));
+        levels.push(fastest(this.lose(child, incarnation, before, (LEVEL_MASK << kept) & LEVEL_MASK, this.cuts.lost)));
       }
       if (child !== 0) break;
     }
     for (let rest = at; rest < below.length; rest++) {
       const bare = below[rest] as number;
-      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, tenure, levels[rest] as number);
+      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, incarnation, levels[rest] as number);
     }
     for (let each = below.length - 1; each > 0; each--) {
       if (this.#isBare(below[each] as number)) this.#remove(below[each] as number);
@@ -227,33 +227,33 @@ export class Holdings {
   }
 
   /**
-   * The tenure, which holds the block in `before`, keeps of that only the levels in `kept`.
+   * The incarnation, which holds the block in `before`, keeps of that only the levels in `kept`.
    * @param names where the names go under which it loses it
    * @returns the tiers left
    */
-  lose(block: number, tenure: number, before: number, kept: number, names: U64Set | undefined): number {
-    if (names !== undefined) this.#noteNames(block, tenure, before, LEVEL_MASK & ~kept, names);
-    const after = this.keep(block, tenure, before, kept);
-    this.change(block, tenure, before, after);
+  lose(block: number, incarnation: number, before: number, kept: number, names: U64Set | undefined): number {
+    if (names !== undefined) this.#noteNames(block, incarnation, before, LEVEL_MASK & ~kept, names);
+    const after = this.keep(block, incarnation, before, kept);
+    this.change(block, incarnation, before, after);
     return after;
   }
 
-  #noteNames(block: number, tenure: number, tiers: number, lost: number, cut: U64Set): void {
+  #noteNames(block: number, incarnation: number, tiers: number, lost: number, cut: U64Set): void {
     if ((tiers & lost) !== 0) cut.add(this.blocks.low(block), this.blocks.high(block));
     if (((tiers >>> BY_SHARED_NAME) & lost) !== 0) cut.add(this.names.sharedLow(block), this.names.sharedHigh(block));
     if (tiers >>> BY_PRIVATE_NAME === 0) return;
     for (let name = this.names.firstPrivate(block); name !== 0; name = this.names.nextPrivate(name)) {
-      if (this.names.tenureOf(name) !== tenure || (this.names.levelsOf(name) & lost) === 0) continue;
+      if (this.names.incarnationOf(name) !== incarnation || (this.names.levelsOf(name) & lost) === 0) continue;
       cut.add(this.names.low(name), this.names.high(name));
     }
   }
 
   /** Frees the names of a holding that keeps only the levels in `kept`. @returns the tiers left */
-  keep(block: number, tenure: number, tiers: number, kept: number): number {
+  keep(block: number, incarnation: number, tiers: number, kept: number): number {
     if (tiers <= LEVEL_MASK) return tiers & kept;
     const shared = (tiers >>> BY_SHARED_NAME) & LEVEL_MASK;
     if (shared !== 0 && (shared & kept) === 0) this.names.releaseShared(block);
-    const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.names.keepPrivate(block, tenure, kept);
+    const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.names.keepPrivate(block, incarnation, kept);
     return (tiers & kept) | ((shared & kept) << BY_SHARED_NAME) | (own << BY_PRIVATE_NAME);
   }
 
@@ -277,13 +277,13 @@ export class Holdings {
   /** Everybody loses the block; it has no children. @returns its parent if that has no children left, else 0 */
   evict(block: number): number {
     const holders = this.blocks.holders(block);
-    if ((holders & ALONE) !== 0) this.#lose(block, (holders & HOLDER_MASK) >>> TENURE_SHIFT, holders & TIERS_MASK);
+    if ((holders & ALONE) !== 0) this.#lose(block, (holders & HOLDER_MASK) >>> INCARNATION_SHIFT, holders & TIERS_MASK);
     else if ((holders & HOLDER_MASK) !== 0) {
       const page = this.sets.pageOf(holders);
       const from = this.sets.membersAt(holders);
       const to = from + this.sets.countOf(holders);
       for (let at = from; at < to; at++) {
-        this.#lose(block, (page[at] as number) >>> TENURE_SHIFT, (page[at] as number) & TIERS_MASK);
+        this.#lose(block, (page[at] as number) >>> INCARNATION_SHIFT, (page[at] as number) & TIERS_MASK);
       }
       this.sets.release(holders);
     }
@@ -309,20 +309,20 @@ export class Holdings {
     return this.blocks.remove(block);
   }
 
-  #lose(block: number, tenure: number, tiers: number): void {
-    this.keep(block, tenure, tiers, 0);
-    const { blocks } = this.tenures;
-    blocks[tenure] = (blocks[tenure] as number) - 1;
+  #lose(block: number, incarnation: number, tiers: number): void {
+    this.keep(block, incarnation, tiers, 0);
+    const { blocks } = this.incarnations;
+    blocks[incarnation] = (blocks[incarnation] as number) - 1;
   }
 
-  /** Takes tenures that ended off the block, which may leave it bare. @returns how many holders were looked at */
+  /** Takes incarnations that ended off the block, which may leave it bare. @returns how many holders were looked at */
   sweep(block: number): number {
     const holders = this.blocks.holders(block);
-    const { ranks } = this.tenures;
+    const { ranks } = this.incarnations;
     if ((holders & ALONE) !== 0) {
-      const tenure = (holders & HOLDER_MASK) >>> TENURE_SHIFT;
-      if ((ranks[tenure] as number) >= 0) return 1;
-      this.keep(block, tenure, holders & TIERS_MASK, 0);
+      const incarnation = (holders & HOLDER_MASK) >>> INCARNATION_SHIFT;
+      if ((ranks[incarnation] as number) >= 0) return 1;
+      this.keep(block, incarnation, holders & TIERS_MASK, 0);
       this.blocks.setHolders(block, holders & RECENT);
       return 1;
     }
@@ -332,9 +332,9 @@ export class Holdings {
     const from = this.sets.membersAt(holders);
     let isStale = false;
     for (let at = from; at < from + count; at++) {
-      const tenure = (page[at] as number) >>> TENURE_SHIFT;
-      if ((ranks[tenure] as number) >= 0) continue;
-      this.keep(block, tenure, (page[at] as number) & TIERS_MASK, 0);
+      const incarnation = (page[at] as number) >>> INCARNATION_SHIFT;
+      if ((ranks[incarnation] as number) >= 0) continue;
+      this.keep(block, incarnation, (page[at] as number) & TIERS_MASK, 0);
       isStale = true;
     }
     if (isStale) this.blocks.setHolders(block, this.sets.living(holders, ranks) | (holders & RECENT));

@@ -8,12 +8,12 @@ import {
   CUTS,
   END,
   HEAD,
+  INCARNATIONS,
   MAGIC,
   PAGES,
   RANKS,
   SECTION_HEAD_WORDS,
   SnapshotError,
-  TENURES,
   VERSION,
 } from './snapshot-format.ts';
 
@@ -49,7 +49,7 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
   const names = sections.some(({ kind }) => kind === SHARED_NAMES) ? blocksTop : 0;
   yield* holdings.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
   const checksum = new Checksum();
-  const tenures: Uint8Array[] = [];
+  const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cursors = new Uint8Array(0);
@@ -58,7 +58,7 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
     const from = at + SECTION_HEAD_WORDS;
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
-    else if (kind === TENURES) tenures.push(content.slice());
+    else if (kind === INCARNATIONS) incarnations.push(content.slice());
     else if (kind === CURSORS) cursors = content.slice();
     else if (kind === CUTS) cuts = words.slice(from, from + (bytes >> 2));
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
@@ -70,8 +70,8 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
     yield;
   }
   if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
-  const [ofTenure, blocks, isNamed] = tenures;
-  if (ofTenure === undefined || blocks === undefined || isNamed === undefined) throw damaged();
+  const [ofIncarnation, blocks, isNamed] = incarnations;
+  if (ofIncarnation === undefined || blocks === undefined || isNamed === undefined) throw damaged();
   yield* holdings.restore(blocksTop, namesTop, setsTop);
   holdings.cuts.restore(cuts);
   return {
@@ -79,8 +79,8 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
     numberRanks(table) {
       const ranks = new Map<number, number>();
       const strangers = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
-      const known = new Int32Array(ofTenure.buffer).map((rank) => ranks.get(rank) ?? -1);
-      holdings.tenures.restore(known, new Int32Array(blocks.buffer), isNamed);
+      const known = new Int32Array(ofIncarnation.buffer).map((rank) => ranks.get(rank) ?? -1);
+      holdings.incarnations.restore(known, new Int32Array(blocks.buffer), isNamed);
       return strangers;
     },
   };

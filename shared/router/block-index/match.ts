@@ -1,7 +1,7 @@
 import type { Overlaps } from '../overlaps.ts';
 import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
-import { ALONE, HOLDER_MASK, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
+import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import type { Holdings } from './holdings.ts';
 import { fastest } from './levels.ts';
 
@@ -82,9 +82,9 @@ function ancestorOfOthers(holdings: Holdings, sequence: Uint32Array, from: numbe
 
 /** These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers. */
 function score(holdings: Holdings, holders: number, length: number, overlaps: Overlaps): void {
-  const { ranks } = holdings.tenures;
+  const { ranks } = holdings.incarnations;
   if ((holders & ALONE) !== 0) {
-    scoreRank(ranks[(holders & HOLDER_MASK) >>> TENURE_SHIFT] as number, holders & TIERS_MASK, length, overlaps);
+    scoreRank(ranks[(holders & HOLDER_MASK) >>> INCARNATION_SHIFT] as number, holders & TIERS_MASK, length, overlaps);
     return;
   }
   if (holders === 0) return;
@@ -93,7 +93,7 @@ function score(holdings: Holdings, holders: number, length: number, overlaps: Ov
   const to = from + holdings.sets.countOf(holders);
   for (let at = from; at < to; at++) {
     const member = page[at] as number;
-    scoreRank(ranks[member >>> TENURE_SHIFT] as number, member & TIERS_MASK, length, overlaps);
+    scoreRank(ranks[member >>> INCARNATION_SHIFT] as number, member & TIERS_MASK, length, overlaps);
   }
 }
 

@@ -10,7 +10,7 @@ const RUN_WORDS_MAX = 2 * 2048;
 /** Puts blocks of one tier together to events. */
 export class RunWriter {
   readonly #holdings: Holdings;
-  readonly #tenure: number;
+  readonly #incarnation: number;
   readonly #level: number;
   readonly #tier: StorageTier;
   readonly #runs: StoredRun[];
@@ -19,9 +19,9 @@ export class RunWriter {
   #locals: number[] = [];
   readonly #others: StoredRun[] = [];
 
-  constructor(holdings: Holdings, tenure: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+  constructor(holdings: Holdings, incarnation: number, level: number, tier: StorageTier, runs: StoredRun[]) {
     this.#holdings = holdings;
-    this.#tenure = tenure;
+    this.#incarnation = incarnation;
     this.#level = level;
     this.#tier = tier;
     this.#runs = runs;
@@ -64,13 +64,13 @@ export class RunWriter {
 
   /** A name under which the block was told before this one: that of its fastest tier. */
   #fastestName(block: number): HashPair | undefined {
-    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#tenure)))[0];
+    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#incarnation)))[0];
   }
 
   /** Names that the engine has for the block in a tier. */
   #namesOf(block: number, level: number): HashPair[] {
     const { blocks, names } = this.#holdings;
-    const tiers = this.#holdings.tiersOf(block, this.#tenure);
+    const tiers = this.#holdings.tiersOf(block, this.#incarnation);
     const found: HashPair[] = [];
     if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
     if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {
@@ -78,7 +78,7 @@ export class RunWriter {
     }
     if (tiers >>> BY_PRIVATE_NAME === 0) return found;
     for (let name = names.firstPrivate(block); name !== 0; name = names.nextPrivate(name)) {
-      if (names.tenureOf(name) !== this.#tenure || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
+      if (names.incarnationOf(name) !== this.#incarnation || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
       found.push(pair(names.low(name), names.high(name)));
     }
     return found;

@@ -7,11 +7,11 @@ import {
   CUTS,
   END,
   HEAD,
+  INCARNATIONS,
   MAGIC,
   PAGES,
   RANKS,
   SECTION_HEAD_WORDS,
-  TENURES,
   VERSION,
 } from './snapshot-format.ts';
 
@@ -52,16 +52,16 @@ export function* writeSnapshot(
 }
 
 function freeze(holdings: Holdings, table: RankTable, cursors: Uint8Array): Frozen {
-  const { blocks, names, sets, tenures } = holdings;
+  const { blocks, names, sets, incarnations } = holdings;
   const capacity = table.capacity;
-  const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, tenures.count, 0, 0);
+  const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, incarnations.count, 0, 0);
   const inUse = [8 * blocks.top, 4 * blocks.top, 8 * names.top, 4 * sets.top, 2 * blocks.top];
   return {
     workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
     dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
-    ranks: tenures.ranks.slice(0, tenures.count),
-    blocks: tenures.blocks.slice(0, tenures.count),
-    isNamed: tenures.isNamed.slice(0, tenures.count),
+    ranks: incarnations.ranks.slice(0, incarnations.count),
+    blocks: incarnations.blocks.slice(0, incarnations.count),
+    isNamed: incarnations.isNamed.slice(0, incarnations.count),
     cursors: cursors.slice(),
     cuts: holdings.cuts.toWords(),
     pages: holdings.words.map((words) => words.freeze()),
@@ -76,9 +76,9 @@ function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void
   for (let from = 0; from < frozen.workerIds.length; from += RANKS_PER_CHUNK) {
     yield writer.section(RANKS, from, new TextEncoder().encode(spellRanks(frozen, from, from + RANKS_PER_CHUNK)));
   }
-  yield writer.section(TENURES, 0, frozen.ranks);
-  yield writer.section(TENURES, 1, frozen.blocks);
-  yield writer.section(TENURES, 2, frozen.isNamed);
+  yield writer.section(INCARNATIONS, 0, frozen.ranks);
+  yield writer.section(INCARNATIONS, 1, frozen.blocks);
+  yield writer.section(INCARNATIONS, 2, frozen.isNamed);
   yield writer.section(CURSORS, 0, frozen.cursors);
   if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
   for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
