@@ -1,6 +1,6 @@
 import { ROOT } from './block-records.ts';
 import { RECENT } from './holder-sets.ts';
-import type { Holdings } from './holdings.ts';
+import type { Residency } from './residency.ts';
 
 /** Blocks of one chain that give way together. */
 const EVICTED_TOGETHER = 16;
@@ -12,13 +12,13 @@ const LOOKED_AT_MAX = 4096;
  * was stored again since the hand's last visit is spared once.
  */
 export class ClockEviction {
-  readonly #holdings: Holdings;
+  readonly #residency: Residency;
   #at = 0;
   /** What the last chain that gave way ends with now. */
   #next = ROOT;
 
-  constructor(holdings: Holdings) {
-    this.#holdings = holdings;
+  constructor(residency: Residency) {
+    this.#residency = residency;
   }
 
   /** Frees some blocks, but not `pinned`. @returns how many; 0 when there is nothing to free */
@@ -26,7 +26,7 @@ export class ClockEviction {
     let block = this.#canEvict(this.#next, pinned) ? this.#next : this.#nextEnd(pinned);
     let freed = 0;
     while (block !== ROOT) {
-      block = this.#holdings.evict(block);
+      block = this.#residency.evict(block);
       freed++;
       if (freed === EVICTED_TOGETHER || !this.#canEvict(block, pinned)) break;
     }
@@ -35,14 +35,14 @@ export class ClockEviction {
   }
 
   #canEvict(block: number, pinned: number): boolean {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     if (block === ROOT || block === pinned || blocks.isFree(block) || blocks.child(block) !== 0) return false;
     return (blocks.holders(block) & RECENT) === 0;
   }
 
   /** The next end of a chain that the hand comes to; `ROOT` when there is none. */
   #nextEnd(pinned: number): number {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     for (let looked = 0; looked < 2 * blocks.top; looked++) {
       this.#at = this.#at + 1 < blocks.top ? this.#at + 1 : 1;
       let block = this.#at;
@@ -56,7 +56,7 @@ export class ClockEviction {
   }
 
   #isSpared(block: number): boolean {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const holders = blocks.holders(block);
     if ((holders & RECENT) === 0) return false;
     blocks.setHolders(block, holders & ~RECENT);

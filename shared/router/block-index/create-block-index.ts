@@ -7,7 +7,10 @@ const BLOCKS_MAX = (1 << 25) - 2;
 
 export interface BlockIndexOptions {
   readonly ranks: RankTable;
-  /** Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory allows */
+  /**
+   * Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory
+   * allows
+   */
   readonly blocksMax?: number;
   /** Most memory, asked for whenever the index has grown; blocks give way as above. @default none */
   readonly bytesMax?: () => number;
@@ -55,7 +58,7 @@ export function* loadBlockIndexInSlices(
 ): Generator<void, LoadedBlockIndex> {
   const { ranks } = options;
   const index = createFlatIndex(options);
-  const loaded = yield* loadSnapshot(snapshot, index.holdings);
+  const loaded = yield* loadSnapshot(snapshot, index.residency);
   return {
     cursors: loaded.cursors,
     settle(keepsStrangers = true) {

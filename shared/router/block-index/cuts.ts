@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
 import { LEVEL_MASK } from './engine-names.ts';
-import type { Holdings } from './holdings.ts';
 import { fastest, NOT_HELD } from './levels.ts';
+import type { Residency } from './residency.ts';
 import { U64Set } from './u64-set.ts';
 
 /** The children of a block were not looked at yet. */
@@ -31,7 +31,7 @@ interface Cut {
  * that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone goes at
  * once, and a cut stands for what lies below:
  *
- *     A --> B      <-- the incarnation lost B: a cut at B, the incarnation's holdings of C, D, E count no more
+ *     A --> B      <-- the incarnation lost B: a cut at B, what it held of C, D, E counts no more
  *           |--> C --> E
  *           '--> D
  *
@@ -42,7 +42,7 @@ interface Cut {
 export class Cuts {
   /** Names of what the present event has cut off. */
   readonly lost = new U64Set();
-  readonly #holdings: Holdings;
+  readonly #residency: Residency;
   readonly #byBlock = new Map<number, Cut[]>();
   /** The newest last, which is moved first: what it leads to is at hand, and few are open at a time. */
   readonly #open: Cut[] = [];
@@ -50,8 +50,8 @@ export class Cuts {
   readonly #path: number[] = [];
   #event = 0;
 
-  constructor(holdings: Holdings) {
-    this.#holdings = holdings;
+  constructor(residency: Residency) {
+    this.#residency = residency;
   }
 
   get isEmpty(): boolean {
@@ -97,7 +97,7 @@ export class Cuts {
    */
   step(): number {
     const cut = this.#open.at(-1) as Cut; // those at the end are never over
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const child = cut.cursor === NOT_BEGUN ? blocks.child(cut.block) : cut.cursor;
     cut.cursor = child === 0 ? 0 : blocks.next(child);
     if (cut.cursor === 0) this.#end(cut); // before what follows, so that a long chain is not a tall stack
@@ -109,7 +109,7 @@ export class Cuts {
   /** Puts right what the incarnation holds of the block and of those before it. The block may be gone then. */
   settle(block: number, incarnation: number): void {
     this.#settlePath(block, incarnation);
-    this.#holdings.giveBack(block);
+    this.#residency.giveBack(block);
   }
 
   /**
@@ -118,16 +118,16 @@ export class Cuts {
    * @returns whether anything was put right
    */
   settleChain(block: number, sequence: Uint32Array): boolean {
-    if (!this.#mayCross(this.#holdings.blocks.depth(block), sequence)) return false;
+    if (!this.#mayCross(this.#residency.blocks.depth(block), sequence)) return false;
     this.#settlePath(block, undefined);
-    this.#holdings.giveBack(block);
+    this.#residency.giveBack(block);
     return true;
   }
 
   /** As `settle` for a child of a block that is right already. */
   settleBelow(parent: number, child: number, incarnation: number): void {
     this.#settleChild(parent, child, incarnation);
-    this.#holdings.giveBack(child);
+    this.#residency.giveBack(child);
   }
 
   /**
@@ -150,7 +150,7 @@ export class Cuts {
 
   /** The block is about to be removed. */
   left(block: number): void {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     for (const cut of this.#byBlock.get(block)?.slice() ?? []) this.#end(cut);
     for (const cut of this.#byBlock.get(blocks.parentOf(block)) ?? []) {
       if (cut.cursor === block) cut.cursor = blocks.next(block);
@@ -168,7 +168,7 @@ export class Cuts {
    * told as a cut of nobody's, which ends with a look at its block.
    */
   toWords(): Int32Array {
-    const { bare } = this.#holdings;
+    const { bare } = this.#residency;
     const words = bare === ROOT ? [] : [bare, 0, NOT_HELD, 0];
     for (const { block, incarnation, level, done, isOver } of this.#open) {
       if (!isOver) words.push(block, incarnation, level, done?.size ?? 0, ...(done ?? []));
@@ -188,7 +188,7 @@ export class Cuts {
 
   #mayCross(depth: number, sequence: Uint32Array): boolean {
     if (this.#byBlock.size > LOOKED_UP_MAX) return true;
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     for (const block of this.#byBlock.keys()) {
       const above = blocks.depth(block);
       if (above >= depth) continue;
@@ -203,7 +203,7 @@ export class Cuts {
   }
 
   #settlePath(block: number, incarnation: number | undefined): void {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const path = this.#path;
     for (let at = block; at !== ROOT; at = blocks.parentOf(at)) path.push(at);
     for (let at = path.length - 1; at > 0; at--) {
@@ -215,7 +215,7 @@ export class Cuts {
   #settleChild(parent: number, child: number, incarnation: number | undefined): void {
     const cuts = this.#byBlock.get(parent);
     if (cuts === undefined) return;
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const isOnly = blocks.child(parent) === child && blocks.next(child) === 0;
     for (const cut of isOnly ? cuts.slice() : cuts) {
       if (incarnation !== undefined && cut.incarnation !== incarnation) continue;
@@ -226,12 +226,12 @@ export class Cuts {
 
   /** The child loses what the cut takes, with the names that go to `names`, and hands the cut on to its own children. */
   #apply({ incarnation, level, event }: Cut, child: number, names: U64Set | undefined): void {
-    const holdings = this.#holdings;
-    const before = holdings.tiersOf(child, incarnation);
+    const residency = this.#residency;
+    const before = residency.tiersOf(child, incarnation);
     // What lies below an unchanged block stays as it is, too.
     if (fastest(before) >= level) return;
-    const after = holdings.lose(child, incarnation, before, (LEVEL_MASK << level) & LEVEL_MASK, names);
-    if (holdings.blocks.child(child) !== 0) this.add(child, incarnation, fastest(after), event);
+    const after = residency.lose(child, incarnation, before, (LEVEL_MASK << level) & LEVEL_MASK, names);
+    if (residency.blocks.child(child) !== 0) this.add(child, incarnation, fastest(after), event);
   }
 
   #end(cut: Cut): void {

@@ -1,6 +1,6 @@
 import { ROOT } from './block-records.ts';
-import type { Holdings } from './holdings.ts';
 import { levelsOf } from './levels.ts';
+import type { Residency } from './residency.ts';
 import { RunWriter } from './run-writer.ts';
 import type { DumpSlice, StorageTier, StoredRun } from './types.ts';
 
@@ -15,17 +15,17 @@ const LOOKED_AT = 1024;
  * after each slice, which may be nothing. Events may go on between slices; what they change may be told or not, so whoever
  * applies all events after those that went before the first slice ends up with what the rank holds.
  */
-export function* dumpRank(holdings: Holdings, rank: number): Generator<DumpSlice, void, void> {
-  const incarnation = holdings.incarnations.find(rank);
+export function* dumpRank(residency: Residency, rank: number): Generator<DumpSlice, void, void> {
+  const incarnation = residency.incarnations.find(rank);
   if (incarnation === 0) return;
   const runs: StoredRun[] = [];
   let levels = 1; // of the slower tiers, those in which the first walk finds something
   for (const [level, tier] of TIERS.entries()) {
     if ((levels & (1 << level)) === 0) continue;
-    const walk = new DumpWalk(holdings, incarnation, new RunWriter(holdings, incarnation, level, tier, runs));
+    const walk = new DumpWalk(residency, incarnation, new RunWriter(residency, incarnation, level, tier, runs));
     for (const _ of walk.slices()) {
       yield { runs: runs.splice(0), isLast: false };
-      if (holdings.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
+      if (residency.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
     }
     levels |= walk.levels;
   }
@@ -36,13 +36,13 @@ export function* dumpRank(holdings: Holdings, rank: number): Generator<DumpSlice
 class DumpWalk {
   /** In which anything is held. */
   levels = 0;
-  readonly #holdings: Holdings;
+  readonly #residency: Residency;
   readonly #incarnation: number;
   readonly #run: RunWriter;
   #looked = 0;
 
-  constructor(holdings: Holdings, incarnation: number, run: RunWriter) {
-    this.#holdings = holdings;
+  constructor(residency: Residency, incarnation: number, run: RunWriter) {
+    this.#residency = residency;
     this.#incarnation = incarnation;
     this.#run = run;
   }
@@ -67,8 +67,8 @@ class DumpWalk {
 
   /** Between two slices the block may have gone, and another one may have its number. */
   #isHeld(block: number): boolean {
-    const { blocks } = this.#holdings;
-    const tiers = blocks.isFree(block) ? 0 : this.#holdings.tiersOf(block, this.#incarnation);
+    const { blocks } = this.#residency;
+    const tiers = blocks.isFree(block) ? 0 : this.#residency.tiersOf(block, this.#incarnation);
     this.levels |= levelsOf(tiers);
     return tiers !== 0;
   }
@@ -79,7 +79,7 @@ class DumpWalk {
   }
 
   *#heldBelow(block: number, held: number[]): Generator<void, void, void> {
-    const { blocks, cuts, cursors } = this.#holdings;
+    const { blocks, cuts, cursors } = this.#residency;
     const cursor = { next: blocks.child(block) };
     cursors.add(cursor);
     try {
@@ -87,7 +87,7 @@ class DumpWalk {
         const child = cursor.next;
         cursor.next = blocks.next(child);
         if (cuts.has(this.#incarnation)) cuts.settleBelow(block, child, this.#incarnation);
-        if (!blocks.isFree(child) && this.#holdings.tiersOf(child, this.#incarnation) !== 0) held.push(child);
+        if (!blocks.isFree(child) && this.#residency.tiersOf(child, this.#incarnation) !== 0) held.push(child);
         if (this.#isSliceOver()) yield;
       }
     } finally {

@@ -7,11 +7,11 @@ import { dumpRank } from './dump.ts';
 import { LEVEL_MASK } from './engine-names.ts';
 import { Gc } from './gc.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
-import { Holdings } from './holdings.ts';
 import { hasLevel, levelsOf } from './levels.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
 import { Path } from './path.ts';
+import { Residency } from './residency.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
 import { U64Set } from './u64-set.ts';
 import { writeSnapshot } from './write-snapshot.ts';
@@ -34,9 +34,9 @@ export interface FlatIndexOptions {
   readonly looksMax?: number;
 }
 
-/** The index in typed arrays; see `Holdings`. */
+/** The index in typed arrays; see `Residency`. */
 export class FlatBlockIndex implements BlockIndex {
-  readonly holdings: Holdings;
+  readonly residency: Residency;
   readonly #ranks: RankTable;
   readonly #blocksMax: number;
   readonly #allowance: BlockAllowance;
@@ -52,9 +52,9 @@ export class FlatBlockIndex implements BlockIndex {
     this.#blocksMax = options.blocksMax;
     this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
-    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
-    this.#gc = new Gc(this.holdings);
-    this.#eviction = new ClockEviction(this.holdings);
+    this.residency = new Residency(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
+    this.#gc = new Gc(this.residency);
+    this.#eviction = new ClockEviction(this.residency);
   }
 
   stored(
@@ -67,33 +67,33 @@ export class FlatBlockIndex implements BlockIndex {
     const count = blockHashes.length >> 1;
     if (blockHashes.length !== tokensHashes.length || blockHashes.length !== 2 * count) return 'invalid_block';
     if (count === 0) return 'ok';
-    const { holdings } = this;
-    if (count > this.#blocksMax || holdings.sets.isNearlyFull || holdings.names.isNearlyFull) {
+    const { residency } = this;
+    if (count > this.#blocksMax || residency.sets.isNearlyFull || residency.names.isNearlyFull) {
       return 'capacity_exhausted';
     }
-    holdings.beginEvent(count);
+    residency.beginEvent(count);
     if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
     const level = levelOf(tier);
     let parentBlock = ROOT;
     if (parent !== undefined) {
       // Nobody holds anything in incarnation 0.
-      parentBlock = holdings.findHeld(holdings.incarnations.find(rank), parent[0] | 0, parent[1] | 0, level);
+      parentBlock = residency.findHeld(residency.incarnations.find(rank), parent[0] | 0, parent[1] | 0, level);
       if (parentBlock < 0) return 'parent_block_not_found';
     }
-    const incarnation = holdings.incarnations.open(rank);
+    const incarnation = residency.incarnations.open(rank);
     if (incarnation === 0) return 'capacity_exhausted';
-    this.#path.chain(holdings, parentBlock, tokensHashes);
-    this.#path.locate(holdings, count);
+    this.#path.chain(residency, parentBlock, tokensHashes);
+    this.#path.locate(residency, count);
     const isOurs = this.#isOurs(blockHashes);
-    if (!isOurs || holdings.incarnations.isNamed[incarnation] === 1) {
-      holdings.incarnations.isNamed[incarnation] = 1;
+    if (!isOurs || residency.incarnations.isNamed[incarnation] === 1) {
+      residency.incarnations.isNamed[incarnation] = 1;
       if (!this.#makeWay(incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
-      if (!holdings.cuts.isEmpty) this.#path.locate(holdings, count); // of what was cut off, some may be gone
+      if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
     }
     const evicted = this.#counters.evictedBlocks;
     const isStored = this.#store(incarnation, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
-    if (isStored) holdings.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
-    else holdings.giveBack(this.#path.last(parentBlock));
+    if (isStored) residency.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
+    else residency.giveBack(this.#path.last(parentBlock));
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
   }
@@ -112,7 +112,7 @@ export class FlatBlockIndex implements BlockIndex {
    * @returns false when a block would be its own ancestor; nothing was changed then
    */
   #makeWay(incarnation: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
-    const { holdings } = this;
+    const { residency } = this;
     const seen = this.#seen;
     seen.clear();
     if (parent !== undefined) seen.add(parent[0] | 0, parent[1] | 0);
@@ -122,21 +122,21 @@ export class FlatBlockIndex implements BlockIndex {
       const low = (blockHashes[2 * at] as number) | 0;
       const high = (blockHashes[2 * at + 1] as number) | 0;
       if (!seen.add(low, high)) return false;
-      const entry = holdings.find(incarnation, low, high);
-      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      if (this.#path.leadsThrough(holdings, holdings.blockOf(entry), parentBlock, at)) return false;
+      const entry = residency.find(incarnation, low, high);
+      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
+      if (this.#path.leadsThrough(residency, residency.blockOf(entry), parentBlock, at)) return false;
       renamed++;
     }
     if (renamed === 0) return true;
     for (let at = 0; at < count; at++) {
-      const entry = holdings.find(
+      const entry = residency.find(
         incarnation,
         (blockHashes[2 * at] as number) | 0,
         (blockHashes[2 * at + 1] as number) | 0,
       );
-      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      holdings.drop(incarnation, entry, LEVEL_MASK);
-      this.#path.locate(holdings, count);
+      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
+      residency.drop(incarnation, entry, LEVEL_MASK);
+      this.#path.locate(residency, count);
     }
     return true;
   }
@@ -157,16 +157,16 @@ export class FlatBlockIndex implements BlockIndex {
     const count = tokensHashes.length >> 1;
     const last = this.#path.last(parent);
     if (!this.#makeRoom(count - known, last)) return false;
-    if (this.holdings.cuts.has(incarnation)) this.#enter(incarnation, parent);
+    if (this.residency.cuts.has(incarnation)) this.#enter(incarnation, parent);
     // A chain that one incarnation alone goes on with is one stretch for `match`.
-    const isSame = isHeldAlone(this.holdings.blocks.holders(last), incarnation, level);
+    const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, level);
     if (blockHashes !== undefined) {
       const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
       if (appended === count - known && this.#holdNamed(incarnation, level, blockHashes)) return true;
-      if (appended > 0) this.holdings.giveBack(blocks[known + appended - 1] as number);
+      if (appended > 0) this.residency.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
-    const { incarnations } = this.holdings;
+    const { incarnations } = this.residency;
     const holders = ALONE | (incarnation << INCARNATION_SHIFT) | (1 << level);
     const appended = this.#append(incarnation, last, tokensHashes, holders, isSame);
     incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + appended;
@@ -178,14 +178,14 @@ export class FlatBlockIndex implements BlockIndex {
     const { blocks, known } = this.#path;
     for (let at = 0, above = parent; at < known; at++) {
       const block = blocks[at] as number;
-      this.holdings.cuts.enter(above, block, incarnation);
+      this.residency.cuts.enter(above, block, incarnation);
       above = block;
     }
   }
 
   /** When many are to go, they do so in the course of some events. */
   #makeRoom(blocks: number, pinned: number): boolean {
-    const { blocks: records, bytes } = this.holdings;
+    const { blocks: records, bytes } = this.residency;
     const blocksMax = this.#allowance.blocksMax(records.count, bytes);
     for (let left = blocks + EVICTED_AHEAD; left > 0 && records.count + blocks > blocksMax; ) {
       const freed = this.#eviction.evict(pinned);
@@ -199,7 +199,7 @@ export class FlatBlockIndex implements BlockIndex {
   /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
   #append(incarnation: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
     const { blocks, sequence, known } = this.#path;
-    const { blocks: records, cuts } = this.holdings;
+    const { blocks: records, cuts } = this.residency;
     let above = last;
     for (let at = 2 * known; at < tokensHashes.length; at += 2) {
       above = records.create(
@@ -221,7 +221,7 @@ export class FlatBlockIndex implements BlockIndex {
   /** The incarnation also holds the blocks that were in the index before, named as we name them. */
   #hold(incarnation: number, level: number): boolean {
     const { blocks, known } = this.#path;
-    const { blocks: records, sets, incarnations } = this.holdings;
+    const { blocks: records, sets, incarnations } = this.residency;
     // Blocks of a chain often have the same holders, and then the same after the change.
     let from = -1;
     let to = 0;
@@ -248,7 +248,7 @@ export class FlatBlockIndex implements BlockIndex {
   /** The incarnation holds the blocks of the path under these names. */
   #holdNamed(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
-    const { blocks: records, names, sets } = this.holdings;
+    const { blocks: records, names, sets } = this.residency;
     for (let at = 0; at < blockHashes.length; at += 2) {
       const block = blocks[at >> 1] as number;
       const low = (blockHashes[at] as number) | 0;
@@ -260,35 +260,35 @@ export class FlatBlockIndex implements BlockIndex {
       const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, incarnation, before, low, high, level);
       if (bit === 0) return false;
       if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
-      this.holdings.change(block, incarnation, before, before | bit);
+      this.residency.change(block, incarnation, before, before | bit);
       if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
     }
     return true;
   }
 
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
-    const { holdings } = this;
-    const incarnation = holdings.incarnations.find(rank);
+    const { residency } = this;
+    const incarnation = residency.incarnations.find(rank);
     const lost = 1 << levelOf(tier);
-    holdings.beginEvent(blockHashes.length >> 1);
+    residency.beginEvent(blockHashes.length >> 1);
     if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
-    holdings.table.warm(blockHashes, 0, blockHashes.length >> 1);
+    residency.table.warm(blockHashes, 0, blockHashes.length >> 1);
     let status: IndexStatus = 'ok';
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
       const low = (blockHashes[at] as number) | 0;
       const high = (blockHashes[at + 1] as number) | 0;
       if (incarnation !== 0) {
-        if (holdings.dropLeaf(incarnation, low, high, lost)) continue;
-        const entry = holdings.find(incarnation, low, high);
-        if (entry !== 0 && holdings.drop(incarnation, entry, lost)) continue;
+        if (residency.dropLeaf(incarnation, low, high, lost)) continue;
+        const entry = residency.find(incarnation, low, high);
+        if (entry !== 0 && residency.drop(incarnation, entry, lost)) continue;
       }
-      if (!holdings.cuts.lost.has(low, high)) status = 'block_not_found';
+      if (!residency.cuts.lost.has(low, high)) status = 'block_not_found';
     }
     return status;
   }
 
   cleared(rank: number): void {
-    this.holdings.end(rank);
+    this.residency.end(rank);
   }
 
   removeRank(rank: number): void {
@@ -298,24 +298,24 @@ export class FlatBlockIndex implements BlockIndex {
 
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     overlaps.reset(this.#ranks.capacity);
-    matchChain(this.holdings, hashes.sequence, overlaps);
+    matchChain(this.residency, hashes.sequence, overlaps);
   }
 
   get blockCount(): number {
-    return this.holdings.blocks.count;
+    return this.residency.blocks.count;
   }
 
   blocksOf(rank: number): number {
-    const { incarnations } = this.holdings;
+    const { incarnations } = this.residency;
     return incarnations.blocks[incarnations.find(rank)] ?? 0;
   }
 
   dump(rank: number): Generator<DumpSlice, void, void> {
-    return dumpRank(this.holdings, rank);
+    return dumpRank(this.residency, rank);
   }
 
   housekeep(blocksMax = 5000): boolean {
-    if (this.#allowance.isOver(this.holdings.bytes) && this.holdings.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
+    if (this.#allowance.isOver(this.residency.bytes) && this.residency.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
     const isMore = this.#gc.sweep(blocksMax);
     const trimmed = this.#gc.takeTrimmed();
     if (trimmed > 0) {
@@ -326,7 +326,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {
-    return writeSnapshot(this.holdings, this.#ranks, cursors);
+    return writeSnapshot(this.residency, this.#ranks, cursors);
   }
 
   get counters(): IndexCounters {
@@ -334,7 +334,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   get bytes(): number {
-    return this.holdings.bytes;
+    return this.residency.bytes;
   }
 }
 

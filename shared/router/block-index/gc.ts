@@ -1,5 +1,5 @@
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
-import type { Holdings } from './holdings.ts';
+import type { Residency } from './residency.ts';
 
 /** As many blocks as take as long as one step of a cut. */
 const STEP_BLOCKS = 4;
@@ -16,7 +16,7 @@ const MERGE_BLOCKS = 64;
  * block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
  */
 export class Gc {
-  readonly #holdings: Holdings;
+  readonly #residency: Residency;
   #sweepAt = 0;
   /** Incarnations that this round of the sweep frees. */
   #sweepIncarnations = 0;
@@ -30,18 +30,18 @@ export class Gc {
   #mergesLeft = 0;
   #trimmed = 0;
 
-  constructor(holdings: Holdings) {
-    this.#holdings = holdings;
+  constructor(residency: Residency) {
+    this.#residency = residency;
   }
 
   get isIdle(): boolean {
-    const { incarnations, cuts } = this.#holdings;
+    const { incarnations, cuts } = this.#residency;
     const isSwept = this.#sweepIncarnations === 0 && incarnations.endedCount === 0 && cuts.isEmpty;
-    return isSwept && this.#holdings.bare === ROOT && !this.#isTrimming && this.#mergesLeft === 0;
+    return isSwept && this.#residency.bare === ROOT && !this.#isTrimming && this.#mergesLeft === 0;
   }
 
   get #isTrimming(): boolean {
-    return this.#holdings.blocks.top > this.#keptTop;
+    return this.#residency.blocks.top > this.#keptTop;
   }
 
   /**
@@ -50,7 +50,7 @@ export class Gc {
    */
   trim(): void {
     if (this.#isTrimming) return;
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     this.#keptTop = BLOCKS_PER_PAGE * Math.max(1, Math.ceil(blocks.top / BLOCKS_PER_PAGE) - 1);
     blocks.keepTo(this.#keptTop);
   }
@@ -64,17 +64,17 @@ export class Gc {
 
   /** Looks at up to `blocksMax` blocks. @returns whether there is more to do */
   sweep(blocksMax: number): boolean {
-    const { cuts } = this.#holdings;
+    const { cuts } = this.#residency;
     for (let left = blocksMax; left > 0; left--) {
-      if (this.#holdings.bare !== ROOT) this.#holdings.bare = this.#holdings.giveBackOne(this.#holdings.bare);
+      if (this.#residency.bare !== ROOT) this.#residency.bare = this.#residency.giveBackOne(this.#residency.bare);
       else if (!cuts.isEmpty) {
-        this.#holdings.bare = cuts.step();
+        this.#residency.bare = cuts.step();
         left -= STEP_BLOCKS - 1;
       } else if (this.#beginRound()) left -= this.#sweepOne() >>> HOLDERS_SHIFT;
       else if (this.#isTrimming) this.#trimOne();
       else if (this.#mergesLeft > 0) {
         this.#mergesLeft--;
-        this.#holdings.table.merge();
+        this.#residency.table.merge();
         left -= MERGE_BLOCKS;
       } else return false;
     }
@@ -84,7 +84,7 @@ export class Gc {
   /** False when there are no ended incarnations to take off blocks. */
   #beginRound(): boolean {
     if (this.#sweepIncarnations > 0) return true;
-    const { blocks, incarnations } = this.#holdings;
+    const { blocks, incarnations } = this.#residency;
     this.#sweepIncarnations = incarnations.endedCount;
     this.#sweepAt = blocks.top - 1;
     return this.#sweepIncarnations > 0;
@@ -92,10 +92,10 @@ export class Gc {
 
   /** The next block of the round, or its end. @returns how many holders were looked at */
   #sweepOne(): number {
-    const { blocks, incarnations } = this.#holdings;
+    const { blocks, incarnations } = this.#residency;
     if (this.#sweepAt > 0) {
-      this.#holdings.bare = this.#sweepAt--; // it may lie beyond what was given back, and counts as free then
-      return blocks.isFree(this.#holdings.bare) ? 0 : this.#holdings.sweep(this.#holdings.bare);
+      this.#residency.bare = this.#sweepAt--; // it may lie beyond what was given back, and counts as free then
+      return blocks.isFree(this.#residency.bare) ? 0 : this.#residency.sweep(this.#residency.bare);
     }
     incarnations.recycle(this.#sweepIncarnations);
     this.#sweepIncarnations = 0;
@@ -104,10 +104,10 @@ export class Gc {
 
   /** The last record goes if it is free; else what hangs on it does, from the ends up, one step at a time. */
   #trimOne(): void {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const last = blocks.top - 1;
     if (blocks.isFree(last)) {
-      if (this.#holdings.retire()) this.#mergesLeft = MERGES_PER_PAGE;
+      if (this.#residency.retire()) this.#mergesLeft = MERGES_PER_PAGE;
       if (this.#isTrimming) return;
       this.#keptTop = Number.POSITIVE_INFINITY;
       blocks.keepTo(this.#keptTop);
@@ -121,7 +121,7 @@ export class Gc {
     this.#trimLow = blocks.low(this.#trimAt);
     this.#trimHigh = blocks.high(this.#trimAt);
     if (child !== 0) return;
-    this.#holdings.evict(at);
+    this.#residency.evict(at);
     this.#trimmed++;
   }
 }

@@ -58,7 +58,7 @@ export class Incarnations {
     else this.#ended.push(incarnation);
   }
 
-  /** Incarnations that ended and may still be found in holdings. */
+  /** Incarnations that ended and may still stand among the holders of blocks. */
   get endedCount(): number {
     return this.#ended.length;
   }

@@ -1,7 +1,7 @@
 import type { RankTable } from '../rank-table.ts';
 import { BLOCKS_PER_PAGE } from './block-records.ts';
-import type { Holdings } from './holdings.ts';
 import { PAGE_WORDS } from './paged-words.ts';
+import type { Residency } from './residency.ts';
 import {
   Checksum,
   CURSORS,
@@ -35,11 +35,11 @@ export interface LoadedSnapshot {
 }
 
 /**
- * Fills empty `holdings` in slices of less than 1 ms; the bytes of the snapshot belong to them from now on. When it fails,
- * `holdings` is of no use.
+ * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it fails,
+ * it is of no use.
  * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
-export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generator<void, LoadedSnapshot> {
+export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedSnapshot> {
   const words = framed(snapshot);
   const end = words.length - END_WORDS;
   const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
@@ -47,7 +47,7 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
   const [blocksTop, namesTop, setsTop] = head as unknown as [number, number, number];
   const sections = sectionsOf(words, end);
   const names = sections.some(({ kind }) => kind === SHARED_NAMES) ? blocksTop : 0;
-  yield* holdings.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
+  yield* residency.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
   const checksum = new Checksum();
   const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
@@ -62,25 +62,25 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
     else if (kind === CURSORS) cursors = content.slice();
     else if (kind === CUTS) cuts = words.slice(from, from + (bytes >> 2));
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
-      holdings.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
+      residency.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
     }
     // While the section is near the processor.
     checksum.add(words.subarray(at, next));
-    if (kind === PAGES) holdings.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
+    if (kind === PAGES) residency.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
     yield;
   }
   if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
   const [ofIncarnation, blocks, isNamed] = incarnations;
   if (ofIncarnation === undefined || blocks === undefined || isNamed === undefined) throw damaged();
-  yield* holdings.restore(blocksTop, namesTop, setsTop);
-  holdings.cuts.restore(cuts);
+  yield* residency.restore(blocksTop, namesTop, setsTop);
+  residency.cuts.restore(cuts);
   return {
     cursors,
     numberRanks(table) {
       const ranks = new Map<number, number>();
       const strangers = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
       const known = new Int32Array(ofIncarnation.buffer).map((rank) => ranks.get(rank) ?? -1);
-      holdings.incarnations.restore(known, new Int32Array(blocks.buffer), isNamed);
+      residency.incarnations.restore(known, new Int32Array(blocks.buffer), isNamed);
       return strangers;
     },
   };

@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
 import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
-import type { Holdings } from './holdings.ts';
 import { fastest } from './levels.ts';
+import type { Residency } from './residency.ts';
 import type { HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** A longer run is told in several. */
@@ -9,7 +9,7 @@ const RUN_WORDS_MAX = 2 * 2048;
 
 /** Puts blocks of one tier together to events. */
 export class RunWriter {
-  readonly #holdings: Holdings;
+  readonly #residency: Residency;
   readonly #incarnation: number;
   readonly #level: number;
   readonly #tier: StorageTier;
@@ -19,8 +19,8 @@ export class RunWriter {
   #locals: number[] = [];
   readonly #others: StoredRun[] = [];
 
-  constructor(holdings: Holdings, incarnation: number, level: number, tier: StorageTier, runs: StoredRun[]) {
-    this.#holdings = holdings;
+  constructor(residency: Residency, incarnation: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+    this.#residency = residency;
     this.#incarnation = incarnation;
     this.#level = level;
     this.#tier = tier;
@@ -33,7 +33,7 @@ export class RunWriter {
   }
 
   add(block: number): void {
-    const { blocks } = this.#holdings;
+    const { blocks } = this.#residency;
     const [hash, ...others] = this.#namesOf(block, this.#level);
     if (hash === undefined) {
       this.end();
@@ -64,13 +64,13 @@ export class RunWriter {
 
   /** A name under which the block was told before this one: that of its fastest tier. */
   #fastestName(block: number): HashPair | undefined {
-    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#incarnation)))[0];
+    return this.#namesOf(block, fastest(this.#residency.tiersOf(block, this.#incarnation)))[0];
   }
 
   /** Names that the engine has for the block in a tier. */
   #namesOf(block: number, level: number): HashPair[] {
-    const { blocks, names } = this.#holdings;
-    const tiers = this.#holdings.tiersOf(block, this.#incarnation);
+    const { blocks, names } = this.#residency;
+    const tiers = this.#residency.tiersOf(block, this.#incarnation);
     const found: HashPair[] = [];
     if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
     if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {

@@ -22,7 +22,7 @@ export const RANKS = 2;
 export const INCARNATIONS = 3;
 export const CURSORS = 4;
 export const CUTS = 5;
-/** Pages of kind `PAGES + n` are those of `Holdings.words[n]`. */
+/** Pages of kind `PAGES + n` are those of `Residency.words[n]`. */
 export const PAGES = 8;
 export const END = 16;
 

@@ -20,7 +20,7 @@ type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
  * Blocks, their holders and their names, kept in step. What an incarnation holds is closed towards the start of its prompts: a
  * block is held in a tier only while its parent is held in that tier or a faster one.
  */
-export class Holdings {
+export class Residency {
   /** By kind of entry; at the end, what no entry of the table stands for. */
   readonly words: readonly PagedWords[];
   readonly table: HashTable;
