@@ -8,8 +8,8 @@ const EVICTED_TOGETHER = 16;
 const LOOKED_AT_MAX = 4096;
 
 /**
- * Second chance: a hand goes round the blocks and frees what was stored longest ago, chains from their ends up. A chain that
- * was stored again since the hand's last visit is spared once.
+ * Second chance: a hand goes round the blocks and frees what was stored longest ago, chains from their ends up. A chain
+ * that was stored again since the hand's last visit is spared once.
  */
 export class ClockEviction {
   readonly #residency: Residency;

@@ -1,12 +1,14 @@
 import { ROOT } from './block-records.ts';
-import { LEVEL_MASK } from './engine-names.ts';
+import { LEVEL_MASK } from './engine-hashes.ts';
 import { fastest, NOT_HELD } from './levels.ts';
 import type { Residency } from './residency.ts';
 import { U64Set } from './u64-set.ts';
 
 /** The children of a block were not looked at yet. */
 const NOT_BEGUN = -1;
-/** Blocks with cuts that are looked up in a chain one by one; where there are more, the chain is looked through instead. */
+/**
+ * Blocks with cuts that are looked up in a chain one by one; where there are more, the chain is looked through instead.
+ */
 const LOOKED_UP_MAX = 64;
 /** Of a cut in a snapshot, before the children that it passes over. */
 const HEAD_WORDS = 4;
@@ -28,8 +30,8 @@ interface Cut {
 
 /**
  * What removals have yet to take along. A block that goes cuts off all below it, perhaps a million blocks, and even to see
- * that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone goes at
- * once, and a cut stands for what lies below:
+ * that there is nothing may take a look at every conversation that goes on from a system prompt. So the block alone
+ * goes at once, and a cut stands for what lies below:
  *
  *     A --> B      <-- the incarnation lost B: a cut at B, what it held of C, D, E counts no more
  *           |--> C --> E
@@ -40,7 +42,7 @@ interface Cut {
  * There is at most one cut for each holding and tier.
  */
 export class Cuts {
-  /** Names of what the present event has cut off. */
+  /** What engines call the blocks that the present event has cut off. */
   readonly lost = new U64Set();
   readonly #residency: Residency;
   readonly #byBlock = new Map<number, Cut[]>();
@@ -164,8 +166,8 @@ export class Cuts {
   }
 
   /**
-   * All there are, for `restore`: block, incarnation, level and number of children to pass over, which follow. What is bare is
-   * told as a cut of nobody's, which ends with a look at its block.
+   * All there are, for `restore`: block, incarnation, level and number of children to pass over, which follow. What is
+   * bare is told as a cut of nobody's, which ends with a look at its block.
    */
   toWords(): Int32Array {
     const { bare } = this.#residency;
@@ -224,13 +226,13 @@ export class Cuts {
     }
   }
 
-  /** The child loses what the cut takes, with the names that go to `names`, and hands the cut on to its own children. */
-  #apply({ incarnation, level, event }: Cut, child: number, names: U64Set | undefined): void {
+  /** The child loses what the cut takes, with the hashes that go to `hashes`, and hands the cut on to its own children. */
+  #apply({ incarnation, level, event }: Cut, child: number, hashes: U64Set | undefined): void {
     const residency = this.#residency;
     const before = residency.tiersOf(child, incarnation);
     // What lies below an unchanged block stays as it is, too.
     if (fastest(before) >= level) return;
-    const after = residency.lose(child, incarnation, before, (LEVEL_MASK << level) & LEVEL_MASK, names);
+    const after = residency.lose(child, incarnation, before, (LEVEL_MASK << level) & LEVEL_MASK, hashes);
     if (residency.blocks.child(child) !== 0) this.add(child, incarnation, fastest(after), event);
   }
 

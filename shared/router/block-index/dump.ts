@@ -11,9 +11,9 @@ export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', '
 const LOOKED_AT = 1024;
 
 /**
- * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what it has
- * after each slice, which may be nothing. Events may go on between slices; what they change may be told or not, so whoever
- * applies all events after those that went before the first slice ends up with what the rank holds.
+ * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what
+ * it has after each slice, which may be nothing. Events may go on between slices; what they change may be told or not,
+ * so whoever applies all events after those that went before the first slice ends up with what the rank holds.
  */
 export function* dumpRank(residency: Residency, rank: number): Generator<DumpSlice, void, void> {
   const incarnation = residency.incarnations.find(rank);

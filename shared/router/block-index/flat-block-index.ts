@@ -4,7 +4,7 @@ import type { RankTable } from '../rank-table.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
 import { ClockEviction } from './clock-eviction.ts';
 import { dumpRank } from './dump.ts';
-import { LEVEL_MASK } from './engine-names.ts';
+import { LEVEL_MASK } from './engine-hashes.ts';
 import { Gc } from './gc.ts';
 import { ALONE, HOLDER_MASK, HOLDERS_MAX, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { hasLevel, levelsOf } from './levels.ts';
@@ -68,7 +68,7 @@ export class FlatBlockIndex implements BlockIndex {
     if (blockHashes.length !== tokensHashes.length || blockHashes.length !== 2 * count) return 'invalid_block';
     if (count === 0) return 'ok';
     const { residency } = this;
-    if (count > this.#blocksMax || residency.sets.isNearlyFull || residency.names.isNearlyFull) {
+    if (count > this.#blocksMax || residency.sets.isNearlyFull || residency.engineHashes.isNearlyFull) {
       return 'capacity_exhausted';
     }
     residency.beginEvent(count);
@@ -85,8 +85,8 @@ export class FlatBlockIndex implements BlockIndex {
     this.#path.chain(residency, parentBlock, tokensHashes);
     this.#path.locate(residency, count);
     const isOurs = this.#isOurs(blockHashes);
-    if (!isOurs || residency.incarnations.isNamed[incarnation] === 1) {
-      residency.incarnations.isNamed[incarnation] = 1;
+    if (!isOurs || residency.incarnations.hasOwnHashes[incarnation] === 1) {
+      residency.incarnations.hasOwnHashes[incarnation] = 1;
       if (!this.#makeWay(incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
       if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
     }
@@ -98,7 +98,7 @@ export class FlatBlockIndex implements BlockIndex {
     return isStored ? 'ok' : 'capacity_exhausted';
   }
 
-  /** Whether the engine names the blocks of the path as we do. */
+  /** Whether the engine hashes the blocks of the path as we do. */
   #isOurs(blockHashes: Uint32Array): boolean {
     const { sequence } = this.#path;
     for (let at = 0; at < blockHashes.length; at++) {
@@ -108,7 +108,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /**
-   * Names that stand for other blocks so far are given up: what the engine said last counts.
+   * Engine hashes that stand for other blocks so far are given up: what the engine said last counts.
    * @returns false when a block would be its own ancestor; nothing was changed then
    */
   #makeWay(incarnation: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
@@ -143,7 +143,7 @@ export class FlatBlockIndex implements BlockIndex {
 
   /**
    * The incarnation holds the blocks of the path, the first of which follow `parent`.
-   * @param blockHashes undefined when the engine names the blocks as we do
+   * @param blockHashes undefined when the engine hashes the blocks as we do
    * @returns false when there is no room for all
    */
   #store(
@@ -162,7 +162,7 @@ export class FlatBlockIndex implements BlockIndex {
     const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, level);
     if (blockHashes !== undefined) {
       const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
-      if (appended === count - known && this.#holdNamed(incarnation, level, blockHashes)) return true;
+      if (appended === count - known && this.#holdByEngineHash(incarnation, level, blockHashes)) return true;
       if (appended > 0) this.residency.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
@@ -218,7 +218,7 @@ export class FlatBlockIndex implements BlockIndex {
     return (tokensHashes.length >> 1) - known;
   }
 
-  /** The incarnation also holds the blocks that were in the index before, named as we name them. */
+  /** The incarnation also holds the blocks that were in the index before, hashed as we hash them. */
   #hold(incarnation: number, level: number): boolean {
     const { blocks, known } = this.#path;
     const { blocks: records, sets, incarnations } = this.residency;
@@ -245,10 +245,10 @@ export class FlatBlockIndex implements BlockIndex {
     return true;
   }
 
-  /** The incarnation holds the blocks of the path under these names. */
-  #holdNamed(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
+  /** The incarnation holds the blocks of the path under these engine hashes. */
+  #holdByEngineHash(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
-    const { blocks: records, names, sets } = this.residency;
+    const { blocks: records, engineHashes, sets } = this.residency;
     for (let at = 0; at < blockHashes.length; at += 2) {
       const block = blocks[at >> 1] as number;
       const low = (blockHashes[at] as number) | 0;
@@ -257,7 +257,7 @@ export class FlatBlockIndex implements BlockIndex {
       const holders = records.holders(block);
       const before = sets.tiersOf(holders, incarnation);
       const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
-      const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, incarnation, before, low, high, level);
+      const bit = !hasRoom ? 0 : isOurs ? 1 << level : engineHashes.bind(block, incarnation, before, low, high, level);
       if (bit === 0) return false;
       if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
       this.residency.change(block, incarnation, before, before | bit);

@@ -12,8 +12,8 @@ const MERGES_PER_PAGE = 64;
 const MERGE_BLOCKS = 64;
 
 /**
- * What is left to do when events are over: cuts are moved down, ended incarnations are taken off the blocks, from the youngest
- * block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
+ * What is left to do when events are over: cuts are moved down, ended incarnations are taken off the blocks, from the
+ * youngest block on, so that most are free of children when their turn comes, and pages that are to go are emptied.
  */
 export class Gc {
   readonly #residency: Residency;

@@ -3,9 +3,9 @@ const INCARNATIONS_MAX = (1 << 18) - 1;
 const NOBODY = -1;
 
 /**
- * The stays of ranks in the index. An incarnation begins with the first block of a rank and ends when the rank is cleared; what
- * it held is then invisible at once, and its number is used again after a sweep has found it nowhere. Incarnation 0 is
- * nobody's.
+ * The stays of ranks in the index. An incarnation begins with the first block of a rank and ends when the rank is
+ * cleared; what it held is then invisible at once, and its number is used again after a sweep has found it nowhere.
+ * Incarnation 0 is nobody's.
  */
 export class Incarnations {
   /** -1 = ended or unused. */
@@ -13,7 +13,7 @@ export class Incarnations {
   /** Blocks held. */
   blocks = new Int32Array(64);
   /** 1 = some of its blocks have another hash with the engine than with us. */
-  isNamed = new Uint8Array(64);
+  hasOwnHashes = new Uint8Array(64);
   /** Number of the block that was stored last, which most often is the parent of the next; it may be gone. 0 = unknown. */
   last = new Int32Array(64);
   #ofRank = new Int32Array(64);
@@ -37,9 +37,9 @@ export class Incarnations {
       this.ranks = grown(this.ranks, incarnation + 1, NOBODY);
       this.blocks = grown(this.blocks, incarnation + 1, 0);
       this.last = grown(this.last, incarnation + 1, 0);
-      const isNamed = new Uint8Array(this.ranks.length);
-      isNamed.set(this.isNamed);
-      this.isNamed = isNamed;
+      const hasOwnHashes = new Uint8Array(this.ranks.length);
+      hasOwnHashes.set(this.hasOwnHashes);
+      this.hasOwnHashes = hasOwnHashes;
     }
     this.ranks[incarnation] = rank;
     this.#ofRank[rank] = incarnation;
@@ -52,7 +52,7 @@ export class Incarnations {
     if (incarnation === 0) return;
     this.#ofRank[rank] = 0;
     this.ranks[incarnation] = NOBODY;
-    this.isNamed[incarnation] = 0;
+    this.hasOwnHashes[incarnation] = 0;
     this.last[incarnation] = 0;
     if (this.blocks[incarnation] === 0) this.#free.push(incarnation);
     else this.#ended.push(incarnation);
@@ -77,12 +77,12 @@ export class Incarnations {
   }
 
   /** Takes over the incarnations of a snapshot, by number; -1 among `ranks` = ended or unused. */
-  restore(ranks: Int32Array, blocks: Int32Array, isNamed: Uint8Array): void {
+  restore(ranks: Int32Array, blocks: Int32Array, hasOwnHashes: Uint8Array): void {
     this.#count = ranks.length;
     this.ranks = grown(ranks, ranks.length, NOBODY);
     this.blocks = grown(blocks, ranks.length, 0);
-    this.isNamed = new Uint8Array(this.ranks.length);
-    this.isNamed.set(isNamed);
+    this.hasOwnHashes = new Uint8Array(this.ranks.length);
+    this.hasOwnHashes.set(hasOwnHashes);
     this.last = new Int32Array(this.ranks.length);
     for (let incarnation = 1; incarnation < ranks.length; incarnation++) {
       const rank = ranks[incarnation] as number;

@@ -1,11 +1,11 @@
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './engine-hashes.ts';
 
 /** More than any tier's number: not held. */
 export const NOT_HELD = 4;
 
-/** One bit a level, however the block is named. */
+/** One bit a level, however the block is hashed. */
 export function levelsOf(tiers: number): number {
-  return (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
+  return (tiers | (tiers >>> BY_SHARED_HASH) | (tiers >>> BY_PRIVATE_HASH)) & LEVEL_MASK;
 }
 
 /** The fastest level among `tiers`; `NOT_HELD` when there is none. */

@@ -18,7 +18,7 @@ import {
 } from './snapshot-format.ts';
 
 const END_WORDS = SECTION_HEAD_WORDS + 8;
-const SHARED_NAMES = PAGES + 1;
+const SHARED_HASHES = PAGES + 1;
 /** Least room of a set of holders. */
 const GRANULES_MIN = 2;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
@@ -35,8 +35,8 @@ export interface LoadedSnapshot {
 }
 
 /**
- * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it fails,
- * it is of no use.
+ * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it
+ * fails, it is of no use.
  * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
 export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedSnapshot> {
@@ -44,10 +44,10 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
   const end = words.length - END_WORDS;
   const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
   if (head.some((top) => top < 0 || top > words.length)) throw damaged();
-  const [blocksTop, namesTop, setsTop] = head as unknown as [number, number, number];
+  const [blocksTop, hashesTop, setsTop] = head as unknown as [number, number, number];
   const sections = sectionsOf(words, end);
-  const names = sections.some(({ kind }) => kind === SHARED_NAMES) ? blocksTop : 0;
-  yield* residency.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
+  const hashed = sections.some(({ kind }) => kind === SHARED_HASHES) ? blocksTop : 0;
+  yield* residency.table.expect(blocksTop + hashed + hashesTop + setsTop / GRANULES_MIN);
   const checksum = new Checksum();
   const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
@@ -70,18 +70,18 @@ export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Gener
     yield;
   }
   if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
-  const [ofIncarnation, blocks, isNamed] = incarnations;
-  if (ofIncarnation === undefined || blocks === undefined || isNamed === undefined) throw damaged();
-  yield* residency.restore(blocksTop, namesTop, setsTop);
+  const [ofIncarnation, blocks, hasOwnHashes] = incarnations;
+  if (ofIncarnation === undefined || blocks === undefined || hasOwnHashes === undefined) throw damaged();
+  yield* residency.restore(blocksTop, hashesTop, setsTop);
   residency.cuts.restore(cuts);
   return {
     cursors,
     numberRanks(table) {
       const ranks = new Map<number, number>();
-      const strangers = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
+      const unknownRanks = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
       const known = new Int32Array(ofIncarnation.buffer).map((rank) => ranks.get(rank) ?? -1);
-      residency.incarnations.restore(known, new Int32Array(blocks.buffer), isNamed);
-      return strangers;
+      residency.incarnations.restore(known, new Int32Array(blocks.buffer), hasOwnHashes);
+      return unknownRanks;
     },
   };
 }
@@ -128,16 +128,16 @@ function framed(snapshot: Uint8Array): Int32Array {
 
 /** @returns the numbers of ranks that the table did not know */
 function internRanks(text: string, table: RankTable, ranks: Map<number, number>): readonly number[] {
-  const strangers: number[] = [];
+  const unknownRanks: number[] = [];
   for (const line of text.split('\n')) {
     const [rank, dpRank, workerId] = line.split(' ');
     if (workerId === undefined) continue;
     const isKnown = table.find(workerId, Number(dpRank)) !== undefined;
     const number = table.intern(workerId, Number(dpRank));
     ranks.set(Number(rank), number);
-    if (!isKnown) strangers.push(number);
+    if (!isKnown) unknownRanks.push(number);
   }
-  return strangers;
+  return unknownRanks;
 }
 
 function cutOff(snapshot: Uint8Array): SnapshotError {

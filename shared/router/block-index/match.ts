@@ -1,6 +1,6 @@
 import type { Overlaps } from '../overlaps.ts';
 import { ROOT } from './block-records.ts';
-import { LEVEL_MASK } from './engine-names.ts';
+import { LEVEL_MASK } from './engine-hashes.ts';
 import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { fastest } from './levels.ts';
 import type { Residency } from './residency.ts';
@@ -80,7 +80,9 @@ function ancestorOfOthers(residency: Residency, sequence: Uint32Array, from: num
   }
 }
 
-/** These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers. */
+/**
+ * These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers.
+ */
 function score(residency: Residency, holders: number, length: number, overlaps: Overlaps): void {
   const { ranks } = residency.incarnations;
   if ((holders & ALONE) !== 0) {

@@ -1,7 +1,7 @@
 import { BlockRecords, ROOT } from './block-records.ts';
 import { Cuts } from './cuts.ts';
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, EngineNames, LEVEL_MASK } from './engine-names.ts';
-import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_NAME, SHARED_NAME } from './hash-table.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, EngineHashes, LEVEL_MASK } from './engine-hashes.ts';
+import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
 import { ALONE, HOLDER_MASK, HolderSets, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
 import { fastest } from './levels.ts';
@@ -10,22 +10,23 @@ import { PagedWords } from './paged-words.ts';
 import type { U64Set } from './u64-set.ts';
 
 /**
- * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any case.
+ * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any
+ * case.
  */
 const LOOKED_AT_PER_HASH = 4;
 
 type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
 
 /**
- * Blocks, their holders and their names, kept in step. What an incarnation holds is closed towards the start of its prompts: a
- * block is held in a tier only while its parent is held in that tier or a faster one.
+ * Blocks, their holders and what engines call them, kept in step. What an incarnation holds is closed towards the start of
+ * its prompts: a block is held in a tier only while its parent is held in that tier or a faster one.
  */
 export class Residency {
   /** By kind of entry; at the end, what no entry of the table stands for. */
   readonly words: readonly PagedWords[];
   readonly table: HashTable;
   readonly blocks: BlockRecords;
-  readonly names: EngineNames;
+  readonly engineHashes: EngineHashes;
   readonly incarnations = new Incarnations();
   readonly sets: HolderSets;
   /** What removals have yet to take along. */
@@ -50,7 +51,7 @@ export class Residency {
     this.words = [blocks, shared, own, sets, locals];
     this.table = new HashTable([blocks, shared, own, sets], this.#use);
     this.blocks = new BlockRecords(blocks, locals, this.table);
-    this.names = new EngineNames(shared, own, this.table);
+    this.engineHashes = new EngineHashes(shared, own, this.table);
     this.sets = new HolderSets(sets, this.table, setGranulesMax);
   }
 
@@ -60,7 +61,7 @@ export class Residency {
     this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
   }
 
-  /** Tiers of the incarnation, by the way in which the block was named. */
+  /** Tiers of the incarnation, by the way in which the block was hashed. */
   tiersOf(block: number, incarnation: number): number {
     return this.sets.tiersOf(this.blocks.holders(block), incarnation);
   }
@@ -74,7 +75,7 @@ export class Residency {
   /** The block that the incarnation's engine calls so, held in `level` or a faster one; -1 when there is none. */
   findHeld(incarnation: number, low: number, high: number, level: number): number {
     let block = 0;
-    if (this.incarnations.isNamed[incarnation] === 0) {
+    if (this.incarnations.hasOwnHashes[incarnation] === 0) {
       const last = this.incarnations.last[incarnation] as number;
       block = this.blocks.hasHash(last, low, high) ? last : this.table.findBlock(low, high);
       if (block !== 0 && this.cuts.has(incarnation)) this.cuts.settle(block, incarnation);
@@ -85,7 +86,7 @@ export class Residency {
     return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= level ? block : -1;
   }
 
-  /** The entry of the table under which `incarnation` holds a block by this name of its engine; 0 when it does not. */
+  /** The entry of the table under which `incarnation` holds a block by this hash of its engine; 0 when it does not. */
   find(incarnation: number, low: number, high: number): number {
     let entry = this.#findUnsettled(incarnation, low, high);
     if (!this.cuts.has(incarnation)) return entry;
@@ -99,7 +100,7 @@ export class Residency {
 
   /** The same, cut off or not. */
   #findUnsettled(incarnation: number, low: number, high: number): number {
-    if (this.incarnations.isNamed[incarnation] === 0) {
+    if (this.incarnations.hasOwnHashes[incarnation] === 0) {
       const block = this.table.findBlock(low, high);
       return block !== 0 && this.tiersOf(block, incarnation) !== 0 ? block : 0;
     }
@@ -110,21 +111,21 @@ export class Residency {
     return 0;
   }
 
-  /** The block that an entry names. */
+  /** The block that an entry stands for. */
   blockOf(entry: number): number {
-    return kindOf(entry) === PRIVATE_NAME ? this.names.blockOf(numberOf(entry)) : numberOf(entry);
+    return kindOf(entry) === PRIVATE_HASH ? this.engineHashes.blockOf(numberOf(entry)) : numberOf(entry);
   }
 
-  /** Levels in which the incarnation holds the entry's block by the entry's name. */
+  /** Levels in which the incarnation holds the entry's block by the entry's hash. */
   #levelsBy(entry: number, incarnation: number): number {
     const number = numberOf(entry);
     switch (kindOf(entry)) {
       case BLOCK:
         return this.tiersOf(number, incarnation) & LEVEL_MASK;
-      case PRIVATE_NAME:
-        return this.names.incarnationOf(number) === incarnation ? this.names.levelsOf(number) : 0;
-      case SHARED_NAME:
-        return (this.tiersOf(number, incarnation) >>> BY_SHARED_NAME) & LEVEL_MASK;
+      case PRIVATE_HASH:
+        return this.engineHashes.incarnationOf(number) === incarnation ? this.engineHashes.levelsOf(number) : 0;
+      case SHARED_HASH:
+        return (this.tiersOf(number, incarnation) >>> BY_SHARED_HASH) & LEVEL_MASK;
       default:
         return 0;
     }
@@ -141,12 +142,12 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses a block named as we name it that nobody else holds, nor this one in levels other than those of
+   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in levels other than those of
    * `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
    * @returns false when it is anything else; nothing was changed then
    */
   dropLeaf(incarnation: number, low: number, high: number, lost: number): boolean {
-    if (this.incarnations.isNamed[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
+    if (this.incarnations.hasOwnHashes[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
     const block = this.table.findBlock(low, high);
     if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (incarnation << INCARNATION_SHIFT) | lost)) return false;
     const { blocks } = this.incarnations;
@@ -156,8 +157,8 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses the block in the levels of `lost`, as far as it holds it by the entry's name; with it goes what that
-   * cuts off, whose names are put in `cuts.lost`.
+   * The incarnation loses the block in the levels of `lost`, as far as it holds it by the entry's hash; with it goes
+   * what that cuts off, whose hashes are put in `cuts.lost`.
    * @returns whether it held anything of it
    */
   drop(incarnation: number, entry: number, lost: number): boolean {
@@ -170,14 +171,14 @@ export class Residency {
       case BLOCK:
         after &= ~lost;
         break;
-      case PRIVATE_NAME:
-        this.names.keepLevels(numberOf(entry), ~lost);
-        after &= ~(LEVEL_MASK << BY_PRIVATE_NAME);
-        after |= this.names.privateLevels(block, incarnation) << BY_PRIVATE_NAME;
+      case PRIVATE_HASH:
+        this.engineHashes.keepLevels(numberOf(entry), ~lost);
+        after &= ~(LEVEL_MASK << BY_PRIVATE_HASH);
+        after |= this.engineHashes.privateLevels(block, incarnation) << BY_PRIVATE_HASH;
         break;
       default:
-        after &= ~(lost << BY_SHARED_NAME);
-        if ((held & ~lost) === 0) this.names.releaseShared(block);
+        after &= ~(lost << BY_SHARED_HASH);
+        if ((held & ~lost) === 0) this.engineHashes.releaseShared(block);
     }
     this.change(block, incarnation, before, after);
     if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) this.#cutBelow(block, incarnation, after);
@@ -228,33 +229,35 @@ export class Residency {
 
   /**
    * The incarnation, which holds the block in `before`, keeps of that only the levels in `kept`.
-   * @param names where the names go under which it loses it
+   * @param hashes where what its engine calls the block goes
    * @returns the tiers left
    */
-  lose(block: number, incarnation: number, before: number, kept: number, names: U64Set | undefined): number {
-    if (names !== undefined) this.#noteNames(block, incarnation, before, LEVEL_MASK & ~kept, names);
+  lose(block: number, incarnation: number, before: number, kept: number, hashes: U64Set | undefined): number {
+    if (hashes !== undefined) this.#noteHashes(block, incarnation, before, LEVEL_MASK & ~kept, hashes);
     const after = this.keep(block, incarnation, before, kept);
     this.change(block, incarnation, before, after);
     return after;
   }
 
-  #noteNames(block: number, incarnation: number, tiers: number, lost: number, cut: U64Set): void {
+  #noteHashes(block: number, incarnation: number, tiers: number, lost: number, cut: U64Set): void {
     if ((tiers & lost) !== 0) cut.add(this.blocks.low(block), this.blocks.high(block));
-    if (((tiers >>> BY_SHARED_NAME) & lost) !== 0) cut.add(this.names.sharedLow(block), this.names.sharedHigh(block));
-    if (tiers >>> BY_PRIVATE_NAME === 0) return;
-    for (let name = this.names.firstPrivate(block); name !== 0; name = this.names.nextPrivate(name)) {
-      if (this.names.incarnationOf(name) !== incarnation || (this.names.levelsOf(name) & lost) === 0) continue;
-      cut.add(this.names.low(name), this.names.high(name));
+    if (((tiers >>> BY_SHARED_HASH) & lost) !== 0)
+      cut.add(this.engineHashes.sharedLow(block), this.engineHashes.sharedHigh(block));
+    if (tiers >>> BY_PRIVATE_HASH === 0) return;
+    for (let hash = this.engineHashes.firstPrivate(block); hash !== 0; hash = this.engineHashes.nextPrivate(hash)) {
+      if (this.engineHashes.incarnationOf(hash) !== incarnation || (this.engineHashes.levelsOf(hash) & lost) === 0)
+        continue;
+      cut.add(this.engineHashes.low(hash), this.engineHashes.high(hash));
     }
   }
 
-  /** Frees the names of a holding that keeps only the levels in `kept`. @returns the tiers left */
+  /** Frees the hashes of a holding that keeps only the levels in `kept`. @returns the tiers left */
   keep(block: number, incarnation: number, tiers: number, kept: number): number {
     if (tiers <= LEVEL_MASK) return tiers & kept;
-    const shared = (tiers >>> BY_SHARED_NAME) & LEVEL_MASK;
-    if (shared !== 0 && (shared & kept) === 0) this.names.releaseShared(block);
-    const own = tiers >>> BY_PRIVATE_NAME === 0 ? 0 : this.names.keepPrivate(block, incarnation, kept);
-    return (tiers & kept) | ((shared & kept) << BY_SHARED_NAME) | (own << BY_PRIVATE_NAME);
+    const shared = (tiers >>> BY_SHARED_HASH) & LEVEL_MASK;
+    if (shared !== 0 && (shared & kept) === 0) this.engineHashes.releaseShared(block);
+    const own = tiers >>> BY_PRIVATE_HASH === 0 ? 0 : this.engineHashes.keepPrivate(block, incarnation, kept);
+    return (tiers & kept) | ((shared & kept) << BY_SHARED_HASH) | (own << BY_PRIVATE_HASH);
   }
 
   /** Frees the block if nobody holds it and nothing hangs on it, and then what that leaves bare above it. */
@@ -296,7 +299,7 @@ export class Residency {
    */
   retire(): boolean {
     if (!this.blocks.retire()) return false;
-    this.names.cutTo(this.blocks.top);
+    this.engineHashes.cutTo(this.blocks.top);
     return true;
   }
 
@@ -342,9 +345,9 @@ export class Residency {
   }
 
   /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
-  *restore(blocksTop: number, namesTop: number, setsTop: number): Generator<void, void> {
+  *restore(blocksTop: number, hashesTop: number, setsTop: number): Generator<void, void> {
     this.blocks.restore(blocksTop); // what is left of them
-    yield* this.names.restore(blocksTop, namesTop);
+    yield* this.engineHashes.restore(blocksTop, hashesTop);
     yield* this.sets.restore(setsTop);
     yield* this.table.fill();
   }

@@ -1,5 +1,5 @@
 import { ROOT } from './block-records.ts';
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './engine-hashes.ts';
 import { fastest } from './levels.ts';
 import type { Residency } from './residency.ts';
 import type { HashPair, StorageTier, StoredRun } from './types.ts';
@@ -34,7 +34,7 @@ export class RunWriter {
 
   add(block: number): void {
     const { blocks } = this.#residency;
-    const [hash, ...others] = this.#namesOf(block, this.#level);
+    const [hash, ...others] = this.#hashesOf(block, this.#level);
     if (hash === undefined) {
       this.end();
       return;
@@ -43,10 +43,10 @@ export class RunWriter {
     const local = [blocks.localLow(block), blocks.localHigh(block)] as const;
     if (this.#hashes.length === 0 || others.length > 0) {
       const parent = blocks.parentOf(block);
-      const name = parent === ROOT ? undefined : this.#fastestName(parent);
-      if (this.#hashes.length === 0) this.#parent = name;
-      // The engine has the block twice, under several names.
-      for (const other of others) this.#others.push(this.#run(name, other, local));
+      const parentHash = parent === ROOT ? undefined : this.#fastestHash(parent);
+      if (this.#hashes.length === 0) this.#parent = parentHash;
+      // The engine has the block twice, under several hashes.
+      for (const other of others) this.#others.push(this.#run(parentHash, other, local));
     }
     this.#hashes.push(...hash);
     this.#locals.push(...local);
@@ -62,24 +62,25 @@ export class RunWriter {
     return { tier: this.#tier, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
   }
 
-  /** A name under which the block was told before this one: that of its fastest tier. */
-  #fastestName(block: number): HashPair | undefined {
-    return this.#namesOf(block, fastest(this.#residency.tiersOf(block, this.#incarnation)))[0];
+  /** A hash under which the block was told before this one: that of its fastest tier. */
+  #fastestHash(block: number): HashPair | undefined {
+    return this.#hashesOf(block, fastest(this.#residency.tiersOf(block, this.#incarnation)))[0];
   }
 
-  /** Names that the engine has for the block in a tier. */
-  #namesOf(block: number, level: number): HashPair[] {
-    const { blocks, names } = this.#residency;
+  /** Hashes that the engine has for the block in a tier. */
+  #hashesOf(block: number, level: number): HashPair[] {
+    const { blocks, engineHashes } = this.#residency;
     const tiers = this.#residency.tiersOf(block, this.#incarnation);
     const found: HashPair[] = [];
     if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
-    if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {
-      found.push(pair(names.sharedLow(block), names.sharedHigh(block)));
+    if (((tiers >>> BY_SHARED_HASH) & LEVEL_MASK & (1 << level)) !== 0) {
+      found.push(pair(engineHashes.sharedLow(block), engineHashes.sharedHigh(block)));
     }
-    if (tiers >>> BY_PRIVATE_NAME === 0) return found;
-    for (let name = names.firstPrivate(block); name !== 0; name = names.nextPrivate(name)) {
-      if (names.incarnationOf(name) !== this.#incarnation || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
-      found.push(pair(names.low(name), names.high(name)));
+    if (tiers >>> BY_PRIVATE_HASH === 0) return found;
+    for (let hash = engineHashes.firstPrivate(block); hash !== 0; hash = engineHashes.nextPrivate(hash)) {
+      if (engineHashes.incarnationOf(hash) !== this.#incarnation || ((engineHashes.levelsOf(hash) >>> level) & 1) === 0)
+        continue;
+      found.push(pair(engineHashes.low(hash), engineHashes.high(hash)));
     }
     return found;
   }

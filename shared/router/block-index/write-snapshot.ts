@@ -24,7 +24,7 @@ interface Frozen {
   readonly dpRanks: readonly number[];
   readonly ranks: Int32Array;
   readonly blocks: Int32Array;
-  readonly isNamed: Uint8Array;
+  readonly hasOwnHashes: Uint8Array;
   readonly cursors: Uint8Array;
   readonly cuts: Int32Array;
   /** By kind of record. */
@@ -52,16 +52,16 @@ export function* writeSnapshot(
 }
 
 function freeze(residency: Residency, table: RankTable, cursors: Uint8Array): Frozen {
-  const { blocks, names, sets, incarnations } = residency;
+  const { blocks, engineHashes, sets, incarnations } = residency;
   const capacity = table.capacity;
-  const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, incarnations.count, 0, 0);
-  const inUse = [8 * blocks.top, 4 * blocks.top, 8 * names.top, 4 * sets.top, 2 * blocks.top];
+  const head = Int32Array.of(MAGIC, VERSION, blocks.top, engineHashes.top, sets.top, incarnations.count, 0, 0);
+  const inUse = [8 * blocks.top, 4 * blocks.top, 8 * engineHashes.top, 4 * sets.top, 2 * blocks.top];
   return {
     workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
     dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
     ranks: incarnations.ranks.slice(0, incarnations.count),
     blocks: incarnations.blocks.slice(0, incarnations.count),
-    isNamed: incarnations.isNamed.slice(0, incarnations.count),
+    hasOwnHashes: incarnations.hasOwnHashes.slice(0, incarnations.count),
     cursors: cursors.slice(),
     cuts: residency.cuts.toWords(),
     pages: residency.words.map((words) => words.freeze()),
@@ -78,7 +78,7 @@ function* chunks(residency: Residency, frozen: Frozen): Generator<Uint8Array, vo
   }
   yield writer.section(INCARNATIONS, 0, frozen.ranks);
   yield writer.section(INCARNATIONS, 1, frozen.blocks);
-  yield writer.section(INCARNATIONS, 2, frozen.isNamed);
+  yield writer.section(INCARNATIONS, 2, frozen.hasOwnHashes);
   yield writer.section(CURSORS, 0, frozen.cursors);
   if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
   for (const [kind, words] of residency.words.entries()) yield* pages(writer, kind, words, frozen);
