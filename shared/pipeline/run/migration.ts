@@ -1,7 +1,7 @@
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 
 /** Token ids of the output so far, kept so that another worker can go on from them. */
-export class Produced {
+export class GeneratedTokens {
   #ids = new Uint32Array(64);
   #count = 0;
 
@@ -29,18 +29,21 @@ export class Produced {
   }
 }
 
-/** The request that goes on after `produced`, with reduced budgets; undefined when no token is left to make. */
-export function continuationOf(request: EngineRequest, produced: Produced | undefined): EngineRequest | undefined {
-  if (produced === undefined || produced.count === 0 || request.input.kind !== 'tokens') return request;
+/** The request that goes on after `generated`, with reduced budgets; undefined when no token is left to make. */
+export function continuationOf(
+  request: EngineRequest,
+  generated: GeneratedTokens | undefined,
+): EngineRequest | undefined {
+  if (generated === undefined || generated.count === 0 || request.input.kind !== 'tokens') return request;
   const { max_tokens: maxTokens, min_tokens: minTokens } = request.stop;
-  if (maxTokens !== undefined && maxTokens <= produced.count) return undefined;
+  if (maxTokens !== undefined && maxTokens <= generated.count) return undefined;
   return {
     ...request,
-    input: { ...request.input, tokenIds: produced.after(request.input.tokenIds) },
+    input: { ...request.input, tokenIds: generated.after(request.input.tokenIds) },
     stop: {
       ...request.stop,
-      ...(maxTokens === undefined ? {} : { max_tokens: maxTokens - produced.count }),
-      ...(minTokens === undefined ? {} : { min_tokens: Math.max(0, minTokens - produced.count) }),
+      ...(maxTokens === undefined ? {} : { max_tokens: maxTokens - generated.count }),
+      ...(minTokens === undefined ? {} : { min_tokens: Math.max(0, minTokens - generated.count) }),
     },
   };
 }

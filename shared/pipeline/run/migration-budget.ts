@@ -1,16 +1,16 @@
 import { isMigratable, type ServeError } from '../../errors/index.ts';
 import { type EngineRequest, isMovable, isPinned } from '../../protocol/generation/index.ts';
-import { continuationOf, Produced } from './migration.ts';
+import { continuationOf, GeneratedTokens } from './migration.ts';
 import type { RunContext } from './run-context.ts';
 
 /** What one request has left of its moves to other workers, and what it takes along. */
-export class Moves {
+export class MigrationBudget {
   readonly #context: RunContext;
   readonly #modelName: string;
   readonly #request: EngineRequest;
   readonly #promptTokens: number;
   readonly #isMovable: boolean;
-  readonly #produced: Produced | undefined;
+  readonly #generated: GeneratedTokens | undefined;
   #left: number;
 
   /** @param modelName primary name of the model, for the metrics */
@@ -21,17 +21,17 @@ export class Moves {
     this.#promptTokens = promptTokens;
     this.#left = isPinned(request) ? 0 : context.migrationLimit;
     this.#isMovable = isMovable(request);
-    this.#produced = this.#left > 0 && this.#isMovable ? new Produced() : undefined;
+    this.#generated = this.#left > 0 && this.#isMovable ? new GeneratedTokens() : undefined;
   }
 
   /** Keeps what the worker made, for the next one to go on from. */
   keep(ids: ArrayLike<number>, start: number, count: number): void {
-    this.#produced?.add(ids, start, count);
+    this.#generated?.add(ids, start, count);
   }
 
   /** The request as the next worker gets it; undefined when no token is left to make. */
   continuation(): EngineRequest | undefined {
-    return continuationOf(this.#request, this.#produced);
+    return continuationOf(this.#request, this.#generated);
   }
 
   /** Whether what has begun may move once more: a move is left, and the request not too long for it. */
@@ -62,7 +62,7 @@ export class Moves {
       model: this.#modelName,
       workerId,
       reason: error.worker ?? error.code,
-      outputTokens: this.#produced?.count ?? 0,
+      outputTokens: this.#generated?.count ?? 0,
     });
     return true;
   }
@@ -70,7 +70,7 @@ export class Moves {
   get #isTooLong(): boolean {
     const { migrationTokensMax } = this.#context;
     if (migrationTokensMax === undefined) return false;
-    return this.#promptTokens + (this.#produced?.count ?? 0) > migrationTokensMax;
+    return this.#promptTokens + (this.#generated?.count ?? 0) > migrationTokensMax;
   }
 }
 
