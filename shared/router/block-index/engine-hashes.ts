@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import { type HashTable, NUMBER_MAX, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
@@ -78,6 +79,7 @@ export class EngineHashes {
   /** A holder uses the shared hash of the block no longer. */
   releaseShared(block: number): void {
     const users = this.#getShared(block, USERS) - 1;
+    invariant(users >= 0, 'a shared hash is let go of as often as it was taken');
     this.#setShared(block, USERS, users);
     if (users === 0) this.#table.remove(SHARED_HASH, block, this.sharedLow(block), this.sharedHigh(block));
   }

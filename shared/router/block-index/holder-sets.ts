@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import { type HashTable, HOLDER_SET, kindOf, NUMBER_MAX, numberOf } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
@@ -267,8 +268,10 @@ export class HolderSets {
   #addReferences(set: number, by: number): number {
     const page = this.#writable(set);
     const at = offsetOf(set) + 1;
-    page[at] = (page[at] as number) + by;
-    return page[at] as number;
+    const references = (page[at] as number) + by;
+    invariant(references >= 0, 'a set of holders is let go of as often as it was taken');
+    page[at] = references;
+    return references;
   }
 
   /** Where the incarnation stands in the set, or would. */

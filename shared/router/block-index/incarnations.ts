@@ -1,3 +1,5 @@
+import { invariant } from '../../errors/index.ts';
+
 /** Incarnations in use and waiting; 18 bits of a holding. */
 const INCARNATIONS_MAX = (1 << 18) - 1;
 const NOBODY = -1;
@@ -44,6 +46,13 @@ export class Incarnations {
     this.ranks[incarnation] = rank;
     this.#ofRank[rank] = incarnation;
     return incarnation;
+  }
+
+  /** The incarnation holds one block less. */
+  leaveBlock(incarnation: number): void {
+    const left = (this.blocks[incarnation] as number) - 1;
+    invariant(left >= 0, 'an incarnation loses no more blocks than it held');
+    this.blocks[incarnation] = left;
   }
 
   /** Ends the rank's incarnation. */

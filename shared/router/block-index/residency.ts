@@ -138,7 +138,7 @@ export class Residency {
     this.blocks.setHolders(block, this.sets.replace(holders, incarnation, after) | (holders & RECENT));
     const { blocks } = this.incarnations;
     if (before === 0) blocks[incarnation] = (blocks[incarnation] as number) + 1;
-    else if (after === 0) blocks[incarnation] = (blocks[incarnation] as number) - 1;
+    else if (after === 0) this.incarnations.leaveBlock(incarnation);
   }
 
   /**
@@ -150,8 +150,7 @@ export class Residency {
     if (this.incarnations.hasOwnHashes[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
     const block = this.table.findBlock(low, high);
     if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (incarnation << INCARNATION_SHIFT) | lost)) return false;
-    const { blocks } = this.incarnations;
-    blocks[incarnation] = (blocks[incarnation] as number) - 1;
+    this.incarnations.leaveBlock(incarnation);
     this.giveBack(this.#remove(block));
     return true;
   }
@@ -314,8 +313,7 @@ export class Residency {
 
   #lose(block: number, incarnation: number, tiers: number): void {
     this.keep(block, incarnation, tiers, 0);
-    const { blocks } = this.incarnations;
-    blocks[incarnation] = (blocks[incarnation] as number) - 1;
+    this.incarnations.leaveBlock(incarnation);
   }
 
   /** Takes incarnations that ended off the block, which may leave it bare. @returns how many holders were looked at */
