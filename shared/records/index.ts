@@ -6,4 +6,4 @@
  */
 
 export { RecordReader } from './record-reader.ts';
-export { asRecord, asU64, asWholeNumber, isRecord, type UnknownRecord } from './values.ts';
+export { asRecord, asU64, asWholeNumber, isRecord, type UnknownRecord, u64OfHex } from './values.ts';

@@ -36,3 +36,8 @@ export function asU64(value: unknown): bigint | undefined {
   if (typeof exact === 'bigint') return exact >= 0n && exact <= U64_MAX ? exact : undefined;
   return typeof exact === 'number' && Number.isSafeInteger(exact) && exact >= 0 ? BigInt(exact) : undefined;
 }
+
+/** An instance id (hex, as we know it) as the u64 that records carry: decimal text of it in those that pass a codec. */
+export function u64OfHex(hexId: string): bigint {
+  return BigInt(`0x${hexId}`);
+}

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
 import type { EngineOutput } from '../../protocol/generation/index.ts';
-import { RecordReader } from '../../records/index.ts';
+import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type SkipReason } from './decode-events.ts';
 import type { RecoveryRequest } from './recovery-messages.ts';
 
@@ -57,7 +57,7 @@ export class RecoveryClient {
   ): Promise<RecoveryAnswer> {
     const { plane, random, carriesBytes, onSkip } = this.#options;
     const body: RecoveryRequest = {
-      worker_id: BigInt(`0x${workerId}`).toString(),
+      worker_id: u64OfHex(workerId).toString(),
       dp_rank: dpRank,
       ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
       ...(carriesBytes ? { compact: true } : {}),

@@ -1,4 +1,4 @@
-import { RecordReader, type UnknownRecord } from '../../records/index.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 
 /*
  * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal
@@ -140,7 +140,7 @@ function rankBlocksOf(entry: unknown): RankBlocks {
 }
 
 function workerOf(workerId: string, dpRank: number): UnknownRecord {
-  return { worker_id: BigInt(`0x${workerId}`).toString(), dp_rank: dpRank };
+  return { worker_id: u64OfHex(workerId).toString(), dp_rank: dpRank };
 }
 
 function rankOf(worker: unknown): { readonly workerId: string; readonly dpRank: number } {

@@ -1,4 +1,4 @@
-import { asRecord } from '../../records/index.ts';
+import { asRecord, u64OfHex } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { IndexMemory } from '../block-index/index.ts';
 import type { IndexerMetrics, IndexerState } from './indexer-metrics.ts';
@@ -56,7 +56,7 @@ export class StandaloneIndexer {
     if (blockSizeTokens < 1) throw new ServiceError(400, 'block_size must be at least 1');
     const tree = this.#openTree(model, group, blockSizeTokens);
     if (tree.listeners.has(workerId, dpRank)) {
-      throw new ServiceError(409, `instance ${BigInt(`0x${workerId}`)} rank ${dpRank} is registered already`);
+      throw new ServiceError(409, `instance ${u64OfHex(workerId)} rank ${dpRank} is registered already`);
     }
     if (tree.listeners.workerCount >= WORKERS_MAX) throw new ServiceError(503, `more than ${WORKERS_MAX} workers`);
     tree.addRank(workerId, dpRank, registration);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { asRecord, asU64, asWholeNumber, isRecord, RecordReader } from '../../../shared/records/index.ts';
+import { asRecord, asU64, asWholeNumber, isRecord, RecordReader, u64OfHex } from '../../../shared/records/index.ts';
 
 const read = new RecordReader((what) => new RangeError(what));
 
@@ -31,6 +31,7 @@ describe('values of others', () => {
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), (exact) => {
         expect(asU64(exact)).toBe(exact);
         expect(asU64(exact.toString())).toBe(exact);
+        expect(u64OfHex(exact.toString(16))).toBe(exact);
       }),
     );
   });

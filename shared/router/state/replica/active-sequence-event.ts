@@ -1,4 +1,4 @@
-import { RecordReader, type UnknownRecord } from '../../../records/index.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../../records/index.ts';
 
 /** What another router did with a request. */
 export interface ActiveSequenceEvent {
@@ -40,9 +40,9 @@ const NANOS_PER_MS = 1e6;
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
   return {
     request_id: event.requestId,
-    worker: { worker_id: decimal(event.workerId), dp_rank: event.dpRank },
+    worker: { worker_id: u64OfHex(event.workerId).toString(), dp_rank: event.dpRank },
     data: encodeChange(event.change),
-    router_id: decimal(event.routerId),
+    router_id: u64OfHex(event.routerId).toString(),
     lora_name: event.loraName ?? null,
   };
 }
@@ -141,10 +141,6 @@ function durationOf(ms: number): { readonly secs: number; readonly nanos: number
 function millisecondsOf(value: unknown): number {
   const { secs, nanos } = read.record(value, 'expected_prefill_duration');
   return read.wholeNumber(secs, 'secs') * MS_PER_SECOND + read.wholeNumber(nanos, 'nanos') / NANOS_PER_MS;
-}
-
-function decimal(hex: string): string {
-  return BigInt(`0x${hex}`).toString();
 }
 
 /** What both absence and null leave out. */
