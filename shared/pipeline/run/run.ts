@@ -19,7 +19,7 @@ import { mediaParts } from '../prompt/media-parts.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { headersOf, POLICY_CLASS, traceHeaders } from './call-headers.ts';
 import { AttemptSpans } from './dispatch-span.ts';
-import { MigrationBudget } from './migration-budget.ts';
+import { MigrationBudget } from './migration.ts';
 import type { RunContext } from './run-context.ts';
 import { WorkerChoice } from './worker-choice.ts';
 

@@ -1,7 +1,6 @@
 import { ROOT } from './block-records.ts';
-import { LEVEL_MASK } from './engine-hashes.ts';
-import { fastest, NOT_HELD } from './levels.ts';
 import type { Residency } from './residency.ts';
+import { fastest, LEVEL_MASK, NOT_HELD } from './tiers.ts';
 import { U64Set } from './u64-set.ts';
 
 /** The children of a block were not looked at yet. */

@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
-import { levelsOf } from './levels.ts';
 import type { Residency } from './residency.ts';
 import { RunWriter } from './run-writer.ts';
+import { levelsOf } from './tiers.ts';
 import type { DumpSlice, StorageTier, StoredRun } from './types.ts';
 
 /** By level. */

@@ -1,11 +1,7 @@
 import { invariant } from '../../errors/index.ts';
 import { type HashTable, NUMBER_MAX, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
-
-/** Bits of a holding's tiers by the way in which the block was hashed; the lowest are those by our own hash. */
-export const BY_SHARED_HASH = 4;
-export const BY_PRIVATE_HASH = 8;
-export const LEVEL_MASK = 15;
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './tiers.ts';
 
 /** Hashes looked at in a slice of less than 1 ms. */
 const RESTORED_AT_ONCE = 1 << 14;

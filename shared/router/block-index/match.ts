@@ -1,9 +1,8 @@
 import type { Overlaps } from '../overlaps.ts';
 import { ROOT } from './block-records.ts';
-import { LEVEL_MASK } from './engine-hashes.ts';
 import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
-import { fastest } from './levels.ts';
 import type { Residency } from './residency.ts';
+import { fastest, LEVEL_MASK } from './tiers.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders

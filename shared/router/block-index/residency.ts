@@ -1,12 +1,12 @@
 import { BlockRecords, ROOT } from './block-records.ts';
 import { Cuts } from './cuts.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, EngineHashes, LEVEL_MASK } from './engine-hashes.ts';
+import { EngineHashes } from './engine-hashes.ts';
 import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
 import { ALONE, HOLDER_MASK, HolderSets, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
-import { fastest } from './levels.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK } from './tiers.ts';
 import type { U64Set } from './u64-set.ts';
 
 /**

@@ -1,7 +1,6 @@
 import { ROOT } from './block-records.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './engine-hashes.ts';
-import { fastest } from './levels.ts';
 import type { Residency } from './residency.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK } from './tiers.ts';
 import type { HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** A longer run is told in several. */

@@ -1,4 +1,7 @@
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './engine-hashes.ts';
+/** Bits of a holding's tiers by the way in which the block was hashed; the lowest are those by our own hash. */
+export const BY_SHARED_HASH = 4;
+export const BY_PRIVATE_HASH = 8;
+export const LEVEL_MASK = 15;
 
 /** More than any tier's number: not held. */
 export const NOT_HELD = 4;
