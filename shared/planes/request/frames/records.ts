@@ -139,6 +139,12 @@ function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array |
   return new Uint32Array(raw.buffer, raw.byteOffset, raw.length / 4);
 }
 
+/** What a caller reads of `HelloAck`. Throws `FrameError` when it is none. */
+export function readHelloAck(ack: unknown): { readonly instanceId: unknown; readonly maxFrame: number } {
+  if (!isRecord(ack) || !isFrameBound(ack.maxFrame)) throw new FrameError('HELLO_ACK without maxFrame');
+  return { instanceId: ack.instanceId, maxFrame: ack.maxFrame };
+}
+
 /** Whether a peer may name `value` as the longest payload that it takes. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
