@@ -1,7 +1,7 @@
 import type { Msg, NatsConnection, Subscription } from '@nats-io/nats-core';
 import { type Clock, systemRandom } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { abortable } from './abortable.ts';
 import { dialNats } from './dial.ts';
 import { KeptMessages } from './kept-messages.ts';
 import { ReceivedMessage } from './received-message.ts';
@@ -92,7 +92,7 @@ export class NatsLink {
       this.#waiters.add(waiter);
     });
     this.#need();
-    return abortable(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
+    return untilAborted(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
   }
 
   send(subject: string, data: Uint8Array, reply?: string): boolean {
@@ -134,7 +134,7 @@ export class NatsLink {
 
   async flush(signal: AbortSignal): Promise<void> {
     const connection = await this.connection(signal);
-    await abortable(confirmed(connection), signal);
+    await untilAborted(confirmed(connection), signal);
   }
 
   /** Runs a callback of the owner; what it throws must not reach the library's reader, which would stop for good. */
@@ -152,7 +152,7 @@ export class NatsLink {
     if (connection !== undefined) {
       const deadline = new AbortController();
       const timer = this.#clock.after(this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS, () => deadline.abort());
-      await abortable(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
+      await untilAborted(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
       timer.cancel();
     }
     this.#state = 'closed';
