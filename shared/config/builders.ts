@@ -5,7 +5,6 @@ import {
   type ChoiceLimits,
   choiceListType,
   choiceType,
-  familyType,
   type ListLimits,
   listOfType,
   listType,
@@ -17,7 +16,6 @@ import {
   type JsonObject,
   type JsonOrFile,
   jsonObjectType,
-  jsonOrFalseType,
   jsonOrFileType,
   jsonTextListType,
 } from './values/json.ts';
@@ -82,22 +80,14 @@ export const folder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pat
 export const fileOrFolder: RowBuilder<string, PathLimits> = rowBuilder((limits) => pathType('file or folder', limits));
 /** Texts. */
 export const list: RowBuilder<readonly string[], ListLimits> = rowBuilder(listType);
-/** All flags and variables under a few patterns with `*`, each as `NAME=value`. */
-export const family: RowBuilder<readonly string[], object> = rowBuilder(familyType);
 /** The arguments after `--`. */
 export const rest: RowBuilder<readonly string[], object> = rowBuilder(restType);
 /** Ports. */
 export const ports: RowBuilder<readonly number[], NumberRange> = rowBuilder((range) =>
   listOfType(portType(range), 'list of ports'),
 );
-/** Numbers. */
-export const decimals: RowBuilder<readonly number[], NumberRange> = rowBuilder((range) =>
-  listOfType(decimalType(range), 'list of numbers'),
-);
 /** A JSON object. */
 export const json: RowBuilder<JsonObject, JsonLimits> = rowBuilder(jsonObjectType);
-/** A JSON object or false. */
-export const jsonOrFalse: RowBuilder<JsonObject | false, JsonLimits> = rowBuilder(jsonOrFalseType);
 /** A JSON list of texts. */
 export const jsonTexts: RowBuilder<readonly string[], JsonLimits> = rowBuilder(jsonTextListType);
 /** A JSON object or the path of a file. */

@@ -19,7 +19,6 @@ const TOGETHER = [
 const EXCLUSIVE = [
   ['decodeFallback', 'enforceDisagg'],
   ['useRemoteIndexer', 'serveIndexer'],
-  ['enableSessionPrefixIndex', 'useRemoteIndexer'],
   ['isPrefillWorker', 'isDecodeWorker'],
   ['multimodalEncodeWorker', 'multimodalWorker'],
   ['multimodalEncodeWorker', 'multimodalDecodeWorker'],
@@ -65,11 +64,6 @@ const DEPENDENCIES: readonly Dependency[] = [
   {
     setting: 'routerPredictedTtlSecs',
     holds: ({ values }) => values.routerPredictedTtlSecs === undefined || values.routerKvEvents === true,
-    says: 'needs --router-kv-events',
-  },
-  {
-    setting: 'enableSessionPrefixIndex',
-    holds: ({ values }) => values.enableSessionPrefixIndex !== true || values.routerKvEvents === true,
     says: 'needs --router-kv-events',
   },
   {

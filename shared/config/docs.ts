@@ -74,8 +74,8 @@ function variableCell(row: Row): string {
 }
 
 function statusOf(row: Row): string {
-  if (row.built) return row.deprecated === undefined ? 'built' : 'deprecated';
-  return row.later ? 'not planned yet' : 'not built yet';
+  if (!row.built) return 'not built yet';
+  return row.deprecated === undefined ? 'built' : 'deprecated';
 }
 
 function describeRow(row: Row): string {

@@ -41,7 +41,10 @@ function describeBadValue(row: Row, given: Given, fault: string): string {
 function warnOf(row: Row, given: Given): readonly string[] {
   const warnings: string[] = [];
   if (row.deprecated !== undefined) warnings.push(`${given.name} is deprecated: ${row.deprecated}`);
-  if (!row.built) warnings.push(`${given.name} is set, but what it controls is not built yet: it has no effect`);
+  if (!row.built) {
+    const hint = row.instead === undefined ? '' : `; ${row.instead}`;
+    warnings.push(`${given.name} is set, but what it controls is not built yet: it has no effect${hint}`);
+  }
   return warnings;
 }
 

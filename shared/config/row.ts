@@ -25,8 +25,8 @@ export interface RowFields<P extends Process = Process> {
   readonly source: string;
   /** Whether the feature behind the row works today; a setting of one that does not is accepted with a warning. */
   readonly built: boolean;
-  /** Recognised, with no plan yet to build it. */
-  readonly later?: true;
+  /** What to do where the feature is not built; shown in the warning. */
+  readonly instead?: string;
   /** What to use instead; shown in a warning when the row is set. */
   readonly deprecated?: string;
   /** Default in words, when it is decided elsewhere or while running. */
@@ -67,7 +67,7 @@ export interface Row<V = unknown, P extends Process = Process> {
   readonly usedBy: readonly P[];
   readonly source: string;
   readonly built: boolean;
-  readonly later: boolean;
+  readonly instead: string | undefined;
   readonly deprecated: string | undefined;
   readonly lenient: boolean;
   /** Range or allowed values in words; empty when anything goes. */
@@ -107,7 +107,7 @@ export function buildRow<T, P extends Process>(type: ValueType<T>, fields: AnyFi
     usedBy: fields.usedBy as readonly P[],
     source: fields.source,
     built: fields.built,
-    later: fields.later ?? false,
+    instead: fields.instead,
     deprecated: fields.deprecated,
     lenient: fields.lenient ?? false,
     allowed: [type.allowed, fields.note].filter((part) => part !== undefined && part !== '').join(', '),

@@ -1,5 +1,6 @@
 import type { Process } from './processes.ts';
 import type { Row, RowGroup } from './row.ts';
+import { rowsWithoutEffect } from './rows-without-effect.ts';
 import { accessRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
@@ -34,71 +35,41 @@ import { tlsRows } from './table/tls.ts';
 import { workerRows } from './table/worker.ts';
 import { workerLaterRows } from './table/worker-later.ts';
 
-/** The table in sections, in the order of help and documentation. */
-export const GROUPS: readonly RowGroup[] = [
-  { title: 'HTTP server and routes', rows: { ...httpRows } },
-  { title: 'TLS', rows: { ...tlsRows } },
-  { title: 'Model and tokenizer', rows: { ...modelRows } },
+/** The table in sections, in the order of help and documentation: a setting is a row of one of them. */
+const SECTIONS = [
+  { title: 'HTTP server and routes', rows: httpRows },
+  { title: 'TLS', rows: tlsRows },
+  { title: 'Model and tokenizer', rows: modelRows },
   { title: 'Router modes', rows: { ...routerModesRows, ...routerServicesRows } },
   { title: 'KV router scoring', rows: { ...routerScoringRows, ...timingModelRows, ...routerPolicyRows } },
-  { title: 'Router events and index', rows: { ...routerIndexRows } },
-  { title: 'Queue and admission', rows: { ...queueRows } },
-  { title: 'Disaggregation', rows: { ...disaggregationRows } },
-  { title: 'Fault tolerance and migration', rows: { ...faultToleranceRows } },
-  { title: 'Discovery', rows: { ...discoveryRows } },
-  { title: 'Request plane', rows: { ...requestPlaneRows } },
-  { title: 'Event plane', rows: { ...eventPlaneRows } },
-  { title: 'NATS', rows: { ...natsRows } },
-  { title: 'KServe gRPC', rows: { ...grpcRows } },
+  { title: 'Router events and index', rows: routerIndexRows },
+  { title: 'Queue and admission', rows: queueRows },
+  { title: 'Disaggregation', rows: disaggregationRows },
+  { title: 'Fault tolerance and migration', rows: faultToleranceRows },
+  { title: 'Discovery', rows: discoveryRows },
+  { title: 'Request plane', rows: requestPlaneRows },
+  { title: 'Event plane', rows: eventPlaneRows },
+  { title: 'NATS', rows: natsRows },
+  { title: 'KServe gRPC', rows: grpcRows },
   { title: 'Metrics and health', rows: { ...metricsRows, ...healthRows } },
-  { title: 'Logging and tracing', rows: { ...loggingRows } },
+  { title: 'Logging and tracing', rows: loggingRows },
   { title: 'Worker and vLLM engine', rows: { ...workerRows, ...workerLaterRows, ...mediaRows } },
-  { title: 'Mocker', rows: { ...mockerRows } },
-  { title: 'KV events publishing', rows: { ...kvEventsRows } },
-  { title: 'LoRA', rows: { ...loraRows } },
+  { title: 'Mocker', rows: mockerRows },
+  { title: 'KV events publishing', rows: kvEventsRows },
+  { title: 'LoRA', rows: loraRows },
   { title: 'Planner', rows: { ...plannerRows, ...plannerLoopRows, ...plannerReportsRows, ...plannerProcessesRows } },
-  { title: 'Simulate', rows: { ...simulateRows } },
-  { title: 'Access keys', rows: { ...accessRows } },
-  { title: 'Cloud', rows: { ...cloudRows } },
-];
+  { title: 'Simulate', rows: simulateRows },
+  { title: 'Access keys', rows: accessRows },
+  { title: 'Cloud', rows: cloudRows },
+] as const satisfies readonly RowGroup[];
 
-const ROWS = {
-  ...httpRows,
-  ...tlsRows,
-  ...modelRows,
-  ...routerModesRows,
-  ...routerServicesRows,
-  ...routerScoringRows,
-  ...timingModelRows,
-  ...routerPolicyRows,
-  ...routerIndexRows,
-  ...queueRows,
-  ...disaggregationRows,
-  ...faultToleranceRows,
-  ...discoveryRows,
-  ...requestPlaneRows,
-  ...eventPlaneRows,
-  ...natsRows,
-  ...grpcRows,
-  ...metricsRows,
-  ...healthRows,
-  ...loggingRows,
-  ...workerRows,
-  ...workerLaterRows,
-  ...mediaRows,
-  ...mockerRows,
-  ...kvEventsRows,
-  ...loraRows,
-  ...plannerRows,
-  ...plannerLoopRows,
-  ...plannerReportsRows,
-  ...plannerProcessesRows,
-  ...simulateRows,
-  ...accessRows,
-  ...cloudRows,
-};
+/** The sections, and at their end the names that nothing stands behind. */
+export const GROUPS: readonly RowGroup[] = [...SECTIONS, { title: 'Names without effect', rows: rowsWithoutEffect }];
 
-type Table = typeof ROWS;
+type AllOf<Union> = (Union extends unknown ? (each: Union) => void : never) extends (all: infer All) => void
+  ? All
+  : never;
+type Table = AllOf<(typeof SECTIONS)[number]['rows']>;
 
 /** Name of a setting: its first flag or variable in camel case, with its unit. */
 export type SettingName = keyof Table;
@@ -115,7 +86,9 @@ export type Settings<P extends Process> = {
 };
 
 /** Every row under its setting name, in table order. */
-export const TABLE: ReadonlyMap<SettingName, Row> = new Map(Object.entries(ROWS) as [SettingName, Row][]); // entries of ROWS
+export const TABLE: ReadonlyMap<SettingName, Row> = new Map(
+  GROUPS.flatMap(({ rows }) => Object.entries(rows) as [SettingName, Row][]), // those without effect have no type: nobody reads them
+);
 
 /** The rows that `process` reads, in table order; those of one section when `group` is given. */
 export function rowsOf(process: Process, group?: RowGroup): readonly (readonly [SettingName, Row])[] {

@@ -1,4 +1,4 @@
-import { bool, decimal, int, text } from '../builders.ts';
+import { decimal, int, text } from '../builders.ts';
 import { EDGES, FLEET_ROUTERS } from '../processes.ts';
 
 /** Rows of "Fault tolerance and migration". */
@@ -69,25 +69,6 @@ export const faultToleranceRows = {
     source: '1.6.1',
     built: true,
     about: 'Hard drain bound for requests that cannot migrate.',
-  }),
-  gmsFailoverFastExitOnSigterm: bool({
-    env: ['DYN_GMS_FAILOVER_FAST_EXIT_ON_SIGTERM'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Fast exit of fail-over engines on SIGTERM.',
-  }),
-  gmsFailoverUnregisterTimeoutSecs: int({
-    env: ['DYN_GMS_FAILOVER_UNREGISTER_TIMEOUT_SECS'],
-    unit: 's',
-    default: 5,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Longest time a fail-over engine takes to unregister.',
   }),
   streamStallSecs: decimal({
     env: ['STATOR_STREAM_STALL_SECS'],

@@ -1,5 +1,5 @@
 import { bool, choice, choices, decimal, file, int, logFilter, text, url } from '../builders.ts';
-import { CONTAINERS, EDGES, FLEET } from '../processes.ts';
+import { EDGES, FLEET } from '../processes.ts';
 
 /** Rows of "Logging and tracing". */
 export const loggingRows = {
@@ -44,23 +44,6 @@ export const loggingRows = {
     source: '1.6.1',
     built: true,
     about: 'Local time instead of UTC.',
-  }),
-  loggingConfigPath: file({
-    env: ['DYN_LOGGING_CONFIG_PATH'],
-    allowed: 'TOML',
-    usedBy: CONTAINERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Logging configuration file.',
-  }),
-  loggingConsoleFormat: text({
-    env: ['DYN_LOGGING_CONSOLE_FORMAT'],
-    usedBy: CONTAINERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Console format name.',
   }),
   otelExportEnabled: bool({
     env: ['OTEL_EXPORT_ENABLED'],
@@ -183,14 +166,5 @@ export const loggingRows = {
     source: '1.6.1',
     built: true,
     about: 'Request records that may wait to be written; later ones are dropped and counted.',
-  }),
-  nvtx: bool({
-    env: ['DYN_NVTX'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Profiler ranges.',
   }),
 };

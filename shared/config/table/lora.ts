@@ -1,4 +1,4 @@
-import { bool, decimal, folder, int, secret, url } from '../builders.ts';
+import { bool, folder, int, secret, url } from '../builders.ts';
 
 /** Rows of "LoRA". */
 export const loraRows = {
@@ -18,15 +18,6 @@ export const loraRows = {
     source: '1.6.1',
     built: true,
     about: 'Cache of adapters.',
-  }),
-  loraHotswapEnabled: bool({
-    env: ['DYN_LORA_HOTSWAP_ENABLED'],
-    default: false,
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Replaces a loaded adapter in place.',
   }),
   enableLora: bool({
     flags: ['--enable-lora'],
@@ -59,16 +50,6 @@ export const loraRows = {
     source: 'engine',
     built: true,
     about: 'Set for a started engine.',
-  }),
-  vllmLoraModulesLoadingTimeoutSecs: decimal({
-    env: ['VLLM_LORA_MODULES_LOADING_TIMEOUT'],
-    unit: 's',
-    defaultText: "engine's",
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Bound of loading an adapter.',
   }),
   awsAccessKeyId: secret({
     env: ['AWS_ACCESS_KEY_ID'],

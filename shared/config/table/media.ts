@@ -1,4 +1,4 @@
-import { bool, decimal, family, folder, int, list } from '../builders.ts';
+import { bool, decimal, folder, int, list } from '../builders.ts';
 import { WORKERS } from '../processes.ts';
 
 /** Rows of "Worker and vLLM engine", one part of them. */
@@ -44,37 +44,6 @@ export const mediaRows = {
     source: '1.6.1',
     built: true,
     about: 'Idle life of a connection that fetches media; not of the server.',
-  }),
-  httpMaxKeepalive: int({
-    flags: ['--http-max-keepalive'],
-    env: ['DYN_HTTP_MAX_KEEPALIVE'],
-    default: 0,
-    usedBy: ['worker'],
-    source: '1.6.1 (no effect)',
-    built: false,
-    later: true,
-    about: 'Idle connections that fetch media; no effect in Dynamo 1.6.1 either.',
-  }),
-  httpPoolTimeoutSecs: decimal({
-    flags: ['--http-pool-timeout'],
-    env: ['DYN_HTTP_POOL_TIMEOUT'],
-    unit: 's',
-    default: 60,
-    usedBy: ['worker'],
-    source: '1.6.1 (no effect)',
-    built: false,
-    later: true,
-    about: 'Wait for a connection that fetches media; no effect in Dynamo 1.6.1 either.',
-  }),
-  httpConcurrency: int({
-    flags: ['--http-concurrency'],
-    env: ['DYN_HTTP_CONCURRENCY'],
-    default: 50,
-    usedBy: ['worker'],
-    source: '1.6.1 (no effect)',
-    built: false,
-    later: true,
-    about: 'Concurrent media fetches; no effect in Dynamo 1.6.1 either.',
   }),
   mmAllowInternal: bool({
     env: ['DYN_MM_ALLOW_INTERNAL'],
@@ -129,21 +98,5 @@ export const mediaRows = {
     source: 'Stator',
     built: true,
     about: 'Hosts from which media may be fetched.',
-  }),
-  mediaLoaderSettings: family({
-    env: [
-      'DYN_MM_HTTP_*',
-      'DYN_MM_IMAGE_CACHE_*',
-      'DYN_MM_SHARED_IMAGE_CACHE_*',
-      'DYN_MM_VIDEO_NUM_FRAMES',
-      'DYN_MM_NIXL_CLEANUP_TIMEOUT_S',
-      'DYN_MM_TRUST_EGRESS_PROXY',
-    ],
-    default: [],
-    usedBy: ['worker'],
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Media loader details.',
   }),
 };

@@ -27,7 +27,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner', 'worker'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Name of the Kubernetes deployment under control.',
   }),
   parentDgdK8sNamespace: text({
@@ -35,7 +34,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner', 'worker'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Namespace of the Kubernetes deployment under control.',
   }),
   planner: bool({
@@ -74,7 +72,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: namespaces it manages.',
   }),
   maxTotalGpus: int({
@@ -84,7 +81,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: most GPUs; -1 = off.',
   }),
   minTotalGpus: int({
@@ -94,7 +90,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: fewest GPUs; -1 = off.',
   }),
   intentCacheTtlSeconds: decimal({
@@ -104,7 +99,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: life of a cached intent.',
   }),
   environment: text({
@@ -113,7 +107,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: connector that applies decisions.',
   }),
   noOperation: bool({
@@ -122,7 +115,6 @@ export const plannerProcessesRows = {
     usedBy: ['planner'],
     source: '1.6.1 (global planner)',
     built: false,
-    later: true,
     about: 'Global planner: decides and reports, never acts.',
   }),
 };

@@ -65,7 +65,6 @@ export const plannerRows = {
     usedBy: ['planner', 'function'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Needed with global-planner.',
   }),
   plannerOptimizationTarget: choice({
@@ -198,7 +197,6 @@ export const plannerRows = {
     usedBy: ['planner'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Estimator configuration; aic_perf_model is rejected.',
   }),
   plannerEnablePowerAwareness: bool({
@@ -207,7 +205,6 @@ export const plannerRows = {
     usedBy: ['planner'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Keeps a power budget.',
   }),
   plannerTotalGpuPowerLimit: int({
@@ -216,7 +213,6 @@ export const plannerRows = {
     usedBy: ['planner'],
     source: '1.6.1',
     built: false,
-    later: true,
     about: 'Power budget.',
   }),
   plannerDecodeEngineNumGpu: int({

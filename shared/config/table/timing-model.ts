@@ -1,4 +1,4 @@
-import { decimals, int, jsonOrFile, text } from '../builders.ts';
+import { int, text } from '../builders.ts';
 import { LASTING_ROUTERS, TIMING_MODEL_USERS } from '../processes.ts';
 
 /** Rows of "KV router scoring", one part of them. */
@@ -75,45 +75,5 @@ export const timingModelRows = {
     source: 'Dynamo; ais 1.6.1 (1 in mocker)',
     built: true,
     about: 'Attention data-parallel size.',
-  }),
-  aicNextn: int({
-    flags: ['--aic-nextn', '--ais-nextn'],
-    env: ['DYN_AIS_NEXTN'],
-    min: 1,
-    max: 5,
-    usedBy: TIMING_MODEL_USERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Speculative draft tokens in the timing model.',
-  }),
-  aicNextnAcceptRates: decimals({
-    flags: ['--aic-nextn-accept-rates', '--ais-nextn-accept-rates'],
-    env: ['DYN_AIS_NEXTN_ACCEPT_RATES'],
-    min: 0,
-    max: 1,
-    usedBy: TIMING_MODEL_USERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Acceptance rate of each draft token in the timing model.',
-  }),
-  aicMtpSeed: int({
-    flags: ['--aic-mtp-seed', '--ais-mtp-seed'],
-    env: ['DYN_AIS_MTP_SEED'],
-    usedBy: TIMING_MODEL_USERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Seed of the draft acceptance in the timing model.',
-  }),
-  aisPerfConfig: jsonOrFile({
-    flags: ['--ais-perf-config'],
-    env: ['DYN_AIS_PERF_CONFIG'],
-    usedBy: TIMING_MODEL_USERS,
-    source: '1.6.1',
-    built: false,
-    later: true,
-    about: 'Complete timing model configuration.',
   }),
 };

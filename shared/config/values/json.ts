@@ -71,20 +71,6 @@ export function jsonObjectType(limits: JsonLimits): ValueType<JsonObject> {
   });
 }
 
-/** A JSON object or `false`, inline or from `@file`. */
-export function jsonOrFalseType(limits: JsonLimits): ValueType<JsonObject | false> {
-  return oneText<JsonObject | false>({
-    name: 'JSON or false',
-    allowed: allowedText(limits, 'a JSON object or false'),
-    parse: (text, around) => {
-      const parsed = parseJson(text, around);
-      if (!parsed.ok) return parsed;
-      return parsed.value === false ? accept(false) : checkObject(parsed.value, limits);
-    },
-    show: (value) => JSON.stringify(value),
-  });
-}
-
 /** A JSON list of texts, inline or from `@file`. */
 export function jsonTextListType(limits: JsonLimits): ValueType<readonly string[]> {
   return oneText({

@@ -72,7 +72,7 @@ describe('effective settings', () => {
     expect(byName.get('httpPort')).toMatchObject({ value: 9, shown: '9', origin: 'flag --http-port', status: 'built' });
     expect(byName.get('httpHost')).toMatchObject({ value: '0.0.0.0', origin: 'default' });
     expect(byName.get('corsOrigin')).toMatchObject({ value: ['a', 'b'], shown: 'a,b', status: 'built' });
-    expect(byName.get('frontendJemalloc')).toMatchObject({ value: null, status: 'not built yet' });
+    expect(byName.get('metricsAuth')).toMatchObject({ status: 'not built yet' });
     expect(byName.get('planeToken')).toMatchObject({ value: '***', origin: 'variable STATOR_PLANE_TOKEN' });
     expect(byName.get('modelName')).toMatchObject({ value: null, shown: 'unset' });
   });

@@ -77,7 +77,7 @@ describe('configuration table', () => {
   });
 
   it('names every setting after its first flag, key or variable, with its unit', () => {
-    const named = ['routerEndpoint', 'plannerConfig', 'benchmarkSettings', 'mediaLoaderSettings', 'omniSettings'];
+    const named = ['routerEndpoint', 'plannerConfig', 'benchmarkSettings', 'mmHttpSettings', 'omniSettings'];
     const odd = rows.filter(([name, row]) => {
       const stem = derivedName(row).replace(/(S|Secs|Ms)$/, '');
       return row.type.arity !== 'rest' && !named.includes(name) && !new RegExp(`^${stem}(S|Secs|Ms)?$`).test(name);
