@@ -79,7 +79,7 @@ function itemOf(body: JsonObject, index: number): OutputItem {
     namespace: body.namespace === undefined ? undefined : String(body.namespace),
     text: textOf(body, part),
     pieces: [],
-    logprobs: ((part?.logprobs ?? []) as readonly WrittenLogprob[]).map(readLogprob),
+    logprobs: Array.from((part?.logprobs ?? []) as Iterable<WrittenLogprob>, readLogprob),
     status: (body.status ?? 'completed') as OutputItem['status'],
   };
 }
