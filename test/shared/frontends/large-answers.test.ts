@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { GenerationEvent, GenerationSink } from '../../../shared/protocol/generation/index.ts';
+import { countTurns } from '../../support/count-turns.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -58,17 +59,6 @@ function post({ app }: TestApp, path: string, body: object, signal?: AbortSignal
   const headers = { 'content-type': 'application/json' };
   const init = { method: 'POST', headers, body: JSON.stringify(body), ...(signal && { signal }) };
   return Promise.resolve(app.fetch(new Request(`http://localhost${path}`, init)));
-}
-
-/** Turns of the event loop until `work` is done. */
-async function countTurns<T>(work: Promise<T>): Promise<{ readonly turns: number; readonly result: T }> {
-  let isDone = false;
-  const done = work.finally(() => {
-    isDone = true;
-  });
-  let turns = 0;
-  for (; !isDone; turns++) await nextTurn();
-  return { turns, result: await done };
 }
 
 describe('a large answer', () => {
