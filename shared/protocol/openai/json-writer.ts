@@ -29,8 +29,8 @@ export class LazyList<Item> implements Iterable<unknown> {
 }
 
 /**
- * The text that `JSON.stringify` would make of `value`, in pieces of some 64 Ki characters. No values may be in it that have a
- * text of their own (`toJSON`), but for `LazyList`.
+ * The text that `JSON.stringify` would make of `value`, in pieces of some 64 Ki characters. What has a text of its own
+ * (`toJSON`) is written at once, but for `LazyList`.
  */
 export function* jsonPieces(value: unknown): Generator<string> {
   const writer = new JsonWriter();
@@ -80,7 +80,7 @@ class JsonWriter {
   *value(value: unknown): Generator<string> {
     if (typeof value === 'string') yield* this.#string(value);
     else if (value instanceof LazyList) yield* this.#list(value);
-    else if (!isLongJson(value, PIECE_CHARS)) this.#text += JSON.stringify(value);
+    else if (!isLongJson(value, PIECE_CHARS) || hasOwnText(value)) this.#text += JSON.stringify(value);
     else if (Array.isArray(value)) yield* this.#list(value);
     else yield* this.object(value as object, []); // only a container is that long
     if (this.#isFull) yield this.take();
@@ -149,6 +149,10 @@ function charsOf(value: unknown, most: number): number {
     chars += key.length + 4 + charsOf((value as Readonly<Record<string, unknown>>)[key], most - chars);
   }
   return chars;
+}
+
+function hasOwnText(value: unknown): boolean {
+  return typeof (value as { readonly toJSON?: unknown }).toJSON === 'function'; // what is that long is an object
 }
 
 function isHighSurrogate(code: number): boolean {

@@ -17,6 +17,7 @@ describe('JSON in pieces', () => {
     ['halves of pairs', { text: '\ud83d'.repeat(100_000) }],
     ['long and short elements', { mix: [1, 'x'.repeat(100_000), null, ['y'.repeat(100_000)], [], {}, undefined] }],
     ['a long list of objects in objects', { a: { b: { c: [{ d: Array(100_000).fill('e') }] }, f: 1 } }],
+    ['bytes, which have a text of their own', { bytes: Buffer.alloc(100_000), list: [Buffer.alloc(100_000), 1] }],
     ['keys of every kind', { 10: 1, 2: 'x'.repeat(100_000), '': undefined, 'a"b': { ['__proto__']: [1] } }],
   ])('has the text of JSON.stringify: %s', (_what, value) => {
     const pieces = piecesOf(value);
