@@ -42,11 +42,12 @@ export class BodyFold {
     for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
 
-  text(names: WireNames): string {
+  /** The object of all that was added. */
+  whole(names: WireNames): object {
     this.#folded.object = this.#object;
     const choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
     this.#folded.choices = this.#object === 'chat.completion' ? choices.map(withEveryKey) : choices;
-    return JSON.stringify(withWireNames(this.#folded, names));
+    return withWireNames(this.#folded, names) as object; // of an object
   }
 
   #addChoice(choice: Body): void {
@@ -83,7 +84,7 @@ function merge(into: Body, from: Body): void {
     } else if (isRecord(known) && isRecord(value)) {
       merge(known, value);
     } else if (key === 'content' && Array.isArray(known) && Array.isArray(value)) {
-      into[key] = [...known, ...value]; // log probabilities
+      for (const one of value) known.push(one); // log probabilities
     } else {
       into[key] = value;
     }
