@@ -12,6 +12,7 @@ import { listenAddress, refuseOpenListener } from '../../../shared/planes/reques
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { fleetHost } from './fleet-host.ts';
 import { type NatsSettings, openNats } from './nats.ts';
+import { tellSome } from './tell-some.ts';
 
 /** Settings of the event plane: what both its ends read, and what only processes on a machine do. */
 type EventSettings = Pick<
@@ -36,7 +37,9 @@ type EventSettings = Pick<
 export function eventPlane(settings: EventSettings, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
     clock: systemClock,
-    onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
+    onProblem: tellSome(systemClock, (problem, untold) =>
+      logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
+    ),
     ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
   };
   if (settings.eventPlane === 'nats') {

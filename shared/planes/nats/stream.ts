@@ -61,6 +61,11 @@ export class LinkedStream implements NatsStream {
 }
 
 function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSettings): NatsStreamFacts {
+  const isWhole = Array.isArray(config?.subjects) && typeof created === 'string';
+  const counts: readonly unknown[] = [state?.messages, state?.first_seq, state?.last_seq];
+  if (!isWhole || !counts.every((count) => Number.isSafeInteger(count) && Number(count) >= 0)) {
+    throw new Error(`JetStream says nothing useful of the stream ${settings.name}`);
+  }
   if (!config.subjects.includes(settings.subject)) {
     throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
   }
