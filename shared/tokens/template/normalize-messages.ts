@@ -89,7 +89,8 @@ function normalizeContent(content: unknown, shape: TemplateShape): unknown {
   if (typeof content === 'string') return shape.needsContentParts ? [{ type: 'text', text: content }] : content;
   if (!Array.isArray(content) || content.length === 0) return content;
   const parts = content.map((part) => {
-    const media = MEDIA[String(asRecord(part)?.type)];
+    const type = asRecord(part)?.type;
+    const media = typeof type === 'string' && Object.hasOwn(MEDIA, type) ? MEDIA[type] : undefined;
     return media === undefined ? part : { type: media };
   });
   if (shape.needsContentParts) return parts;
