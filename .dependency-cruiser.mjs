@@ -2,6 +2,7 @@
 // and only through its public door (index.ts). functions/ and infra/ stand on top and hold no logic.
 const ROOMS = [
   'clock',
+  'records',
   'errors',
   'concurrency',
   'config',

@@ -53,10 +53,10 @@ function stopListening({ server, connections }: DrainOptions): void {
 
 /** Cuts what the grace was too short for; resolves with how many answers that were. */
 async function cutOff({ connections, lifecycle, clock }: DrainOptions): Promise<number> {
-  const unread = connections.answers.filter(({ writableEnded }) => writableEnded);
-  const told = lifecycle.cut();
-  const silent = connections.answers.filter(({ writableEnded }) => !writableEnded); // not far enough to be told anything
+  const open = connections.answers;
+  const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
+  lifecycle.cut(); // tells those that are far enough to be told anything
   await connections.idle(clock, LAST_WORDS_MS);
   const left = new Set(connections.answers);
-  return told + silent.length + unread.filter((answer) => left.has(answer)).length;
+  return open.filter((answer) => !unread.has(answer) || left.has(answer)).length;
 }

@@ -6,6 +6,8 @@ import type { Logger } from '../../shared/telemetry/index.ts';
 
 /** Messages that wait for a slow replica; what is beyond them is lost, and ends by the time limit of requests. */
 const HIGH_WATER_MARK = 100_000;
+/** Longest message of another replica; a longer one ends its connection. */
+const MESSAGE_BYTES_MAX = 8 << 20;
 
 export interface ZmqReplicaLink extends ReplicaLink {
   /** Where other replicas connect to; undefined when this one only listens. */
@@ -21,7 +23,9 @@ export async function openReplicaLink(
   const { host, port, logger } = options;
   const publisher = port === undefined ? undefined : new Publisher({ linger: 0, sendHighWaterMark: HIGH_WATER_MARK });
   await publisher?.bind(`tcp://${host}:${port}`);
-  const subscriber = new Subscriber({ linger: 0, receiveHighWaterMark: HIGH_WATER_MARK });
+  const subscriber = new Subscriber({
+    ...{ linger: 0, receiveHighWaterMark: HIGH_WATER_MARK, maxMessageSize: MESSAGE_BYTES_MAX },
+  });
   subscriber.subscribe();
   let sending: Promise<void> = Promise.resolve();
   const reading = readAll(subscriber, onMessage, logger);

@@ -1,5 +1,5 @@
 import { seededRandom, systemClock, systemRandom } from '../../shared/clock/index.ts';
-import { Slots } from '../../shared/concurrency/index.ts';
+import { Semaphore } from '../../shared/concurrency/index.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
 import { type RequestPlane, silentObserver } from '../../shared/planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../shared/router/block-index/index.ts';
@@ -127,7 +127,7 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, f
   });
   const surroundings = { clock: systemClock, random: systemRandom, logger: logger.for('router'), observer: metrics };
   const feeds = new WorkerFeeds(
-    { eventPlane: events, discovery, recovery, slots: new Slots(RECOVERIES_AT_ONCE_MAX), ...surroundings },
+    { eventPlane: events, discovery, recovery, slots: new Semaphore(RECOVERIES_AT_ONCE_MAX), ...surroundings },
     { loads: new WorkerLoads(), followsKvEvents },
   );
   let hasWarned = false;

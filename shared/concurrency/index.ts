@@ -1,7 +1,10 @@
 /**
  * @module concurrency
- * How many things are done at once, and when.
+ * How many things are done at once, when, for how long, and what ends them.
  */
+export { forAtMost, untilAborted, withDeadline } from './deadline.ts';
 export { endOfTurn } from './end-of-turn.ts';
 export { inBatches } from './in-batches.ts';
-export { Slots } from './slots.ts';
+export { PeriodicTask } from './periodic-task.ts';
+export { Semaphore } from './semaphore.ts';
+export { Serial } from './serial.ts';

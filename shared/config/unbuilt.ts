@@ -172,6 +172,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     names:
       '--benchmark-* --prefill-max-*-samples --decode-max-*-samples --prefix-max-batch-size-samples ' +
       'DYN_BENCHMARK_* DYN_BENCH_* DYN_PREFILL_MAX_* DYN_DECODE_MAX_* DYN_PREFIX_MAX_*',
+    instead: 'a load generator',
   },
   {
     about: 'download of models',

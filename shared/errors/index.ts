@@ -15,6 +15,7 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
+export { invariant } from './invariant.ts';
 export { type FixedLimit, isLimitName, LIMITS, type LimitName, limitNames, type RefusingLimit } from './limits.ts';
 export { misspeltName, nearestName } from './nearest.ts';
 export { overLimit } from './over-limit.ts';

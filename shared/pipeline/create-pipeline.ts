@@ -2,7 +2,12 @@ import { type Clock, type Random, systemRandom } from '../clock/index.ts';
 import type { ModelType } from '../discovery/index.ts';
 import { type ServeError, toServeError } from '../errors/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
-import type { Endpoint, GenerationRequest, GenerationSink, OutputOptions } from '../protocol/generation/index.ts';
+import {
+  ENDPOINTS,
+  type GenerationRequest,
+  type GenerationSink,
+  type OutputOptions,
+} from '../protocol/generation/index.ts';
 import type { Router } from '../router/index.ts';
 import { Inhibition } from '../router/indexless/index.ts';
 import { inSpan } from '../telemetry/index.ts';
@@ -65,17 +70,6 @@ export interface PipelineOptions {
 
 /** Until the next report of a worker's load, which says whether it is still full. */
 const LOAD_REPORT_MS = 1000;
-
-/** The model types that serve each endpoint; an endpoint without a row is served by none yet. */
-const SERVED_BY: Partial<Record<Endpoint, ModelType>> = {
-  chat_completions: 'Chat',
-  completions: 'Completions',
-  embeddings: 'Embedding',
-  responses: 'Chat',
-  anthropic_messages: 'Chat',
-  images: 'Images',
-  videos: 'Videos',
-};
 
 /** `close` ends what the pipeline does by itself; requests under way are their clients' to end. */
 export function createPipeline(options: PipelineOptions): Pipeline & { close(): void } {
@@ -165,7 +159,7 @@ class DiscoveredPipeline implements Pipeline {
   generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     try {
       const model = this.#resolve(request);
-      if (model === undefined) throw this.#notFound(request.model, SERVED_BY[request.endpoint]);
+      if (model === undefined) throw this.#notFound(request.model, ENDPOINTS[request.endpoint].modelType);
       const isHeld = this.#hold?.isHolding(model.primaryName) ?? false;
       if (this.#hold === undefined || (model.readiness.isReady && !isHeld)) {
         this.#load(request, model, sink, options);
@@ -231,8 +225,7 @@ class DiscoveredPipeline implements Pipeline {
   /** The model that the request names, ready or not; undefined when there is none for that kind of request. */
   #resolve({ model: name, endpoint }: GenerationRequest): RoutableModel | undefined {
     const model = this.models.known(name);
-    const type = SERVED_BY[endpoint];
-    return type !== undefined && model?.card.model_type.includes(type) === true ? model : undefined;
+    return model?.card.model_type.includes(ENDPOINTS[endpoint].modelType) === true ? model : undefined;
   }
 
   #begin(

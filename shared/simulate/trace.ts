@@ -1,3 +1,4 @@
+import { isRecord } from '../records/index.ts';
 import { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
 
 /** A line of a trace that cannot be replayed. `line` counts from 1. */
@@ -68,9 +69,8 @@ class RecordReader {
     } catch {
       throw new TraceError(line, undefined, `is not JSON: ${shorten(record)}`);
     }
-    if (typeof value !== 'object' || value === null || Array.isArray(value))
-      throw new TraceError(line, undefined, 'is not a JSON object');
-    this.#fields = value as Record<string, unknown>;
+    if (!isRecord(value)) throw new TraceError(line, undefined, 'is not a JSON object');
+    this.#fields = value;
   }
 
   fault(field: string, fault: string): TraceError {

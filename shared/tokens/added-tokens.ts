@@ -1,4 +1,4 @@
-import { asRecord } from './json.ts';
+import { asRecord } from '../records/index.ts';
 
 /** An entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {

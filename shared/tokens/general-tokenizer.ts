@@ -1,7 +1,7 @@
 import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
+import { asRecord } from '../records/index.ts';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
 import { unspellBytes } from './bpe/byte-alphabet.ts';
-import { asRecord } from './json.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
 import { toWellFormed } from './well-formed.ts';
 

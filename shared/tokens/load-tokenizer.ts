@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { asRecord } from '../records/index.ts';
 import { createBpeTokenizer } from './bpe/tokenizer.ts';
-import { asRecord } from './json.ts';
 import { loadTokenizerTables } from './loader.ts';
 import { brokenJson } from './model-files.ts';
 import { ModelFolderError } from './model-folder-error.ts';

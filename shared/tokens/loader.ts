@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
+import { untilAborted } from '../concurrency/index.ts';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
 import { scanTokenizerFile } from './scan-file.ts';
 import { findThreadEntry } from './thread-entry.ts';
@@ -29,12 +30,12 @@ async function askThread(entry: string, path: string, signal?: AbortSignal): Pro
   const deadline = AbortSignal.timeout(LOAD_TIMEOUT_MS);
   const stop = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
   try {
-    return await new Promise<LoaderAnswer>((resolve, reject) => {
-      stop.addEventListener('abort', () => reject(stop.reason), { once: true });
+    const answer = new Promise<LoaderAnswer>((resolve, reject) => {
       thread.once('message', resolve);
       thread.once('error', reject);
       thread.once('exit', (code) => reject(new Error(`tokenizer loader ended with code ${code} and no answer`)));
     });
+    return await untilAborted(answer, stop);
   } finally {
     await thread.terminate();
   }

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { asRecord, type JsonRecord } from './json.ts';
+import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { ModelFolderError } from './model-folder-error.ts';
 import { findTokenizerFile } from './tokenizer-file.ts';
 import type { ModelFile } from './types.ts';
@@ -43,7 +43,7 @@ export async function readText(folder: string, name: string): Promise<string | u
 }
 
 /** A small JSON file as an object, or undefined when the folder has none. */
-export async function readJsonObject(folder: string, name: string): Promise<JsonRecord | undefined> {
+export async function readJsonObject(folder: string, name: string): Promise<UnknownRecord | undefined> {
   const text = await readText(folder, name);
   if (text === undefined) return undefined;
   let value: unknown;

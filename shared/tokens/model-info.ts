@@ -1,5 +1,5 @@
 import { join, resolve } from 'node:path';
-import { asRecord, type JsonRecord } from './json.ts';
+import { asRecord, type UnknownRecord } from '../records/index.ts';
 import { checkFolder, readJsonObject, readModelFiles, readText } from './model-files.ts';
 import { ModelFolderError } from './model-folder-error.ts';
 import { tokenText } from './special-tokens.ts';
@@ -7,13 +7,13 @@ import type { DefaultSampling, ModelInfo } from './types.ts';
 
 /** The small files of a model folder, parsed. */
 export interface ModelConfigs {
-  readonly config: JsonRecord;
-  readonly tokenizerConfig: JsonRecord;
-  readonly generationConfig: JsonRecord;
+  readonly config: UnknownRecord;
+  readonly tokenizerConfig: UnknownRecord;
+  readonly generationConfig: UnknownRecord;
   /** chat_template.jinja. */
   readonly templateText: string | undefined;
   /** chat_template.json. */
-  readonly templateJson: JsonRecord | undefined;
+  readonly templateJson: UnknownRecord | undefined;
 }
 
 export interface ReadModelInfoOptions {
@@ -110,7 +110,7 @@ function eosTokenIdsOf({ config, generationConfig, tokenizerConfig }: ModelConfi
 }
 
 /** Id of a token that tokenizer_config.json names, found among its own added tokens. */
-function namedId(tokenizerConfig: JsonRecord, name: string): number | undefined {
+function namedId(tokenizerConfig: UnknownRecord, name: string): number | undefined {
   const text = tokenText(tokenizerConfig[name]);
   if (text === undefined) return undefined;
   for (const [id, entry] of Object.entries(asRecord(tokenizerConfig.added_tokens_decoder) ?? {})) {
@@ -121,7 +121,7 @@ function namedId(tokenizerConfig: JsonRecord, name: string): number | undefined 
 
 const SAMPLING_NAMES = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty'] as const;
 
-function defaultSamplingOf(generationConfig: JsonRecord): DefaultSampling {
+function defaultSamplingOf(generationConfig: UnknownRecord): DefaultSampling {
   const entries = SAMPLING_NAMES.map((name) => [name, generationConfig[name]] as const);
   return Object.fromEntries(entries.filter(([, value]) => typeof value === 'number' && Number.isFinite(value)));
 }

@@ -1,4 +1,4 @@
-import { asRecord } from './json.ts';
+import { asRecord } from '../records/index.ts';
 
 /** Ids that are put around one encoded text when special tokens are asked for. */
 export interface Surroundings {

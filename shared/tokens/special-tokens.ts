@@ -1,4 +1,4 @@
-import { asRecord, type JsonRecord } from './json.ts';
+import { asRecord, type UnknownRecord } from '../records/index.ts';
 
 /** Special tokens by their template names, as text. Absent ones are undefined. */
 export interface SpecialTokens {
@@ -15,7 +15,7 @@ export function tokenText(value: unknown): string | undefined {
   return typeof content === 'string' ? content : undefined;
 }
 
-export function readSpecialTokens(tokenizerConfig: JsonRecord): SpecialTokens {
+export function readSpecialTokens(tokenizerConfig: UnknownRecord): SpecialTokens {
   return {
     bosToken: tokenText(tokenizerConfig.bos_token),
     eosToken: tokenText(tokenizerConfig.eos_token),

@@ -1,6 +1,6 @@
+import { asRecord, type UnknownRecord } from '../records/index.ts';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
 import type { BpeTables } from './bpe/tables.ts';
-import { asRecord, type JsonRecord } from './json.ts';
 
 /** How Kimi's tokenizers find words: runs of Han characters apart from letters, which split at changes of case. */
 const LETTERS = (first: string): string => `[[${first}\\p{Lm}\\p{Lo}\\p{M}]&&[^\\p{Han}]]`;
@@ -42,7 +42,7 @@ export function hasTiktokenPattern(modelType: string | undefined): boolean {
 export function completeTiktoken(
   tables: BpeTables,
   modelType: string | undefined,
-  tokenizerConfig: JsonRecord,
+  tokenizerConfig: UnknownRecord,
 ): ScannedTokenizer {
   const isolated = { type: 'Split', pattern: { Regex: PATTERNS.get(modelType) }, behavior: 'Isolated', invert: false };
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, use_regex: false };
@@ -56,8 +56,8 @@ export function completeTiktoken(
 }
 
 /** @param firstId the id after the highest rank */
-function specialTokens(firstId: number, decoder: JsonRecord): readonly JsonRecord[] {
-  const named = new Map<number, JsonRecord>();
+function specialTokens(firstId: number, decoder: UnknownRecord): readonly UnknownRecord[] {
+  const named = new Map<number, UnknownRecord>();
   for (const [key, entry] of Object.entries(decoder)) {
     const id = Number(key);
     if (id < firstId) throw new SyntaxError(`special token ${key} of tokenizer_config.json takes the id of a rank`);

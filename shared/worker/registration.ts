@@ -1,8 +1,8 @@
 import type { Clock } from '../clock/index.ts';
+import { withDeadline } from '../concurrency/index.ts';
 import type { Discovery, DiscoveryRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { withDeadline } from './deadline.ts';
 
 export interface RegistrationOptions {
   readonly discovery: Discovery;
@@ -109,9 +109,9 @@ export class Registration {
     }
   }
 
-  #write(verb: 'put' | 'remove', record: DiscoveryRecord, limitMs: number, outer?: AbortSignal): Promise<void> {
+  #write(verb: 'put' | 'remove', record: DiscoveryRecord, timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const { discovery, clock } = this.#options;
-    const work = (signal: AbortSignal): Promise<void> => discovery[verb](record, signal);
-    return withDeadline(clock, limitMs, `writing to discovery (${discovery.backend})`, work, outer);
+    const lateMessage = `writing to discovery (${discovery.backend}) took more than ${timeoutMs} ms`;
+    return withDeadline({ clock, timeoutMs, signal, lateMessage }, (limited) => discovery[verb](record, limited));
   }
 }

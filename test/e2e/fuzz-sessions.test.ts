@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startBrokerSession } from '../support/fuzz/broker-session.ts';
 import { type PartCase, partOf, playPart } from '../support/fuzz/parts.ts';
 import { type FuzzSession, startFuzzSession } from '../support/fuzz/session.ts';
 
@@ -7,10 +8,16 @@ import { type FuzzSession, startFuzzSession } from '../support/fuzz/session.ts';
 const KEPT = JSON.parse(readFileSync(new URL('../fixtures/fuzz-seeds.json', import.meta.url), 'utf8')) as {
   readonly parts: readonly PartCase[];
   readonly sessions: readonly number[];
+  readonly brokers: readonly number[];
 };
 const PARTS = 3000;
 const SESSIONS = 200;
 const BATCH = 20;
+const BROKER_ROUNDS = 20;
+/** Generous: the machine runs other tests. */
+const LIVE_MS_MAX = 5000;
+/** Brokers promise and send more than this at once. */
+const BROKER_RSS_BYTES_MAX = 512 * 1024 * 1024;
 const RSS_BYTES_MAX = 1024 * 1024 * 1024;
 
 const seedsTo = (count: number): readonly number[] => Array.from({ length: count }, (_, seed) => seed);
@@ -37,7 +44,26 @@ describe('hostile input', () => {
       }
       const after = await session.look(); // throws where the frontend is gone, silent or says that it has a bug
       expect(after.rssBytes).toBeLessThan(RSS_BYTES_MAX);
+      expect(after.liveMs).toBeLessThan(LIVE_MS_MAX);
       expect(after.openFiles - before.openFiles).toBeLessThan(BATCH);
     });
   });
+
+  it.each([1, ...KEPT.brokers])(
+    'of brokers and publishers of events leaves frontends that serve, seed %d',
+    async (seed) => {
+      const session = await startBrokerSession(seed);
+      try {
+        for (let round = 0; round < BROKER_ROUNDS; round++) {
+          await Promise.all(Array.from({ length: 5 }, () => session.play()));
+        }
+        for (const { liveMs, rssBytes } of await session.look()) {
+          expect(liveMs).toBeLessThan(LIVE_MS_MAX);
+          expect(rssBytes).toBeLessThan(BROKER_RSS_BYTES_MAX);
+        }
+      } finally {
+        await session.close();
+      }
+    },
+  );
 });

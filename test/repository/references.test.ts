@@ -22,7 +22,9 @@ describe('the repository', () => {
   });
 
   it('cites no number of a document that a reader does not have', () => {
-    const citing = files.filter((path) => /\brulings? \d|\((?:[^()]*, )?sections? \d/i.test(readFileSync(path, 'utf8')));
+    const citing = files.filter((path) =>
+      /\brulings? \d|\((?:[^()]*, )?sections? \d/i.test(readFileSync(path, 'utf8')),
+    );
     expect(citing).toEqual([]);
   });
 });

@@ -17,6 +17,8 @@ export interface TestAppOptions {
   readonly pipeline?: Pipeline;
   readonly settings?: Partial<HttpSettings>;
   readonly clock?: Clock;
+  /** @default some that nobody looks at */
+  readonly metrics?: HttpAppDeps['metrics'];
   readonly instances?: HttpAppDeps['instances'];
   /** @default in memory; null = none */
   readonly responseStore?: ResponseStore | null;
@@ -48,7 +50,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
   const { logger, lines } = captureLogger();
   const deps: HttpAppDeps = {
     pipeline: options.pipeline ?? new ScriptedPipeline(),
-    metrics: createFrontendMetrics({ clock }),
+    metrics: options.metrics ?? createFrontendMetrics({ clock }),
     logger: options.logger ?? logger,
     clock,
     random: systemRandom,

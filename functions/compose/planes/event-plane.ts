@@ -12,12 +12,15 @@ import { listenAddress, refuseOpenListener } from '../../../shared/planes/reques
 import type { Logger } from '../../../shared/telemetry/index.ts';
 import { fleetHost } from './fleet-host.ts';
 import { openNats } from './nats.ts';
+import { tellSome } from './tell-some.ts';
 
 /** The event plane of a worker, or of a process that follows workers. Its brokers, if any, may be named in `discovery`. */
 export function eventPlane(settings: FleetSettings, logger: Logger, discovery: Discovery): EventPlane {
   const common = {
     clock: systemClock,
-    onProblem: (problem: unknown) => logger.warn('event plane problem', { problem: String(problem) }),
+    onProblem: tellSome(systemClock, (problem, untold) =>
+      logger.warn('event plane problem', { problem: String(problem), ...(untold === 0 ? {} : { untold }) }),
+    ),
     ...(settings.eventPlaneCodec === undefined ? {} : { codec: settings.eventPlaneCodec }),
   };
   if (settings.eventPlane === 'nats') {

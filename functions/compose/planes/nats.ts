@@ -10,6 +10,7 @@ import {
   type NatsTls,
 } from '../../../shared/planes/nats/index.ts';
 import type { Logger } from '../../../shared/telemetry/index.ts';
+import { tellSome } from './tell-some.ts';
 
 /** A connection to NATS for one purpose, which its server shows as `stator-{purpose}`. Made when first needed. */
 export function openNats(
@@ -65,6 +66,8 @@ function logOutages(logger: Logger, purpose: string): NatsObserver {
       if (!isAway) logger.warn('NATS is away', { purpose, reason });
       isAway = true;
     },
-    problem: (problem) => logger.warn('NATS problem', { purpose, problem: reasonOf(problem) }),
+    problem: tellSome(systemClock, (problem, untold) =>
+      logger.warn('NATS problem', { purpose, problem: reasonOf(problem), ...(untold === 0 ? {} : { untold }) }),
+    ),
   };
 }

@@ -1,5 +1,5 @@
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { Slots } from '../../../shared/concurrency/index.ts';
+import { Semaphore } from '../../../shared/concurrency/index.ts';
 import type { Discovery } from '../../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import type { EventPlane } from '../../../shared/planes/event/index.ts';
@@ -66,7 +66,7 @@ export function openFeeds(
     eventPlane,
     discovery,
     recovery,
-    slots: new Slots(RECOVERIES_AT_ONCE_MAX),
+    slots: new Semaphore(RECOVERIES_AT_ONCE_MAX),
     clock: systemClock,
     random: systemRandom,
     logger: logger.for('router'),

@@ -1,13 +1,12 @@
 import { setMaxListeners } from 'node:events';
+import { forAtMost, Serial } from '../../concurrency/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { momentOf } from '../moment.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
-import { forAtMost } from '../patience.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
-import { Serial } from '../serial.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock, Random, Timer } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { ageMs, type Moment, momentOf } from '../moment.ts';
-import { untilAborted } from '../patience.ts';
 import type { ReportProblem, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { ReadScope, TableReading } from './table-reader.ts';
 

@@ -1,13 +1,11 @@
-import { inBatches } from '../../concurrency/index.ts';
+import { forAtMost, inBatches, Serial } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { DiscoveryError } from '../discovery-error.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
-import { forAtMost } from '../patience.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
-import { Serial } from '../serial.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
 import { BucketFolder } from './bucket-folder.ts';

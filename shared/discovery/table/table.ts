@@ -1,5 +1,6 @@
 import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock, Random } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { type DynamoDbSdk, loadSdk } from './sdk.ts';
 import { conditionFailure, InterruptedCall, type TableError, type TablePlace, toTableError } from './table-errors.ts';
 import type { TableTime } from './table-time.ts';
@@ -186,26 +187,13 @@ export class Table {
 
   /** Races the call against its deadline: the SDK looks for credentials without regard to the signal. */
   async #bounded<T>(signal: AbortSignal, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    signal.throwIfAborted();
-    const { clock, requestTimeoutMs } = this.#options;
+    const { clock, requestTimeoutMs: timeoutMs } = this.#options;
     const sentMs = clock.nowMs();
-    const abort = new AbortController();
-    const onAbort = (): void => abort.abort(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
-    const deadline = clock.after(requestTimeoutMs, () =>
-      abort.abort(new Error(`no answer within ${requestTimeoutMs} ms`)),
-    );
-    const aborted = new Promise<never>((_, reject) => {
-      abort.signal.addEventListener('abort', () => reject(abort.signal.reason), { once: true });
-    });
     try {
-      return await Promise.race([send(abort.signal), aborted]);
+      return await withDeadline({ clock, timeoutMs, signal, lateMessage: `no answer within ${timeoutMs} ms` }, send);
     } catch (error) {
-      const lateMs = clock.nowMs() - sentMs - requestTimeoutMs;
+      const lateMs = clock.nowMs() - sentMs - timeoutMs;
       throw lateMs > STANDSTILL_MS && !signal.aborted ? new InterruptedCall(error) : error;
-    } finally {
-      deadline.cancel();
-      signal.removeEventListener('abort', onAbort);
     }
   }
 }

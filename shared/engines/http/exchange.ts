@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { EngineSink } from '../types.ts';
 import { SseParser } from './sse-parser.ts';
 import { type Exchange as Connection, jsonOrText, readAll, type Upstream, type UpstreamMessage } from './upstream.ts';
@@ -191,13 +192,11 @@ export class EngineExchange {
  * The object of one event.
  * @throws ServeError when it is none, or when it tells of a failure
  */
-export function readEvent(data: string): Readonly<Record<string, unknown>> {
+export function readEvent(data: string): UnknownRecord {
   const body = jsonOrText(data);
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw workerError('BackendProtocol', 'an event of the engine is no JSON');
-  }
+  if (!isRecord(body)) throw workerError('BackendProtocol', 'an event of the engine is no JSON');
   if ('error' in body && body.error !== null) throw faultInStream(body);
-  return body as Readonly<Record<string, unknown>>;
+  return body;
 }
 
 function lost(thrown: unknown): ServeError {

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /** Error of an OpenAI-compatible server, as far as it said one. */
 export interface UpstreamFault {
@@ -88,8 +89,4 @@ export function faultInStream(body: unknown): ServeError {
     return workerError('InvalidArgument', fault.message, { param: fault.param });
   }
   return workerError('Unknown', `engine failed in its stream: ${fault.message}`);
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

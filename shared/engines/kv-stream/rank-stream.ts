@@ -23,6 +23,8 @@ export interface RankStreamOptions {
 /** Messages that wait in ZeroMQ, and live ones that wait while a replay runs. */
 const HIGH_WATER_MARK = 100_000;
 const WAITING_MAX = 10_000;
+/** Longest frame of a message. The events of a long prompt's step come in one. */
+const MESSAGE_BYTES_MAX = 8 << 20;
 /** Sequence number that ends a replay: -1. */
 const REPLAY_END = Buffer.alloc(8, 0xff);
 
@@ -68,6 +70,7 @@ export class RankStream {
     const { Subscriber } = await import('zeromq');
     const subscriber = new Subscriber({
       receiveHighWaterMark: HIGH_WATER_MARK,
+      maxMessageSize: MESSAGE_BYTES_MAX,
       linger: 0,
       ipv6: endpoint.includes('['),
     });
@@ -198,7 +201,12 @@ export class RankStream {
   async #ask(endpoint: string): Promise<void> {
     const { Dealer } = await import('zeromq');
     const { replayTimeoutMs = 2000 } = this.#options;
-    const dealer: Dealer = new Dealer({ linger: 0, receiveTimeout: replayTimeoutMs, sendTimeout: replayTimeoutMs });
+    const dealer: Dealer = new Dealer({
+      linger: 0,
+      maxMessageSize: MESSAGE_BYTES_MAX,
+      receiveTimeout: replayTimeoutMs,
+      sendTimeout: replayTimeoutMs,
+    });
     const onStop = (): void => dealer.close();
     this.#stopping.signal.addEventListener('abort', onStop, { once: true });
     try {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { Slots } from '../../concurrency/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
@@ -25,7 +25,7 @@ interface FetchOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Of the fetches under way. */
-  readonly slots: Slots;
+  readonly slots: Semaphore;
   readonly connections: MediaConnections;
 }
 
@@ -37,7 +37,7 @@ export function createMediaGuardedEngine(
   engine: Engine,
   { policy, clock, fetchesMax = 100 }: MediaGuardOptions,
 ): Engine {
-  const slots = new Slots(fetchesMax);
+  const slots = new Semaphore(fetchesMax);
   const connections = new MediaConnections(policy);
   const generate = (request: EngineRequest, sink: EngineSink, signal: AbortSignal): void => {
     if (request.input.kind === 'text') {

@@ -1,4 +1,5 @@
 import { workerError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /** A URL of a medium inside a chat body. */
 export interface MediaUrl {
@@ -97,8 +98,4 @@ function rebuildSound(value: unknown, path: string, { sounds }: Found): Part {
   }
   sounds.push({ path: `${path}.data`, data });
   return { type: 'input_audio', input_audio: { data, format } };
-}
-
-function isRecord(value: unknown): value is Part {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,4 @@
-type Config = Readonly<Record<string, unknown>>;
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 
 /** Bytes of one number in the KV cache. `auto` is the model's own type, two bytes where it does not say. */
 const BYTES: Readonly<Record<string, number>> = { float32: 4, float16: 2, bfloat16: 2 };
@@ -9,7 +9,7 @@ const BYTES: Readonly<Record<string, number>> = { float32: 4, float16: 2, bfloat
  * @param type `--kv-cache-dtype`
  * @returns 0 where the configuration does not say enough
  */
-export function kvBytesPerToken(config: Config, type: string): number {
+export function kvBytesPerToken(config: UnknownRecord, type: string): number {
   const text = isRecord(config.text_config) ? { ...config, ...config.text_config } : config;
   const of = (name: string): number | undefined => {
     const value = text[name];
@@ -22,12 +22,8 @@ export function kvBytesPerToken(config: Config, type: string): number {
   return layers * 2 * kvHeads * headSize * bytesOf(type, text);
 }
 
-function bytesOf(type: string, { torch_dtype: torch, dtype = torch }: Config): number {
+function bytesOf(type: string, { torch_dtype: torch, dtype = torch }: UnknownRecord): number {
   if (type.startsWith('fp8')) return 1;
   if (type !== 'auto') return BYTES[type] ?? 2;
   return (typeof dtype === 'string' ? BYTES[dtype] : undefined) ?? 2;
-}
-
-function isRecord(value: unknown): value is Config {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

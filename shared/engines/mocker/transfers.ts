@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { type HandoffListener, type HandoffNetwork, type HandoffRequest, HeldBlocks } from './handoff/index.ts';
 
 /** The link over which blocks move. */
@@ -132,12 +133,8 @@ function roomOf({ bootstrapInfo }: EngineRequest): string | undefined {
 
 /** What a prefill engine of this kind said when it was done. */
 function remoteOf({ prefillResult }: EngineRequest): HandoffRequest | undefined {
-  const params = recordOf(recordOf(prefillResult?.disaggregated_params)?.kv_transfer_params);
+  const params = asRecord(asRecord(prefillResult?.disaggregated_params)?.kv_transfer_params);
   const { remote_host: host, remote_port: port, remote_request_id: key } = params ?? {};
   if (typeof host !== 'string' || typeof port !== 'number' || typeof key !== 'string') return undefined;
   return { host, port, key, mayWait: false };
-}
-
-function recordOf(value: unknown): Readonly<Record<string, unknown>> | undefined {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : undefined;
 }

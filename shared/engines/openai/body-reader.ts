@@ -5,6 +5,7 @@ import type {
   EngineFinishReason,
   EngineOutput,
 } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 import { type AnswerReader, readEvent } from '../http/exchange.ts';
 import type { EngineSink } from '../types.ts';
 
@@ -105,8 +106,4 @@ function finishOf(choice: unknown): EngineFinishReason | undefined {
 
 function isUsage(value: unknown): value is CompletionUsage {
   return isRecord(value) && typeof value.prompt_tokens === 'number' && typeof value.completion_tokens === 'number';
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
 import { baseUrl, readModels } from '../http/listed-models.ts';
 import { ask, tracingHeaders, Upstream, type UpstreamAnswer } from '../http/upstream.ts';
@@ -29,15 +29,6 @@ export interface OpenAiEngineOptions {
   /** Block size told to routers. The server's own is not known. Default 16. */
   readonly kvBlockSizeTokens?: number;
 }
-
-/** Route of a server for each of our endpoints that take the client's body. */
-const PATHS: Readonly<Record<string, string>> = {
-  chat_completions: '/v1/chat/completions',
-  completions: '/v1/completions',
-  embeddings: '/v1/embeddings',
-  images: '/v1/images/generations',
-  videos: '/v1/videos',
-};
 
 /**
  * Attaches any OpenAI-compatible server as an engine that takes text: the client's body goes through as it is, apart from
@@ -96,7 +87,7 @@ class OpenAiEngine implements Engine {
   generate(request: EngineRequest, sink: EngineSink, signal: AbortSignal): void {
     if (signal.aborted) return;
     const { input } = request;
-    const path = input.kind === 'text' ? PATHS[input.endpoint] : undefined;
+    const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
     if (input.kind !== 'text' || path === undefined) {
       const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
       sink.fail(workerError('NotImplemented', `an OpenAI-compatible engine does not take ${what}`));

@@ -1,12 +1,11 @@
 import { detailOf, workerError } from '../../errors/index.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { jsonOrText, type UpstreamMessage } from '../http/upstream.ts';
 import { faultOfStatus, readFault } from '../http/upstream-errors.ts';
 import type { EngineServer } from './dialect.ts';
 
-type JsonRecord = Readonly<Record<string, unknown>>;
-
 /** The JSON object at `path`; undefined when the server has no such route or answers something else. */
-export async function getRecord(server: EngineServer, path: string): Promise<JsonRecord | undefined> {
+export async function getRecord(server: EngineServer, path: string): Promise<UnknownRecord | undefined> {
   const { status, text } = await server.ask({ path });
   const body = status === 200 ? jsonOrText(text) : undefined;
   return asRecord(body);
@@ -33,10 +32,6 @@ export async function loadOnce(load: Promise<unknown>): Promise<void> {
   } catch (error) {
     if (!/already (been )?loaded/i.test(detailOf(error))) throw error;
   }
-}
-
-export function asRecord(value: unknown): JsonRecord | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonRecord) : undefined;
 }
 
 export function asText(value: unknown): string | undefined {

@@ -1,5 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest, GuidedDecoding } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 
 /** One field of a request and what an engine calls it. */
 export interface FieldRow {
@@ -61,7 +62,5 @@ export function bodyWithIds(name: string, ids: Uint32Array, fields: Readonly<Rec
 
 /** Parameters of a KV transfer that a prefill worker gave. */
 export function transferParams(request: EngineRequest): unknown {
-  const disaggregated = request.prefillResult?.disaggregated_params;
-  if (typeof disaggregated !== 'object' || disaggregated === null) return undefined;
-  return (disaggregated as { readonly kv_transfer_params?: unknown }).kv_transfer_params ?? undefined;
+  return asRecord(request.prefillResult?.disaggregated_params)?.kv_transfer_params ?? undefined;
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { reasonOf, toServeError, workerError } from '../../errors/index.ts';
-import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { type EngineRequest, enginePathOf } from '../../protocol/generation/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { EngineExchange, type ExchangeDeps } from '../http/exchange.ts';
 import { isRefused, tracingHeaders } from '../http/upstream.ts';
@@ -42,11 +42,6 @@ export interface ServerEngineDeps {
   onDroppedKvEvents?(count: number): void;
 }
 
-const TEXT_PATHS: Readonly<Record<string, string>> = {
-  chat_completions: '/v1/chat/completions',
-  completions: '/v1/completions',
-  embeddings: '/v1/embeddings',
-};
 const PROBE_TIMEOUT_MS = 5000;
 /** Longest time from a process's last breath until its parent knows. */
 const END_SEEN_MS = 500;
@@ -244,7 +239,7 @@ export class ServerEngine implements Engine {
   /** The client's own body, for an engine that renders and tokenizes itself. */
   #planText(request: EngineRequest, sink: EngineSink): Plan {
     const { input } = request;
-    const path = input.kind === 'text' ? TEXT_PATHS[input.endpoint] : undefined;
+    const path = input.kind === 'text' ? enginePathOf(input.endpoint) : undefined;
     if (input.kind !== 'text' || path === undefined) {
       const what = input.kind === 'text' ? `requests to ${input.endpoint}` : `${input.kind} input`;
       throw workerError('NotImplemented', `this engine does not take ${what}`);

@@ -1,7 +1,8 @@
 import { workerError } from '../../errors/index.ts';
 import type { CompletionUsage, TopLogprob } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { faultOfStatus } from '../http/upstream-errors.ts';
-import { asRecord, asText } from '../server/questions.ts';
+import { asText } from '../server/questions.ts';
 import type { TokenAnswer, TokenDelta } from '../server/token-reader.ts';
 
 type JsonRecord = Readonly<Record<string, unknown>>;

@@ -1,6 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { CompletionUsage, TopLogprob } from '../../protocol/generation/index.ts';
-import { asRecord } from '../server/questions.ts';
+import { asRecord } from '../../records/index.ts';
 import type { TokenAnswer, TokenDelta } from '../server/token-reader.ts';
 
 type JsonRecord = Readonly<Record<string, unknown>>;

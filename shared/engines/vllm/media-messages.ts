@@ -1,3 +1,5 @@
+import { isRecord } from '../../records/index.ts';
+
 type Body = Readonly<Record<string, unknown>>;
 type Part = Readonly<Record<string, unknown>>;
 
@@ -24,13 +26,9 @@ function templated(message: Part, template: string): Part {
 }
 
 function messagesOf({ messages }: Body): readonly Part[] {
-  return Array.isArray(messages) ? messages.filter(isPart) : [];
+  return Array.isArray(messages) ? messages.filter(isRecord) : [];
 }
 
 function partsOf({ content }: Part): readonly Part[] {
-  return Array.isArray(content) ? content.filter(isPart) : [];
-}
-
-function isPart(value: unknown): value is Part {
-  return typeof value === 'object' && value !== null;
+  return Array.isArray(content) ? content.filter(isRecord) : [];
 }

@@ -1,7 +1,7 @@
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { mediaUrlsOf } from '../media/index.ts';
-import { asRecord } from '../server/questions.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { mediaAlone, withPromptTemplate } from './media-messages.ts';
 

@@ -1,5 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { type ListedModel, readModels } from '../http/listed-models.ts';
 import { jsonOrText, tracingHeaders } from '../http/upstream.ts';
 import { readFault } from '../http/upstream-errors.ts';
@@ -7,7 +8,7 @@ import type { EventSource } from '../kv-stream/event-source.ts';
 import { EmbeddingReader } from '../openai/body-reader.ts';
 import type { EngineDialect, EngineServer, PartialLoad, Plan, Probed, TokenRequest } from '../server/dialect.ts';
 import { type MetricSample, readSamples } from '../server/metric-samples.ts';
-import { asCount, asRecord, asText, command, getRecord, loadOnce } from '../server/questions.ts';
+import { asCount, asText, command, getRecord, loadOnce } from '../server/questions.ts';
 import { bodyWithIds, mapFields } from '../server/request-fields.ts';
 import { type TokenAnswer, TokenReader } from '../server/token-reader.ts';
 import type { EngineSink } from '../types.ts';

@@ -91,6 +91,16 @@ export class InferenceCall {
     return this.deps.clock.nowMs() - this.#startedMs;
   }
 
+  /** Unix time at which the handler began, in whole seconds, as answers tell it. */
+  get createdSecs(): number {
+    return Math.floor(this.receivedMs / 1000);
+  }
+
+  /** Undefined until the request was identified. */
+  get requestId(): string | undefined {
+    return this.#request?.id;
+  }
+
   /** The model is known: opens the meter. */
   open(model: string, requestType: RequestType): RequestMeter {
     this.#model = model;

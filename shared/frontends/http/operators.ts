@@ -1,6 +1,7 @@
 import { holdsSecret, hostNameOf, namesThisMachine, refuseStranger } from '../../access/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { HostExchange } from './hosts/exchange.ts';
+import type { Serve } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
@@ -14,6 +15,14 @@ export function requireOperator(deps: { readonly settings: HttpSettings }, excha
   if (reason === undefined) return;
   const message = `${exchange.path} answers requests from its own machine, and those that show STATOR_ADMIN_KEY as Authorization: Bearer; this one is refused: ${reason}`;
   throw new ServeError('insufficient_permissions', message);
+}
+
+/** `serve`, for operators alone. */
+export function forOperators(serve: Serve): Serve {
+  return (deps, exchange) => {
+    requireOperator(deps, exchange);
+    return serve(deps, exchange);
+  };
 }
 
 function refuseAsOperator({ adminKey }: HttpSettings, exchange: HostExchange): string | undefined {

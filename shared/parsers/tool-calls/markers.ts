@@ -6,17 +6,54 @@ export interface Finder {
   match(text: string, at: number): string | undefined;
 }
 
+/** A marker may stand where the text ends, once it goes on. */
+const OPEN = Symbol('open');
+
+/** The markers that begin with the same characters. Branches are made when a text first goes along them. */
+class MarkerTree {
+  /** The marker that ends here. */
+  readonly whole: string | undefined;
+  readonly #markers: readonly string[];
+  readonly #depth: number;
+  #branches: Map<number, MarkerTree> | undefined;
+
+  constructor(markers: readonly string[], depth: number) {
+    this.#markers = markers;
+    this.#depth = depth;
+    this.whole = markers.find((marker) => marker.length === depth);
+  }
+
+  /** Those that go on with a character. */
+  branch(code: number): MarkerTree | undefined {
+    this.#branches ??= this.#grow();
+    return this.#branches.get(code);
+  }
+
+  #grow(): Map<number, MarkerTree> {
+    const byCode = new Map<number, string[]>();
+    for (const marker of this.#markers) {
+      if (marker.length === this.#depth) continue;
+      const code = marker.charCodeAt(this.#depth);
+      const group = byCode.get(code);
+      if (group === undefined) byCode.set(code, [marker]);
+      else group.push(marker);
+    }
+    return new Map([...byCode].map(([code, group]) => [code, new MarkerTree(group, this.#depth + 1)]));
+  }
+}
+
 /**
  * Fixed marker texts, none of them the beginning of another. One character of a marker at the end of the text is held
- * back. Text without the first character of any marker costs one `indexOf`.
+ * back. Text without the first character of any marker costs one `indexOf`; a place where one may begin costs the
+ * characters that agree with any, however many markers there are: names of tools are among them.
  */
 export class Markers implements Finder {
-  readonly #markers: readonly string[];
+  readonly #tree: MarkerTree;
   readonly #firstCharacter: string | undefined;
   readonly #firsts: RegExp;
 
   constructor(markers: readonly string[]) {
-    this.#markers = markers;
+    this.#tree = new MarkerTree(markers, 0);
     const firsts = [...new Set(markers.map((marker) => marker[0] as string))]; // markers are not empty
     this.#firstCharacter = firsts.length === 1 ? firsts[0] : undefined;
     this.#firsts = new RegExp(
@@ -27,14 +64,15 @@ export class Markers implements Finder {
 
   find(text: string, from: number, isComplete: boolean): number {
     for (let at = this.#candidate(text, from); at >= 0; at = this.#candidate(text, at + 1)) {
-      if (this.match(text, at) !== undefined || (!isComplete && this.#mayStand(text, at))) return at;
+      const marker = this.#at(text, at);
+      if (marker !== undefined && (marker !== OPEN || !isComplete)) return at;
     }
     return text.length;
   }
 
   match(text: string, at: number): string | undefined {
-    for (const marker of this.#markers) if (text.startsWith(marker, at)) return marker;
-    return undefined;
+    const marker = this.#at(text, at);
+    return marker === OPEN ? undefined : marker;
   }
 
   #candidate(text: string, from: number): number {
@@ -43,12 +81,14 @@ export class Markers implements Finder {
     return this.#firsts.exec(text)?.index ?? -1;
   }
 
-  #mayStand(text: string, at: number): boolean {
-    const length = text.length - at;
-    for (const marker of this.#markers) {
-      if (length < marker.length && marker.startsWith(text.slice(at))) return true;
+  #at(text: string, from: number): string | typeof OPEN | undefined {
+    let tree: MarkerTree | undefined = this.#tree;
+    for (let at = from; tree !== undefined; at++) {
+      if (tree.whole !== undefined) return tree.whole;
+      if (at === text.length) return OPEN;
+      tree = tree.branch(text.charCodeAt(at));
     }
-    return false;
+    return undefined;
   }
 }
 

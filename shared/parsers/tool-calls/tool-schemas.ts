@@ -1,4 +1,5 @@
 import type { ToolDefinition } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /** The JSON schema of one parameter, as the client declared it. */
 export type ParameterSchema = Readonly<Record<string, unknown>>;
@@ -34,8 +35,4 @@ export function childSchema(schema: unknown, name: string): ParameterSchema | un
 export function schemaType(schema: ParameterSchema): string | undefined {
   const type = Array.isArray(schema.type) ? schema.type.find((each) => each !== 'null') : schema.type;
   return typeof type === 'string' ? type.toLowerCase() : undefined;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

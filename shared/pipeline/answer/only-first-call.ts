@@ -1,4 +1,4 @@
-type Body = Readonly<Record<string, unknown>>;
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 
 /**
  * Leaves the first tool call of each choice in the chat bodies of a worker that calls several tools although the client wants
@@ -10,19 +10,19 @@ export class OnlyFirstCall {
 
   /** The body without further calls; undefined when nothing is left of a chunk. What is no chat body stays as it is. */
   of(body: unknown): unknown {
-    if (!isBody(body) || !Array.isArray(body.choices)) return body;
+    if (!isRecord(body) || !Array.isArray(body.choices)) return body;
     const given: readonly unknown[] = body.choices;
-    const choices = given.map((choice, at) => (isBody(choice) ? this.#choice(choice, at) : choice));
+    const choices = given.map((choice, at) => (isRecord(choice) ? this.#choice(choice, at) : choice));
     if (choices.every((choice, at) => choice === given[at])) return body;
     const isEmpty = choices.every((choice) => choice === undefined) && body.usage == null;
     return isEmpty ? undefined : { ...body, choices: choices.filter((choice) => choice !== undefined) };
   }
 
   /** The same choice when it holds no further call; undefined when it holds nothing else. */
-  #choice(choice: Body, at: number): unknown {
-    const key = isBody(choice.delta) ? 'delta' : 'message';
+  #choice(choice: UnknownRecord, at: number): unknown {
+    const key = isRecord(choice.delta) ? 'delta' : 'message';
     const said = choice[key];
-    if (!isBody(said) || !Array.isArray(said.tool_calls)) return choice;
+    if (!isRecord(said) || !Array.isArray(said.tool_calls)) return choice;
     const index = typeof choice.index === 'number' ? choice.index : at;
     const calls = said.tool_calls.filter((call: unknown, place) => this.#stays(index, call, place));
     if (calls.length === said.tool_calls.length) return choice;
@@ -33,13 +33,9 @@ export class OnlyFirstCall {
   }
 
   #stays(choice: number, call: unknown, place: number): boolean {
-    const index = isBody(call) && typeof call.index === 'number' ? call.index : place;
+    const index = isRecord(call) && typeof call.index === 'number' ? call.index : place;
     const kept = this.#kept.get(choice);
     if (kept === undefined) this.#kept.set(choice, index);
     return kept === undefined || kept === index;
   }
-}
-
-function isBody(value: unknown): value is Body {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,4 @@
-import { Slots } from '../../concurrency/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { toWire } from '../../errors/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
@@ -41,7 +41,7 @@ export class CacheClearer {
     const asked = this.#options
       .models()
       .flatMap((model) => model.workers.map((worker) => ({ model: model.primaryName, worker })));
-    const slots = new Slots(CONTROL_CALLS_AT_ONCE_MAX);
+    const slots = new Semaphore(CONTROL_CALLS_AT_ONCE_MAX);
     return Promise.all(
       asked.map(({ model, worker }) =>
         slots.run(undefined, () => this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id)))),

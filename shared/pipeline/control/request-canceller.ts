@@ -1,4 +1,4 @@
-import { Slots } from '../../concurrency/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { requestKeyOf } from '../../protocol/generation/index.ts';
@@ -59,7 +59,7 @@ export class RequestCanceller {
 
   async #askAll(workers: readonly EndpointRecord[], id: string): Promise<CancelOutcome> {
     const endMs = this.#options.clock.nowMs() + ANSWER_MS_MAX;
-    const slots = new Slots(CONTROL_CALLS_AT_ONCE_MAX);
+    const slots = new Semaphore(CONTROL_CALLS_AT_ONCE_MAX);
     const ended = await Promise.all(workers.map((worker) => slots.run(undefined, () => this.#ask(worker, id, endMs))));
     return {
       isCancelled: ended.some((calls) => calls !== undefined && calls > 0),

@@ -2,6 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
 import { askOnce, type RequestPlane } from '../../planes/request/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../types.ts';
 
@@ -89,6 +90,6 @@ function wantsEncoder({ prefill, workers }: RoutableModel): boolean {
 /** The one output that counts holds `encoder_result` beside a finish reason, without tokens. */
 function resultOf({ encoder_result: result, finish_reason: reason }: EngineOutput = {}): EncoderResult {
   if (typeof reason === 'object' && reason !== null) throw workerError('Internal', reason.error);
-  if (typeof result === 'object' && result !== null && !Array.isArray(result)) return result as EncoderResult;
+  if (isRecord(result)) return result as EncoderResult;
   throw workerError('BackendProtocol', 'the encode worker gave no encoder_result');
 }

@@ -19,7 +19,7 @@ import { mediaParts } from '../prompt/media-parts.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { headersOf, POLICY_CLASS, traceHeaders } from './call-headers.ts';
 import { AttemptSpans } from './dispatch-span.ts';
-import { Moves } from './moves.ts';
+import { MigrationBudget } from './migration.ts';
 import type { RunContext } from './run-context.ts';
 import { WorkerChoice } from './worker-choice.ts';
 
@@ -45,7 +45,7 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #sink: GenerationSink;
   readonly #signal: AbortSignal;
   readonly #choice: WorkerChoice;
-  readonly #moves: Moves;
+  readonly #budget: MigrationBudget;
   readonly #spans: AttemptSpans;
   readonly #failedPrefills = new Set<string>();
   /** No more prefill workers for this request. */
@@ -86,7 +86,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#signal = signal;
     this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, request.trace.span, signal);
     this.#spans = new AttemptSpans(request.trace.span);
-    this.#moves = new Moves(context, model.primaryName, prompt.request, prompt.promptTokens);
+    this.#budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
   start(): void {
@@ -114,7 +114,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return;
     this.#hasBegun = true;
     this.#noteOutput(count);
-    this.#moves.keep(ids, start, count);
+    this.#budget.keep(ids, start, count);
     try {
       this.#answer.tokens(choice, ids, start, count);
     } catch (thrown) {
@@ -132,7 +132,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
-    if (output.token_ids !== undefined) this.#moves.keep(output.token_ids, 0, output.token_ids.length);
+    if (output.token_ids !== undefined) this.#budget.keep(output.token_ids, 0, output.token_ids.length);
     try {
       const failure = this.#answer.output(output);
       if (failure !== undefined) throw failure;
@@ -177,12 +177,12 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
   stalled(): void {
-    if (this.#moves.isOpen && this.#choice.hasOtherThan(this.#reservation?.worker.id)) this.timedOut();
+    if (this.#budget.isOpen && this.#choice.hasOtherThan(this.#reservation?.worker.id)) this.timedOut();
   }
 
   /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
   async #send(cause: ServeError | undefined): Promise<void> {
-    const request = this.#moves.continuation();
+    const request = this.#budget.continuation();
     if (request === undefined) {
       this.#close();
       this.#answer.finishAtLength();
@@ -365,7 +365,7 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** Counts the move when it may be made. */
   #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
-    if (this.#signal.aborted || !this.#moves.take(error, this.#workerId, isPrefillLost, this.#hasOutput)) return false;
+    if (this.#signal.aborted || !this.#budget.take(error, this.#workerId, isPrefillLost, this.#hasOutput)) return false;
     this.#answer.moved();
     return true;
   }

@@ -10,6 +10,9 @@ import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-code
  * There the binary frames are what counts, as they are exact in every codec.
  */
 
+/** Longest message that is read: the blocks of one engine step over a million tokens fit. */
+export const EVENT_BYTES_MAX = 4 << 20;
+
 const VERSION = 1;
 const HEADER_BYTES = 5;
 const JSON_OPENING = 0x7b; // '{'; a msgpack map never starts so

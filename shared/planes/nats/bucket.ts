@@ -1,7 +1,7 @@
 import type { JetStreamManager } from '@nats-io/jetstream';
 import type { ObjectInfo, ObjectStore, Objm } from '@nats-io/obj';
+import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { abortable } from './abortable.ts';
 import {
   apiCodeOf,
   MESSAGE_NOT_FOUND,
@@ -33,15 +33,15 @@ export class LinkedBucket implements NatsBucket {
   ): Promise<void> {
     signal.throwIfAborted();
     const { stores, manager } = await this.#open(signal);
-    const store = await abortable(stores.create(this.#settings.name, { replicas: this.#settings.replicas }), signal);
-    await abortable(this.#clearOrphans(manager, store), signal);
-    const known = await abortable(infoOf(store, name), signal);
+    const store = await untilAborted(stores.create(this.#settings.name, { replicas: this.#settings.replicas }), signal);
+    await untilAborted(this.#clearOrphans(manager, store), signal);
+    const known = await untilAborted(infoOf(store, name), signal);
     if (known !== null && !known.deleted) throw alreadyThere(name);
     // The revision (that of the mark a removed one left) makes the server refuse the second of two that write at once.
     const previousRevision = known?.revision ?? 0;
     const parts = Symbol.asyncIterator in chunks ? chunks[Symbol.asyncIterator]() : chunks[Symbol.iterator]();
     try {
-      await abortable(store.put({ name }, streamOf(parts, signal), { previousRevision }), signal);
+      await untilAborted(store.put({ name }, streamOf(parts, signal), { previousRevision }), signal);
     } catch (error) {
       throw apiCodeOf(error) === WRONG_LAST_SEQUENCE ? alreadyThere(name) : error;
     } finally {
@@ -52,8 +52,8 @@ export class LinkedBucket implements NatsBucket {
   async get(name: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
     const store = await this.#find(signal);
     if (store === undefined) return undefined;
-    if (!isThere(await abortable(infoOf(store, name), signal))) return undefined;
-    const object = await abortable(store.get(name), signal);
+    if (!isThere(await untilAborted(infoOf(store, name), signal))) return undefined;
+    const object = await untilAborted(store.get(name), signal);
     if (object === null) return undefined; // removed in between
     object.error.catch(() => {}); // the same failure comes out of the reader
     const bytes = new Uint8Array(object.info.size);
@@ -78,18 +78,18 @@ export class LinkedBucket implements NatsBucket {
   async list(signal: AbortSignal): Promise<readonly string[]> {
     const store = await this.#find(signal);
     if (store === undefined) return [];
-    const infos = await abortable(store.list(), signal);
+    const infos = await untilAborted(store.list(), signal);
     return infos.map((info) => info.name).sort();
   }
 
   async remove(name: string, signal: AbortSignal): Promise<void> {
     const store = await this.#find(signal);
-    if (store === undefined || !isThere(await abortable(infoOf(store, name), signal))) return;
-    await abortable(store.delete(name), signal);
+    if (store === undefined || !isThere(await untilAborted(infoOf(store, name), signal))) return;
+    await untilAborted(store.delete(name), signal);
     // The mark that is left behind, or names that are used once would pile up.
     const { manager } = await openJetStream(this.#link, signal);
     const filter = `$O.${this.#settings.name}.M.${base64Url(name)}`;
-    await abortable(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
+    await untilAborted(manager.streams.purge(`OBJ_${this.#settings.name}`, { filter }), signal);
   }
 
   async #open(signal: AbortSignal): Promise<{ readonly stores: Objm; readonly manager: JetStreamManager }> {
@@ -103,7 +103,7 @@ export class LinkedBucket implements NatsBucket {
     signal.throwIfAborted();
     const { stores } = await this.#open(signal);
     try {
-      return await abortable(stores.open(this.#settings.name), signal);
+      return await untilAborted(stores.open(this.#settings.name), signal);
     } catch (error) {
       const isMissing = apiCodeOf(error) === STREAM_NOT_FOUND || reasonOf(error) === 'object store not found';
       if (isMissing) return undefined;
@@ -134,7 +134,7 @@ export class LinkedBucket implements NatsBucket {
       stall.abort(new Error(`"${name}" is incomplete: nothing came for ${stallMsMax} ms`)),
     );
     try {
-      return await abortable(part, AbortSignal.any([stall.signal, signal]));
+      return await untilAborted(part, AbortSignal.any([stall.signal, signal]));
     } finally {
       timer.cancel();
     }

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Authenticator, ConnectionOptions, NatsConnection, TlsOptions } from '@nats-io/nats-core';
+import { guardedTransports } from './guarded-transport.ts';
 import { loadNatsCore, loadTransportNode } from './library.ts';
 import type { NatsIdentity, NatsOptions, NatsTls } from './types.ts';
 
@@ -18,15 +19,17 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
     pingInterval: options.pingIntervalMs ?? PING_INTERVAL_MS,
     maxPingOut: UNANSWERED_PINGS_MAX,
     reconnect: false,
+    ignoreClusterUpdates: true, // whoever dials again has learned them
     ...(identity === undefined ? {} : { authenticator: await authenticatorFor(identity, core) }),
   };
   if (servers.some((server) => /^wss?:/.test(server))) {
     requireWebSocket();
     return core.wsconnect(common);
   }
-  const { connect } = await loadTransportNode();
+  const { NatsConnectionImpl, setTransportFactory } = await loadTransportNode();
   const tls = tlsFor(options.tls, servers);
-  return connect({ ...common, ...(tls === undefined ? {} : { tls }) });
+  setTransportFactory(await guardedTransports()); // in place of the library's `connect`
+  return NatsConnectionImpl.connect({ ...common, ...(tls === undefined ? {} : { tls }) });
 }
 
 /** The client library waits for ever where there is no WebSocket. */

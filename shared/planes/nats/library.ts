@@ -5,6 +5,7 @@
 
 type NatsCore = typeof import('@nats-io/nats-core');
 type TransportNode = typeof import('@nats-io/transport-node');
+type NodeTransports = typeof import('@nats-io/transport-node/lib/node_transport.js');
 type JetStream = typeof import('@nats-io/jetstream');
 type ObjectStores = typeof import('@nats-io/obj');
 
@@ -14,6 +15,11 @@ export async function loadNatsCore(): Promise<NatsCore> {
 
 export async function loadTransportNode(): Promise<TransportNode> {
   return namesOf(await import('@nats-io/transport-node'));
+}
+
+/** What `connect` of the transport makes its connections of. */
+export async function loadNodeTransport(): Promise<NodeTransports> {
+  return namesOf(await import('@nats-io/transport-node/lib/node_transport.js'));
 }
 
 export async function loadJetStream(): Promise<JetStream> {

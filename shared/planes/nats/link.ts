@@ -1,8 +1,9 @@
-import type { Msg, NatsConnection, Subscription } from '@nats-io/nats-core';
+import type { Msg, NatsConnection, ServerInfo, Subscription } from '@nats-io/nats-core';
 import { type Clock, systemRandom } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { abortable } from './abortable.ts';
 import { dialNats } from './dial.ts';
+import { MESSAGE_BYTES_MAX } from './guarded-transport.ts';
 import { KeptMessages } from './kept-messages.ts';
 import { ReceivedMessage } from './received-message.ts';
 import {
@@ -22,6 +23,9 @@ const CLOSE_TIMEOUT_MS = 2000;
 const CONFIRM_MS = 100;
 /** The server's limit where nothing else is configured. */
 const MESSAGE_BYTES_DEFAULT = 1 << 20;
+/** Members of a cluster that are remembered. */
+const LEARNED_SERVERS_MAX = 64;
+const HOST_AND_PORT = /^(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\]):\d{1,5}$/i;
 
 /** A subscription and what carries it on the connection of now. */
 interface Interest {
@@ -92,7 +96,7 @@ export class NatsLink {
       this.#waiters.add(waiter);
     });
     this.#need();
-    return abortable(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
+    return untilAborted(connection, signal).finally(() => waiter !== undefined && this.#waiters.delete(waiter));
   }
 
   send(subject: string, data: Uint8Array, reply?: string): boolean {
@@ -134,7 +138,7 @@ export class NatsLink {
 
   async flush(signal: AbortSignal): Promise<void> {
     const connection = await this.connection(signal);
-    await abortable(confirmed(connection), signal);
+    await untilAborted(confirmed(connection), signal);
   }
 
   /** Runs a callback of the owner; what it throws must not reach the library's reader, which would stop for good. */
@@ -152,7 +156,7 @@ export class NatsLink {
     if (connection !== undefined) {
       const deadline = new AbortController();
       const timer = this.#clock.after(this.#options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS, () => deadline.abort());
-      await abortable(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
+      await untilAborted(confirmed(connection), deadline.signal).catch(() => {}); // then it is lost; subscribers see the gap
       timer.cancel();
     }
     this.#state = 'closed';
@@ -201,7 +205,7 @@ export class NatsLink {
     }
     this.#state = 'connected';
     this.#connection = connection;
-    this.#messageBytesMax = connection.info?.max_payload ?? MESSAGE_BYTES_DEFAULT;
+    this.#messageBytesMax = messageBytesIn(connection.info);
     this.#learnServers(connection);
     this.#observeStatus(connection);
     connection.closed().then(
@@ -219,8 +223,7 @@ export class NatsLink {
   #learnServers(connection: NatsConnection): void {
     const scheme = this.#options.servers[0]?.split('://')[0] ?? 'nats';
     const isWebSocket = scheme.startsWith('ws'); // the members' addresses are those of the other port
-    const urls = isWebSocket ? [] : (connection.info?.connect_urls ?? []);
-    this.#learnedServers = urls.map((address) => `${scheme}://${address}`);
+    this.#learnedServers = isWebSocket ? [] : serversIn(connection.info).map((address) => `${scheme}://${address}`);
   }
 
   #observeStatus(connection: NatsConnection): void {
@@ -287,6 +290,25 @@ export class NatsLink {
       () => {}, // the connection is gone, and what is kept goes out with the next
     );
   }
+}
+
+/** What a server says of itself is not believed where it cannot be. */
+function messageBytesIn(info: ServerInfo | undefined): number {
+  const bytes: unknown = info?.max_payload;
+  return Number.isSafeInteger(bytes) && Number(bytes) > 0
+    ? Math.min(Number(bytes), MESSAGE_BYTES_MAX)
+    : MESSAGE_BYTES_DEFAULT;
+}
+
+/** One address that is none would end every later attempt. */
+function serversIn(info: ServerInfo | undefined): readonly string[] {
+  const urls: unknown = info?.connect_urls;
+  if (!Array.isArray(urls)) return [];
+  return urls.filter((url) => typeof url === 'string' && isAddress(url)).slice(0, LEARNED_SERVERS_MAX);
+}
+
+function isAddress(text: string): boolean {
+  return HOST_AND_PORT.test(text) && URL.canParse(`nats://${text}`);
 }
 
 /** Resolves at the server's answer to a ping behind everything sent; rejects when the connection goes first. */

@@ -32,7 +32,7 @@ export interface StreamReaderOptions {
  * | message | goes on; over when it is the last of the batch, or when nothing is behind it and the request does not wait |
  * | 100 heartbeat | goes on |
  * | 404, 408, 409 size, 409 batch completed | over |
- * | anything else, silence, connection gone | the reader is lost |
+ * | anything else, more than was asked for, silence, connection gone | the reader is lost |
  */
 export class StreamReader implements NatsStreamReader {
   readonly #options: StreamReaderOptions;
@@ -47,6 +47,7 @@ export class StreamReader implements NatsStreamReader {
   #isAsked = false;
   /** Messages still due in it. */
   #due = 0;
+  #dueBytes = 0;
   #silentBeats = 0;
 
   private constructor(options: StreamReaderOptions, consumer: string, inbox: string) {
@@ -87,7 +88,9 @@ export class StreamReader implements NatsStreamReader {
     this.#silentBeats = 0;
     const { heartbeatMs, link } = this.#options;
     // Twice the longest message, so that one that does not fit is never the first of a batch.
-    const limits = { batch: BATCH_MESSAGES, max_bytes: Math.max(BATCH_BYTES, 2 * link.messageBytesMax) };
+    const bytesMax = Math.max(BATCH_BYTES, 2 * link.messageBytesMax);
+    this.#dueBytes = bytesMax;
+    const limits = { batch: BATCH_MESSAGES, max_bytes: bytesMax };
     const waiting = { expires: 6 * heartbeatMs * NS_PER_MS, idle_heartbeat: heartbeatMs * NS_PER_MS };
     const request = JSON.stringify(isWaiting ? { ...limits, ...waiting } : { ...limits, no_wait: true });
     this.#options.link.guard(() => this.#connection.publish(this.#requestSubject, request, { reply: this.#inbox }));
@@ -109,6 +112,13 @@ export class StreamReader implements NatsStreamReader {
     }
     const { sequence, pending } = readDelivery(message.reply);
     this.#due--;
+    this.#dueBytes -= message.data.length;
+    // Behind the last of a batch one may come that is newer, but no more than the batch could have had.
+    const isAskedFor = this.#due >= 0 && this.#dueBytes >= 0;
+    if (!isAskedFor || !Number.isSafeInteger(sequence) || !Number.isSafeInteger(pending)) {
+      this.#lose('JetStream sends what was not asked for');
+      return;
+    }
     this.#options.receiver.message(sequence, message.data);
     if (this.#due > 0 && (this.#isWaiting || pending > 0)) return;
     this.#endBatch(pending === 0);

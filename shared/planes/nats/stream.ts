@@ -1,5 +1,5 @@
 import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
-import { abortable } from './abortable.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { apiCodeOf, openJetStream, STREAM_NOT_FOUND } from './jetstream-access.ts';
 import type { NatsLink } from './link.ts';
 import { StreamReader } from './stream-reader.ts';
@@ -19,24 +19,24 @@ export class LinkedStream implements NatsStream {
 
   async facts(signal: AbortSignal): Promise<NatsStreamFacts> {
     const { manager } = await openJetStream(this.#link, signal);
-    return factsOf(await abortable(this.#ensure(manager), signal), this.#settings);
+    return factsOf(await untilAborted(this.#ensure(manager), signal), this.#settings);
   }
 
   async read(fromSequence: number, receiver: NatsStreamReceiver, signal: AbortSignal): Promise<NatsStreamReader> {
     const access = await openJetStream(this.#link, signal);
     const { name, heartbeatMs = 5000 } = this.#settings;
     const options = { access, link: this.#link, stream: name, fromSequence, heartbeatMs, receiver };
-    return abortable(StreamReader.open(options), signal);
+    return untilAborted(StreamReader.open(options), signal);
   }
 
   async purge(sequence: number, signal: AbortSignal): Promise<void> {
     const { manager } = await openJetStream(this.#link, signal);
     const { name } = this.#settings;
-    const { state } = await abortable(manager.streams.info(name), signal);
+    const { state } = await untilAborted(manager.streams.info(name), signal);
     // A purge beyond the end would move the sequence of what comes next.
     const throughSequence = Math.min(sequence, state.last_seq);
     if (throughSequence < state.first_seq) return;
-    await abortable(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
+    await untilAborted(manager.streams.purge(name, { seq: throughSequence + 1 }), signal);
   }
 
   async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
@@ -61,6 +61,11 @@ export class LinkedStream implements NatsStream {
 }
 
 function factsOf({ config, created, state }: StreamInfo, settings: NatsStreamSettings): NatsStreamFacts {
+  const isWhole = Array.isArray(config?.subjects) && typeof created === 'string';
+  const counts: readonly unknown[] = [state?.messages, state?.first_seq, state?.last_seq];
+  if (!isWhole || !counts.every((count) => Number.isSafeInteger(count) && Number(count) >= 0)) {
+    throw new Error(`JetStream says nothing useful of the stream ${settings.name}`);
+  }
   if (!config.subjects.includes(settings.subject)) {
     throw new Error(`the JetStream stream ${settings.name} captures ${config.subjects}, not ${settings.subject}`);
   }

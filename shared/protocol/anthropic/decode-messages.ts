@@ -1,3 +1,4 @@
+import { isRecord } from '../../records/index.ts';
 import type { ChatMessage, GenerationRequest } from '../generation/index.ts';
 import type { ChatBody } from '../openai/chat-schema.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
@@ -95,7 +96,7 @@ function addOutputFormat({ output_config: config }: CountTokensBody, chat: Mutab
   const format = config?.format;
   if (format?.type !== 'json_schema') return;
   const { schema } = format;
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) {
+  if (!isRecord(schema)) {
     const param = 'output_config.format.schema';
     throw invalidValue(`${param}: must be a JSON schema object`, param);
   }

@@ -1,4 +1,5 @@
 import type { Span } from '../../telemetry/index.ts';
+import type { Endpoint } from './endpoints.ts';
 import type {
   EmbeddingOptions,
   OutputOptions,
@@ -7,22 +8,6 @@ import type {
   SamplingOptions,
   StopConditions,
 } from './options.ts';
-
-/** Route family of a request; the `endpoint` label of metrics. */
-export type Endpoint =
-  | 'chat_completions'
-  | 'completions'
-  | 'embeddings'
-  | 'images'
-  | 'videos'
-  | 'audios'
-  | 'responses'
-  | 'anthropic_messages'
-  | 'tensor'
-  | 'generate'
-  | 'classify'
-  | 'rerank'
-  | 'pooling';
 
 /** `request_type` label of metrics. */
 export type RequestType = 'unary' | 'stream';

@@ -7,6 +7,7 @@
 export { logprobsMemory, textMemory, tokensThatFit, valueMemory } from './answer-memory.ts';
 export { BYTES_PER_TOKEN } from './bytes-per-token.ts';
 export { type EmbeddingRecord, readEmbeddings } from './embedding-record.ts';
+export { ENDPOINTS, type Endpoint, enginePathOf } from './endpoints.ts';
 export type {
   CompletionUsage,
   EngineFinishReason,
@@ -25,7 +26,6 @@ export {
 export type { FinishReason, GenerationEvent, GenerationSink, Usage } from './generation-event.ts';
 export type {
   ChatMessage,
-  Endpoint,
   GenerationRequest,
   PromptInput,
   ReasoningOptions,

@@ -1,6 +1,6 @@
+import { isRecord } from '../../records/index.ts';
 import type { EngineOutput } from './engine-output.ts';
 
-type Fields = Readonly<Record<string, unknown>>;
 type Check = (value: unknown) => boolean;
 
 const U32_MAX = 0xffff_ffff;
@@ -10,8 +10,6 @@ const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(va
 const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
 const isTokenId: Check = (value) => isCount(value) && (value as number) <= U32_MAX;
 const isByte: Check = (value) => isCount(value) && (value as number) <= 0xff;
-const isObject = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const orNull =
   (check: Check): Check =>
   (value) =>
@@ -24,7 +22,7 @@ const listOf =
 const isBytes = listOf(isByte);
 
 const isTopLogprob: Check = (value) =>
-  isObject(value) &&
+  isRecord(value) &&
   isCount(value.rank) &&
   isTokenId(value.token_id) &&
   isNumber(value.logprob) &&
@@ -32,13 +30,13 @@ const isTopLogprob: Check = (value) =>
   (value.bytes == null || isBytes(value.bytes));
 
 const isUsage: Check = (value) =>
-  isObject(value) &&
+  isRecord(value) &&
   isCount(value.prompt_tokens) &&
   isCount(value.completion_tokens) &&
   (value.total_tokens == null || isCount(value.total_tokens)) &&
   (value.prompt_tokens_details == null || isDetails(value.prompt_tokens_details));
 
-const isDetails: Check = (value) => isObject(value) && Object.values(value).every(orNull(isCount));
+const isDetails: Check = (value) => isRecord(value) && Object.values(value).every(orNull(isCount));
 
 /** The fields that this process reads, each with what it may hold when it is there and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
@@ -49,11 +47,11 @@ const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowe
   ['cum_log_probs', isNumber, 'a number'],
   ['log_probs', listOf(isNumber), 'a list of numbers'],
   ['top_logprobs', listOf(listOf(isTopLogprob)), 'a list of lists of alternatives'],
-  ['finish_reason', (value) => isText(value) || (isObject(value) && isText(value.error)), 'a reason'],
+  ['finish_reason', (value) => isText(value) || (isRecord(value) && isText(value.error)), 'a reason'],
   ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
   ['index', isTokenId, 'the index of a choice'],
   ['completion_usage', isUsage, 'counts of tokens'],
-  ['engine_data', isObject, 'an object'],
+  ['engine_data', isRecord, 'an object'],
 ];
 
 /**
@@ -63,7 +61,7 @@ const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowe
  * @returns the output, or what is wrong with it in words for operators' logs
  */
 export function readEngineOutput(data: unknown): EngineOutput | string {
-  if (!isObject(data)) return 'an output that is no object';
+  if (!isRecord(data)) return 'an output that is no object';
   for (const [name, check, allowed] of FIELDS) {
     const value = data[name];
     if (value === undefined || value === null || check(value)) continue;

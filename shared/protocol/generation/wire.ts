@@ -1,4 +1,5 @@
 import { LIMITS, overLimit, type ServeError, workerError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { EngineInput, EngineRequest } from './engine-request.ts';
 import type { RoutingHints } from './options.ts';
 
@@ -145,8 +146,4 @@ function hasShape(value: unknown, shape: FieldShape): boolean {
 
 function wrongShape(field: string): ServeError {
   return workerError('InvalidArgument', `${field} has the wrong type`, { param: field });
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

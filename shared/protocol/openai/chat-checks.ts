@@ -1,4 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import {
   type BoundSettings,
@@ -115,8 +116,7 @@ function checkMessages(messages: ChatBody['messages']): void {
 
 function isJsonObject(text: string): boolean {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value);
+    return isRecord(JSON.parse(text));
   } catch {
     return false; // the answer to the question, not a failure
   }
@@ -127,7 +127,7 @@ function checkResponseFormat(body: ChatBody): void {
   const { name, schema } = body.response_format.json_schema;
   const param = 'response_format.json_schema';
   if (name === '') throw invalidValue(`\`${param}.name\` cannot be empty`, `${param}.name`);
-  if (schema !== true && (typeof schema !== 'object' || schema === null || Array.isArray(schema))) {
+  if (schema !== true && !isRecord(schema)) {
     const kind = schema === null ? 'null' : Array.isArray(schema) ? 'array' : typeof schema;
     throw invalidValue(`\`${param}.schema\` must be a JSON object, got ${kind}`, `${param}.schema`);
   }

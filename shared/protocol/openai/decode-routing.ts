@@ -1,4 +1,4 @@
-import { ServeError } from '../../errors/index.ts';
+import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { RoutingHints } from '../generation/index.ts';
 import { decodeSession } from './decode-agent.ts';
 import type { DecodeContext, RequestHeaders } from './decode-context.ts';
@@ -9,8 +9,6 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 const NO_NVEXT: Nvext = Object.freeze({});
 /** Marks an unset data-parallel rank. */
 const RANK_UNSET = 4_294_967_295;
-/** A salt is a name or a digest; it is hashed as a whole with every prompt. */
-const SALT_CHARACTERS_MAX = 4096;
 
 /** `nvext` as this deployment honours it. */
 export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeContext): Nvext {
@@ -25,10 +23,12 @@ export function effectiveNvext(nvext: Nvext | null | undefined, context: DecodeC
   return nvext;
 }
 
+/** A salt is a name or a digest; it is hashed as a whole with every prompt. */
 function checkSalt(salt: string): string {
-  if (salt.length <= SALT_CHARACTERS_MAX) return salt;
-  const message = `cache_salt has ${salt.length} characters; at most ${SALT_CHARACTERS_MAX} are allowed`;
-  throw new ServeError('invalid_value', message, { param: 'cache_salt' });
+  const { max } = LIMITS.salt_characters;
+  if (salt.length <= max) return salt;
+  const message = `cache_salt has ${salt.length} characters; at most ${max} are allowed`;
+  throw overLimit('salt_characters', message, { param: 'cache_salt' });
 }
 
 /**

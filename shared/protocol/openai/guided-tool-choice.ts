@@ -1,4 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { GuidedDecoding } from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { Nvext } from './nvext-schema.ts';
@@ -34,13 +35,13 @@ function parametersOf(tool: Tools[number] | undefined): unknown {
 }
 
 function admitsOnlyNothing(parameters: unknown): boolean {
-  if (!isSchema(parameters)) return false;
+  if (!isRecord(parameters)) return false;
   const { additionalProperties, properties, patternProperties } = parameters;
   return additionalProperties === false && isEmpty(properties) && isEmpty(patternProperties);
 }
 
 function isEmpty(value: unknown): boolean {
-  return value == null || (isSchema(value) && Object.keys(value).length === 0);
+  return value == null || (isRecord(value) && Object.keys(value).length === 0);
 }
 
 /** A list of calls of any of the tools. */
@@ -67,7 +68,7 @@ function anyCallSchema(tools: Tools, isSingle: boolean): Schema {
  * its references with it.
  */
 function placed(parameters: unknown, name: string, definitions: Record<string, unknown>): unknown {
-  if (!isSchema(parameters) || parameters.$defs === undefined) return parameters;
+  if (!isRecord(parameters) || parameters.$defs === undefined) return parameters;
   definitions[name] = rebased(parameters, `#/$defs/${name}`);
   return { $ref: `#/$defs/${name}` };
 }
@@ -75,15 +76,11 @@ function placed(parameters: unknown, name: string, definitions: Record<string, u
 /** References into the schema itself, seen from the root above `base`. A part with an `$id` is a root of its own. */
 function rebased(value: unknown, base: string): unknown {
   if (Array.isArray(value)) return value.map((item) => rebased(item, base));
-  if (!isSchema(value) || typeof value.$id === 'string') return value;
+  if (!isRecord(value) || typeof value.$id === 'string') return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, nested]) => {
       if (key !== '$ref' || typeof nested !== 'string') return [key, rebased(nested, base)];
       return [key, nested === '#' || nested.startsWith('#/') ? base + nested.slice(1) : nested];
     }),
   );
-}
-
-function isSchema(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,8 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { ServeError } from '../../errors/index.ts';
+import { JsonMemory, NO_LIMITS } from './json-memory.ts';
 import { hasLoneSurrogate } from './json-pieces.ts';
-import { JsonReader, type ReadJson } from './json-reader.ts';
+import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson } from './json-repair.ts';
 import { scanRoot } from './json-scan.ts';
 
@@ -49,6 +50,21 @@ export async function parseLargeJsonBody(bytes: Uint8Array, nextTurn: () => Prom
     await nextTurn();
     const step = steps.next();
     if (step.done) return step.value;
+  }
+}
+
+/**
+ * Reads an object that was written here, however much it holds, a piece at a time.
+ * @param nextTurn resolves in a later turn of the event loop
+ * @throws SyntaxError
+ */
+export async function parseOwnJson(bytes: Buffer, nextTurn: () => Promise<void>): Promise<unknown> {
+  const memory = new JsonMemory(bytes.length, NO_LIMITS);
+  const steps = new JsonReader(bytes, Number.POSITIVE_INFINITY, SIZES, memory).read();
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value.value;
+    await nextTurn();
   }
 }
 

@@ -16,28 +16,49 @@ const KNOWN_KEYS = 1024;
 const HASHED_MEMBERS_MIN = 1000;
 const HASHED_MEMBER_BYTES = 80;
 
+/** What a text may hold. */
+export interface JsonLimits {
+  /** Memory of its values. */
+  readonly bytes: number;
+  readonly containers: number;
+  /** Of one list. */
+  readonly elements: number;
+}
+
+/** For what was written here. */
+export const NO_LIMITS: JsonLimits = {
+  bytes: Number.POSITIVE_INFINITY,
+  containers: Number.POSITIVE_INFINITY,
+  elements: Number.POSITIVE_INFINITY,
+};
+
+function limitsOfBody(bytes: number): JsonLimits {
+  const memory = Math.max(BYTES_FREE, Math.floor(bytes * BYTES_PER_BODY_BYTE));
+  return { bytes: memory, containers: CONTAINERS_MAX, elements: ELEMENTS_MAX };
+}
+
 /**
  * Estimates what a JSON text takes once it is read, while it is looked through: megabytes of `{},` would become twenty
  * times as many.
  */
 export class JsonMemory {
   readonly #bodyBytes: number;
-  readonly #limitBytes: number;
+  readonly #limits: JsonLimits;
   #bytes = 0;
   #values = 0;
   #containers = 0;
   /** Hashes of keys, each in the one place where it can be. */
   readonly #keys = new Int32Array(KNOWN_KEYS);
 
-  constructor(bodyBytes: number) {
+  constructor(bodyBytes: number, limits: JsonLimits = limitsOfBody(bodyBytes)) {
     this.#bodyBytes = bodyBytes;
-    this.#limitBytes = Math.max(BYTES_FREE, Math.floor(bodyBytes * BYTES_PER_BODY_BYTE));
+    this.#limits = limits;
   }
 
   /** @throws ServeError `request_too_large` */
   container(field: string): void {
     this.#bytes += CONTAINER_BYTES;
-    if (++this.#containers > CONTAINERS_MAX) {
+    if (++this.#containers > this.#limits.containers) {
       throw tooMany(
         'body_containers',
         field,
@@ -64,7 +85,7 @@ export class JsonMemory {
   element(elementsBefore: number, field: string): void {
     this.#values++;
     this.#bytes += SLOT_BYTES;
-    if (elementsBefore < ELEMENTS_MAX) return;
+    if (elementsBefore < this.#limits.elements) return;
     throw tooMany(
       'body_elements',
       field,
@@ -83,12 +104,12 @@ export class JsonMemory {
    * @throws ServeError `request_too_large` as soon as it is certain to be too much.
    */
   check(field: string): void {
-    if (this.#bytes <= this.#limitBytes) return;
+    if (this.#bytes <= this.#limits.bytes) return;
     throw tooMany(
       'body_memory',
       field,
       `\`${field}\` holds too many small values: the first ${this.#values} of a body of ${this.#bodyBytes} bytes take more ` +
-        `than the ${this.#limitBytes} bytes of memory that it may take`,
+        `than the ${this.#limits.bytes} bytes of memory that it may take`,
     );
   }
 }

@@ -18,7 +18,7 @@ export interface PieceSizes {
 }
 
 /** A slice takes half a millisecond, 5 ms before the code is compiled. */
-const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 64 * 1024 };
+export const SIZES: PieceSizes = { runBytes: 16 * 1024, longStringBytes: 256 * 1024, sliceBytes: 64 * 1024 };
 /** Looked through byte by byte before the search for its end is left to native code. */
 const SHORT_STRING_BYTES = 64;
 const SEARCH_BYTES = 64 * 1024;
@@ -74,12 +74,12 @@ export class JsonReader {
   #hasLoneSurrogate = false;
 
   /** @param depthMax a text with more objects and lists in each other is not read */
-  constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES) {
+  constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES, memory = new JsonMemory(bytes.length)) {
     this.#sizes = sizes;
     this.#sliceEnd = sizes.sliceBytes;
     this.#bytes = bytes;
     this.#depthMax = depthMax;
-    this.#memory = new JsonMemory(bytes.length);
+    this.#memory = memory;
   }
 
   /**

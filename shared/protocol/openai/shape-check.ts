@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { type FixedLimit, LIMITS, type RefusingLimit } from '../../errors/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /** The first thing that is wrong with a value. */
 export type ShapeFault =
@@ -278,8 +279,4 @@ function kindsOf(schema: z.core.$ZodType): ReadonlySet<Kind> {
 function kindOf(value: unknown): Kind {
   if (value === null) return 'null';
   return Array.isArray(value) ? 'array' : (typeof value as Kind); // values of JSON have no other kind
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,7 @@
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { Random } from '../../clock/index.ts';
+import { readRecord, writeRecord } from '../record-text.ts';
 import { ResponseStoreError } from '../response-store-error.ts';
 import type { ResponseStore, StoredResponse } from '../types.ts';
 import { type Condition, type Item, ResponsesTable, type ResponsesTableOptions } from './responses-table.ts';
@@ -75,8 +76,7 @@ export class DynamoDbResponseStore implements ResponseStore {
       const text = await decompress(Buffer.concat([head.body, ...further.map(bodyOf)]), {
         maxOutputLength: BODY_BYTES_MAX,
       });
-      const body = JSON.parse(text.toString()) as Omit<StoredResponse, 'id' | 'owner'>; // written by `put`
-      return { id, owner, ...body };
+      return { id, owner, ...(await readRecord(text)) };
     });
   }
 
@@ -99,7 +99,7 @@ export class DynamoDbResponseStore implements ResponseStore {
   }
 
   async #toPieces({ id, owner: _owner, ...body }: StoredResponse): Promise<readonly Uint8Array[]> {
-    const text = Buffer.from(JSON.stringify(body));
+    const text = await writeRecord(body);
     if (text.length > BODY_BYTES_MAX) throw tooLarge(id, text.length);
     const pieces = toPieces(await compress(text));
     if (pieces.length > PIECES_MAX) throw tooLarge(id, text.length);

@@ -1,5 +1,6 @@
 import type { AttributeValue, DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import type { Clock } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { type DynamoDbSdk, loadDynamoDbSdk } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ResponseStoreError } from '../response-store-error.ts';
@@ -104,25 +105,13 @@ export class ResponsesTable {
    * a signal. Rejects with a `ResponseStoreError` that says what to do, or with the signal's reason.
    */
   async bounded<T>(given: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    given?.throwIfAborted();
-    const { clock, operationTimeoutMs = OPERATION_TIMEOUT_MS } = this.#options;
-    const abort = new AbortController();
-    const onAbort = (): void => abort.abort(given?.reason);
-    given?.addEventListener('abort', onAbort, { once: true });
-    const deadline = clock.after(operationTimeoutMs, () =>
-      abort.abort(new Error(`no answer within ${operationTimeoutMs} ms`)),
-    );
-    const aborted = new Promise<never>((_, reject) => {
-      abort.signal.addEventListener('abort', () => reject(abort.signal.reason), { once: true });
-    });
+    const { clock, operationTimeoutMs: timeoutMs = OPERATION_TIMEOUT_MS } = this.#options;
+    const lateMessage = `no answer within ${timeoutMs} ms`;
     try {
-      return await Promise.race([work(abort.signal), aborted]);
+      return await withDeadline({ clock, timeoutMs, signal: given, lateMessage }, work);
     } catch (thrown) {
       given?.throwIfAborted();
       throw this.#explain(thrown);
-    } finally {
-      deadline.cancel();
-      given?.removeEventListener('abort', onAbort);
     }
   }
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { readRecord, writeRecord } from '../record-text.ts';
 import { ResponseStoreError } from '../response-store-error.ts';
 import type { ResponseStore, StoredResponse } from '../types.ts';
 
@@ -45,9 +46,9 @@ export class MemoryResponseStore implements ResponseStore {
     signal?.throwIfAborted();
     const { clock, ttlMs, bytesMax, recordBytesMax = bytesMax } = this.#options;
     const { id, owner, ...body } = response;
-    this.#dropExpired();
-    if (this.#kept.has(id)) throw new ResponseStoreError('conflict', `there is a response ${id} already`);
-    const text = Buffer.from(JSON.stringify(body));
+    this.#requireFree(id);
+    const text = await writeRecord(body);
+    this.#requireFree(id); // nobody had it a turn ago
     if (text.length > recordBytesMax) {
       const message = `response ${id} has ${text.length} bytes, the store takes ${recordBytesMax}`;
       throw new ResponseStoreError('too_large', message);
@@ -61,8 +62,7 @@ export class MemoryResponseStore implements ResponseStore {
     signal?.throwIfAborted();
     const kept = this.#find(id, owner);
     if (kept === undefined) return undefined;
-    const body = JSON.parse(kept.text.toString()) as Omit<StoredResponse, 'id' | 'owner'>; // written by `put`
-    return { id, owner, ...body };
+    return { id, owner, ...(await readRecord(kept.text)) };
   }
 
   async delete(id: string, owner: string, signal?: AbortSignal): Promise<boolean> {
@@ -75,6 +75,12 @@ export class MemoryResponseStore implements ResponseStore {
   close(): void {
     this.#kept.clear();
     this.#bytes = 0;
+  }
+
+  /** @throws ResponseStoreError `conflict` */
+  #requireFree(id: string): void {
+    this.#dropExpired();
+    if (this.#kept.has(id)) throw new ResponseStoreError('conflict', `there is a response ${id} already`);
   }
 
   #find(id: string, owner: string): Kept | undefined {

@@ -220,8 +220,8 @@ class DecisionIndex implements ApproximateIndex {
   }
 
   /**
-   * The blocks nearest to their end go; for want of memory also those that `rank` used longest ago. When many are to go, they
-   * do so in the course of some decisions.
+   * The blocks nearest to their end go; for want of memory also those that `rank` used longest ago. When many are to
+   * go, they do so in the course of some decisions.
    */
   #makeRoom(rank: number, blocks: number): void {
     const held = this.#touched;

@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import { BLOCK, type HashTable, NUMBER_MAX } from './hash-table.ts';
 import { RECENT } from './holder-sets.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
@@ -90,6 +91,7 @@ export class BlockRecords {
     if (!this.#table.insert(BLOCK, block, low, high)) return 0;
     const above = this.#words.writable(parent >>> BLOCK_SHIFT);
     const up = offsetOf(parent);
+    invariant(above[up + BACK] !== IS_FREE, 'a parent is in the index');
     const sibling = above[up + CHILD] as number;
     const isHead = parent === ROOT || sibling !== 0 || !isSame;
     const depth = above[up + DEPTH] as number;
@@ -119,8 +121,10 @@ export class BlockRecords {
   remove(block: number): number {
     const page = this.#words.writable(block >>> BLOCK_SHIFT);
     const at = offsetOf(block);
-    this.#table.remove(BLOCK, block, page[at + SEQUENCE] as number, page[at + SEQUENCE + 1] as number);
     const back = page[at + BACK] as number;
+    invariant(block !== ROOT && back !== IS_FREE, 'a block is removed once');
+    invariant(page[at + CHILD] === 0, 'a block that is removed has no children');
+    this.#table.remove(BLOCK, block, page[at + SEQUENCE] as number, page[at + SEQUENCE + 1] as number);
     const next = page[at + NEXT] as number;
     const isFirst = (back & IS_FIRST) !== 0;
     page[at + HOLDERS] = 0;

@@ -7,15 +7,18 @@ const BLOCKS_MAX = (1 << 25) - 2;
 
 export interface BlockIndexOptions {
   readonly ranks: RankTable;
-  /** Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory allows */
+  /**
+   * Most distinct blocks; the blocks stored longest ago give way. At most 33,554,430. @default 16,777,216, or as memory
+   * allows
+   */
   readonly blocksMax?: number;
   /** Most memory, asked for whenever the index has grown; blocks give way as above. @default none */
   readonly bytesMax?: () => number;
   /** Told the number of blocks that gave way. */
   readonly onEvicted?: (blocks: number) => void;
   /**
-   * Blocks below a removed one that its event looks at by itself, beside a few for each hash; what is beyond goes in slices.
-   * 0 = none. @default 512, which takes less than 0.1 ms
+   * Blocks below a removed one that its event looks at by itself, beside a few for each hash; what is beyond goes in
+   * slices. 0 = none. @default 512, which takes less than 0.1 ms
    */
   readonly looksMax?: number;
 }
@@ -37,16 +40,16 @@ export interface LoadedBlockIndex {
   /** What was kept beside the index when the snapshot was taken. */
   readonly cursors: Uint8Array;
   /**
-   * Numbers its ranks, which is to be done in the turn in which the index is put in place: `options.ranks` says who they are
-   * at that moment.
-   * @param keepsStrangers whether ranks that the table does not know get a number, or are forgotten. @default true
+   * Numbers its ranks, which is to be done in the turn in which the index is put in place: `options.ranks` says who
+   * they are at that moment.
+   * @param keepsUnknownRanks whether ranks that the table does not know get a number, or are forgotten. @default true
    */
-  settle(keepsStrangers?: boolean): BlockIndex;
+  settle(keepsUnknownRanks?: boolean): BlockIndex;
 }
 
 /**
- * The index that a snapshot was taken of, loaded in slices of less than 1 ms, so that another one may answer meanwhile. The
- * bytes belong to the index from now on.
+ * The index that a snapshot was taken of, loaded in slices of less than 1 ms, so that another one may answer meanwhile.
+ * The bytes belong to the index from now on.
  * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
 export function* loadBlockIndexInSlices(
@@ -55,12 +58,12 @@ export function* loadBlockIndexInSlices(
 ): Generator<void, LoadedBlockIndex> {
   const { ranks } = options;
   const index = createFlatIndex(options);
-  const loaded = yield* loadSnapshot(snapshot, index.holdings);
+  const loaded = yield* loadSnapshot(snapshot, index.residency);
   return {
     cursors: loaded.cursors,
-    settle(keepsStrangers = true) {
-      const strangers = loaded.numberRanks(ranks);
-      for (const rank of keepsStrangers ? [] : strangers) {
+    settle(keepsUnknownRanks = true) {
+      const unknownRanks = loaded.numberRanks(ranks);
+      for (const rank of keepsUnknownRanks ? [] : unknownRanks) {
         ranks.drop(rank);
         index.removeRank(rank);
       }

@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
-import type { Holdings } from './holdings.ts';
-import { levelsOf } from './levels.ts';
+import type { Residency } from './residency.ts';
 import { RunWriter } from './run-writer.ts';
+import { levelsOf } from './tiers.ts';
 import type { DumpSlice, StorageTier, StoredRun } from './types.ts';
 
 /** By level. */
@@ -11,39 +11,39 @@ export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', '
 const LOOKED_AT = 1024;
 
 /**
- * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what it has
- * after each slice, which may be nothing. Events may go on between slices; what they change may be told or not, so whoever
- * applies all events after those that went before the first slice ends up with what the rank holds.
+ * What a rank holds, as events: one tier after another, breadth first, chains without branches in one event. Gives what
+ * it has after each slice, which may be nothing. Events may go on between slices; what they change may be told or not,
+ * so whoever applies all events after those that went before the first slice ends up with what the rank holds.
  */
-export function* dumpRank(holdings: Holdings, rank: number): Generator<DumpSlice, void, void> {
-  const tenure = holdings.tenures.find(rank);
-  if (tenure === 0) return;
+export function* dumpRank(residency: Residency, rank: number): Generator<DumpSlice, void, void> {
+  const incarnation = residency.incarnations.find(rank);
+  if (incarnation === 0) return;
   const runs: StoredRun[] = [];
   let levels = 1; // of the slower tiers, those in which the first walk finds something
   for (const [level, tier] of TIERS.entries()) {
     if ((levels & (1 << level)) === 0) continue;
-    const walk = new DumpWalk(holdings, tenure, new RunWriter(holdings, tenure, level, tier, runs));
+    const walk = new DumpWalk(residency, incarnation, new RunWriter(residency, incarnation, level, tier, runs));
     for (const _ of walk.slices()) {
       yield { runs: runs.splice(0), isLast: false };
-      if (holdings.tenures.find(rank) !== tenure) return; // it was cleared: an event says so
+      if (residency.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
     }
     levels |= walk.levels;
   }
   yield { runs, isLast: true };
 }
 
-/** One way through all that a tenure holds. */
+/** One way through all that an incarnation holds. */
 class DumpWalk {
   /** In which anything is held. */
   levels = 0;
-  readonly #holdings: Holdings;
-  readonly #tenure: number;
+  readonly #residency: Residency;
+  readonly #incarnation: number;
   readonly #run: RunWriter;
   #looked = 0;
 
-  constructor(holdings: Holdings, tenure: number, run: RunWriter) {
-    this.#holdings = holdings;
-    this.#tenure = tenure;
+  constructor(residency: Residency, incarnation: number, run: RunWriter) {
+    this.#residency = residency;
+    this.#incarnation = incarnation;
     this.#run = run;
   }
 
@@ -67,8 +67,8 @@ class DumpWalk {
 
   /** Between two slices the block may have gone, and another one may have its number. */
   #isHeld(block: number): boolean {
-    const { blocks } = this.#holdings;
-    const tiers = blocks.isFree(block) ? 0 : this.#holdings.tiersOf(block, this.#tenure);
+    const { blocks } = this.#residency;
+    const tiers = blocks.isFree(block) ? 0 : this.#residency.tiersOf(block, this.#incarnation);
     this.levels |= levelsOf(tiers);
     return tiers !== 0;
   }
@@ -79,15 +79,15 @@ class DumpWalk {
   }
 
   *#heldBelow(block: number, held: number[]): Generator<void, void, void> {
-    const { blocks, cuts, cursors } = this.#holdings;
+    const { blocks, cuts, cursors } = this.#residency;
     const cursor = { next: blocks.child(block) };
     cursors.add(cursor);
     try {
       while (cursor.next !== 0) {
         const child = cursor.next;
         cursor.next = blocks.next(child);
-        if (cuts.has(this.#tenure)) cuts.settleBelow(block, child, this.#tenure);
-        if (!blocks.isFree(child) && this.#holdings.tiersOf(child, this.#tenure) !== 0) held.push(child);
+        if (cuts.has(this.#incarnation)) cuts.settleBelow(block, child, this.#incarnation);
+        if (!blocks.isFree(child) && this.#residency.tiersOf(child, this.#incarnation) !== 0) held.push(child);
         if (this.#isSliceOver()) yield;
       }
     } finally {

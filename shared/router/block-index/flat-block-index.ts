@@ -2,17 +2,17 @@ import type { BlockHashes } from '../../tokens/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
+import { ClockEviction } from './clock-eviction.ts';
 import { dumpRank } from './dump.ts';
-import { LEVEL_MASK } from './engine-names.ts';
-import { ALONE, HOLDER_MASK, HOLDERS_MAX, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
-import { Holdings } from './holdings.ts';
-import { hasLevel, levelsOf } from './levels.ts';
+import { Gc } from './gc.ts';
+import { ALONE, HOLDER_MASK, HOLDERS_MAX, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
-import { PairSet } from './pair-set.ts';
 import { Path } from './path.ts';
+import { Residency } from './residency.ts';
+import { hasLevel, LEVEL_MASK, levelsOf } from './tiers.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
-import { Upkeep } from './upkeep.ts';
+import { U64Set } from './u64-set.ts';
 import { writeSnapshot } from './write-snapshot.ts';
 
 /** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
@@ -33,16 +33,17 @@ export interface FlatIndexOptions {
   readonly looksMax?: number;
 }
 
-/** The index in typed arrays; see `Holdings`. */
+/** The index in typed arrays; see `Residency`. */
 export class FlatBlockIndex implements BlockIndex {
-  readonly holdings: Holdings;
+  readonly residency: Residency;
   readonly #ranks: RankTable;
   readonly #blocksMax: number;
   readonly #allowance: BlockAllowance;
   readonly #onEvicted: (blocks: number) => void;
-  readonly #upkeep: Upkeep;
+  readonly #gc: Gc;
+  readonly #eviction: ClockEviction;
   readonly #path = new Path();
-  readonly #seen = new PairSet();
+  readonly #seen = new U64Set();
   readonly #counters = { duplicateBlocks: 0, evictedBlocks: 0 };
 
   constructor(options: FlatIndexOptions) {
@@ -50,8 +51,9 @@ export class FlatBlockIndex implements BlockIndex {
     this.#blocksMax = options.blocksMax;
     this.#allowance = new BlockAllowance(options.blocksMax, options.bytesMax);
     this.#onEvicted = options.onEvicted;
-    this.holdings = new Holdings(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
-    this.#upkeep = new Upkeep(this.holdings);
+    this.residency = new Residency(4 * options.blocksMax + (1 << 16), options.looksMax ?? LOOKS_MAX);
+    this.#gc = new Gc(this.residency);
+    this.#eviction = new ClockEviction(this.residency);
   }
 
   stored(
@@ -64,38 +66,38 @@ export class FlatBlockIndex implements BlockIndex {
     const count = blockHashes.length >> 1;
     if (blockHashes.length !== tokensHashes.length || blockHashes.length !== 2 * count) return 'invalid_block';
     if (count === 0) return 'ok';
-    const { holdings } = this;
-    if (count > this.#blocksMax || holdings.sets.isNearlyFull || holdings.names.isNearlyFull) {
+    const { residency } = this;
+    if (count > this.#blocksMax || residency.sets.isNearlyFull || residency.engineHashes.isNearlyFull) {
       return 'capacity_exhausted';
     }
-    holdings.beginEvent(count);
-    if (!this.#upkeep.isIdle) this.#upkeep.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
+    residency.beginEvent(count);
+    if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
     const level = levelOf(tier);
     let parentBlock = ROOT;
     if (parent !== undefined) {
-      // Nobody holds anything in tenure 0.
-      parentBlock = holdings.findHeld(holdings.tenures.find(rank), parent[0] | 0, parent[1] | 0, level);
+      // Nobody holds anything in incarnation 0.
+      parentBlock = residency.findHeld(residency.incarnations.find(rank), parent[0] | 0, parent[1] | 0, level);
       if (parentBlock < 0) return 'parent_block_not_found';
     }
-    const tenure = holdings.tenures.open(rank);
-    if (tenure === 0) return 'capacity_exhausted';
-    this.#path.chain(holdings, parentBlock, tokensHashes);
-    this.#path.locate(holdings, count);
+    const incarnation = residency.incarnations.open(rank);
+    if (incarnation === 0) return 'capacity_exhausted';
+    this.#path.chain(residency, parentBlock, tokensHashes);
+    this.#path.locate(residency, count);
     const isOurs = this.#isOurs(blockHashes);
-    if (!isOurs || holdings.tenures.isNamed[tenure] === 1) {
-      holdings.tenures.isNamed[tenure] = 1;
-      if (!this.#makeWay(tenure, parent, parentBlock, blockHashes)) return 'invalid_block';
-      if (!holdings.cuts.isEmpty) this.#path.locate(holdings, count); // of what was cut off, some may be gone
+    if (!isOurs || residency.incarnations.hasOwnHashes[incarnation] === 1) {
+      residency.incarnations.hasOwnHashes[incarnation] = 1;
+      if (!this.#makeWay(incarnation, parent, parentBlock, blockHashes)) return 'invalid_block';
+      if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
     }
     const evicted = this.#counters.evictedBlocks;
-    const isStored = this.#store(tenure, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
-    if (isStored) holdings.tenures.last[tenure] = this.#path.blocks[count - 1] as number;
-    else holdings.giveBack(this.#path.last(parentBlock));
+    const isStored = this.#store(incarnation, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
+    if (isStored) residency.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
+    else residency.giveBack(this.#path.last(parentBlock));
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
     return isStored ? 'ok' : 'capacity_exhausted';
   }
 
-  /** Whether the engine names the blocks of the path as we do. */
+  /** Whether the engine hashes the blocks of the path as we do. */
   #isOurs(blockHashes: Uint32Array): boolean {
     const { sequence } = this.#path;
     for (let at = 0; at < blockHashes.length; at++) {
@@ -105,11 +107,11 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /**
-   * Names that stand for other blocks so far are given up: what the engine said last counts.
+   * Engine hashes that stand for other blocks so far are given up: what the engine said last counts.
    * @returns false when a block would be its own ancestor; nothing was changed then
    */
-  #makeWay(tenure: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
-    const { holdings } = this;
+  #makeWay(incarnation: number, parent: HashPair | undefined, parentBlock: number, blockHashes: Uint32Array): boolean {
+    const { residency } = this;
     const seen = this.#seen;
     seen.clear();
     if (parent !== undefined) seen.add(parent[0] | 0, parent[1] | 0);
@@ -119,28 +121,32 @@ export class FlatBlockIndex implements BlockIndex {
       const low = (blockHashes[2 * at] as number) | 0;
       const high = (blockHashes[2 * at + 1] as number) | 0;
       if (!seen.add(low, high)) return false;
-      const entry = holdings.find(tenure, low, high);
-      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      if (this.#path.leadsThrough(holdings, holdings.blockOf(entry), parentBlock, at)) return false;
+      const entry = residency.find(incarnation, low, high);
+      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
+      if (this.#path.leadsThrough(residency, residency.blockOf(entry), parentBlock, at)) return false;
       renamed++;
     }
     if (renamed === 0) return true;
     for (let at = 0; at < count; at++) {
-      const entry = holdings.find(tenure, (blockHashes[2 * at] as number) | 0, (blockHashes[2 * at + 1] as number) | 0);
-      if (entry === 0 || holdings.blockOf(entry) === this.#path.blocks[at]) continue;
-      holdings.drop(tenure, entry, LEVEL_MASK);
-      this.#path.locate(holdings, count);
+      const entry = residency.find(
+        incarnation,
+        (blockHashes[2 * at] as number) | 0,
+        (blockHashes[2 * at + 1] as number) | 0,
+      );
+      if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
+      residency.drop(incarnation, entry, LEVEL_MASK);
+      this.#path.locate(residency, count);
     }
     return true;
   }
 
   /**
-   * The tenure holds the blocks of the path, the first of which follow `parent`.
-   * @param blockHashes undefined when the engine names the blocks as we do
+   * The incarnation holds the blocks of the path, the first of which follow `parent`.
+   * @param blockHashes undefined when the engine hashes the blocks as we do
    * @returns false when there is no room for all
    */
   #store(
-    tenure: number,
+    incarnation: number,
     level: number,
     parent: number,
     blockHashes: Uint32Array | undefined,
@@ -150,38 +156,38 @@ export class FlatBlockIndex implements BlockIndex {
     const count = tokensHashes.length >> 1;
     const last = this.#path.last(parent);
     if (!this.#makeRoom(count - known, last)) return false;
-    if (this.holdings.cuts.has(tenure)) this.#enter(tenure, parent);
-    // A chain that one tenure alone goes on with is one stretch for `match`.
-    const isSame = isHeldAlone(this.holdings.blocks.holders(last), tenure, level);
+    if (this.residency.cuts.has(incarnation)) this.#enter(incarnation, parent);
+    // A chain that one incarnation alone goes on with is one stretch for `match`.
+    const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, level);
     if (blockHashes !== undefined) {
-      const appended = this.#append(tenure, last, tokensHashes, 0, isSame);
-      if (appended === count - known && this.#holdNamed(tenure, level, blockHashes)) return true;
-      if (appended > 0) this.holdings.giveBack(blocks[known + appended - 1] as number);
+      const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
+      if (appended === count - known && this.#holdByEngineHash(incarnation, level, blockHashes)) return true;
+      if (appended > 0) this.residency.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
-    const { tenures } = this.holdings;
-    const holders = ALONE | (tenure << TENURE_SHIFT) | (1 << level);
-    const appended = this.#append(tenure, last, tokensHashes, holders, isSame);
-    tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + appended;
-    return this.#hold(tenure, level) && appended === count - known;
+    const { incarnations } = this.residency;
+    const holders = ALONE | (incarnation << INCARNATION_SHIFT) | (1 << level);
+    const appended = this.#append(incarnation, last, tokensHashes, holders, isSame);
+    incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + appended;
+    return this.#hold(incarnation, level) && appended === count - known;
   }
 
-  /** What was cut off of the path's blocks is put right before the tenure holds them again. */
-  #enter(tenure: number, parent: number): void {
+  /** What was cut off of the path's blocks is put right before the incarnation holds them again. */
+  #enter(incarnation: number, parent: number): void {
     const { blocks, known } = this.#path;
     for (let at = 0, above = parent; at < known; at++) {
       const block = blocks[at] as number;
-      this.holdings.cuts.enter(above, block, tenure);
+      this.residency.cuts.enter(above, block, incarnation);
       above = block;
     }
   }
 
   /** When many are to go, they do so in the course of some events. */
   #makeRoom(blocks: number, pinned: number): boolean {
-    const { blocks: records, bytes } = this.holdings;
+    const { blocks: records, bytes } = this.residency;
     const blocksMax = this.#allowance.blocksMax(records.count, bytes);
     for (let left = blocks + EVICTED_AHEAD; left > 0 && records.count + blocks > blocksMax; ) {
-      const freed = this.#upkeep.evict(pinned);
+      const freed = this.#eviction.evict(pinned);
       if (freed === 0) return false;
       this.#counters.evictedBlocks += freed;
       left -= freed;
@@ -190,9 +196,9 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /** Makes the blocks of the path that are not in the index, the first of them below `last`. @returns how many */
-  #append(tenure: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
+  #append(incarnation: number, last: number, tokensHashes: Uint32Array, holders: number, isSame: boolean): number {
     const { blocks, sequence, known } = this.#path;
-    const { blocks: records, cuts } = this.holdings;
+    const { blocks: records, cuts } = this.residency;
     let above = last;
     for (let at = 2 * known; at < tokensHashes.length; at += 2) {
       above = records.create(
@@ -206,15 +212,15 @@ export class FlatBlockIndex implements BlockIndex {
       );
       if (above === 0) return (at >> 1) - known;
       blocks[at >> 1] = above;
-      if (at === 2 * known && cuts.has(tenure)) cuts.passOver(last, above, tenure);
+      if (at === 2 * known && cuts.has(incarnation)) cuts.passOver(last, above, incarnation);
     }
     return (tokensHashes.length >> 1) - known;
   }
 
-  /** The tenure also holds the blocks that were in the index before, named as we name them. */
-  #hold(tenure: number, level: number): boolean {
+  /** The incarnation also holds the blocks that were in the index before, hashed as we hash them. */
+  #hold(incarnation: number, level: number): boolean {
     const { blocks, known } = this.#path;
-    const { blocks: records, sets, tenures } = this.holdings;
+    const { blocks: records, sets, incarnations } = this.residency;
     // Blocks of a chain often have the same holders, and then the same after the change.
     let from = -1;
     let to = 0;
@@ -226,62 +232,62 @@ export class FlatBlockIndex implements BlockIndex {
         sets.retain(to);
         sets.release(from);
       } else {
-        before = sets.tiersOf(holders, tenure);
+        before = sets.tiersOf(holders, incarnation);
         if (before === 0 && sets.countOf(holders) >= HOLDERS_MAX) return false;
         from = holders;
-        to = sets.replace(holders, tenure, before | (1 << level));
+        to = sets.replace(holders, incarnation, before | (1 << level));
       }
-      if (before === 0) tenures.blocks[tenure] = (tenures.blocks[tenure] as number) + 1;
+      if (before === 0) incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + 1;
       else if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
       records.setHolders(block, to | RECENT);
     }
     return true;
   }
 
-  /** The tenure holds the blocks of the path under these names. */
-  #holdNamed(tenure: number, level: number, blockHashes: Uint32Array): boolean {
+  /** The incarnation holds the blocks of the path under these engine hashes. */
+  #holdByEngineHash(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
-    const { blocks: records, names, sets } = this.holdings;
+    const { blocks: records, engineHashes, sets } = this.residency;
     for (let at = 0; at < blockHashes.length; at += 2) {
       const block = blocks[at >> 1] as number;
       const low = (blockHashes[at] as number) | 0;
       const high = (blockHashes[at + 1] as number) | 0;
       const isOurs = low === sequence[at] && high === sequence[at + 1];
       const holders = records.holders(block);
-      const before = sets.tiersOf(holders, tenure);
+      const before = sets.tiersOf(holders, incarnation);
       const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
-      const bit = !hasRoom ? 0 : isOurs ? 1 << level : names.bind(block, tenure, before, low, high, level);
+      const bit = !hasRoom ? 0 : isOurs ? 1 << level : engineHashes.bind(block, incarnation, before, low, high, level);
       if (bit === 0) return false;
       if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
-      this.holdings.change(block, tenure, before, before | bit);
+      this.residency.change(block, incarnation, before, before | bit);
       if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
     }
     return true;
   }
 
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
-    const { holdings } = this;
-    const tenure = holdings.tenures.find(rank);
+    const { residency } = this;
+    const incarnation = residency.incarnations.find(rank);
     const lost = 1 << levelOf(tier);
-    holdings.beginEvent(blockHashes.length >> 1);
-    if (!this.#upkeep.isIdle) this.#upkeep.sweep(blockHashes.length + SWEPT_PER_EVENT);
-    holdings.table.warm(blockHashes, 0, blockHashes.length >> 1);
+    residency.beginEvent(blockHashes.length >> 1);
+    if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
+    residency.table.warm(blockHashes, 0, blockHashes.length >> 1);
     let status: IndexStatus = 'ok';
     for (let at = 0; at + 1 < blockHashes.length; at += 2) {
       const low = (blockHashes[at] as number) | 0;
       const high = (blockHashes[at + 1] as number) | 0;
-      if (tenure !== 0) {
-        if (holdings.dropLeaf(tenure, low, high, lost)) continue;
-        const entry = holdings.find(tenure, low, high);
-        if (entry !== 0 && holdings.drop(tenure, entry, lost)) continue;
+      if (incarnation !== 0) {
+        if (residency.dropLeaf(incarnation, low, high, lost)) continue;
+        const entry = residency.find(incarnation, low, high);
+        if (entry !== 0 && residency.drop(incarnation, entry, lost)) continue;
       }
-      if (!holdings.cuts.lost.has(low, high)) status = 'block_not_found';
+      if (!residency.cuts.lost.has(low, high)) status = 'block_not_found';
     }
     return status;
   }
 
   cleared(rank: number): void {
-    this.holdings.end(rank);
+    this.residency.end(rank);
   }
 
   removeRank(rank: number): void {
@@ -291,26 +297,26 @@ export class FlatBlockIndex implements BlockIndex {
 
   match(hashes: BlockHashes, overlaps: Overlaps): void {
     overlaps.reset(this.#ranks.capacity);
-    matchChain(this.holdings, hashes.sequence, overlaps);
+    matchChain(this.residency, hashes.sequence, overlaps);
   }
 
   get blockCount(): number {
-    return this.holdings.blocks.count;
+    return this.residency.blocks.count;
   }
 
   blocksOf(rank: number): number {
-    const { tenures } = this.holdings;
-    return tenures.blocks[tenures.find(rank)] ?? 0;
+    const { incarnations } = this.residency;
+    return incarnations.blocks[incarnations.find(rank)] ?? 0;
   }
 
   dump(rank: number): Generator<DumpSlice, void, void> {
-    return dumpRank(this.holdings, rank);
+    return dumpRank(this.residency, rank);
   }
 
   housekeep(blocksMax = 5000): boolean {
-    if (this.#allowance.isOver(this.holdings.bytes) && this.holdings.blocks.top > BLOCKS_PER_PAGE) this.#upkeep.trim();
-    const isMore = this.#upkeep.sweep(blocksMax);
-    const trimmed = this.#upkeep.takeTrimmed();
+    if (this.#allowance.isOver(this.residency.bytes) && this.residency.blocks.top > BLOCKS_PER_PAGE) this.#gc.trim();
+    const isMore = this.#gc.sweep(blocksMax);
+    const trimmed = this.#gc.takeTrimmed();
     if (trimmed > 0) {
       this.#counters.evictedBlocks += trimmed;
       this.#onEvicted(trimmed);
@@ -319,7 +325,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void> {
-    return writeSnapshot(this.holdings, this.#ranks, cursors);
+    return writeSnapshot(this.residency, this.#ranks, cursors);
   }
 
   get counters(): IndexCounters {
@@ -327,13 +333,13 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   get bytes(): number {
-    return this.holdings.bytes;
+    return this.residency.bytes;
   }
 }
 
-/** Whether nobody but the tenure holds, and that only in `level`. */
-function isHeldAlone(holders: number, tenure: number, level: number): boolean {
-  if (holders >= 0 || (holders & HOLDER_MASK) >>> TENURE_SHIFT !== tenure) return false;
+/** Whether nobody but the incarnation holds, and that only in `level`. */
+function isHeldAlone(holders: number, incarnation: number, level: number): boolean {
+  if (holders >= 0 || (holders & HOLDER_MASK) >>> INCARNATION_SHIFT !== incarnation) return false;
   return levelsOf(holders & TIERS_MASK) === 1 << level;
 }
 

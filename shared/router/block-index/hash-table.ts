@@ -3,10 +3,10 @@ import { PAGE_MASK, PAGE_SHIFT, type PagedWords } from './paged-words.ts';
 
 /** What an entry of the table stands for. */
 export const BLOCK = 0;
-export const SHARED_NAME = 1;
-export const PRIVATE_NAME = 2;
+export const SHARED_HASH = 1;
+export const PRIVATE_HASH = 2;
 export const HOLDER_SET = 3;
-export type EntryKind = typeof BLOCK | typeof SHARED_NAME | typeof PRIVATE_NAME | typeof HOLDER_SET;
+export type EntryKind = typeof BLOCK | typeof SHARED_HASH | typeof PRIVATE_HASH | typeof HOLDER_SET;
 
 const NUMBER_BITS = 28;
 const KIND_SHIFT = 30;
@@ -49,7 +49,7 @@ interface Segment {
  *     hash     directory .. | .. home 12         of both halves of the key
  *     slot     hash 32 | kind 2 : number 28      entry 0 = free
  *
- * Keys of names and sets may be held several times (`seek`, `next`), those of blocks are unique (`findBlock`).
+ * Keys of engine hashes and sets may be held several times (`seek`, `next`), those of blocks are unique (`findBlock`).
  */
 export class HashTable {
   readonly #records: readonly PagedWords[];
@@ -174,7 +174,7 @@ export class HashTable {
     return page[key] === this.#low && page[key + 1] === this.#high;
   }
 
-  /** @returns false when there is no room: thousands of names have the same key */
+  /** @returns false when there is no room: thousands of engine hashes have the same key */
   insert(kind: EntryKind, number: number, low: number, high: number): boolean {
     const hash = spread(low, high);
     let segment = this.#directory[hash >>> this.#shift] as Segment;

@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import { type HashTable, HOLDER_SET, kindOf, NUMBER_MAX, numberOf } from './hash-table.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
@@ -5,7 +6,7 @@ import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-word
  * Who holds a block, as one word:
  *
  *     0                                      nobody
- *     1 : recent 1 : tenure 18 : tiers 12    one holder
+ *     1 : recent 1 : incarnation 18 : tiers 12    one holder
  *     0 : recent 1 : - : set 25              several; the number of a set
  *
  * Tiers are four bits for each way in which the engine may have named the block: by our hash, by the name that its holders
@@ -13,8 +14,8 @@ import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-word
  */
 export const ALONE = 1 << 31;
 export const RECENT = 1 << 30;
-export const TENURE_SHIFT = 12;
-export const TIERS_MASK = (1 << TENURE_SHIFT) - 1;
+export const INCARNATION_SHIFT = 12;
+export const TIERS_MASK = (1 << INCARNATION_SHIFT) - 1;
 export const HOLDER_MASK = RECENT - 1;
 
 /** Sets looked at in a slice of less than 1 ms. */
@@ -35,7 +36,7 @@ export const HOLDERS_MAX = PAGE_WORDS - HEADER;
  * Sets of holders. Equal sets are one record, whichever blocks they belong to, so that many workers that hold the same
  * prefix cost little; a change makes another set. Records never cross pages:
  *
- *     size class 12 : length 20 | references | hash 64 | holders, ascending by tenure
+ *     size class 12 : length 20 | references | hash 64 | holders, ascending by incarnation
  *
  * The hash is the exclusive or of the holders' own, so that a change need not look at the others. A free record has length
  * 0 and the number of the next free one in place of its references.
@@ -65,15 +66,17 @@ export class HolderSets {
     return this.#top;
   }
 
-  /** Tiers that `tenure` holds; 0 when it holds nothing. */
-  tiersOf(holders: number, tenure: number): number {
-    if (holders < 0) return (holders & HOLDER_MASK) >>> TENURE_SHIFT === tenure ? holders & TIERS_MASK : 0;
+  /** Tiers that `incarnation` holds; 0 when it holds nothing. */
+  tiersOf(holders: number, incarnation: number): number {
+    if (holders < 0) return (holders & HOLDER_MASK) >>> INCARNATION_SHIFT === incarnation ? holders & TIERS_MASK : 0;
     const set = holders & HOLDER_MASK;
     if (set === 0) return 0;
     const page = this.#pageOf(set);
-    const at = this.#find(page, offsetOf(set), tenure);
+    const at = this.#find(page, offsetOf(set), incarnation);
     const member = page[at] as number;
-    return at < this.#end(page, offsetOf(set)) && member >>> TENURE_SHIFT === tenure ? member & TIERS_MASK : 0;
+    return at < this.#end(page, offsetOf(set)) && member >>> INCARNATION_SHIFT === incarnation
+      ? member & TIERS_MASK
+      : 0;
   }
 
   /** How many hold. */
@@ -93,24 +96,24 @@ export class HolderSets {
   }
 
   /**
-   * The word for a block whose holders were `holders` and of which `tenure` now holds `tiers`, none if 0. The block's
+   * The word for a block whose holders were `holders` and of which `incarnation` now holds `tiers`, none if 0. The block's
    * reference moves from the one to the other. Flags other than `ALONE` are left out.
    */
-  replace(holders: number, tenure: number, tiers: number): number {
-    const member = (tenure << TENURE_SHIFT) | tiers;
+  replace(holders: number, incarnation: number, tiers: number): number {
+    const member = (incarnation << INCARNATION_SHIFT) | tiers;
     if ((holders & ~RECENT) === 0) return tiers === 0 ? 0 : ALONE | member;
     if (holders < 0) {
       const alone = holders & HOLDER_MASK;
-      if (alone >>> TENURE_SHIFT === tenure) return tiers === 0 ? 0 : ALONE | member;
+      if (alone >>> INCARNATION_SHIFT === incarnation) return tiers === 0 ? 0 : ALONE | member;
       if (tiers === 0) return ALONE | alone;
       this.#members[0] = Math.min(alone, member);
       this.#members[1] = Math.max(alone, member);
       return this.#intern(2, hashLow(alone) ^ hashLow(member), hashHigh(alone) ^ hashHigh(member));
     }
-    return this.#replaceIn(holders & HOLDER_MASK, tenure, member);
+    return this.#replaceIn(holders & HOLDER_MASK, incarnation, member);
   }
 
-  /** As the set `holders`, without the tenures that have no rank any more. The block's reference moves. */
+  /** As the set `holders`, without the incarnations that have no rank any more. The block's reference moves. */
   living(holders: number, ranks: Int32Array): number {
     const set = holders & HOLDER_MASK;
     const page = this.#pageOf(set);
@@ -121,7 +124,7 @@ export class HolderSets {
     let high = 0;
     for (let at = offsetOf(set) + HEADER; at < end; at++) {
       const member = page[at] as number;
-      if ((ranks[member >>> TENURE_SHIFT] as number) < 0) continue;
+      if ((ranks[member >>> INCARNATION_SHIFT] as number) < 0) continue;
       this.#members[length++] = member;
       low ^= hashLow(member);
       high ^= hashHigh(member);
@@ -173,12 +176,12 @@ export class HolderSets {
     }
   }
 
-  #replaceIn(set: number, tenure: number, member: number): number {
+  #replaceIn(set: number, incarnation: number, member: number): number {
     const page = this.#pageOf(set);
     const base = offsetOf(set);
     const end = this.#end(page, base);
-    const at = this.#find(page, base, tenure);
-    const old = at < end && (page[at] as number) >>> TENURE_SHIFT === tenure ? (page[at] as number) : 0;
+    const at = this.#find(page, base, incarnation);
+    const old = at < end && (page[at] as number) >>> INCARNATION_SHIFT === incarnation ? (page[at] as number) : 0;
     const next = (member & TIERS_MASK) === 0 ? 0 : member;
     if (old === next) return set;
     this.#reserve(end - base);
@@ -265,17 +268,19 @@ export class HolderSets {
   #addReferences(set: number, by: number): number {
     const page = this.#writable(set);
     const at = offsetOf(set) + 1;
-    page[at] = (page[at] as number) + by;
-    return page[at] as number;
+    const references = (page[at] as number) + by;
+    invariant(references >= 0, 'a set of holders is let go of as often as it was taken');
+    page[at] = references;
+    return references;
   }
 
-  /** Where the tenure stands in the set, or would. */
-  #find(page: Int32Array, base: number, tenure: number): number {
+  /** Where the incarnation stands in the set, or would. */
+  #find(page: Int32Array, base: number, incarnation: number): number {
     let from = base + HEADER;
     let to = this.#end(page, base);
     while (from < to) {
       const middle = (from + to) >>> 1;
-      if ((page[middle] as number) >>> TENURE_SHIFT < tenure) from = middle + 1;
+      if ((page[middle] as number) >>> INCARNATION_SHIFT < incarnation) from = middle + 1;
       else to = middle;
     }
     return from;

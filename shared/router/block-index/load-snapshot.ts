@@ -1,24 +1,24 @@
 import type { RankTable } from '../rank-table.ts';
 import { BLOCKS_PER_PAGE } from './block-records.ts';
-import type { Holdings } from './holdings.ts';
 import { PAGE_WORDS } from './paged-words.ts';
+import type { Residency } from './residency.ts';
 import {
   Checksum,
   CURSORS,
   CUTS,
   END,
   HEAD,
+  INCARNATIONS,
   MAGIC,
   PAGES,
   RANKS,
   SECTION_HEAD_WORDS,
   SnapshotError,
-  TENURES,
   VERSION,
 } from './snapshot-format.ts';
 
 const END_WORDS = SECTION_HEAD_WORDS + 8;
-const SHARED_NAMES = PAGES + 1;
+const SHARED_HASHES = PAGES + 1;
 /** Least room of a set of holders. */
 const GRANULES_MIN = 2;
 const MIN_WORDS = SECTION_HEAD_WORDS + 8 + END_WORDS;
@@ -35,21 +35,21 @@ export interface LoadedSnapshot {
 }
 
 /**
- * Fills empty `holdings` in slices of less than 1 ms; the bytes of the snapshot belong to them from now on. When it fails,
- * `holdings` is of no use.
+ * Fills an empty `residency` in slices of less than 1 ms; the bytes of the snapshot belong to it from now on. When it
+ * fails, it is of no use.
  * @throws SnapshotError when the snapshot is cut off, damaged, or of another version
  */
-export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generator<void, LoadedSnapshot> {
+export function* loadSnapshot(snapshot: Uint8Array, residency: Residency): Generator<void, LoadedSnapshot> {
   const words = framed(snapshot);
   const end = words.length - END_WORDS;
   const head = words.subarray(SECTION_HEAD_WORDS + 2, SECTION_HEAD_WORDS + 5);
   if (head.some((top) => top < 0 || top > words.length)) throw damaged();
-  const [blocksTop, namesTop, setsTop] = head as unknown as [number, number, number];
+  const [blocksTop, hashesTop, setsTop] = head as unknown as [number, number, number];
   const sections = sectionsOf(words, end);
-  const names = sections.some(({ kind }) => kind === SHARED_NAMES) ? blocksTop : 0;
-  yield* holdings.table.expect(blocksTop + names + namesTop + setsTop / GRANULES_MIN);
+  const hashed = sections.some(({ kind }) => kind === SHARED_HASHES) ? blocksTop : 0;
+  yield* residency.table.expect(blocksTop + hashed + hashesTop + setsTop / GRANULES_MIN);
   const checksum = new Checksum();
-  const tenures: Uint8Array[] = [];
+  const incarnations: Uint8Array[] = [];
   const texts: Uint8Array[] = [];
   const pagesMax = Math.ceil(words.length / PAGE_WORDS) + 1;
   let cursors = new Uint8Array(0);
@@ -58,30 +58,30 @@ export function* loadSnapshot(snapshot: Uint8Array, holdings: Holdings): Generat
     const from = at + SECTION_HEAD_WORDS;
     const content = new Uint8Array(words.buffer, words.byteOffset + 4 * from, bytes);
     if (kind === RANKS) texts.push(content);
-    else if (kind === TENURES) tenures.push(content.slice());
+    else if (kind === INCARNATIONS) incarnations.push(content.slice());
     else if (kind === CURSORS) cursors = content.slice();
     else if (kind === CUTS) cuts = words.slice(from, from + (bytes >> 2));
     else if (kind >= PAGES && number >= 0 && number < pagesMax && bytes <= 4 * PAGE_WORDS) {
-      holdings.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
+      residency.words[kind - PAGES]?.restore(number, words.subarray(from, from + (bytes >> 2)));
     }
     // While the section is near the processor.
     checksum.add(words.subarray(at, next));
-    if (kind === PAGES) holdings.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
+    if (kind === PAGES) residency.blocks.restore(Math.min(blocksTop, (number + 1) * BLOCKS_PER_PAGE));
     yield;
   }
   if (checksum.words.some((word, at) => word !== words[end + SECTION_HEAD_WORDS + 4 + at])) throw damaged();
-  const [ofTenure, blocks, isNamed] = tenures;
-  if (ofTenure === undefined || blocks === undefined || isNamed === undefined) throw damaged();
-  yield* holdings.restore(blocksTop, namesTop, setsTop);
-  holdings.cuts.restore(cuts);
+  const [ofIncarnation, blocks, hasOwnHashes] = incarnations;
+  if (ofIncarnation === undefined || blocks === undefined || hasOwnHashes === undefined) throw damaged();
+  yield* residency.restore(blocksTop, hashesTop, setsTop);
+  residency.cuts.restore(cuts);
   return {
     cursors,
     numberRanks(table) {
       const ranks = new Map<number, number>();
-      const strangers = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
-      const known = new Int32Array(ofTenure.buffer).map((rank) => ranks.get(rank) ?? -1);
-      holdings.tenures.restore(known, new Int32Array(blocks.buffer), isNamed);
-      return strangers;
+      const unknownRanks = texts.flatMap((text) => internRanks(new TextDecoder().decode(text), table, ranks));
+      const known = new Int32Array(ofIncarnation.buffer).map((rank) => ranks.get(rank) ?? -1);
+      residency.incarnations.restore(known, new Int32Array(blocks.buffer), hasOwnHashes);
+      return unknownRanks;
     },
   };
 }
@@ -128,16 +128,16 @@ function framed(snapshot: Uint8Array): Int32Array {
 
 /** @returns the numbers of ranks that the table did not know */
 function internRanks(text: string, table: RankTable, ranks: Map<number, number>): readonly number[] {
-  const strangers: number[] = [];
+  const unknownRanks: number[] = [];
   for (const line of text.split('\n')) {
     const [rank, dpRank, workerId] = line.split(' ');
     if (workerId === undefined) continue;
     const isKnown = table.find(workerId, Number(dpRank)) !== undefined;
     const number = table.intern(workerId, Number(dpRank));
     ranks.set(Number(rank), number);
-    if (!isKnown) strangers.push(number);
+    if (!isKnown) unknownRanks.push(number);
   }
-  return strangers;
+  return unknownRanks;
 }
 
 function cutOff(snapshot: Uint8Array): SnapshotError {

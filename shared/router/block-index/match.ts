@@ -1,9 +1,8 @@
 import type { Overlaps } from '../overlaps.ts';
 import { ROOT } from './block-records.ts';
-import { LEVEL_MASK } from './engine-names.ts';
-import { ALONE, HOLDER_MASK, RECENT, TENURE_SHIFT, TIERS_MASK } from './holder-sets.ts';
-import type { Holdings } from './holdings.ts';
-import { fastest } from './levels.ts';
+import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import type { Residency } from './residency.ts';
+import { fastest, LEVEL_MASK } from './tiers.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders
@@ -14,35 +13,35 @@ import { fastest } from './levels.ts';
  *     holders   { a b c d }    { b }          |
  *               ^ <-- skip --- ^ <--- skip -- ^             200 to 64, its parent 63, and 0
  */
-export function matchChain(holdings: Holdings, sequence: Uint32Array, overlaps: Overlaps): void {
-  const { blocks } = holdings;
-  let block = lastBlock(holdings, sequence);
-  if (!holdings.cuts.isEmpty && holdings.cuts.settleChain(block, sequence)) block = lastBlock(holdings, sequence);
+export function matchChain(residency: Residency, sequence: Uint32Array, overlaps: Overlaps): void {
+  const { blocks } = residency;
+  let block = lastBlock(residency, sequence);
+  if (!residency.cuts.isEmpty && residency.cuts.settleChain(block, sequence)) block = lastBlock(residency, sequence);
   while (block !== ROOT) {
     const holders = blocks.holders(block) & ~RECENT;
-    score(holdings, holders, blocks.depth(block), overlaps);
-    block = ancestorOfOthers(holdings, sequence, block, holders);
+    score(residency, holders, blocks.depth(block), overlaps);
+    block = ancestorOfOthers(residency, sequence, block, holders);
   }
   settle(overlaps);
 }
 
 /** The block before position `depth + 1` of the chain; 0 when it is not in the index. */
-function blockAt(holdings: Holdings, sequence: Uint32Array, depth: number): number {
+function blockAt(residency: Residency, sequence: Uint32Array, depth: number): number {
   const at = 2 * depth - 2;
-  return holdings.table.findBlock((sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
+  return residency.table.findBlock((sequence[at] as number) | 0, (sequence[at + 1] as number) | 0);
 }
 
 /** The last block of the chain that is in the index; `ROOT` when none is. */
-function lastBlock(holdings: Holdings, sequence: Uint32Array): number {
+function lastBlock(residency: Residency, sequence: Uint32Array): number {
   let missing = sequence.length >> 1;
   if (missing === 0) return ROOT;
-  const whole = blockAt(holdings, sequence, missing);
+  const whole = blockAt(residency, sequence, missing);
   if (whole !== 0) return whole;
   let found = 0;
   let block = ROOT;
   // Many prompts share nothing with any other, so the first block is looked up first.
   for (let depth = 1; missing - found > 1; depth = (found + missing) >>> 1) {
-    const at = blockAt(holdings, sequence, depth);
+    const at = blockAt(residency, sequence, depth);
     if (at === 0) missing = depth;
     else {
       found = depth;
@@ -53,8 +52,8 @@ function lastBlock(holdings: Holdings, sequence: Uint32Array): number {
 }
 
 /** The nearest ancestor that others hold too; `ROOT` when the same hold all of them. */
-function ancestorOfOthers(holdings: Holdings, sequence: Uint32Array, from: number, holders: number): number {
-  const { blocks } = holdings;
+function ancestorOfOthers(residency: Residency, sequence: Uint32Array, from: number, holders: number): number {
+  const { blocks } = residency;
   let block = from;
   for (;;) {
     const above = blocks.skip(block);
@@ -69,7 +68,7 @@ function ancestorOfOthers(holdings: Holdings, sequence: Uint32Array, from: numbe
     let same = blocks.depth(block);
     while (same - other > 1) {
       const middle = (other + same) >>> 1;
-      const at = blockAt(holdings, sequence, middle);
+      const at = blockAt(residency, sequence, middle);
       if ((blocks.holders(at) & ~RECENT) === holders) same = middle;
       else {
         other = middle;
@@ -80,20 +79,22 @@ function ancestorOfOthers(holdings: Holdings, sequence: Uint32Array, from: numbe
   }
 }
 
-/** These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers. */
-function score(holdings: Holdings, holders: number, length: number, overlaps: Overlaps): void {
-  const { ranks } = holdings.tenures;
+/**
+ * These hold the first `length` blocks; who holds more was scored before. Lengths are counted through all faster tiers.
+ */
+function score(residency: Residency, holders: number, length: number, overlaps: Overlaps): void {
+  const { ranks } = residency.incarnations;
   if ((holders & ALONE) !== 0) {
-    scoreRank(ranks[(holders & HOLDER_MASK) >>> TENURE_SHIFT] as number, holders & TIERS_MASK, length, overlaps);
+    scoreRank(ranks[(holders & HOLDER_MASK) >>> INCARNATION_SHIFT] as number, holders & TIERS_MASK, length, overlaps);
     return;
   }
   if (holders === 0) return;
-  const page = holdings.sets.pageOf(holders);
-  const from = holdings.sets.membersAt(holders);
-  const to = from + holdings.sets.countOf(holders);
+  const page = residency.sets.pageOf(holders);
+  const from = residency.sets.membersAt(holders);
+  const to = from + residency.sets.countOf(holders);
   for (let at = from; at < to; at++) {
     const member = page[at] as number;
-    scoreRank(ranks[member >>> TENURE_SHIFT] as number, member & TIERS_MASK, length, overlaps);
+    scoreRank(ranks[member >>> INCARNATION_SHIFT] as number, member & TIERS_MASK, length, overlaps);
   }
 }
 

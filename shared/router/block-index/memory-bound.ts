@@ -57,8 +57,8 @@ interface Measured {
 }
 
 /**
- * Memory that the indexes of a process share: first come, first served, but half of a fair share for each in any case. Where
- * that is more than is left, the largest one gives back what is too much.
+ * Memory that the indexes of a process share: first come, first served, but half of a fair share for each in any case.
+ * Where that is more than is left, the largest one gives back what is too much.
  */
 export class IndexMemory {
   readonly #bytesMax: number;

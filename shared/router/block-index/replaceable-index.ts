@@ -80,8 +80,8 @@ export class ReplaceableBlockIndex {
   }
 
   /**
-   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet: `replaceBy` puts it in place. The bytes belong to
-   * what was read from now on.
+   * Reads a snapshot in slices of less than 1 ms, and changes nothing yet: `replaceBy` puts it in place. The bytes
+   * belong to what was read from now on.
    * @throws SnapshotError when it is cut off, damaged, or of another version
    */
   read(snapshot: Uint8Array): Generator<void, LoadedBlockIndex> {
@@ -91,7 +91,7 @@ export class ReplaceableBlockIndex {
   /** Puts what `read` gave, or an empty index, in place of the present one. */
   replaceBy(loaded?: LoadedBlockIndex): void {
     this.#duplicatesBefore += this.#current.counters.duplicateBlocks;
-    // Strangers are workers that left since the snapshot was taken.
+    // Unknown ranks are those of workers that left since the snapshot was taken.
     this.#current = loaded === undefined ? createBlockIndex(this.#options) : loaded.settle(false);
   }
 }

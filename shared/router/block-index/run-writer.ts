@@ -1,7 +1,6 @@
 import { ROOT } from './block-records.ts';
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
-import type { Holdings } from './holdings.ts';
-import { fastest } from './levels.ts';
+import type { Residency } from './residency.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK } from './tiers.ts';
 import type { HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** A longer run is told in several. */
@@ -9,8 +8,8 @@ const RUN_WORDS_MAX = 2 * 2048;
 
 /** Puts blocks of one tier together to events. */
 export class RunWriter {
-  readonly #holdings: Holdings;
-  readonly #tenure: number;
+  readonly #residency: Residency;
+  readonly #incarnation: number;
   readonly #level: number;
   readonly #tier: StorageTier;
   readonly #runs: StoredRun[];
@@ -19,9 +18,9 @@ export class RunWriter {
   #locals: number[] = [];
   readonly #others: StoredRun[] = [];
 
-  constructor(holdings: Holdings, tenure: number, level: number, tier: StorageTier, runs: StoredRun[]) {
-    this.#holdings = holdings;
-    this.#tenure = tenure;
+  constructor(residency: Residency, incarnation: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+    this.#residency = residency;
+    this.#incarnation = incarnation;
     this.#level = level;
     this.#tier = tier;
     this.#runs = runs;
@@ -33,8 +32,8 @@ export class RunWriter {
   }
 
   add(block: number): void {
-    const { blocks } = this.#holdings;
-    const [hash, ...others] = this.#namesOf(block, this.#level);
+    const { blocks } = this.#residency;
+    const [hash, ...others] = this.#hashesOf(block, this.#level);
     if (hash === undefined) {
       this.end();
       return;
@@ -43,10 +42,10 @@ export class RunWriter {
     const local = [blocks.localLow(block), blocks.localHigh(block)] as const;
     if (this.#hashes.length === 0 || others.length > 0) {
       const parent = blocks.parentOf(block);
-      const name = parent === ROOT ? undefined : this.#fastestName(parent);
-      if (this.#hashes.length === 0) this.#parent = name;
-      // The engine has the block twice, under several names.
-      for (const other of others) this.#others.push(this.#run(name, other, local));
+      const parentHash = parent === ROOT ? undefined : this.#fastestHash(parent);
+      if (this.#hashes.length === 0) this.#parent = parentHash;
+      // The engine has the block twice, under several hashes.
+      for (const other of others) this.#others.push(this.#run(parentHash, other, local));
     }
     this.#hashes.push(...hash);
     this.#locals.push(...local);
@@ -62,24 +61,25 @@ export class RunWriter {
     return { tier: this.#tier, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
   }
 
-  /** A name under which the block was told before this one: that of its fastest tier. */
-  #fastestName(block: number): HashPair | undefined {
-    return this.#namesOf(block, fastest(this.#holdings.tiersOf(block, this.#tenure)))[0];
+  /** A hash under which the block was told before this one: that of its fastest tier. */
+  #fastestHash(block: number): HashPair | undefined {
+    return this.#hashesOf(block, fastest(this.#residency.tiersOf(block, this.#incarnation)))[0];
   }
 
-  /** Names that the engine has for the block in a tier. */
-  #namesOf(block: number, level: number): HashPair[] {
-    const { blocks, names } = this.#holdings;
-    const tiers = this.#holdings.tiersOf(block, this.#tenure);
+  /** Hashes that the engine has for the block in a tier. */
+  #hashesOf(block: number, level: number): HashPair[] {
+    const { blocks, engineHashes } = this.#residency;
+    const tiers = this.#residency.tiersOf(block, this.#incarnation);
     const found: HashPair[] = [];
     if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
-    if (((tiers >>> BY_SHARED_NAME) & LEVEL_MASK & (1 << level)) !== 0) {
-      found.push(pair(names.sharedLow(block), names.sharedHigh(block)));
+    if (((tiers >>> BY_SHARED_HASH) & LEVEL_MASK & (1 << level)) !== 0) {
+      found.push(pair(engineHashes.sharedLow(block), engineHashes.sharedHigh(block)));
     }
-    if (tiers >>> BY_PRIVATE_NAME === 0) return found;
-    for (let name = names.firstPrivate(block); name !== 0; name = names.nextPrivate(name)) {
-      if (names.tenureOf(name) !== this.#tenure || ((names.levelsOf(name) >>> level) & 1) === 0) continue;
-      found.push(pair(names.low(name), names.high(name)));
+    if (tiers >>> BY_PRIVATE_HASH === 0) return found;
+    for (let hash = engineHashes.firstPrivate(block); hash !== 0; hash = engineHashes.nextPrivate(hash)) {
+      if (engineHashes.incarnationOf(hash) !== this.#incarnation || ((engineHashes.levelsOf(hash) >>> level) & 1) === 0)
+        continue;
+      found.push(pair(engineHashes.low(hash), engineHashes.high(hash)));
     }
     return found;
   }

@@ -5,7 +5,7 @@
  *
  *     HEAD      version, and how far the numbers of records go
  *     RANKS     one line a rank: number, data-parallel rank, worker id
- *     TENURES   of all tenures: ranks, blocks, flags
+ *     INCARNATIONS   of all incarnations: ranks, blocks, flags
  *     CURSORS   the caller's, as they are
  *     CUTS      what removals have yet to take along; absent where that is nothing
  *     PAGES     one of some kind of record each, as it stands in memory
@@ -19,10 +19,10 @@ export const SECTION_HEAD_WORDS = 4;
 
 export const HEAD = 1;
 export const RANKS = 2;
-export const TENURES = 3;
+export const INCARNATIONS = 3;
 export const CURSORS = 4;
 export const CUTS = 5;
-/** Pages of kind `PAGES + n` are those of `Holdings.words[n]`. */
+/** Pages of kind `PAGES + n` are those of `Residency.words[n]`. */
 export const PAGES = 8;
 export const END = 16;
 

@@ -1,4 +1,4 @@
-import { HashTable, numberOf, PRIVATE_NAME } from './hash-table.ts';
+import { HashTable, numberOf, PRIVATE_HASH } from './hash-table.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PAGE_MASK, PAGE_SHIFT, PagedWords } from './paged-words.ts';
 
@@ -41,7 +41,7 @@ export class TouchedBlocks {
     const found = this.find(rank, low, high);
     if (found !== 0) return found;
     const record = this.#free !== 0 ? this.#free : this.#top;
-    if (!this.#table.insert(PRIVATE_NAME, record, low, high ^ mixed(rank))) return 0;
+    if (!this.#table.insert(PRIVATE_HASH, record, low, high ^ mixed(rank))) return 0;
     if (this.#free !== 0) this.#free = this.#get(record, NEXT);
     else this.#words.reach(this.#top++ >>> (PAGE_SHIFT - WORD_SHIFT));
     this.#set(record, 0, low);
@@ -93,7 +93,7 @@ export class TouchedBlocks {
 
   remove(record: number): void {
     this.#unlink(record);
-    this.#table.remove(PRIVATE_NAME, record, this.#get(record, 0), this.#get(record, 1));
+    this.#table.remove(PRIVATE_HASH, record, this.#get(record, 0), this.#get(record, 1));
     this.#set(record, NEXT, this.#free);
     this.#free = record;
     this.#count--;

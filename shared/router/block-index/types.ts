@@ -57,8 +57,8 @@ export interface BlockIndex {
   blocksOf(rank: number): number;
   /**
    * What `rank` holds, as events that build it up again in an empty index: tiers one after another, breadth first, runs
-   * merged. Each step gives what it found in less than 1 ms, perhaps nothing: take one a turn. Events that come between the
-   * steps may be in it or not; applied once more after all of it, they make it right.
+   * merged. Each step gives what it found in less than 1 ms, perhaps nothing: take one a turn. Events that come between
+   * the steps may be in it or not; applied once more after all of it, they make it right.
    */
   dump(rank: number): Generator<DumpSlice, void, void>;
   /**
@@ -69,9 +69,10 @@ export interface BlockIndex {
    */
   housekeep(blocksMax?: number): boolean;
   /**
-   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks. `cursors`
-   * is kept beside it, as it is. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends this one; one
-   * that is left before its end is to be ended (`return`, which `for` does), as it keeps copies of what changes meanwhile.
+   * The index as of the first chunk, in chunks to be written one after another; events may go on between the chunks.
+   * `cursors` is kept beside it, as it is. Take a chunk a turn: each costs less than 1 ms. A snapshot begun later ends
+   * this one; one that is left before its end is to be ended (`return`, which `for` does), as it keeps copies of what
+   * changes meanwhile.
    */
   snapshot(cursors: Uint8Array): Generator<Uint8Array, void, void>;
   readonly counters: IndexCounters;

@@ -1,17 +1,17 @@
 import type { RankTable } from '../rank-table.ts';
-import type { Holdings } from './holdings.ts';
 import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts';
+import type { Residency } from './residency.ts';
 import {
   Checksum,
   CURSORS,
   CUTS,
   END,
   HEAD,
+  INCARNATIONS,
   MAGIC,
   PAGES,
   RANKS,
   SECTION_HEAD_WORDS,
-  TENURES,
   VERSION,
 } from './snapshot-format.ts';
 
@@ -24,7 +24,7 @@ interface Frozen {
   readonly dpRanks: readonly number[];
   readonly ranks: Int32Array;
   readonly blocks: Int32Array;
-  readonly isNamed: Uint8Array;
+  readonly hasOwnHashes: Uint8Array;
   readonly cursors: Uint8Array;
   readonly cuts: Int32Array;
   /** By kind of record. */
@@ -39,49 +39,49 @@ interface Frozen {
  * ended, so that whoever fails before it reads, or leaves in the middle, keeps no copies alive.
  */
 export function* writeSnapshot(
-  holdings: Holdings,
+  residency: Residency,
   table: RankTable,
   cursors: Uint8Array,
 ): Generator<Uint8Array, void, void> {
-  const frozen = freeze(holdings, table, cursors);
+  const frozen = freeze(residency, table, cursors);
   try {
-    yield* chunks(holdings, frozen);
+    yield* chunks(residency, frozen);
   } finally {
-    for (const [kind, words] of holdings.words.entries()) words.thaw(frozen.pages[kind] ?? []);
+    for (const [kind, words] of residency.words.entries()) words.thaw(frozen.pages[kind] ?? []);
   }
 }
 
-function freeze(holdings: Holdings, table: RankTable, cursors: Uint8Array): Frozen {
-  const { blocks, names, sets, tenures } = holdings;
+function freeze(residency: Residency, table: RankTable, cursors: Uint8Array): Frozen {
+  const { blocks, engineHashes, sets, incarnations } = residency;
   const capacity = table.capacity;
-  const head = Int32Array.of(MAGIC, VERSION, blocks.top, names.top, sets.top, tenures.count, 0, 0);
-  const inUse = [8 * blocks.top, 4 * blocks.top, 8 * names.top, 4 * sets.top, 2 * blocks.top];
+  const head = Int32Array.of(MAGIC, VERSION, blocks.top, engineHashes.top, sets.top, incarnations.count, 0, 0);
+  const inUse = [8 * blocks.top, 4 * blocks.top, 8 * engineHashes.top, 4 * sets.top, 2 * blocks.top];
   return {
     workerIds: Array.from({ length: capacity }, (_, rank) => table.workerIdOf(rank)),
     dpRanks: Array.from({ length: capacity }, (_, rank) => table.dpRankOf(rank)),
-    ranks: tenures.ranks.slice(0, tenures.count),
-    blocks: tenures.blocks.slice(0, tenures.count),
-    isNamed: tenures.isNamed.slice(0, tenures.count),
+    ranks: incarnations.ranks.slice(0, incarnations.count),
+    blocks: incarnations.blocks.slice(0, incarnations.count),
+    hasOwnHashes: incarnations.hasOwnHashes.slice(0, incarnations.count),
     cursors: cursors.slice(),
-    cuts: holdings.cuts.toWords(),
-    pages: holdings.words.map((words) => words.freeze()),
-    words: inUse.map((words, kind) => Math.min(words, (holdings.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
+    cuts: residency.cuts.toWords(),
+    pages: residency.words.map((words) => words.freeze()),
+    words: inUse.map((words, kind) => Math.min(words, (residency.words[kind]?.pages.length ?? 0) * PAGE_WORDS)),
     head,
   };
 }
 
-function* chunks(holdings: Holdings, frozen: Frozen): Generator<Uint8Array, void, void> {
+function* chunks(residency: Residency, frozen: Frozen): Generator<Uint8Array, void, void> {
   const writer = new SectionWriter();
   yield writer.section(HEAD, 0, frozen.head);
   for (let from = 0; from < frozen.workerIds.length; from += RANKS_PER_CHUNK) {
     yield writer.section(RANKS, from, new TextEncoder().encode(spellRanks(frozen, from, from + RANKS_PER_CHUNK)));
   }
-  yield writer.section(TENURES, 0, frozen.ranks);
-  yield writer.section(TENURES, 1, frozen.blocks);
-  yield writer.section(TENURES, 2, frozen.isNamed);
+  yield writer.section(INCARNATIONS, 0, frozen.ranks);
+  yield writer.section(INCARNATIONS, 1, frozen.blocks);
+  yield writer.section(INCARNATIONS, 2, frozen.hasOwnHashes);
   yield writer.section(CURSORS, 0, frozen.cursors);
   if (frozen.cuts.length > 0) yield writer.section(CUTS, 0, frozen.cuts);
-  for (const [kind, words] of holdings.words.entries()) yield* pages(writer, kind, words, frozen);
+  for (const [kind, words] of residency.words.entries()) yield* pages(writer, kind, words, frozen);
   yield writer.end();
 }
 

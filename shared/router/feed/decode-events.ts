@@ -1,5 +1,5 @@
+import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { StorageTier } from '../block-index/types.ts';
-import { readU64 } from '../u64.ts';
 
 /** A change of what one rank holds, in the form that the index takes: hashes as pairs of u32 halves, low half first. */
 export type BlockChange =
@@ -69,29 +69,32 @@ class Skip extends Error {
   }
 }
 
+const read = new RecordReader(() => new Skip('malformed'));
+
 function readEvent(record: unknown): RankEvent {
-  const outer = fieldsOf(record);
-  const event = fieldsOf(outer.event);
+  const outer = read.record(record, 'event');
+  const event = read.record(outer.event, 'event');
   const { residency_domain: domain = 'worker' } = outer;
   if (domain !== 'worker' && domain !== 'cache_owner') throw new Skip('unsupported_residency_domain');
   return {
     workerId: hexId(outer.worker_id),
-    dpRank: wholeNumber(event.dp_rank ?? 0),
-    eventId: wholeNumber(event.event_id),
+    dpRank: read.wholeNumber(event.dp_rank ?? 0, 'dp_rank'),
+    eventId: read.wholeNumber(event.event_id, 'event_id'),
     change: readChange(event.data, tierOf(outer.storage_tier ?? outer.medium)),
   };
 }
 
 function readChange(data: unknown, tier: StorageTier): BlockChange {
   if (data === 'cleared') return { kind: 'cleared' };
-  const { stored, removed, cleared } = fieldsOf(data);
-  if (stored !== undefined) return readStored(fieldsOf(stored), tier);
-  if (removed !== undefined) return { kind: 'removed', tier, blockHashes: hashes(fieldsOf(removed).block_hashes) };
+  const { stored, removed, cleared } = read.record(data, 'data');
+  if (stored !== undefined) return readStored(read.record(stored, 'stored'), tier);
+  if (removed !== undefined)
+    return { kind: 'removed', tier, blockHashes: hashes(read.record(removed, 'removed').block_hashes) };
   if (cleared !== undefined) return { kind: 'cleared' }; // as a map with one entry
   throw new Skip('malformed');
 }
 
-function readStored(stored: Fields, tier: StorageTier): BlockChange {
+function readStored(stored: UnknownRecord, tier: StorageTier): BlockChange {
   const { parent_hash, blocks } = stored;
   const parent = parent_hash === null || parent_hash === undefined ? undefined : pairOf(parent_hash);
   if (blocks === undefined) {
@@ -105,20 +108,18 @@ function readStored(stored: Fields, tier: StorageTier): BlockChange {
   const blockHashes = new Uint32Array(2 * blocks.length);
   const tokensHashes = new Uint32Array(2 * blocks.length);
   for (let at = 0; at < blocks.length; at++) {
-    const block = fieldsOf(blocks[at]);
-    writeHash(blockHashes, at, block.block_hash);
-    writeHash(tokensHashes, at, block.tokens_hash);
+    const block = read.record(blocks[at], 'block');
+    read.writeU64(blockHashes, at, block.block_hash, 'block_hash');
+    read.writeU64(tokensHashes, at, block.tokens_hash, 'tokens_hash');
   }
   return { kind: 'stored', tier, parent, blockHashes, tokensHashes };
 }
 
 function hashes(value: unknown): Uint32Array {
   if (value instanceof Uint8Array) return pairsOf(value);
-  if (!Array.isArray(value)) throw new Skip('malformed');
-  if (value.length > BLOCKS_MAX) throw new Skip('too_large');
-  const pairs = new Uint32Array(2 * value.length);
-  for (let at = 0; at < value.length; at++) writeHash(pairs, at, value[at]);
-  return pairs;
+  const list = read.list(value, 'hashes');
+  if (list.length > BLOCKS_MAX) throw new Skip('too_large');
+  return read.u64Pairs(list, 'hashes', BLOCKS_MAX);
 }
 
 /** Up to here bytes are put together by hand: a view would need a buffer outside V8's heap. */
@@ -142,28 +143,9 @@ function assembled(bytes: Uint8Array): Uint32Array {
 }
 
 function pairOf(value: unknown): readonly [number, number] {
-  const pair = value instanceof Uint8Array ? pairsOf(value) : new Uint32Array(2);
+  const pair = value instanceof Uint8Array ? pairsOf(value) : read.u64Pairs([value], 'parent_hash', 1);
   if (pair.length !== 2) throw new Skip('malformed');
-  if (!(value instanceof Uint8Array)) writeHash(pair, 0, value);
   return [pair[0]!, pair[1]!];
-}
-
-function writeHash(pairs: Uint32Array, at: number, value: unknown): void {
-  const hash = u64Of(value);
-  pairs[2 * at] = Number(hash & 0xffff_ffffn);
-  pairs[2 * at + 1] = Number(hash >> 32n);
-}
-
-function u64Of(value: unknown): bigint {
-  const exact = readU64(value);
-  if (exact === undefined) throw new Skip('malformed');
-  return exact;
-}
-
-function wholeNumber(value: unknown): number {
-  const number = typeof value === 'bigint' ? Number(value) : value;
-  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= 0) return number;
-  throw new Skip('malformed');
 }
 
 /** Ids seen lately as hex: the same few hundred come again and again, and the way through bigint is slow. */
@@ -172,10 +154,10 @@ const HEX_KEPT_MAX = 16_384;
 
 /** An id of an event record (decimal text, number or bigint) as an instance id, hex. */
 function hexId(value: unknown): string {
-  if (typeof value !== 'string') return u64Of(value).toString(16);
+  if (typeof value !== 'string') return read.u64(value, 'worker_id').toString(16);
   const known = HEX_OF.get(value);
   if (known !== undefined) return known;
-  const hex = u64Of(value).toString(16);
+  const hex = read.u64(value, 'worker_id').toString(16);
   if (HEX_OF.size >= HEX_KEPT_MAX) HEX_OF.clear();
   HEX_OF.set(value, hex);
   return hex;
@@ -206,11 +188,4 @@ function tierOf(name: unknown): StorageTier {
   if (/^cpu/i.test(name)) return 'host_pinned';
   if (/^(disk|ssd|nvme|fs)/i.test(name)) return 'disk';
   return 'external'; // an offload tier that we have no name for: farther than any that we know
-}
-
-type Fields = Readonly<Record<string, unknown>>;
-
-function fieldsOf(value: unknown): Fields {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
-  throw new Skip('malformed');
 }

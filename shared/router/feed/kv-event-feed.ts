@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
-import { endOfTurn, type Slots } from '../../concurrency/index.ts';
+import { endOfTurn, type Semaphore } from '../../concurrency/index.ts';
 import type { Discovery, Watch } from '../../discovery/index.ts';
 import { reasonOf, workerError } from '../../errors/index.ts';
 import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
@@ -57,7 +57,7 @@ export interface FeedSurroundings {
   readonly eventPlane: EventPlane;
   readonly discovery: Discovery;
   readonly recovery: RecoveryClient;
-  readonly slots: Slots;
+  readonly slots: Semaphore;
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: Logger;

@@ -1,5 +1,5 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
-import type { Slots } from '../../concurrency/index.ts';
+import type { Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { BlockChange, RankEvent } from './decode-events.ts';
 import { EventBuffer, type LiveEvent } from './event-buffer.ts';
@@ -30,7 +30,7 @@ export interface RankFollowerOptions {
   readonly sink: RankSink;
   readonly clock: Clock;
   readonly random: Random;
-  readonly slots: Slots;
+  readonly slots: Semaphore;
   readonly observer: FollowerObserver;
   /** Gives way to other work between two slices of a large answer. */
   readonly defer: () => Promise<void>;

@@ -2,6 +2,7 @@ import type { Clock, Random } from '../../clock/index.ts';
 import { type ServeError, workerError } from '../../errors/index.ts';
 import type { CallSink, RequestPlane, Transport } from '../../planes/request/index.ts';
 import type { EngineOutput } from '../../protocol/generation/index.ts';
+import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type SkipReason } from './decode-events.ts';
 import type { RecoveryRequest } from './recovery-messages.ts';
 
@@ -25,6 +26,8 @@ export interface RecoveryClientOptions {
   /** An event of an answer could not be read. */
   onSkip(reason: SkipReason): void;
 }
+
+const read = new RecordReader((what) => workerError('BackendProtocol', `recovery answer: ${what}`));
 
 /** Time for one whole answer. */
 const ANSWER_MS_MAX = 30_000;
@@ -54,7 +57,7 @@ export class RecoveryClient {
   ): Promise<RecoveryAnswer> {
     const { plane, random, carriesBytes, onSkip } = this.#options;
     const body: RecoveryRequest = {
-      worker_id: BigInt(`0x${workerId}`).toString(),
+      worker_id: u64OfHex(workerId).toString(),
       dp_rank: dpRank,
       ...(startEventId === undefined ? {} : { start_event_id: startEventId }),
       ...(carriesBytes ? { compact: true } : {}),
@@ -135,12 +138,20 @@ class AnswerReader implements CallSink {
   }
 
   #take(body: unknown): void {
-    const { Events, TreeDump, TooNew, InvalidRange, Error: text, TreeDumpFailed, publisher_id } = fieldsOf(body);
+    const {
+      Events,
+      TreeDump,
+      TooNew,
+      InvalidRange,
+      Error: text,
+      TreeDumpFailed,
+      publisher_id,
+    } = read.record(body, 'recovery answer');
     const publisherId = typeof publisher_id === 'string' ? publisher_id : undefined;
     if (Events !== undefined) this.#add('events', Events, publisherId);
     else if (TreeDump !== undefined) this.#add('dump', TreeDump, publisherId);
     else if (TooNew !== undefined) {
-      const newestEventId = eventIdOf(fieldsOf(TooNew).newest_available);
+      const newestEventId = read.wholeNumber(read.record(TooNew, 'TooNew').newest_available, 'newest_available');
       this.#answer = { kind: 'too_new', newestEventId, publisherId };
     } else {
       const reason = JSON.stringify(text ?? InvalidRange ?? TreeDumpFailed ?? 'an answer of an unknown kind');
@@ -149,9 +160,8 @@ class AnswerReader implements CallSink {
   }
 
   #add(kind: 'events' | 'dump', part: unknown, publisherId: string | undefined): void {
-    const { events, last_event_id } = fieldsOf(part);
-    if (!Array.isArray(events)) throw workerError('BackendProtocol', 'a recovery answer without a list of events');
-    for (const record of events) {
+    const { events, last_event_id } = read.record(part, kind);
+    for (const record of read.list(events, 'events')) {
       const event = decodeRouterEvent(record);
       if (typeof event === 'string') {
         this.#onSkip(event);
@@ -161,17 +171,7 @@ class AnswerReader implements CallSink {
       if (this.#blocks > ANSWER_BLOCKS_MAX) throw workerError('BackendProtocol', 'a recovery answer without an end');
       this.#events.push(event);
     }
-    this.#answer = { kind, events: this.#events, lastEventId: eventIdOf(last_event_id), publisherId };
+    const lastEventId = read.wholeNumber(last_event_id, 'last_event_id');
+    this.#answer = { kind, events: this.#events, lastEventId, publisherId };
   }
-}
-
-function eventIdOf(value: unknown): number {
-  const id = typeof value === 'bigint' ? Number(value) : value;
-  if (typeof id === 'number' && Number.isSafeInteger(id) && id >= 0) return id;
-  throw workerError('BackendProtocol', 'a recovery answer without an event id');
-}
-
-function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
-  if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
-  throw workerError('BackendProtocol', 'a recovery answer that is no record');
 }

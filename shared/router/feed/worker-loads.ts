@@ -1,3 +1,4 @@
+import { asRecord, asWholeNumber } from '../../records/index.ts';
 import { workerIdOf } from './decode-events.ts';
 
 /** What a worker says of one of its ranks. Undefined = it does not say. */
@@ -17,18 +18,18 @@ export interface LoadReport {
 
 /** The report in a message of `kv_metrics`; undefined when it is none. */
 export function decodeLoadReport(payload: unknown): LoadReport | undefined {
-  if (typeof payload !== 'object' || payload === null) return undefined;
-  const fields = payload as Readonly<Record<string, unknown>>;
+  const fields = asRecord(payload);
+  if (fields === undefined) return undefined;
   const workerId = workerIdOf(fields.worker_id);
-  const dpRank = wholeNumber(fields.dp_rank ?? 0);
+  const dpRank = asWholeNumber(fields.dp_rank ?? 0);
   if (workerId === undefined || dpRank === undefined) return undefined;
   return {
     workerId,
     dpRank,
-    usedKvBlocks: wholeNumber(fields.kv_used_blocks),
-    activePrefillTokens: wholeNumber(fields.active_prefill_tokens),
-    activeDecodeBlocks: wholeNumber(fields.active_decode_blocks),
-    lastEventId: wholeNumber(fields.last_event_id),
+    usedKvBlocks: asWholeNumber(fields.kv_used_blocks),
+    activePrefillTokens: asWholeNumber(fields.active_prefill_tokens),
+    activeDecodeBlocks: asWholeNumber(fields.active_decode_blocks),
+    lastEventId: asWholeNumber(fields.last_event_id),
     arrivedRequests: texts(fields.arrived_requests),
     leftRequests: texts(fields.left_requests),
   };
@@ -38,11 +39,6 @@ const NO_TEXTS: readonly string[] = [];
 
 function texts(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : NO_TEXTS;
-}
-
-function wholeNumber(value: unknown): number | undefined {
-  const number = typeof value === 'bigint' ? Number(value) : value;
-  return typeof number === 'number' && Number.isSafeInteger(number) && number >= 0 ? number : undefined;
 }
 
 /** The last report of each rank of the workers that are followed. */

@@ -1,5 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { ChooseQuery, ChosenWorker, PoolLoads, ReservationChangeQuery } from '../service/index.ts';
 import { decimal, LENGTH, Reader, ROLES, readFields, tag, text, VARINT, Writer, whole } from './wire.ts';
 
@@ -122,7 +123,7 @@ function jsonOf<T>(field: string, json: string): T | undefined {
   if (json === '') return undefined;
   try {
     const value: unknown = JSON.parse(json);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as T;
+    if (isRecord(value)) return value as T;
   } catch {
     // told below, as for JSON of another kind
   }

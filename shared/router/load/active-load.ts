@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import type { RankWeight } from '../scheduler/scheduler-types.ts';
 import { BlockUses } from './block-uses.ts';
 import { growNumbers } from './grow.ts';
@@ -118,6 +119,7 @@ export class ActiveLoad {
     if (this.#byId.has(entry.id)) return false;
     const { rank } = entry;
     const request = new ActiveRequest(entry, nowMs);
+    invariant(rank >= 0 && rank < this.requests.length, 'a request is booked on a rank that has its place');
     this.#byId.set(entry.id, request);
     this.requests[rank]!++;
     if (entry.hashes !== undefined) this.#addBlocks(request, entry.hashes, entry);
@@ -249,6 +251,7 @@ export class ActiveLoad {
       this.#blocks.values[rank]! -= this.uses.release(request.lastUse);
       this.#discounts.values[rank]! -= this.uses.releasedDiscount;
     }
+    invariant((this.#blocks.values[rank] as number) >= 0, 'requests take no more blocks off a rank than they brought');
     if (this.#blocks.values[rank] === 0) this.#discounts.values[rank] = 0; // what rounding may have left
     this.#roundBlocks(rank);
   }
@@ -287,6 +290,10 @@ export class ActiveLoad {
     this.prefillSum[rank]! -= tokens;
     this.prefills[rank]!--;
     if (Number.isNaN(request.prefillMs)) this.#unpredicted.values[rank]!--;
+    invariant(
+      (this.prefills[rank] as number) >= 0 && (this.#unpredicted.values[rank] as number) >= 0,
+      'a prefill ends once',
+    );
     request.prefillTokens = 0;
     request.older = undefined;
     request.newer = undefined;

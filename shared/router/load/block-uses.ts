@@ -1,3 +1,4 @@
+import { invariant } from '../../errors/index.ts';
 import { growInts, growNumbers, growWords } from './grow.ts';
 
 /**
@@ -115,7 +116,9 @@ export class BlockUses {
     for (let use = lastUse; use !== NONE; ) {
       const at = use * USE_WORDS;
       const parent = this.#uses[at + PARENT] as number;
-      if (--(this.#uses[at + REQUESTS] as number) === 0) gone += this.#dropUse(use);
+      const requests = --(this.#uses[at + REQUESTS] as number);
+      invariant(requests >= 0, 'a request ends its use of a block once');
+      if (requests === 0) gone += this.#dropUse(use);
       use = parent;
     }
     return gone;

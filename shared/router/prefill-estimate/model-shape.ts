@@ -1,3 +1,4 @@
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import { KvRouterConfigError } from '../config/kv-config.ts';
 
 /** What the estimate needs to know of a model. Weights are counted for one layer, and in numbers, not bytes. */
@@ -34,8 +35,6 @@ export interface ExpertShape {
   readonly sharedWeights: number;
 }
 
-type Config = Readonly<Record<string, unknown>>;
-
 /** Matrices of a gated feed-forward network: gate, up, down. */
 const GATED = 3;
 const BYTES_16_BIT = 2;
@@ -71,7 +70,7 @@ export function readModelShape(json: unknown): ModelShape {
 
 type Attention = Pick<ModelShape, 'attentionWeights' | 'pairWidth' | 'cacheWidth' | 'cacheHeads'>;
 
-function groupedAttention(config: Config, hidden: number): Attention {
+function groupedAttention(config: UnknownRecord, hidden: number): Attention {
   const heads = read(config, 'num_attention_heads');
   const cacheHeads = find(config, 'num_key_value_heads') ?? heads;
   const width = find(config, 'head_dim') ?? hidden / heads;
@@ -84,7 +83,7 @@ function groupedAttention(config: Config, hidden: number): Attention {
 }
 
 /** Keys and values by way of one narrow vector a token, which is what the cache holds (DeepSeek V2, V3, Kimi K2). */
-function latentAttention(config: Config, hidden: number): Attention {
+function latentAttention(config: UnknownRecord, hidden: number): Attention {
   const heads = read(config, 'num_attention_heads');
   const rank = read(config, 'kv_lora_rank');
   const rotary = read(config, 'qk_rope_head_dim');
@@ -101,7 +100,7 @@ function latentAttention(config: Config, hidden: number): Attention {
   };
 }
 
-function expertsOf(config: Config, layers: number, hidden: number): ExpertShape | undefined {
+function expertsOf(config: UnknownRecord, layers: number, hidden: number): ExpertShape | undefined {
   const count = find(config, 'n_routed_experts', 'num_local_experts', 'num_experts');
   if (count === undefined) return undefined;
   const width = read(config, 'moe_intermediate_size', 'intermediate_size');
@@ -117,7 +116,7 @@ function expertsOf(config: Config, layers: number, hidden: number): ExpertShape 
 }
 
 /** The first of `names` that is there; null and 0 stand for absent, as in the files. */
-function find(config: Config, ...names: readonly string[]): number | undefined {
+function find(config: UnknownRecord, ...names: readonly string[]): number | undefined {
   for (const name of names) {
     const value = config[name];
     if (typeof value === 'number' && Number.isInteger(value) && value > 0) return value;
@@ -125,13 +124,13 @@ function find(config: Config, ...names: readonly string[]): number | undefined {
   return undefined;
 }
 
-function read(config: Config, ...names: readonly [string, ...string[]]): number {
+function read(config: UnknownRecord, ...names: readonly [string, ...string[]]): number {
   const value = find(config, ...names);
   if (value !== undefined) return value;
   throw new KvRouterConfigError('aic_model_path', `--aic-model-path: its config.json has no ${names[0]}`);
 }
 
-function fieldsOf(value: unknown): Config {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Config;
+function fieldsOf(value: unknown): UnknownRecord {
+  if (isRecord(value)) return value;
   throw new KvRouterConfigError('aic_model_path', '--aic-model-path: its config.json is no JSON object');
 }

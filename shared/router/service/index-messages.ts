@@ -1,4 +1,4 @@
-import { readU64 } from '../u64.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 
 /*
  * A block index asked from elsewhere. Records are Dynamo's; 64-bit integers are written as decimal
@@ -47,26 +47,26 @@ export type IndexAnswer<Value> =
   | { readonly kind: 'ok'; readonly value: Value }
   | { readonly kind: 'refused'; readonly reason: string };
 
-type Fields = Readonly<Record<string, unknown>>;
+const read = new RecordReader((what) => new TypeError(what));
 
 /** Blocks in one message; a prompt of 4 million tokens in blocks of 16 fits. */
 const BLOCKS_MAX = 262_144;
 
-export function encodeIndexQuery({ model, local, isDeviceOnly }: IndexQuery): Fields {
+export function encodeIndexQuery({ model, local, isDeviceOnly }: IndexQuery): UnknownRecord {
   return { model_name: model, block_hashes: hashTexts(local), ...(isDeviceOnly && { device_only: true }) };
 }
 
 /** @throws TypeError for a record that is no query, or holds a hash that is not exact */
 export function decodeIndexQuery(body: unknown): IndexQuery {
-  const fields = fieldsOf(body);
+  const fields = read.record(body, 'message');
   return {
-    model: textOf(fields, 'model_name'),
-    local: hashesOf(fields, 'block_hashes'),
+    model: read.text(fields.model_name, 'model_name'),
+    local: read.u64Pairs(fields.block_hashes, 'block_hashes', BLOCKS_MAX),
     isDeviceOnly: fields.device_only === true,
   };
 }
 
-export function encodeScores({ device, host, disk }: IndexScores): Fields {
+export function encodeScores({ device, host, disk }: IndexScores): UnknownRecord {
   const lower = [
     ['host_pinned', host],
     ['disk', disk],
@@ -83,22 +83,22 @@ export function encodeScores({ device, host, disk }: IndexScores): Fields {
 
 /** @throws TypeError for a record that is no answer to a query */
 export function decodeScores(body: unknown): IndexAnswer<IndexScores> {
-  const { TieredScores: scores, Error: reason } = fieldsOf(body);
+  const { TieredScores: scores, Error: reason } = read.record(body, 'message');
   if (typeof reason === 'string') return { kind: 'refused', reason };
-  const { device, lower_tier: lower = [] } = fieldsOf(scores);
+  const { device, lower_tier: lower = [] } = read.record(scores, 'TieredScores');
   const host: RankBlocks[] = [];
   const disk: RankBlocks[] = [];
-  for (const entry of listOf(lower, 'lower_tier')) {
-    const [tier, held] = listOf(entry, 'lower_tier');
+  for (const entry of read.list(lower, 'lower_tier')) {
+    const [tier, held] = read.list(entry, 'lower_tier');
     // What lies beyond the disk is as far away as the disk, as in the index itself.
     const into = tier === 'host_pinned' ? host : disk;
-    for (const hit of listOf(fieldsOf(held).hits, 'hits')) into.push(rankBlocksOf(hit));
+    for (const hit of read.list(read.record(held, 'lower_tier').hits, 'hits')) into.push(rankBlocksOf(hit));
   }
-  const found = listOf(fieldsOf(device).scores, 'scores').map(rankBlocksOf);
+  const found = read.list(read.record(device, 'device').scores, 'scores').map(rankBlocksOf);
   return { kind: 'ok', value: { device: found, host, disk } };
 }
 
-export function encodeRecord({ model, workerId, dpRank, local, sequence }: RoutingRecord): Fields {
+export function encodeRecord({ model, workerId, dpRank, local, sequence }: RoutingRecord): UnknownRecord {
   return {
     model_name: model,
     worker: workerOf(workerId, dpRank),
@@ -109,11 +109,11 @@ export function encodeRecord({ model, workerId, dpRank, local, sequence }: Routi
 
 /** @throws TypeError for a record that names no decision, or holds a hash that is not exact */
 export function decodeRecord(body: unknown): RoutingRecord {
-  const fields = fieldsOf(body);
-  const local = hashesOf(fields, 'local_hashes');
-  const sequence = hashesOf(fields, 'sequence_hashes');
-  if (local.length !== sequence.length) throw invalid('sequence_hashes', 'as many as local_hashes');
-  return { model: textOf(fields, 'model_name'), ...rankOf(fields.worker), local, sequence };
+  const fields = read.record(body, 'message');
+  const local = read.u64Pairs(fields.local_hashes, 'local_hashes', BLOCKS_MAX);
+  const sequence = read.u64Pairs(fields.sequence_hashes, 'sequence_hashes', BLOCKS_MAX);
+  if (local.length !== sequence.length) throw new TypeError('sequence_hashes must be as many as local_hashes');
+  return { model: read.text(fields.model_name, 'model_name'), ...rankOf(fields.worker), local, sequence };
 }
 
 /** What a recorded decision is answered with. */
@@ -122,11 +122,11 @@ export const RECORDED = 'Recorded';
 /** @throws TypeError for a record that is no answer to a recorded decision */
 export function decodeRecorded(body: unknown): IndexAnswer<undefined> {
   if (body === RECORDED) return { kind: 'ok', value: undefined };
-  return { kind: 'refused', reason: textOf(fieldsOf(body), 'Error') };
+  return { kind: 'refused', reason: read.text(read.record(body, 'message').Error, 'Error') };
 }
 
 /** An answer that gives a reason instead. */
-export function encodeRefusal(reason: string): Fields {
+export function encodeRefusal(reason: string): UnknownRecord {
   return { Error: reason };
 }
 
@@ -135,60 +135,21 @@ function scoreOf({ workerId, dpRank, blocks }: RankBlocks): readonly unknown[] {
 }
 
 function rankBlocksOf(entry: unknown): RankBlocks {
-  const [worker, blocks] = listOf(entry, 'a score');
-  return { ...rankOf(worker), blocks: wholeNumber(blocks, 'a score') };
+  const [worker, blocks] = read.list(entry, 'score');
+  return { ...rankOf(worker), blocks: read.wholeNumber(blocks, 'score') };
 }
 
-function workerOf(workerId: string, dpRank: number): Fields {
-  return { worker_id: BigInt(`0x${workerId}`).toString(), dp_rank: dpRank };
+function workerOf(workerId: string, dpRank: number): UnknownRecord {
+  return { worker_id: u64OfHex(workerId).toString(), dp_rank: dpRank };
 }
 
 function rankOf(worker: unknown): { readonly workerId: string; readonly dpRank: number } {
-  const { worker_id: id, dp_rank: dpRank } = fieldsOf(worker);
-  const exact = readU64(id);
-  if (exact === undefined) throw invalid('worker_id', 'an exact u64');
-  return { workerId: exact.toString(16), dpRank: wholeNumber(dpRank, 'dp_rank') };
+  const { worker_id: id, dp_rank: dpRank } = read.record(worker, 'worker');
+  return { workerId: read.u64(id, 'worker_id').toString(16), dpRank: read.wholeNumber(dpRank, 'dp_rank') };
 }
 
 function hashTexts(pairs: Uint32Array): readonly string[] {
   const view = new BigUint64Array(pairs.length >> 1);
   new Uint32Array(view.buffer).set(pairs); // low half first is how Node's machines lay u64 out
   return Array.from(view, String);
-}
-
-function hashesOf(fields: Fields, name: string): Uint32Array {
-  const list = listOf(fields[name], name);
-  if (list.length > BLOCKS_MAX) throw invalid(name, `at most ${BLOCKS_MAX} hashes`);
-  const exact = new BigUint64Array(list.length);
-  for (let at = 0; at < list.length; at++) {
-    const hash = readU64(list[at]);
-    if (hash === undefined) throw invalid(`${name}[${at}]`, 'an exact u64');
-    exact[at] = hash;
-  }
-  return new Uint32Array(exact.buffer);
-}
-
-function wholeNumber(value: unknown, name: string): number {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
-  throw invalid(name, 'a whole number');
-}
-
-function textOf(fields: Fields, name: string): string {
-  const value = fields[name];
-  if (typeof value === 'string') return value;
-  throw invalid(name, 'a text');
-}
-
-function listOf(value: unknown, name: string): readonly unknown[] {
-  if (Array.isArray(value)) return value;
-  throw invalid(name, 'a list');
-}
-
-function fieldsOf(value: unknown): Fields {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
-  throw invalid('message', 'a record');
-}
-
-function invalid(field: string, allowed: string): Error {
-  return new TypeError(`${field} must be ${allowed}`);
 }

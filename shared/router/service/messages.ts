@@ -1,5 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { PoolRole } from '../types.ts';
 import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from './types.ts';
 
@@ -18,7 +19,8 @@ export const RELEASE_ENDPOINT = 'release';
 export const LOADS_ENDPOINT = 'loads';
 export const EXPLAIN_ENDPOINT = 'explain';
 
-type Fields = Readonly<Record<string, unknown>>;
+/** Not the client's mistake: the two ends are of different versions. Whoever asked decides without the other. */
+const read = new RecordReader((what) => workerError('BackendProtocol', what));
 
 const ROLES: readonly PoolRole[] = ['aggregated', 'prefill', 'decode'];
 const WORDS_PER_BLOCK = 4;
@@ -27,11 +29,11 @@ const WORDS_PER_BLOCK = 4;
 export const PROBE_BODY = { probe: true } as const;
 
 export function isProbe(body: unknown): boolean {
-  return fieldsOf(body).probe === true;
+  return read.record(body, 'message').probe === true;
 }
 
 /** Record and tail of a query. */
-export function encodeQuery(query: ChooseQuery): { readonly body: Fields; readonly tokenIds: Uint32Array } {
+export function encodeQuery(query: ChooseQuery): { readonly body: UnknownRecord; readonly tokenIds: Uint32Array } {
   const { poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass } = query;
   const { local, sequence } = prompt.hashes;
   const tail = new Uint32Array(local.length + sequence.length);
@@ -55,31 +57,32 @@ export function encodeQuery(query: ChooseQuery): { readonly body: Fields; readon
 
 /** @throws ServeError for a record that is no query */
 export function decodeQuery(requestId: string, body: unknown, tail: Uint32Array | undefined): ChooseQuery {
-  const fields = fieldsOf(body);
-  const { pool_key: poolKey, role, policy_class: policyClass } = fields;
-  if (requestId === '') throw invalid('request_id', 'a text that is not empty');
-  if (typeof poolKey !== 'string') throw invalid('pool_key', 'a text');
-  if (!ROLES.some((known) => known === role)) throw invalid('role', ROLES.join(', '));
-  if (policyClass !== undefined && typeof policyClass !== 'string') throw invalid('policy_class', 'a text');
+  const fields = read.record(body, 'message');
+  const { role, override, policy_class: policyClass } = fields;
+  if (requestId === '') throw read.refuse(requestId, 'request_id', 'a text that is not empty');
+  if (!ROLES.some((known) => known === role)) throw read.refuse(role, 'role', ROLES.join(', '));
   return {
     requestId,
-    poolKey,
+    poolKey: read.text(fields.pool_key, 'pool_key'),
     role: role as PoolRole,
-    blockSizeTokens: wholeNumber(fields, 'block_size_tokens'),
-    prompt: { tokens: wholeNumber(fields, 'prompt_tokens'), hashes: splitTail(tail ?? new Uint32Array(0)) },
-    routing: fieldsOf(fields.routing ?? {}) as RoutingHints, // made by a frontend, which has checked what clients sent
-    override: fields.override === undefined ? undefined : (fieldsOf(fields.override) as RouterConfigOverride),
-    excluded: new Set(texts(fields, 'excluded')),
-    avoided: new Set(texts(fields, 'avoided')),
-    policyClass,
+    blockSizeTokens: read.wholeNumber(fields.block_size_tokens, 'block_size_tokens'),
+    prompt: {
+      tokens: read.wholeNumber(fields.prompt_tokens, 'prompt_tokens'),
+      hashes: splitTail(tail ?? new Uint32Array(0)),
+    },
+    routing: read.record(fields.routing ?? {}, 'routing') as RoutingHints, // made by a frontend, which has checked what clients sent
+    override: override === undefined ? undefined : (read.record(override, 'override') as RouterConfigOverride),
+    excluded: new Set(read.texts(fields.excluded ?? [], 'excluded')),
+    avoided: new Set(read.texts(fields.avoided ?? [], 'avoided')),
+    policyClass: policyClass === undefined ? undefined : read.text(policyClass, 'policy_class'),
   };
 }
 
-export function encodeQueued(position: number): Fields {
+export function encodeQueued(position: number): UnknownRecord {
   return { queued: { position } };
 }
 
-export function encodeDecision(chosen: ChosenWorker): Fields {
+export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
   const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId, headers } = chosen;
   return {
     decision: {
@@ -100,69 +103,49 @@ export type ChooseMessage =
 
 /** @throws ServeError for a record that is no answer */
 export function decodeMessage(body: unknown): ChooseMessage {
-  const { queued, decision } = fieldsOf(body);
-  if (queued !== undefined) return { kind: 'queued', position: wholeNumber(fieldsOf(queued), 'position') };
-  const fields = fieldsOf(decision);
-  const { worker_id: workerId, reservation_id: reservationId } = fields;
-  if (typeof workerId !== 'string' || typeof reservationId !== 'string') throw invalid('decision', 'a worker');
+  const { queued, decision } = read.record(body, 'message');
+  if (queued !== undefined)
+    return { kind: 'queued', position: read.wholeNumber(read.record(queued, 'queued').position, 'position') };
+  const fields = read.record(decision, 'decision');
   return {
     kind: 'decision',
     chosen: {
-      workerId,
-      reservationId,
-      dpRank: fields.dp_rank === undefined ? undefined : wholeNumber(fields, 'dp_rank'),
-      overlapBlocks: wholeNumber(fields, 'overlap_blocks'),
-      cachedTokens: wholeNumber(fields, 'cached_tokens'),
+      workerId: read.text(fields.worker_id, 'worker_id'),
+      reservationId: read.text(fields.reservation_id, 'reservation_id'),
+      dpRank: fields.dp_rank === undefined ? undefined : read.wholeNumber(fields.dp_rank, 'dp_rank'),
+      overlapBlocks: read.wholeNumber(fields.overlap_blocks, 'overlap_blocks'),
+      cachedTokens: read.wholeNumber(fields.cached_tokens, 'cached_tokens'),
       headers: headersOf(fields),
     },
   };
 }
 
-export function encodeChange({ requestId, reservationId, stage }: ReservationChangeQuery): Fields {
+export function encodeChange({ requestId, reservationId, stage }: ReservationChangeQuery): UnknownRecord {
   return { request_id: requestId, reservation_id: reservationId, stage };
 }
 
 /** @throws ServeError for a record that is no change */
 export function decodeChange(body: unknown): ReservationChangeQuery {
-  const { request_id: requestId, reservation_id: reservationId, stage } = fieldsOf(body);
-  if (typeof requestId !== 'string') throw invalid('request_id', 'a text');
-  if (typeof reservationId !== 'string') throw invalid('reservation_id', 'a text');
-  if (stage !== 'end' && stage !== 'prefill_done') throw invalid('stage', 'end or prefill_done');
-  return { requestId, reservationId, stage };
+  const { request_id: requestId, reservation_id: reservationId, stage } = read.record(body, 'message');
+  if (stage !== 'end' && stage !== 'prefill_done') throw read.refuse(stage, 'stage', 'end or prefill_done');
+  return {
+    requestId: read.text(requestId, 'request_id'),
+    reservationId: read.text(reservationId, 'reservation_id'),
+    stage,
+  };
 }
 
 /** Hashes of a tail; each half a view of it. @throws ServeError for a tail of a wrong length */
 function splitTail(tail: Uint32Array): ChooseQuery['prompt']['hashes'] {
-  if (tail.length % WORDS_PER_BLOCK !== 0) throw invalid('block hashes', 'as many local as sequence hashes');
+  if (tail.length % WORDS_PER_BLOCK !== 0)
+    throw workerError('BackendProtocol', 'block hashes must be as many local as sequence hashes');
   const half = tail.length / 2;
   return { local: tail.subarray(0, half), sequence: tail.subarray(half) };
 }
 
-function wholeNumber(fields: Fields, name: string): number {
-  const value = fields[name];
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
-  throw invalid(name, 'a whole number');
-}
-
-function headersOf({ headers }: Fields): ChosenWorker['headers'] {
+function headersOf({ headers }: UnknownRecord): ChosenWorker['headers'] {
   if (headers === undefined) return undefined;
-  const named = fieldsOf(headers);
+  const named = read.record(headers, 'headers');
   if (Object.values(named).every((value) => typeof value === 'string')) return named as Record<string, string>;
-  throw invalid('headers', 'texts by name');
-}
-
-function texts(fields: Fields, name: string): readonly string[] {
-  const value = fields[name] ?? [];
-  if (Array.isArray(value) && value.every((each) => typeof each === 'string')) return value;
-  throw invalid(name, 'a list of texts');
-}
-
-function fieldsOf(value: unknown): Fields {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
-  throw invalid('message', 'a record');
-}
-
-/** Not the client's mistake: the two ends are of different versions. Whoever asked decides without the other. */
-function invalid(field: string, allowed: string): Error {
-  return workerError('BackendProtocol', `${field} must be ${allowed}`);
+  throw read.refuse(headers, 'headers', 'texts by name');
 }

@@ -1,4 +1,4 @@
-import { readU64 } from '../u64.ts';
+import { asU64, asWholeNumber, isRecord, type UnknownRecord } from '../../records/index.ts';
 import { ServiceError } from './service-error.ts';
 
 /** Routing group of who names none. */
@@ -14,24 +14,21 @@ type Reader<T> = readonly [expected: string, read: (value: unknown) => T | undef
 const TEXT: Reader<string> = ['a string', (value) => (typeof value === 'string' ? value : undefined)];
 const BOOLEAN: Reader<boolean> = ['true or false', (value) => (typeof value === 'boolean' ? value : undefined)];
 const NUMBER: Reader<number> = ['a number', (value) => (typeof value === 'number' ? value : undefined)];
-const U32: Reader<number> = ['u32', (value) => (isU32(value) ? value : undefined)];
-const COUNT: Reader<number> = [
-  'a whole number from 0 to 2^53 - 1',
-  (value) => (Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined),
-];
-const U64: Reader<bigint> = ['u64', readU64];
+const U32: Reader<number> = ['u32', asU32];
+const COUNT: Reader<number> = ['a whole number from 0 to 2^53 - 1', (value) => asWholeNumber(value)];
+const U64: Reader<bigint> = ['u64', asU64];
 
 /**
  * The fields of a request's body, each read once with its type. What is missing or of another type is refused with status
  * 422 and the field's name, as all four services do.
  */
 export class BodyFields {
-  readonly #fields: Readonly<Record<string, unknown>>;
+  readonly #fields: UnknownRecord;
 
   /** @param body as `parseExactJson` gives it */
   constructor(body: unknown) {
-    if (typeof body !== 'object' || body === null || Array.isArray(body)) throw unprocessable('expected a JSON object');
-    this.#fields = body as Record<string, unknown>; // checked above
+    if (!isRecord(body)) throw unprocessable('expected a JSON object');
+    this.#fields = body;
   }
 
   /** Whether the field is given and not null. */
@@ -88,8 +85,8 @@ export class BodyFields {
     const list = this.#list(name);
     const tokens = new Uint32Array(list.length);
     for (let at = 0; at < list.length; at++) {
-      const token = list[at];
-      if (!isU32(token)) throw wrongType(`${name}[${at}]`, 'u32');
+      const token = asU32(list[at]);
+      if (token === undefined) throw wrongType(`${name}[${at}]`, 'u32');
       tokens[at] = token;
     }
     return tokens;
@@ -112,7 +109,7 @@ export class BodyFields {
   optionalObject(name: string): BodyFields | undefined {
     const value = this.#value(name);
     if (value === undefined) return undefined;
-    if (typeof value !== 'object' || Array.isArray(value)) throw wrongType(name, 'an object');
+    if (!isRecord(value)) throw wrongType(name, 'an object');
     return new BodyFields(value);
   }
 
@@ -120,9 +117,8 @@ export class BodyFields {
   optionalTextMap(name: string): Readonly<Record<string, string>> | undefined {
     const value = this.#value(name);
     if (value === undefined) return undefined;
-    if (typeof value !== 'object' || Array.isArray(value)) throw wrongType(name, 'an object of strings');
-    for (const entry of Object.values(value as object)) {
-      if (typeof entry !== 'string') throw wrongType(name, 'an object of strings');
+    if (!isRecord(value) || !Object.values(value).every((entry) => typeof entry === 'string')) {
+      throw wrongType(name, 'an object of strings');
     }
     return value as Record<string, string>; // every entry was checked
   }
@@ -169,8 +165,8 @@ export class BodyFields {
   }
 }
 
-function isU32(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= U32_MAX;
+function asU32(value: unknown): number | undefined {
+  return asWholeNumber(value, U32_MAX);
 }
 
 function readI64(value: unknown): bigint | undefined {

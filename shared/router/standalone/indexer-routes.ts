@@ -1,9 +1,10 @@
+import { u64OfHex } from '../../records/index.ts';
 import { hashBlocks } from '../../tokens/index.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
 import type { StandaloneIndexer } from './indexer.ts';
 import type { IndexerMetrics } from './indexer-metrics.ts';
 import type { ModelTree } from './model-tree.ts';
-import { decimalId, type WorkerOverlap } from './overlap-tokens.ts';
+import type { WorkerOverlap } from './overlap-tokens.ts';
 import { type Peers, peerRoutes } from './peers.ts';
 import type { Answer, Route, ServiceCall } from './service-app.ts';
 import { ServiceError } from './service-error.ts';
@@ -73,7 +74,7 @@ function unregister(indexer: StandaloneIndexer, body: BodyFields): Answer {
     body.optionalText('routing_group'),
   ];
   if (!indexer.unregister(model, workerId, group, body.optionalU32('dp_rank'))) {
-    throw new ServiceError(404, `instance ${decimalId(workerId)} of model ${model} is not registered`);
+    throw new ServiceError(404, `instance ${u64OfHex(workerId)} of model ${model} is not registered`);
   }
   return { status: 200, json: OK };
 }
@@ -91,7 +92,7 @@ function workerRows(indexer: StandaloneIndexer, call: ServiceCall): readonly unk
 function workerRow({ model, group, blockSizeTokens, listeners }: ModelTree, workerId: string): unknown {
   const ranks = listeners.of(workerId);
   return {
-    instance_id: decimalId(workerId),
+    instance_id: u64OfHex(workerId),
     source: 'zmq',
     status: 'active',
     model_name: model,
@@ -128,7 +129,7 @@ function queryReply(instances: Readonly<Record<string, WorkerOverlap>>): unknown
 function changeListener(indexer: StandaloneIndexer, body: BodyFields, change: 'pause' | 'resume'): Answer {
   const [workerId, dpRank] = [body.id('instance_id'), body.optionalU32('dp_rank') ?? 0];
   if (!indexer.forRank(workerId, dpRank, ({ listeners }) => listeners[change](workerId, dpRank))) {
-    throw new ServiceError(404, `instance ${decimalId(workerId)} rank ${dpRank} is not registered`);
+    throw new ServiceError(404, `instance ${u64OfHex(workerId)} rank ${dpRank} is not registered`);
   }
   return { status: 200, json: OK };
 }

@@ -1,3 +1,4 @@
+import { asRecord, u64OfHex } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { IndexMemory } from '../block-index/index.ts';
 import type { IndexerMetrics, IndexerState } from './indexer-metrics.ts';
@@ -55,7 +56,7 @@ export class StandaloneIndexer {
     if (blockSizeTokens < 1) throw new ServiceError(400, 'block_size must be at least 1');
     const tree = this.#openTree(model, group, blockSizeTokens);
     if (tree.listeners.has(workerId, dpRank)) {
-      throw new ServiceError(409, `instance ${BigInt(`0x${workerId}`)} rank ${dpRank} is registered already`);
+      throw new ServiceError(409, `instance ${u64OfHex(workerId)} rank ${dpRank} is registered already`);
     }
     if (tree.listeners.workerCount >= WORKERS_MAX) throw new ServiceError(503, `more than ${WORKERS_MAX} workers`);
     tree.addRank(workerId, dpRank, registration);
@@ -109,10 +110,9 @@ export class StandaloneIndexer {
 
   /** Takes over a peer's dump, as `parseExactJson` gives it. What cannot be read is left out. */
   restore(dump: unknown): void {
-    if (typeof dump !== 'object' || dump === null) return;
-    for (const [name, part] of Object.entries(dump as Record<string, unknown>)) {
+    for (const [name, part] of Object.entries(asRecord(dump) ?? {})) {
       const colon = name.lastIndexOf(':');
-      const { block_size: blockSize, events } = (part ?? {}) as { block_size?: unknown; events?: unknown };
+      const { block_size: blockSize, events } = asRecord(part) ?? {};
       if (colon < 0 || !Number.isInteger(blockSize) || !Array.isArray(events)) continue;
       this.#openTree(name.slice(0, colon), name.slice(colon + 1), blockSize as number).restore(events);
     }

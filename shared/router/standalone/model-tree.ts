@@ -1,3 +1,4 @@
+import { u64OfHex } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type BlockHashes, borrowChain } from '../../tokens/index.ts';
 import {
@@ -11,7 +12,7 @@ import { writeExactJson } from '../exact-json.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
 import { Overlaps } from '../overlaps.ts';
 import { RankTable } from '../rank-table.ts';
-import { decimalId, overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
+import { overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
 import { type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
 
 export interface ModelTreeOptions {
@@ -105,7 +106,7 @@ export function* dumpEvents(index: BlockIndex, ranks: RankTable): Generator<stri
       let text = '';
       for (const run of runs) {
         const event = {
-          worker_id: decimalId(workerId),
+          worker_id: u64OfHex(workerId),
           storage_tier: run.tier,
           residency_domain: 'worker',
           event: { event_id: eventId, data: { stored: storedJson(run) }, dp_rank: dpRank },

@@ -1,3 +1,4 @@
+import { u64OfHex } from '../../records/index.ts';
 import type { Overlaps } from '../overlaps.ts';
 import type { RankTable } from '../rank-table.ts';
 
@@ -22,7 +23,7 @@ export function overlapsByWorker(
   for (const rank of overlaps.ranks.subarray(0, overlaps.count)) {
     const workerId = ranks.workerIdOf(rank);
     if (workerId === undefined) continue;
-    const name = decimalId(workerId).toString();
+    const name = u64OfHex(workerId).toString();
     found[name] = merge(found[name], overlaps, rank, `${ranks.dpRankOf(rank)}`, blockSizeTokens);
   }
   return found;
@@ -45,9 +46,4 @@ function merge(
   into.disk = Math.max(into.disk, disk * blockSizeTokens);
   into.longest_matched = into.disk;
   return into;
-}
-
-/** An instance id, hex, as the number that Dynamo writes. */
-export function decimalId(workerId: string): bigint {
-  return BigInt(`0x${workerId}`);
 }

@@ -1,13 +1,13 @@
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../../planes/request/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
+import { asRecord, u64OfHex } from '../../records/index.ts';
 import { hashBlocks } from '../../tokens/index.ts';
 import type { KvRouter } from '../kv-router-types.ts';
 import { Overlaps } from '../overlaps.ts';
 import type { Reservation, RouteRequest, WorkerPool } from '../types.ts';
 import type { EndpointWorker } from './endpoint-workers.ts';
 import { overlapScores } from './overlap-scores.ts';
-import { decimalId } from './overlap-tokens.ts';
 
 /** Component under which the standalone router is found, in the namespace of its workers. */
 export const STANDALONE_COMPONENT = 'router';
@@ -89,7 +89,7 @@ export class PlaneRouter {
   #bestWorker(asked: Asked): unknown {
     const { chosen, failure } = this.#options.router.explain(this.#request(asked), this.#options.workers());
     if (chosen === undefined) throw workerError('Unavailable', failure);
-    return { worker_id: decimalId(chosen.workerId).toString(), dp_rank: chosen.dpRank };
+    return { worker_id: u64OfHex(chosen.workerId).toString(), dp_rank: chosen.dpRank };
   }
 
   #overlapScores({ tokens, routing }: Asked): unknown {
@@ -103,7 +103,7 @@ export class PlaneRouter {
     const rows = scheduler.loads().map(({ workerId, dpRank }) => {
       return { workerId, dpRank, rank: ranks.find(workerId, dpRank) ?? -1 };
     });
-    const showId = (workerId: string): string => decimalId(workerId).toString(); // our own wire
+    const showId = (workerId: string): string => u64OfHex(workerId).toString(); // our own wire
     return overlapScores(this.#overlaps, rows, { blockSizeTokens, blocks: hashes.local.length >> 1, showId });
   }
 
@@ -123,17 +123,11 @@ interface Asked {
 
 /** Tokens ride beside the body, or in it as `token_ids`; a body that is a list is the tokens. */
 function readAsked({ id, body, tokenIds }: IncomingCall): Asked {
-  const fields =
-    typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
-  const { token_ids: listed, ...rest } = fields;
+  const { token_ids: listed, ...rest } = asRecord(body) ?? {};
   const tokens = tokenIds ?? tokensOf(Array.isArray(body) ? body : listed);
-  const routing = objectOf(rest.routing) as RoutingHints | undefined;
-  const override = objectOf(rest.router_config_override) as RouterConfigOverride | undefined; // `weightsFor` checks it
+  const routing = asRecord(rest.routing) as RoutingHints | undefined;
+  const override = asRecord(rest.router_config_override) as RouterConfigOverride | undefined; // `weightsFor` checks it
   return { id, tokens, routing: routing ?? {}, override, body: rest };
-}
-
-function objectOf(value: unknown): object | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }
 
 function tokensOf(list: unknown): Uint32Array {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { asRecord } from '../../records/index.ts';
 import { type ActiveSequenceEvent, ReplicaSync } from '../state/index.ts';
 import type { PeerObserver } from './peers.ts';
 import { isConnectable } from './rank-listeners.ts';
@@ -52,8 +53,7 @@ export class ReplicaPools {
 
   /** A message of another replica; pools that this one does not have are passed over. */
   receive(message: unknown): void {
-    if (typeof message !== 'object' || message === null) return;
-    const { model_name: model, routing_group: group, events } = message as Record<string, unknown>;
+    const { model_name: model, routing_group: group, events } = asRecord(message) ?? {};
     if (typeof model === 'string' && typeof group === 'string') this.#pools.get(keyOf(model, group))?.receive(events);
   }
 

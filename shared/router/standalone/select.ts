@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/generation/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import { RoutingError, type RoutingFailure } from '../routing-error.ts';
 import type { Explanation, SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
-import { decimalId, type WorkerOverlap } from './overlap-tokens.ts';
+import type { WorkerOverlap } from './overlap-tokens.ts';
 import { type Prompt, promptOf } from './prompt.ts';
 import type { SelectionPool } from './selection-pool.ts';
 import type { SelectionService } from './selection-service.ts';
@@ -161,7 +162,7 @@ function replyOf(
     selection_id: shown.id,
     model_name: model,
     routing_group: group,
-    worker_id: decimalId(workerId),
+    worker_id: u64OfHex(workerId),
     dp_rank: dpRank,
     endpoint: service.workerOf(workerId)?.endpoint ?? null,
     block_size: pool.blockSizeTokens,

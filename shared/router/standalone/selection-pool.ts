@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
 import { type BlockIndex, createBlockIndex, type IndexMemory } from '../block-index/index.ts';
@@ -14,7 +15,7 @@ import { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from
 import type { ActiveSequenceEvent } from '../state/index.ts';
 import { dumpEvents } from './model-tree.ts';
 import { overlapScores, type ScoredRank } from './overlap-scores.ts';
-import { decimalId, overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
+import { overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
 import { type OpenListener, RankListeners } from './rank-listeners.ts';
 import type { ReplicaPool } from './replica-link.ts';
 import type { SelectionWorker } from './selection-worker.ts';
@@ -137,7 +138,7 @@ export class SelectionPool {
   overlapOf(workerId: string, hashes: BlockHashes): WorkerOverlap {
     this.index.match(hashes, this.#overlaps);
     const found = overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
-    return found[BigInt(`0x${workerId}`).toString()] ?? NOTHING;
+    return found[u64OfHex(workerId).toString()] ?? NOTHING;
   }
 
   /** What every rank holds of a prompt. */
@@ -148,7 +149,7 @@ export class SelectionPool {
     });
     const { blockSizeTokens } = this;
     const blocks = hashes.local.length >> 1;
-    return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks, showId: decimalId });
+    return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks, showId: u64OfHex });
   }
 
   /** Prompt tokens that the rank would have to compute. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { u64OfHex } from '../../records/index.ts';
 import { writeExactJson } from '../exact-json.ts';
 import type { BodyFields } from './body-fields.ts';
-import { decimalId } from './overlap-tokens.ts';
 import { type Peers, peerRoutes } from './peers.ts';
 import { promptOf } from './prompt.ts';
 import { placeOf, select, sessionOf } from './select.ts';
@@ -124,7 +124,7 @@ function idOf(decimal: string): string {
 }
 
 function unknownWorker(id: string): never {
-  throw new ServiceError(404, `worker ${decimalId(id)} is not known`);
+  throw new ServiceError(404, `worker ${u64OfHex(id)} is not known`);
 }
 
 /** Books a choice that was made before, or one that the caller made itself. */
@@ -135,7 +135,7 @@ function reserve(service: SelectionService, body: BodyFields): Answer {
   service.reserve(id, selection);
   const { model, group, workerId, dpRank } = selection;
   const names = { selection_id: id, model_name: model, routing_group: group };
-  return { status: 201, json: { ...names, worker_id: decimalId(workerId), dp_rank: dpRank } };
+  return { status: 201, json: { ...names, worker_id: u64OfHex(workerId), dp_rank: dpRank } };
 }
 
 function cachedSelection(service: SelectionService, body: BodyFields): Selection {
@@ -162,7 +162,7 @@ function loadRows({ model, group, scheduler }: SelectionPool): readonly unknown[
   return scheduler.loads().map((row) => ({
     model_name: model,
     routing_group: group,
-    worker_id: decimalId(row.workerId),
+    worker_id: u64OfHex(row.workerId),
     dp_rank: row.dpRank,
     active_prefill_tokens: row.activePrefillTokens,
     active_decode_blocks: row.activeDecodeBlocks,
@@ -173,7 +173,7 @@ function loadRows({ model, group, scheduler }: SelectionPool): readonly unknown[
 function potentialRows({ scheduler, blockSizeTokens }: SelectionPool, body: BodyFields): readonly unknown[] {
   const { hashes, tokens } = promptOf(body, blockSizeTokens);
   return scheduler.potentialLoads(hashes, tokens).map((row) => ({
-    worker_id: decimalId(row.workerId),
+    worker_id: u64OfHex(row.workerId),
     dp_rank: row.dpRank,
     potential_prefill_tokens: row.potentialPrefillTokens,
     potential_decode_blocks: row.potentialDecodeBlocks,

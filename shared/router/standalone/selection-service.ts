@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { IndexMemory } from '../block-index/index.ts';
 import type { KvRouterConfig } from '../config/kv-config.ts';
@@ -137,7 +138,7 @@ export class SelectionService {
     this.checkRoom(id);
     const pool = this.#pools.get(keyOf(model, group));
     if (pool === undefined || !pool.hasRank(workerId, dpRank)) {
-      throw new ServiceError(404, `worker ${BigInt(`0x${workerId}`)} rank ${dpRank} is not schedulable`);
+      throw new ServiceError(404, `worker ${u64OfHex(workerId)} rank ${dpRank} is not schedulable`);
     }
     const { hashes, tokens: promptTokens } = prompt;
     const booking = { requestId: id, workerId, dpRank, promptTokens, hashes, uncachedTokens, expectedOutputTokens };

@@ -1,6 +1,6 @@
+import { u64OfHex } from '../../records/index.ts';
 import type { BodyFields } from './body-fields.ts';
 import { DEFAULT_GROUP } from './body-fields.ts';
-import { decimalId } from './overlap-tokens.ts';
 import { isConnectable } from './rank-listeners.ts';
 import { ServiceError } from './service-error.ts';
 
@@ -87,7 +87,7 @@ export function missingOf(worker: SelectionWorker, hasQueue: boolean): readonly 
 /** The record as the service shows it. */
 export function workerJson(worker: SelectionWorker, lifecycle: Lifecycle, reasons: readonly string[]): unknown {
   return {
-    worker_id: decimalId(worker.id),
+    worker_id: u64OfHex(worker.id),
     model_name: worker.model,
     routing_group: worker.group,
     endpoint: worker.endpoint ?? null,

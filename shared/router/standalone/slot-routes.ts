@@ -1,5 +1,5 @@
+import { u64OfHex } from '../../records/index.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
-import { decimalId } from './overlap-tokens.ts';
 import { type Peers, peerRoutes } from './peers.ts';
 import type { Answer, Route } from './service-app.ts';
 import type { SlotPool, SlotTracker } from './slot-tracker.ts';
@@ -65,7 +65,7 @@ function potentialLoads(tracker: SlotTracker, body: BodyFields): readonly unknow
   const [sequence, newTokens] = [body.hashes('sequence_hashes'), body.optionalCount('new_isl_tokens') ?? 0];
   const rows = tracker.poolOf(...placeOf(body)).potentialLoads(sequence, newTokens);
   return rows.map((row) => ({
-    worker_id: decimalId(row.workerId),
+    worker_id: u64OfHex(row.workerId),
     dp_rank: row.dpRank,
     potential_prefill_tokens: row.potentialPrefillTokens,
     potential_decode_blocks: row.potentialDecodeBlocks,
@@ -77,7 +77,7 @@ function loads(tracker: SlotTracker): readonly unknown[] {
   return everyPool(tracker, (names, pool) =>
     pool.loads().map((row) => ({
       ...names,
-      worker_id: decimalId(row.workerId),
+      worker_id: u64OfHex(row.workerId),
       dp_rank: row.dpRank,
       active_prefill_tokens: row.activePrefillTokens,
       active_decode_blocks: row.activeDecodeBlocks,
@@ -88,7 +88,7 @@ function loads(tracker: SlotTracker): readonly unknown[] {
 function workers(tracker: SlotTracker): readonly unknown[] {
   return everyPool(tracker, (names, pool) =>
     [...pool.workers.values()].map(({ id, dpStart, dpSize }) => ({
-      worker_id: decimalId(id),
+      worker_id: u64OfHex(id),
       ...names,
       block_size: pool.blockSizeTokens,
       dp_start: dpStart,

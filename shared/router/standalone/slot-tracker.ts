@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import { ActiveLoad } from '../load/active-load.ts';
 import { RankTable } from '../rank-table.ts';
 import type { PotentialLoad, RankLoad } from '../scheduler/scheduler-types.ts';
@@ -61,7 +62,7 @@ export class SlotPool {
   /** @throws ServiceError 409 for a worker that is known, 503 at the bound */
   register(worker: SlotWorker): void {
     const { id, dpStart, dpSize } = worker;
-    if (this.workers.has(id)) throw new ServiceError(409, `worker ${BigInt(`0x${id}`)} is registered already`);
+    if (this.workers.has(id)) throw new ServiceError(409, `worker ${u64OfHex(id)} is registered already`);
     if (this.#ranks.capacity + dpSize > RANKS_MAX) throw new ServiceError(503, `more than ${RANKS_MAX} ranks`);
     this.workers.set(id, worker);
     for (let rank = dpStart; rank < dpStart + dpSize; rank++) this.#ranks.intern(id, rank);
@@ -86,7 +87,7 @@ export class SlotPool {
     if (nowMs - this.#checkedExpiryMs >= EXPIRY_CHECK_MS) this.expire();
     const rank = this.#ranks.find(workerId, dpRank);
     if (rank === undefined) {
-      throw new ServiceError(404, `worker ${BigInt(`0x${workerId}`)} rank ${dpRank} is not registered`);
+      throw new ServiceError(404, `worker ${u64OfHex(workerId)} rank ${dpRank} is not registered`);
     }
     if (this.#load.size >= REQUESTS_MAX) throw new ServiceError(503, `more than ${REQUESTS_MAX} requests`);
     if (!this.#book(requestId, rank, sequence, newTokens)) {
@@ -220,7 +221,7 @@ export class SlotTracker {
   /** A pool goes with its last worker. @throws ServiceError 404 */
   unregister(model: string, group: string, workerId: string): void {
     const pool = this.poolOf(model, group);
-    if (!pool.unregister(workerId)) throw new ServiceError(404, `worker ${BigInt(`0x${workerId}`)} is not registered`);
+    if (!pool.unregister(workerId)) throw new ServiceError(404, `worker ${u64OfHex(workerId)} is not registered`);
     if (pool.workers.size > 0) return;
     pool.close();
     this.#pools.delete(keyOf(model, group));

@@ -1,4 +1,4 @@
-import { asRecord } from '../json.ts';
+import { asRecord } from '../../records/index.ts';
 
 /** Brings text to the form that the vocabulary was made for. */
 export type Normalize = (text: string) => string;

@@ -1,4 +1,4 @@
-import { asRecord, type JsonRecord } from '../json.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { escapePattern, toJsPattern, UnsupportedPattern } from './pattern.ts';
 import { GPT2_PATTERN, knownScanner, type WordScanner } from './word-scanners.ts';
 
@@ -32,7 +32,7 @@ export function readPreTokenizer(config: unknown): PreTokenizer | undefined {
   }
 }
 
-function joinSteps(steps: readonly (JsonRecord | undefined)[]): PreTokenizer | undefined {
+function joinSteps(steps: readonly (UnknownRecord | undefined)[]): PreTokenizer | undefined {
   const last = steps.at(-1);
   if (last?.type !== 'ByteLevel') return undefined;
   const splitters: PieceSplitter[] = [];
@@ -67,7 +67,9 @@ function joinSteps(steps: readonly (JsonRecord | undefined)[]): PreTokenizer | u
 /** `isolated`: matches and what is between them are pieces; otherwise only matches, or only what is between them. */
 type SplitRule = 'isolated' | 'matches' | 'gaps';
 
-function readSplit(step: JsonRecord | undefined): { readonly pattern: string; readonly rule: SplitRule } | undefined {
+function readSplit(
+  step: UnknownRecord | undefined,
+): { readonly pattern: string; readonly rule: SplitRule } | undefined {
   if (step?.type === 'Digits') {
     return { pattern: step.individual_digits === true ? '\\p{N}' : '\\p{N}+', rule: 'isolated' };
   }

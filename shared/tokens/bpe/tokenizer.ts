@@ -1,5 +1,5 @@
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { type AddedToken, readAddedTokens } from '../added-tokens.ts';
-import { asRecord, type JsonRecord } from '../json.ts';
 import { readPostProcessor, type Surroundings } from '../post-processor.ts';
 import type { DecodeOptions, Detokenizer, EncodeText, Tokenizer, TokenizerRecipe } from '../types.ts';
 import type { ScannedTokenizer } from './build-tables.ts';
@@ -48,7 +48,7 @@ interface EncodingRules extends Omit<EncoderSettings, 'tables'> {
   readonly surroundings: Surroundings;
 }
 
-function readRules(rest: JsonRecord, addedTokens: readonly AddedToken[]): EncodingRules | undefined {
+function readRules(rest: UnknownRecord, addedTokens: readonly AddedToken[]): EncodingRules | undefined {
   const normalizer = readNormalizer(rest.normalizer);
   const preTokenizer = readPreTokenizer(rest.pre_tokenizer);
   const surroundings = readPostProcessor(rest.post_processor);

@@ -172,7 +172,7 @@ export function borrowChain(local: Uint32Array): Uint32Array {
  * Where callers that chain short runs at a high rate lay their hashes down, without a copy or an object a run. The place is
  * the hashing module's own: fill it, chain, and read the results in one turn.
  */
-export interface ChainDesk {
+export interface HashScratch {
   /** Pairs of halves of the local hashes. */
   readonly local: Int32Array;
   /** Pairs of halves of the results. */
@@ -183,7 +183,7 @@ export interface ChainDesk {
   chain(from: number, to: number, parentLow: number, parentHigh: number): void;
 }
 
-export function chainDesk(): ChainDesk {
+export function hashScratch(): HashScratch {
   const { memory, chain } = xxh3();
   return {
     local: new Int32Array(memory.buffer, LOCAL, 2 * HASHES_MAX),

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { asRecord } from '../json.ts';
+import { asRecord } from '../../records/index.ts';
 import { ModelFolderError } from '../model-folder-error.ts';
 import type { ModelConfigs } from '../model-info.ts';
 import type { ChatTemplateSource } from './chat-template.ts';

@@ -1,5 +1,4 @@
-import type { JsonRecord } from '../json.ts';
-import { asRecord } from '../json.ts';
+import { asRecord, type UnknownRecord } from '../../records/index.ts';
 
 /** What a template was found to need. */
 export interface TemplateShape {
@@ -18,7 +17,7 @@ export interface TemplateShape {
 }
 
 /** Brings messages to what the template takes. The input is left as it is. */
-export function normalizeMessages(messages: readonly JsonRecord[], shape: TemplateShape): readonly JsonRecord[] {
+export function normalizeMessages(messages: readonly UnknownRecord[], shape: TemplateShape): readonly UnknownRecord[] {
   let turns = messages;
   if (shape.isSystemFirstOnly) turns = placeSystemFirst(turns);
   if (shape.mustAlternate) turns = mergeUserTurns(turns);
@@ -26,7 +25,7 @@ export function normalizeMessages(messages: readonly JsonRecord[], shape: Templa
 }
 
 /** Tools as templates expect them: a description and an object schema, even where the client left them out. */
-export function normalizeTools(tools: readonly JsonRecord[]): readonly JsonRecord[] {
+export function normalizeTools(tools: readonly UnknownRecord[]): readonly UnknownRecord[] {
   return tools.map((tool) => {
     const definition = asRecord(tool.function);
     if (definition === undefined) return tool;
@@ -42,7 +41,7 @@ export function normalizeTools(tools: readonly JsonRecord[]): readonly JsonRecor
   });
 }
 
-function placeSystemFirst(messages: readonly JsonRecord[]): readonly JsonRecord[] {
+function placeSystemFirst(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
   const leading = messages.findIndex((message) => message.role !== 'system');
   const systems = messages.slice(0, leading < 0 ? messages.length : leading);
   const rest = messages
@@ -51,8 +50,8 @@ function placeSystemFirst(messages: readonly JsonRecord[]): readonly JsonRecord[
   return systems.length === 0 ? rest : [systems.reduce(joinMessages), ...rest];
 }
 
-function mergeUserTurns(messages: readonly JsonRecord[]): readonly JsonRecord[] {
-  const merged: JsonRecord[] = [];
+function mergeUserTurns(messages: readonly UnknownRecord[]): readonly UnknownRecord[] {
+  const merged: UnknownRecord[] = [];
   for (const message of messages) {
     const last = merged.at(-1);
     if (last?.role === 'user' && message.role === 'user') merged[merged.length - 1] = joinMessages(last, message);
@@ -61,7 +60,7 @@ function mergeUserTurns(messages: readonly JsonRecord[]): readonly JsonRecord[] 
   return merged;
 }
 
-function joinMessages(first: JsonRecord, second: JsonRecord): JsonRecord {
+function joinMessages(first: UnknownRecord, second: UnknownRecord): UnknownRecord {
   const areTexts = typeof first.content === 'string' && typeof second.content === 'string';
   if (areTexts) return { ...first, content: `${first.content}\n\n${second.content}` };
   return { ...first, content: [...toParts(first.content), ...toParts(second.content)] };
@@ -72,7 +71,7 @@ function toParts(content: unknown): readonly unknown[] {
   return content === undefined || content === null ? [] : [{ type: 'text', text: content }];
 }
 
-function normalizeMessage(message: JsonRecord, shape: TemplateShape): JsonRecord {
+function normalizeMessage(message: UnknownRecord, shape: TemplateShape): UnknownRecord {
   let content = normalizeContent(message.content, shape);
   const { reasoning_content: reasoning, ...rest } = message;
   const hidesReasoning = !shape.takesReasoning && reasoning !== undefined;
@@ -90,7 +89,8 @@ function normalizeContent(content: unknown, shape: TemplateShape): unknown {
   if (typeof content === 'string') return shape.needsContentParts ? [{ type: 'text', text: content }] : content;
   if (!Array.isArray(content) || content.length === 0) return content;
   const parts = content.map((part) => {
-    const media = MEDIA[String(asRecord(part)?.type)];
+    const type = asRecord(part)?.type;
+    const media = typeof type === 'string' && Object.hasOwn(MEDIA, type) ? MEDIA[type] : undefined;
     return media === undefined ? part : { type: media };
   });
   if (shape.needsContentParts) return parts;
@@ -116,7 +116,7 @@ function prependReasoning(content: unknown, reasoning: unknown): unknown {
 }
 
 /** The members of `message` that change, or undefined. */
-function normalizeToolCalls(message: JsonRecord, shape: TemplateShape): JsonRecord | undefined {
+function normalizeToolCalls(message: UnknownRecord, shape: TemplateShape): UnknownRecord | undefined {
   const { tool_calls: calls, function_call: legacy } = message;
   const hasCalls = Array.isArray(calls) && !shape.takesArgumentText;
   const legacyCall = asRecord(legacy);
@@ -133,7 +133,7 @@ function parseCallArguments(call: unknown): unknown {
   return record === undefined || called === undefined ? call : { ...record, function: withParsedArguments(called) };
 }
 
-function withParsedArguments(called: JsonRecord): JsonRecord {
+function withParsedArguments(called: UnknownRecord): UnknownRecord {
   if (typeof called.arguments !== 'string') return called;
   try {
     return { ...called, arguments: JSON.parse(called.arguments) as unknown };

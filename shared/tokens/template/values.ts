@@ -1,3 +1,4 @@
+import { isRecord } from '../../records/index.ts';
 import { TemplateRuntimeError } from './ast.ts';
 
 /** What `namespace()` makes: the one kind of value whose attributes a template may set. */
@@ -20,7 +21,7 @@ export type TemplateFunction = (args: CallArguments) => unknown;
 export type Dictionary = Readonly<Record<string, unknown>>;
 
 export function isDictionary(value: unknown): value is Dictionary {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Namespace);
+  return isRecord(value) && !(value instanceof Namespace);
 }
 
 /** Truth as in Python: empty containers and strings, zero, none and undefined are false. */

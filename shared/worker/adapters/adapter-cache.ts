@@ -3,9 +3,9 @@ import { mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Clock, Random } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { withDeadline } from '../deadline.ts';
 import { type BucketFile, type BucketPlace, Buckets, toBucketError } from './bucket-adapter.ts';
 
 export interface AdapterCacheOptions {
@@ -76,8 +76,9 @@ export class AdapterCache {
     try {
       const fetching = (abort: AbortSignal): Promise<string> =>
         this.#folderOf(uri, { buckets, progress, signal: abort });
-      const outer = AbortSignal.any([signal, silence.signal]);
-      const folder = await withDeadline(clock, FETCH_MS_MAX, 'the fetch', fetching, outer);
+      const either = AbortSignal.any([signal, silence.signal]);
+      const lateMessage = `the fetch took more than ${FETCH_MS_MAX} ms`;
+      const folder = await withDeadline({ clock, timeoutMs: FETCH_MS_MAX, signal: either, lateMessage }, fetching);
       this.#held.set(folder, (this.#held.get(folder) ?? 0) + 1);
       return folder;
     } catch (thrown) {

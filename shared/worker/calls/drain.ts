@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
+import { forAtMost } from '../../concurrency/index.ts';
 import { workerError } from '../../errors/index.ts';
 import type { PlaneServer } from '../../planes/request/index.ts';
-import { within } from '../deadline.ts';
 import type { CallsUnderWay } from './calls-under-way.ts';
 
 /** How long the last frames of ended streams may take to leave. */
@@ -30,10 +30,10 @@ export async function drainCalls(
   const open = calls.count;
   let moved = 0;
   let failed = 0;
-  if (!(await within(clock, limits.graceMs, calls.over()))) {
+  if (!(await forAtMost({ clock, timeoutMs: limits.graceMs }, () => calls.over()))) {
     moved = calls.breakOff(error, (call) => call.isMovable);
     const leftMs = Math.max(0, limits.drainLimitMs - limits.graceMs);
-    if (!(await within(clock, leftMs, calls.over()))) failed = calls.breakOff(error);
+    if (!(await forAtMost({ clock, timeoutMs: leftMs }, () => calls.over()))) failed = calls.breakOff(error);
   }
   return { finished: open - moved - failed, moved, failed };
 }

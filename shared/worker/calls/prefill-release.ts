@@ -2,6 +2,7 @@ import type { Engine } from '../../engines/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneHandler } from '../../planes/request/index.ts';
 import { decodeEngineRequest, RELEASE_PREFILL } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 
 /**
  * Serves a call that gives up what an earlier prefill holds. Engines that cannot be told free it after their own
@@ -9,11 +10,11 @@ import { decodeEngineRequest, RELEASE_PREFILL } from '../../protocol/generation/
  */
 export function servePrefillRelease(engine: Engine, call: IncomingCall): boolean {
   const { id, body, tokenIds } = call;
-  if (typeof body !== 'object' || body === null || !('annotations' in body)) return false;
+  if (!isRecord(body)) return false;
   const { annotations } = body;
   if (!Array.isArray(annotations) || !annotations.includes(RELEASE_PREFILL)) return false;
   try {
-    engine.releasePrefill?.(decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds));
+    engine.releasePrefill?.(decodeEngineRequest(id, body, tokenIds));
     call.end();
   } catch (thrown) {
     call.fail(toServeError(thrown));

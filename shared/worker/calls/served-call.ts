@@ -8,6 +8,7 @@ import {
   isMovable,
   requestKeyOf,
 } from '../../protocol/generation/index.ts';
+import { isRecord } from '../../records/index.ts';
 import {
   type Logger,
   parseTraceparent,
@@ -168,10 +169,8 @@ export class ServedCall implements EngineSink {
   /** @throws ServeError that the caller reads: the request is its own mistake. */
   #decode(): EngineRequest {
     const { id, body, tokenIds } = this.#call;
-    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-      throw workerError('InvalidArgument', 'the request is no record');
-    }
-    const request = decodeEngineRequest(id, body as Readonly<Record<string, unknown>>, tokenIds);
+    if (!isRecord(body)) throw workerError('InvalidArgument', 'the request is no record');
+    const request = decodeEngineRequest(id, body, tokenIds);
     const trace = traceOf(this.#call.headers, this.#span);
     return trace === undefined ? request : { ...request, trace };
   }

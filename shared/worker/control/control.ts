@@ -1,5 +1,6 @@
 import { toServeError, workerError } from '../../errors/index.ts';
 import type { PlaneHandler } from '../../planes/request/index.ts';
+import { isRecord, type UnknownRecord } from '../../records/index.ts';
 import type { Adapters } from '../adapters/adapters.ts';
 
 /** What a worker's operator may do to it beside draining. */
@@ -19,8 +20,6 @@ export type ControlName = 'clear_kv_blocks' | 'sleep' | 'wake_up' | 'load_lora' 
 /** Controls that are endpoints on the request plane too. */
 export const ADAPTER_ENDPOINTS = ['load_lora', 'unload_lora', 'list_loras'] as const satisfies readonly ControlName[];
 
-type Body = Readonly<Record<string, unknown>>;
-
 /** The controls of one worker, by name: the same for the request plane and the status server. */
 export class WorkerControl {
   readonly #targets: ControlTargets;
@@ -35,7 +34,8 @@ export class WorkerControl {
    */
   async run(name: string, body: unknown, signal: AbortSignal): Promise<object> {
     const { adapters, clearKvBlocks, sleep, wake, sleepLevel } = this.#targets;
-    const fields = fieldsOf(body);
+    const fields = body ?? {};
+    if (!isRecord(fields)) throw workerError('InvalidArgument', 'the body is no JSON object');
     switch (name as ControlName) {
       case 'clear_kv_blocks':
         await there(clearKvBlocks, name)(signal);
@@ -76,32 +76,25 @@ function there<T>(target: T | undefined, name: string): T {
   return target;
 }
 
-function fieldsOf(body: unknown): Body {
-  if (body === undefined || body === null) return {};
-  if (typeof body !== 'object' || Array.isArray(body))
-    throw workerError('InvalidArgument', 'the body is no JSON object');
-  return body as Body;
-}
-
-function levelOf({ level }: Body, otherwise: number): number {
+function levelOf({ level }: UnknownRecord, otherwise: number): number {
   if (level === undefined || level === null) return otherwise;
   if (typeof level === 'number' && Number.isInteger(level) && level >= 1 && level <= 3) return level;
   throw workerError('InvalidArgument', 'level must be 1, 2 or 3', { param: 'level' });
 }
 
-function tagsOf({ tags }: Body): readonly string[] {
+function tagsOf({ tags }: UnknownRecord): readonly string[] {
   if (tags === undefined || tags === null) return [];
   if (Array.isArray(tags) && tags.every((tag) => typeof tag === 'string')) return tags;
   throw workerError('InvalidArgument', 'tags must be a list of texts', { param: 'tags' });
 }
 
-function uriOf({ source, uri }: Body): string {
-  const named = typeof source === 'object' && source !== null ? (source as Body).uri : uri;
+function uriOf({ source, uri }: UnknownRecord): string {
+  const named = isRecord(source) ? source.uri : uri;
   if (typeof named === 'string' && named !== '') return named;
   throw workerError('InvalidArgument', 'source.uri is missing', { param: 'source.uri' });
 }
 
-function textOf(fields: Body, name: string): string {
+function textOf(fields: UnknownRecord, name: string): string {
   const value = fields[name];
   if (typeof value === 'string' && value !== '' && value.length <= 256) return value;
   throw workerError('InvalidArgument', `${name} must be a text of 1 to 256 characters`, { param: name });

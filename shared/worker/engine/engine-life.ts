@@ -1,5 +1,5 @@
+import { forAtMost } from '../../concurrency/index.ts';
 import type { EngineInfo } from '../../engines/index.ts';
-import { within } from '../deadline.ts';
 import { DEFAULT_WORKER_SETTINGS, type WorkerOptions } from '../options.ts';
 
 /** Loads the engine; what it says of itself then, with no more sequences than it is given requests. */
@@ -13,6 +13,6 @@ export async function startEngine({ engine, settings }: WorkerOptions, signal: A
 /** Waits no longer than it may: the end of the process takes an engine of its own along. */
 export async function stopEngine({ engine, clock, logger, settings }: WorkerOptions): Promise<void> {
   const { engineStopMs } = { ...DEFAULT_WORKER_SETTINGS, ...settings };
-  if (await within(clock, engineStopMs, engine.stop())) return;
+  if (await forAtMost({ clock, timeoutMs: engineStopMs }, () => engine.stop())) return;
   logger.error('engine does not stop', { engine: engine.kind, timeout_ms: engineStopMs });
 }

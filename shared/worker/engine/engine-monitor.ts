@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
 import type { Engine } from '../../engines/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { withDeadline } from '../deadline.ts';
 
 /** Failures in a row after which an engine counts as down. */
 const FAILURES_MAX = 3;
@@ -46,9 +46,10 @@ export class EngineMonitor {
     const { engine, clock, timeoutMs } = this.#options;
     this.#isChecking = true;
     const startedMs = clock.nowMs();
-    const work = (signal: AbortSignal): Promise<void> => engine.health(signal);
+    const { signal } = this.#stopping;
+    const lateMessage = `the engine's health check took more than ${timeoutMs} ms`;
     try {
-      await withDeadline(clock, timeoutMs, "the engine's health check", work, this.#stopping.signal);
+      await withDeadline({ clock, timeoutMs, signal, lateMessage }, (limited) => engine.health(limited));
       this.#passed();
     } catch (reason) {
       // Nobody listens any more, or has for as long as is allowed, or says that it is dead: asking again would only take time.

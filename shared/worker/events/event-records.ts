@@ -37,11 +37,6 @@ export function toActiveLoad(
   };
 }
 
-/** An instance id (hex) as the decimal text of event records. */
-export function decimalId(instanceId: string): string {
-  return BigInt(`0x${instanceId}`).toString();
-}
-
 function compactOf(event: KvEvent): EventData {
   switch (event.kind) {
     case 'stored':

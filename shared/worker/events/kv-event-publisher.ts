@@ -1,8 +1,9 @@
 import type { KvEvent } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import { createBlockIndex } from '../../router/block-index/index.ts';
 import { RankTable } from '../../router/index.ts';
-import { decimalId, toRouterEvent } from './event-records.ts';
+import { toRouterEvent } from './event-records.ts';
 import { KvEventFilter } from './kv-event-filter.ts';
 import { RankJournal } from './rank-journal.ts';
 
@@ -25,7 +26,7 @@ export class KvEventPublisher {
 
   constructor({ publisher, instanceId, dataParallelSize }: KvEventPublisherOptions) {
     this.#publisher = publisher;
-    this.#workerId = decimalId(instanceId);
+    this.#workerId = u64OfHex(instanceId).toString();
     const ranks = new RankTable();
     const index = createBlockIndex({ ranks });
     const { publisherId } = publisher;

@@ -1,5 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
+import { isRecord } from '../../records/index.ts';
 import type { RecoveryRequest, RecoveryResponse } from '../../router/feed/index.ts';
 import type { RankJournal } from './rank-journal.ts';
 
@@ -51,8 +52,8 @@ export class RecoveryService {
 }
 
 function readRequest(body: unknown): RecoveryRequest | undefined {
-  if (typeof body !== 'object' || body === null) return undefined;
-  const { start_event_id, end_event_id, compact, ...rest } = body as Readonly<Record<string, unknown>>;
+  if (!isRecord(body)) return undefined;
+  const { start_event_id, end_event_id, compact, ...rest } = body;
   const start = start_event_id ?? undefined;
   const end = end_event_id ?? undefined;
   if (!isEventId(start) || !isEventId(end)) return undefined;

@@ -1,10 +1,10 @@
 import type { EventChannelRecord } from '../../discovery/index.ts';
 import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
+import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
 import { CounterReporter, type LoadAmounts, type RankReading } from '../../router/state/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
-import { decimalId } from './event-records.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
 import type { RankJournal } from './rank-journal.ts';
@@ -54,7 +54,7 @@ export class WorkerReports {
     }
     this.#load = new LoadReporter({
       publisher: await this.#openChannel(LOAD_TOPIC, channels),
-      workerId: decimalId(instanceId),
+      workerId: u64OfHex(instanceId).toString(),
       clock,
       reportIntervalMs: settings.loadReportIntervalMs,
       lookIntervalMs: settings.loadLookIntervalMs,

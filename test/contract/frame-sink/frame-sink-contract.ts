@@ -177,11 +177,14 @@ export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
     expect(sink.closed.aborted).toBe(false);
   });
 
-  it('is blocked by a slow reader and says when it has caught up', async () => {
+  it.each([
+    ['text', 'x'.repeat(MEBIBYTE)],
+    ['bytes', Buffer.alloc(MEBIBYTE, 'x')],
+  ])('is blocked by a slow reader of %s and says when it has caught up', async (_what, frame) => {
     const { sink, client } = await openHead();
     client.setReading(false);
     expect(sink.isBlocked()).toBe(false);
-    await fillUntilBlocked(sink);
+    await fillUntilBlocked(sink, frame);
     const unblocked = new Promise<void>((resolve) => sink.onUnblocked(resolve));
     client.setReading(true);
     await unblocked;
@@ -244,8 +247,7 @@ export function itKeepsTheFrameSinkContract(host: () => FrameSinkHost): void {
 }
 
 /** Fills every buffer on the way, until the sink stays blocked although time passes. */
-async function fillUntilBlocked(sink: FrameSink): Promise<void> {
-  const frame = 'x'.repeat(MEBIBYTE);
+async function fillUntilBlocked(sink: FrameSink, frame: string | Uint8Array = 'x'.repeat(MEBIBYTE)): Promise<void> {
   let blockedPolls = 0;
   await waitUntil(
     () => {

@@ -1,6 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
-import { afterAll, beforeAll, describe } from 'vitest';
+import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
+import { type AddressInfo, connect, Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NodeFrameSink } from '../../../shared/frontends/http/index.ts';
 import { type FrameSinkHost, itKeepsTheFrameSinkContract, type OpenSink } from './frame-sink-contract.ts';
 import { RawResponseReader } from './raw-response-reader.ts';
@@ -12,6 +13,22 @@ describe('FrameSink over a Node response', () => {
   });
   afterAll(() => host.close());
   itKeepsTheFrameSinkContract(() => host);
+
+  it('leaves no listeners behind, however often its reader was waited for', async () => {
+    const outgoing = new ServerResponse(new IncomingMessage(new Socket()));
+    const slow = new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => void setImmediate(done) });
+    outgoing.assignSocket(slow as Socket);
+    const sink = new NodeFrameSink(outgoing);
+    sink.head(200, { 'content-length': '1000000' });
+    const listeners = () => [outgoing.listenerCount('close'), slow.listenerCount('drain')];
+    const before = listeners();
+    for (let waits = 0; waits < 3; waits++) {
+      sink.write(Buffer.alloc(100_000));
+      expect(sink.isBlocked()).toBe(true);
+      await new Promise<void>((resolve) => sink.onUnblocked(resolve));
+      expect(listeners()).toEqual(before);
+    }
+  });
 });
 
 /** A real server; each `open` is a connection of its own, read byte by byte. */

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { ResponseStore, StoredResponse } from '../../../shared/responses/index.ts';
+import { countTurns } from '../../support/count-turns.ts';
 
 /** One store for one test, with the clock that its records age by. */
 export interface StoreUnderTest {
@@ -60,6 +61,19 @@ export function describeResponseStore(name: string, open: () => Promise<StoreUnd
       const record = someResponse({ pieces: [[3, 1], []] });
       await store.put(record);
       expect(await store.get(record.id, '')).toEqual(record);
+    });
+
+    it('writes and reads a large record in several turns, and only one of two', async () => {
+      const { store } = await start();
+      const record = someResponse({ input: Array.from({ length: 120_000 }, (_, at) => ({ at })) });
+      const { turns, result } = await countTurns(Promise.allSettled([store.put(record), store.put(record)]));
+      expect(turns).toBeGreaterThan(15);
+      const conflict = expect.objectContaining({ code: 'conflict' });
+      const ends = result.map((put) => (put.status === 'rejected' ? put.reason : 'kept'));
+      expect(ends).toEqual(expect.arrayContaining(['kept', conflict]));
+      const read = await countTurns(store.get(record.id, ''));
+      expect(read.turns).toBeGreaterThan(15);
+      expect(read.result).toEqual(record);
     });
 
     it('knows nothing of an id that was never put', async () => {

@@ -1,8 +1,8 @@
 import { afterEach, describe, it } from 'vitest';
-import { cellsOf, STAGES, useMatrixBed } from './matrix-bed.ts';
+import { cellsAt, STAGES, useMatrixBed } from './matrix-bed.ts';
 import { describeOuterFaults, expectLeft } from './outer-faults.ts';
 
-const CELLS = cellsOf(STAGES);
+const CELLS = cellsAt('in mid-stream', STAGES);
 
 describe('a client that leaves', () => {
   const bed = useMatrixBed();

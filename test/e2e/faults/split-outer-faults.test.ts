@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { cellsOf, LONG_PROMPTS, type MatrixBed, SPLIT, useMatrixBed } from './matrix-bed.ts';
+import { cellsAt, LONG_PROMPTS, type MatrixBed, SPLIT, useMatrixBed } from './matrix-bed.ts';
 import { describeOuterFaults, expectLeft } from './outer-faults.ts';
 
 const REQUESTS = 'dynamo_component_requests_total';
@@ -19,7 +19,7 @@ describe('a client that leaves', () => {
   const bed = useMatrixBed({ pools: SPLIT, workerArgs: LONG_PROMPTS, env: PATIENT });
   afterEach(() => bed.mend());
 
-  it.each(cellsOf(['queued', 'before the first token', 'in prefill']))(
+  it.each(cellsAt('in prefill', ['queued', 'before the first token', 'in prefill']))(
     '$stage ($form): its prefill worker is told once, and nobody decodes',
     async (cell) => {
       const before = await booksOf(bed);
@@ -32,7 +32,7 @@ describe('a client that leaves', () => {
     },
   );
 
-  it.each(cellsOf(['in mid-stream', 'at the last token']))(
+  it.each(cellsAt('in mid-stream', ['in mid-stream', 'at the last token']))(
     '$stage ($form): its decode worker is told once, and no prefill worker is',
     async (cell) => {
       const before = await booksOf(bed);
@@ -46,7 +46,7 @@ describe('a client that leaves', () => {
     },
   );
 
-  it.each(cellsOf(['during a prefill drain', 'during a drain']))(
+  it.each(cellsAt('during a prefill drain', ['during a prefill drain', 'during a drain']))(
     '$stage ($form): the other pool is left alone',
     async (cell) => {
       const before = await booksOf(bed);
@@ -63,4 +63,4 @@ describe('a client that leaves', () => {
  * still to come, and while it is answered, when the first leg is over. The other stages differ from those of one pool in
  * nothing but the worker that has the request, and `outer-faults.test.ts` has them.
  */
-describeOuterFaults(SPLIT, cellsOf(['in prefill', 'in mid-stream']));
+describeOuterFaults(SPLIT, cellsAt('in prefill', ['in prefill', 'in mid-stream']));

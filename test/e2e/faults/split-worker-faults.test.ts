@@ -1,4 +1,4 @@
-import { cellsOf, SPLIT, SPLIT_STAGES } from './matrix-bed.ts';
+import { SPLIT, SPLIT_STAGES } from './matrix-bed.ts';
 import { describeWorkerFaults } from './worker-faults.ts';
 
-describeWorkerFaults({ pools: SPLIT }, cellsOf(SPLIT_STAGES));
+describeWorkerFaults({ pools: SPLIT }, SPLIT_STAGES, 'in prefill');

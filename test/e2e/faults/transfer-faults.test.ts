@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { waitUntil } from '../../support/index.ts';
-import { expectWhole, FORMS, LONG_PROMPTS, SPLIT, TRANSFER, useMatrixBed } from './matrix-bed.ts';
+import { expectWhole, FORMS, IS_FULL, LONG_PROMPTS, SPLIT, TRANSFER, useMatrixBed } from './matrix-bed.ts';
 import { WORKER_FAULTS } from './worker-faults.ts';
 
 const FALLBACKS = 'dynamo_frontend_decode_only_fallback_total';
@@ -11,8 +11,9 @@ const CACHE_USAGE = 'dynamo_component_gpu_cache_usage_percent';
 /** The blocks of a prompt take a third of a second to cross. */
 const SLOW_LINK = ['--kv-bytes-per-token=1000000', '--kv-transfer-bandwidth=0.05'];
 
+const faults = IS_FULL ? WORKER_FAULTS : WORKER_FAULTS.filter(({ name }) => name === 'killed');
 /** Streamed only: while blocks move, nothing has been said to the client in either form. */
-describe.each(WORKER_FAULTS)('a worker that is $name while blocks move', ({ bed: options, strike }) => {
+describe.each(faults)('a worker that is $name while blocks move', ({ bed: options, strike }) => {
   const bed = useMatrixBed({ pools: SPLIT, workerArgs: SLOW_LINK, ...options });
   afterEach(() => bed.mend());
 

@@ -1,4 +1,4 @@
-import { cellsOf, STAGES } from './matrix-bed.ts';
+import { STAGES } from './matrix-bed.ts';
 import { describeWorkerFaults } from './worker-faults.ts';
 
-describeWorkerFaults({}, cellsOf(STAGES));
+describeWorkerFaults({}, STAGES, 'in mid-stream');

@@ -1,5 +1,14 @@
 import { afterEach, describe, it } from 'vitest';
-import { type BedOptions, type Cell, expectWhole, type MatrixBed, type Run, useMatrixBed } from './matrix-bed.ts';
+import {
+  type BedOptions,
+  cellsAt,
+  cellsOf,
+  expectWhole,
+  type MatrixBed,
+  type Run,
+  type Stage,
+  useMatrixBed,
+} from './matrix-bed.ts';
 
 /** What befalls the worker that has the request. In every cell the client gets the same text and usage as without it. */
 export const WORKER_FAULTS = [
@@ -49,12 +58,13 @@ export const WORKER_FAULTS = [
   },
 ] as const;
 
-/** Every fault in every cell. */
-export function describeWorkerFaults(where: BedOptions, cells: readonly Cell[]): void {
-  describe.each(WORKER_FAULTS)('a worker that is $name', ({ bed: options, strike }) => {
+/** A kill at every stage, the other faults at `stage`; all of them everywhere where every cell is played. */
+export function describeWorkerFaults(where: BedOptions, stages: readonly Stage[], stage: Stage): void {
+  describe.each(WORKER_FAULTS)('a worker that is $name', ({ name, bed: options, strike }) => {
     const bed = useMatrixBed({ ...where, ...options });
     afterEach(() => bed.mend());
 
+    const cells = name === 'killed' ? cellsOf(stages) : cellsAt(stage, stages);
     it.each(cells)('$stage ($form): another goes on, and the client notices nothing', async ({ stage, form }) => {
       const run = await bed.reach(stage, form);
       await strike(bed, run);

@@ -10,12 +10,12 @@ function decode(fields: object, headers = {}, settings = {}) {
   return decodeChat(parseChatBody(parseJsonBody(Buffer.from(text))), contextWith(headers, settings));
 }
 
-function refusal(fields: object, settings = {}): Pick<ServeError, 'code' | 'message' | 'param'> {
+function refusal(fields: object, settings = {}): Pick<ServeError, 'code' | 'message' | 'param' | 'limit'> {
   try {
     decode(fields, {}, settings);
   } catch (error) {
-    const { code, message, param } = error as ServeError;
-    return { code, message, param };
+    const { code, message, param, limit } = error as ServeError;
+    return { code, message, param, limit };
   }
   throw new Error('the body was accepted');
 }
@@ -246,7 +246,9 @@ describe('headers of a request', () => {
 
   it('are refused with a salt that is longer than any name', () => {
     expect(routing({}, { cache_salt: 's'.repeat(4096) }).cache_salt).toHaveLength(4096);
-    expect(refusal({ cache_salt: 's'.repeat(4097) })).toMatchObject({ code: 'invalid_value', param: 'cache_salt' });
+    expect(refusal({ cache_salt: 's'.repeat(4097) })).toMatchObject({
+      ...{ code: 'invalid_value', param: 'cache_salt', limit: 'salt_characters' },
+    });
   });
 
   it('keep ids of 64 bits exact', () => {

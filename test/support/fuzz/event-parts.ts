@@ -27,14 +27,7 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     }
   },
   'router events': (values) => {
-    const block = { block_hash: number(values), tokens_hash: number(values) };
-    const stored = { parent_hash: number(values), blocks: values.chance(0.5) ? [block, block] : values.json() };
-    const data = values.one([{ stored }, { removed: { block_hashes: [number(values)] } }, 'cleared', values.json()]);
-    const event = { event_id: number(values), dp_rank: values.one([0, 1, 'x', -1]), data };
-    const record = {
-      worker_id: values.one([1, '2a', values.json()]),
-      event: values.chance(0.8) ? event : values.json(),
-    };
+    const record = routerEvent(values);
     for (const { change, dpRank, workerId } of decodeRouterEvents(values.chance(0.8) ? [record] : record, () => {})) {
       if (!/^[0-9a-f]+$/.test(workerId) || !Number.isInteger(dpRank) || dpRank < 0) throw new Error('a wrong rank');
       if (change.kind === 'stored' && change.blockHashes.length !== change.tokensHashes.length)
@@ -65,6 +58,27 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     }
   },
 };
+
+function routerEvent(values: HostileValues): object {
+  const block = { block_hash: number(values), tokens_hash: number(values) };
+  const stored = { parent_hash: number(values), blocks: values.chance(0.5) ? [block, block] : values.json() };
+  const data = values.one([{ stored }, { removed: { block_hashes: [number(values)] } }, 'cleared', values.json()]);
+  const event = { event_id: number(values), dp_rank: values.one([0, 1, 'x', -1]), data };
+  return { worker_id: values.one([1, '2a', values.json()]), event: values.chance(0.8) ? event : values.json() };
+}
+
+/** The record of a message with events of a router in it, or with what looks like them. */
+export function hostileEnvelope(values: HostileValues): Buffer {
+  const payload = values.chance(0.8) ? packr.pack([routerEvent(values)]) : values.bytes(50);
+  const record = {
+    publisher_id: 0xc3,
+    sequence: values.random.below(100),
+    published_at: 1,
+    topic: 'kv-events',
+    payload,
+  };
+  return damaged(values, packr.pack(values.chance(0.9) ? record : values.json()));
+}
 
 function number(values: HostileValues): unknown {
   return values.one([1, '18446744073709551615', 2 ** 60, -1, 18446744073709551615n, values.json()]);

@@ -9,6 +9,7 @@ import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
 import { EVENT_PARTS } from './event-parts.ts';
 import { HostileValues } from './hostile-values.ts';
+import { renderTemplate } from './template-part.ts';
 
 const FRAME_BYTES_MAX = 64 * 1024;
 const TOOLS = [
@@ -21,6 +22,7 @@ export type Part = (values: HostileValues) => void;
 /** Every reader of what others write that needs no process around it. */
 const PARTS: Readonly<Record<string, Part>> = {
   ...EVENT_PARTS,
+  'chat templates': renderTemplate,
   'tool calls': (values) => {
     const toolChoice = values.one(['auto', 'required'] as const);
     const random = seededRandom(1);

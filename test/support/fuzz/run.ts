@@ -1,20 +1,32 @@
-// Plays hostile input against readers in this process, and against a whole frontend with hostile workers and a hostile writer of
-// discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats it.
+// Plays hostile input against readers in this process, against frontends with hostile brokers and publishers of events, and against a
+// whole frontend with hostile workers and a hostile writer of discovery. `npm run fuzz -- [--minutes N] [--cases N] [--seed S] [--keep]`; each failure names the seed that repeats it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { startBrokerSession } from './broker-session.ts';
+import type { Health } from './frontend-watch.ts';
 import { type PartCase, partOf, playPart } from './parts.ts';
-import { type Health, startFuzzSession } from './session.ts';
+import { startFuzzSession } from './session.ts';
 
 const SEEDS = fileURLToPath(new URL('../../fixtures/fuzz-seeds.json', import.meta.url));
-const PART_SHARE = 0.4;
+const PART_SHARE = 0.3;
+const BROKER_SHARE = 0.3;
+const BROKER_ROUNDS = 30;
+const ASKED_AT_ONCE = 5;
 const BATCH = 25;
-/** Of one batch. What one case takes alone is found by playing its seed alone. */
+/** Of one case alone; a batch that takes more is played again case by case. */
 const SLICE_CPU_MS_MAX = 50;
+/** Of a batch none of whose cases takes too much alone. */
+const BATCH_CPU_MS_MAX = 200;
+/** Brokers send megabytes at a time, and a frontend that has just started compiles what reads them. */
+const BROKER_CPU_MS_MAX = 400;
+/** Generous: other processes on the machine count. */
+const LIVE_MS_MAX = 3000;
 const PART_MS_MAX = 50;
 const WARM_UP_BATCHES = 40;
 const GROWTH_BYTES_MAX = 256 * 1024 * 1024;
 const OPEN_FILES_MORE_MAX = 64;
+const BROKER_RSS_BYTES_MAX = 512 * 1024 * 1024;
 
 const { values: given } = parseArgs({
   options: {
@@ -26,12 +38,14 @@ const { values: given } = parseArgs({
 });
 const first = Number(given.seed ?? Date.now() % 2 ** 31);
 const casesMax = Number(given.cases ?? Number.POSITIVE_INFINITY);
-const untilMs = performance.now() + Number(given.minutes) * 60_000;
-const failed: { parts: PartCase[]; sessions: number[] } = { parts: [], sessions: [] };
+const fromMs = performance.now();
+const untilMs = fromMs + Number(given.minutes) * 60_000;
+const failed: { parts: PartCase[]; sessions: number[]; brokers: number[] } = { parts: [], sessions: [], brokers: [] };
+const failures = (): number => failed.parts.length + failed.sessions.length + failed.brokers.length;
 const TOLD_MAX = 20;
 
 function tell(what: string, seed: number, error: unknown): void {
-  if (failed.parts.length + failed.sessions.length < TOLD_MAX)
+  if (failures() < TOLD_MAX)
     console.error(`${what}, seed ${seed}: ${error instanceof Error ? error.stack : String(error)}\n`);
 }
 
@@ -40,7 +54,7 @@ function failSession(seed: number, error: unknown): void {
   failed.sessions.push(seed);
 }
 
-const partsUntilMs = performance.now() + (untilMs - performance.now()) * PART_SHARE;
+const partsUntilMs = fromMs + (untilMs - fromMs) * PART_SHARE;
 let parts = 0;
 let slowest = { ms: 0, seed: first };
 for (; parts < casesMax && (parts % 1000 !== 0 || performance.now() < partsUntilMs); parts++) {
@@ -62,6 +76,35 @@ console.log(
 if (slowest.ms > PART_MS_MAX)
   console.log(`  more than ${PART_MS_MAX} ms: play that seed alone (garbage of others may be in it)`);
 
+const brokersUntilMs = fromMs + (untilMs - fromMs) * (PART_SHARE + BROKER_SHARE);
+const atBrokers = { sessions: 0, slice: 0, live: 0, rssBytes: 0 };
+for (; atBrokers.sessions < casesMax; atBrokers.sessions++) {
+  if (atBrokers.sessions > 0 && performance.now() >= brokersUntilMs) break;
+  const seed = first + atBrokers.sessions;
+  const session = await startBrokerSession(seed);
+  try {
+    for (let round = 0; round < BROKER_ROUNDS; round++) {
+      await Promise.all(Array.from({ length: ASKED_AT_ONCE }, () => session.play()));
+    }
+    for (const { sliceCpuMs, liveMs, rssBytes } of await session.look()) {
+      atBrokers.slice = Math.max(atBrokers.slice, sliceCpuMs);
+      atBrokers.live = Math.max(atBrokers.live, liveMs);
+      atBrokers.rssBytes = Math.max(atBrokers.rssBytes, rssBytes);
+      if (sliceCpuMs > BROKER_CPU_MS_MAX) throw new Error(`a stretch of ${sliceCpuMs.toFixed(0)} ms CPU`);
+      if (liveMs > LIVE_MS_MAX) throw new Error(`/live took ${liveMs} ms`);
+      if (rssBytes > BROKER_RSS_BYTES_MAX) throw new Error(`${(rssBytes / 2 ** 20).toFixed(0)} MiB of memory`);
+    }
+  } catch (error) {
+    tell('brokers', seed, error);
+    failed.brokers.push(seed);
+  }
+  await session.close();
+}
+console.log(
+  `brokers: ${atBrokers.sessions} sessions; most CPU of the loop at a stretch ${atBrokers.slice.toFixed(0)} ms, ` +
+    `longest wait for /live ${atBrokers.live} ms, most memory ${(atBrokers.rssBytes / 2 ** 20).toFixed(0)} MiB`,
+);
+
 const session = await startFuzzSession(first);
 let sessions = 0;
 let warm: Health | undefined;
@@ -78,10 +121,22 @@ try {
     if (last.sliceCpuMs > worst.slice) worst = { ...worst, slice: last.sliceCpuMs, seed };
     worst.live = Math.max(worst.live, last.liveMs);
     if (sessions <= WARM_UP_BATCHES * BATCH) warm = last;
+    else if (last.sliceCpuMs > SLICE_CPU_MS_MAX) await playEach(batch);
   }
 } catch (error) {
   failSession(first + sessions, error);
 }
+
+/** Names the cases of a batch that hold the loop for too long by themselves. */
+async function playEach(seeds: readonly number[]): Promise<void> {
+  for (const seed of seeds) {
+    await session.play(seed).catch(() => {}); // told already
+    const { sliceCpuMs } = await session.look();
+    if (sliceCpuMs > SLICE_CPU_MS_MAX)
+      failSession(seed, new Error(`alone a stretch of ${sliceCpuMs.toFixed(0)} ms CPU`));
+  }
+}
+
 const growth = last.rssBytes - (warm ?? last).rssBytes;
 console.log(
   `sessions: ${sessions} cases; most CPU of the loop at a stretch ${worst.slice.toFixed(0)} ms (seeds from ${worst.seed})`,
@@ -94,20 +149,21 @@ console.log(
 console.log(`  open files ${atStart.openFiles} at the start, ${last.openFiles} at the end`);
 await session.close();
 const faults = [
-  worst.slice > SLICE_CPU_MS_MAX && sessions > WARM_UP_BATCHES * BATCH
+  worst.slice > BATCH_CPU_MS_MAX && sessions > WARM_UP_BATCHES * BATCH
     ? `a stretch of ${worst.slice.toFixed(0)} ms CPU`
     : '',
+  worst.live > LIVE_MS_MAX ? `a wait of ${worst.live} ms for /live` : '',
   growth > GROWTH_BYTES_MAX ? 'memory grows' : '',
   last.openFiles - atStart.openFiles > OPEN_FILES_MORE_MAX ? 'connections stay open' : '',
-  failed.parts.length + failed.sessions.length > 0
-    ? `${failed.parts.length + failed.sessions.length} cases failed`
-    : '',
+  failures() > 0 ? `${failures()} cases failed` : '',
 ].filter((fault) => fault !== '');
 if (given.keep) {
   const kept = JSON.parse(readFileSync(SEEDS, 'utf8')) as typeof failed;
   const partCases = new Map([...kept.parts, ...failed.parts].map((each) => [`${each.part} ${each.seed}`, each]));
   const sessionSeeds = new Set([...kept.sessions, ...failed.sessions]);
-  writeFileSync(SEEDS, `${JSON.stringify({ parts: [...partCases.values()], sessions: [...sessionSeeds] }, null, 2)}\n`);
+  const brokerSeeds = new Set([...kept.brokers, ...failed.brokers]);
+  const all = { parts: [...partCases.values()], sessions: [...sessionSeeds], brokers: [...brokerSeeds] };
+  writeFileSync(SEEDS, `${JSON.stringify(all, null, 2)}\n`);
 }
 console.log(faults.length === 0 ? 'nothing failed' : `FAILED: ${faults.join('; ')}`);
 process.exitCode = faults.length === 0 ? 0 : 1;

@@ -1,42 +1,19 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { errorCodes } from '../../../shared/errors/index.ts';
-import { type SpawnedProcess, spawnNode } from '../spawn-node.ts';
+import { spawnNode } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
+import { type Health, PROGRAM, START_MS_MAX, WatchedFrontend } from './frontend-watch.ts';
 import { HostileValues } from './hostile-values.ts';
 import { HOSTILE_MODELS, type HostilePeers, startHostilePeers } from './peers.ts';
 import { HostileRequests, type OpenApi } from './requests.ts';
 
 const ANSWER_MS_MAX = 3000;
-const START_MS_MAX = 30_000;
-const PROGRAM = 'dist/stator.js';
-const PROBE = './dist/bench-loop-probe.js';
-/** Pings `/live` from a process of its own and tells on each line of its input the longest wait since the last. */
-const PINGER = `
-let worst = 0;
-process.stdin.on('data', () => { console.log('worst ' + worst.toFixed(0)); worst = 0; });
-for (;;) {
-  const from = performance.now();
-  const response = await fetch(process.argv[1] + '/live', { signal: AbortSignal.timeout(60000) });
-  if (!response.ok) throw new Error('live ' + response.status);
-  await response.text();
-  worst = Math.max(worst, performance.now() - from);
-  await new Promise((resolve) => setTimeout(resolve, 10));
-}`;
-
-/** What a frontend showed since the last look. */
-export interface Health {
-  /** Most CPU that its event loop took at a stretch. */
-  readonly sliceCpuMs: number;
-  /** Longest wait for `/live`, seen from another process: other processes on the machine count. */
-  readonly liveMs: number;
-  readonly rssBytes: number;
-  readonly openFiles: number;
-}
+const DEFECT = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught).*$/m;
 
 /** A frontend with an honest worker, hostile ones beside it, and cases to play against it. */
 export interface FuzzSession {
@@ -51,24 +28,12 @@ export interface FuzzSession {
 /** Starts the built program (`dist/`), with file discovery in a folder of its own. */
 export async function startFuzzSession(seed: number): Promise<FuzzSession> {
   const folder = await mkdtemp(join(tmpdir(), 'stator-fuzz-session-'));
-  const probeFile = join(folder, 'probe.json');
-  const children: SpawnedProcess[] = [];
-  const env = {
-    DYN_DISCOVERY_BACKEND: 'file',
-    DYN_FILE_KV: join(folder, 'kv'),
-    TMPDIR: folder,
-    STATOR_BENCH_PROBE: probeFile,
-  };
-  const start = (args: readonly string[], more: Readonly<Record<string, string>> = {}): SpawnedProcess => {
-    const child = spawnNode(args, { env: { ...env, ...more } });
-    children.push(child);
-    return child;
-  };
+  const env = { DYN_DISCOVERY_BACKEND: 'file', DYN_FILE_KV: join(folder, 'kv'), TMPDIR: folder };
   const host = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
-  const worker = start([PROGRAM, 'worker', '--engine=mocker'], { ...host, DYN_SYSTEM_PORT: '0' });
-  const frontend = start(['--import', PROBE, PROGRAM, 'frontend', '--http-host=127.0.0.1', '--http-port=0']);
+  const worker = spawnNode([PROGRAM, 'worker', '--engine=mocker'], { env: { ...env, ...host, DYN_SYSTEM_PORT: '0' } });
+  const frontend = await WatchedFrontend.start(folder, env, { defect: DEFECT });
+  const { url } = frontend;
   await worker.waitForOutput(/worker is ready/, START_MS_MAX);
-  const [, url = ''] = await frontend.waitForOutput(/serving url=(\S+)/, START_MS_MAX);
   await waitUntil(async () => (await fetch(`${url}/health`)).ok, { timeoutMs: START_MS_MAX });
   const peers = await startHostilePeers(join(folder, 'kv'), seed);
   await waitUntil(async () => (await (await fetch(`${url}/v1/models`)).text()).includes(HOSTILE_MODELS[0]), {
@@ -77,36 +42,13 @@ export async function startFuzzSession(seed: number): Promise<FuzzSession> {
   });
   const document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApi;
   const statuses = new Map<string, number>();
-  const pinger = start(['--input-type=module', '-e', PINGER, url]);
   return {
     statuses,
     play: (caseSeed) => playCase(caseSeed, { url, document, peers, frontend, statuses }),
-    look: async () => {
-      if (!isRunning(frontend.pid)) throw new Error(`the frontend is gone: ${frontend.stderr().slice(-3000)}`);
-      const bug = /^.*(TypeError|RangeError|ReferenceError|[Uu]nhandled|[Uu]ncaught).*$/m.exec(
-        frontend.stdout() + frontend.stderr(),
-      );
-      if (bug !== null) throw new Error(`the frontend says: ${bug[0].slice(0, 2000)}`);
-      await rm(probeFile, { force: true });
-      frontend.signal('SIGUSR2');
-      const report = await waitUntil(() => readFile(probeFile, 'utf8'), { timeoutMs: START_MS_MAX });
-      const earlier = pinger.stdout().length;
-      pinger.write('\n');
-      const told = await waitUntil(() => /worst (\d+)\n/.exec(pinger.stdout().slice(earlier)) ?? undefined, {
-        timeoutMs: START_MS_MAX,
-        what: 'an answer of /live',
-      });
-      const status = await readFile(`/proc/${frontend.pid}/status`, 'utf8');
-      return {
-        sliceCpuMs: (JSON.parse(report) as { readonly sliceCpuMs: number }).sliceCpuMs,
-        liveMs: Number(told[1]),
-        rssBytes: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024,
-        openFiles: (await readdir(`/proc/${frontend.pid}/fd`)).length,
-      };
-    },
+    look: () => frontend.look(),
     close: async () => {
       await peers.close();
-      await Promise.all(children.map((child) => child.kill()));
+      await Promise.all([frontend.close(), worker.kill()]);
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -116,7 +58,7 @@ interface Playground {
   readonly url: string;
   readonly document: OpenApi;
   readonly peers: HostilePeers;
-  readonly frontend: SpawnedProcess;
+  readonly frontend: WatchedFrontend;
   readonly statuses: Map<string, number>;
 }
 
@@ -126,7 +68,7 @@ async function playCase(seed: number, { url, document, peers, frontend, statuses
   const models = ['stator-mini', 'stator-mini', ...HOSTILE_MODELS, 'spoilt-1', ''];
   const { pieces, leaves } = new HostileRequests(document, models, values).next();
   const answer = await send(new URL(url), pieces, leaves);
-  if (!isRunning(frontend.pid)) throw new Error(`the frontend is gone: ${frontend.stderr().slice(-3000)}`);
+  frontend.mustRun();
   const status = /^HTTP\/1\.1 (\d{3})/.exec(answer)?.[1] ?? 'none';
   statuses.set(status, (statuses.get(status) ?? 0) + 1);
   const isEarned = pieces.some((piece) => /liar|noise|spoilt/.test(piece.toString('latin1')));
@@ -184,13 +126,4 @@ function judge(answer: string, isEarned: boolean): string | undefined {
     if (status === 500 && !isEarned) return `a 500 that no worker earned: ${text.slice(0, 500)}`;
   }
   return undefined;
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false; // that is what the question was
-  }
 }

@@ -19,6 +19,11 @@ export class AnswerRoom {
     this.#budget = budget;
   }
 
+  /** What the answer has taken so far. */
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
   /** Nothing was taken yet. */
   get isEmpty(): boolean {
     return this.#usedBytes === 0;

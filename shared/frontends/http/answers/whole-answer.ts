@@ -1,4 +1,4 @@
-import { ServeError } from '../../../errors/index.ts';
+import { ServeError, toServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import type { Abandonable, InferenceCall } from '../inference-call.ts';
 
@@ -37,6 +37,16 @@ export abstract class WholeAnswer implements Abandonable {
     this.call.refuse(error);
   }
 
+  /** The answer has been written, or will have been once `written` resolves: then the call is over. */
+  protected concludeWhen(written: Promise<void> | undefined, usage: Usage): void {
+    if (written === undefined) this.call.succeed(usage);
+    else
+      written.then(
+        () => this.call.succeed(usage),
+        (thrown: unknown) => this.refuse(toServeError(thrown)),
+      );
+  }
+
   /** From here on nothing more is taken. False when that was so already. */
   protected close(): boolean {
     if (this.#isOver) return false;
@@ -54,8 +64,8 @@ export abstract class UnaryAnswer extends WholeAnswer implements GenerationSink 
   abstract event(event: GenerationEvent): void;
   /** The worker has said something that can be answered with. */
   protected abstract readonly hasOutput: boolean;
-  /** Writes the answer. */
-  protected abstract write(usage: Usage, finished: boolean): void;
+  /** Writes the answer; a large one resolves when it has been written. */
+  protected abstract write(usage: Usage, finished: boolean): Promise<void> | undefined;
 
   end(usage: Usage, finished: boolean): void {
     if (this.isOver) return;
@@ -64,8 +74,7 @@ export abstract class UnaryAnswer extends WholeAnswer implements GenerationSink 
       return;
     }
     this.close();
-    this.write(usage, finished);
-    this.call.succeed(usage);
+    this.concludeWhen(this.write(usage, finished), usage);
   }
 }
 

@@ -1,7 +1,7 @@
 import { assertNever, type ServeError, workerError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
-import { answerJson } from '../answers/answer.ts';
 import { UnaryAnswer } from '../answers/whole-answer.ts';
+import { writeObject } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
@@ -83,11 +83,11 @@ export class MessageUnary extends UnaryAnswer {
     return this.#hasOutput;
   }
 
-  protected write(usage: Usage): void {
+  protected write(usage: Usage): Promise<void> | undefined {
     this.#bodies?.end();
     const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
     const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
-    answerJson(this.call.exchange, 200, body, requestIdHeader(this.#names.requestId));
+    return writeObject(this.call, body, [], requestIdHeader(this.#names.requestId));
   }
 
   protected override refuse(error: ServeError): void {

@@ -12,41 +12,39 @@ import {
 import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
 import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
+import { decodeContext, requireService } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { InferenceCall } from '../inference-call.ts';
-import { decodeContext, openForModel, requireService } from '../openai/gates.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { readJson } from '../read-json.ts';
+import { generate, serveInference } from '../serve-inference.ts';
 import { answerMessagesError, anthropicRequestId, newRequestId, refuseMessages, requestIdHeader } from './errors.ts';
 import { MessageStream } from './message-stream.ts';
 import { MessageUnary } from './message-unary.ts';
 
-/** `POST /v1/messages`. Answers through the exchange's sink; never rejects. */
-export async function serveMessages(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const call = new InferenceCall(deps, exchange, 'anthropic_messages');
-  let requestId: string | undefined;
-  try {
-    requireService(deps);
-    const body = parseMessagesBody(await readJson(exchange, deps));
-    const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
+/** `POST /v1/messages`. */
+export const serveMessages = serveInference({
+  endpoint: 'anthropic_messages',
+  parse: parseMessagesBody,
+  answer: (call, body, { meter, primaryName }) => {
+    const { deps } = call;
     const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
     call.identify(request);
-    requestId = anthropicRequestId(request.id);
     requireChatModel(deps, body.model);
+    const requestId = anthropicRequestId(request.id);
     const names = { id: `msg_${request.id.replaceAll('-', '')}`, requestId, model: primaryName };
     const running = new RunningUsage(meter);
     const estimate = (): number => estimateTokens(body);
     const answer = request.stream
       ? new MessageStream(call, request, names, { running, estimate })
       : new MessageUnary(call, request, names, estimate);
-    const { signal } = call.watch(answer);
-    const sink = request.stream ? answer : call.kept(answer);
-    deps.pipeline.generate(request, sink, { signal, meter: running });
-  } catch (thrown) {
-    refuseMessages(call, toServeError(thrown), requestId ?? newRequestId(deps.random));
-  }
-}
+    generate(call, request, answer, { meter: running });
+  },
+  refuse: (call, error) => {
+    const { requestId, deps } = call;
+    refuseMessages(call, error, requestId === undefined ? newRequestId(deps.random) : anthropicRequestId(requestId));
+  },
+});
 
 /**
  * `POST /v1/messages/count_tokens`: the prompt's true length where a tokenizer

@@ -112,8 +112,13 @@ export class NodeFrameSink implements FrameSink, Flushable {
     if (this.#waiters.length > 1) return;
     // A response that waits for its turn on a pipelined connection has no socket yet and drains on its own event.
     const source = this.#outgoing.socket ?? this.#outgoing;
-    source.once('drain', () => this.#releaseWaiters());
-    this.#outgoing.once('close', () => this.#releaseWaiters());
+    const release = (): void => {
+      source.off('drain', release); // a long answer waits many times
+      this.#outgoing.off('close', release);
+      this.#releaseWaiters();
+    };
+    source.once('drain', release);
+    this.#outgoing.once('close', release);
   }
 
   get closed(): AbortSignal {
@@ -165,8 +170,8 @@ export class NodeFrameSink implements FrameSink, Flushable {
     if (bytes.length === 0 || this.#outgoing.destroyed) return;
     this.#isHeadSent = true;
     if (this.#isChunked) this.#outgoing.write(`${bytes.length.toString(16)}\r\n`, 'latin1');
-    this.#outgoing.write(bytes);
-    if (this.#isChunked) this.#outgoing.write('\r\n', 'latin1');
+    this.#isFull = !this.#outgoing.write(bytes);
+    if (this.#isChunked) this.#isFull = !this.#outgoing.write('\r\n', 'latin1');
   }
 
   #end(text: string): void {

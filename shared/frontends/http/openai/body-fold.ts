@@ -1,3 +1,4 @@
+import { isRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
 
 type Body = Record<string, unknown>;
@@ -34,18 +35,19 @@ export class BodyFold {
   /** @param firstChoice where the first choice of the chunk stands in the answer. @default 0 */
   add(part: unknown, firstChoice = 0): void {
     const chunk = withFirstChoice(part, firstChoice);
-    if (!isBody(chunk)) return;
+    if (!isRecord(chunk)) return;
     const { choices, ...rest } = chunk;
     for (const [key, value] of Object.entries(rest)) if (value !== null) this.#folded[key] = value;
     if (!Array.isArray(choices)) return;
-    for (const choice of choices) if (isBody(choice)) this.#addChoice(choice);
+    for (const choice of choices) if (isRecord(choice)) this.#addChoice(choice);
   }
 
-  text(names: WireNames): string {
+  /** The object of all that was added. */
+  whole(names: WireNames): object {
     this.#folded.object = this.#object;
     const choices = this.#choices.sort((a, b) => Number(a.index) - Number(b.index));
     this.#folded.choices = this.#object === 'chat.completion' ? choices.map(withEveryKey) : choices;
-    return JSON.stringify(withWireNames(this.#folded, names));
+    return withWireNames(this.#folded, names) as object; // of an object
   }
 
   #addChoice(choice: Body): void {
@@ -57,15 +59,15 @@ export class BodyFold {
     }
     const { delta, ...rest } = choice;
     merge(target, rest);
-    if (!isBody(delta)) return;
-    if (!isBody(target.message)) target.message = { role: 'assistant', content: null };
+    if (!isRecord(delta)) return;
+    if (!isRecord(target.message)) target.message = { role: 'assistant', content: null };
     merge(target.message as Body, delta);
   }
 }
 
 /** A choice of a chat has these keys whether or not the worker had anything to say under them. */
 function withEveryKey({ message, ...rest }: Body): Body {
-  const said = isBody(message) ? { message: { refusal: null, ...message } } : {};
+  const said = isRecord(message) ? { message: { refusal: null, ...message } } : {};
   return { finish_reason: null, logprobs: null, ...rest, ...said };
 }
 
@@ -79,10 +81,10 @@ function merge(into: Body, from: Body): void {
       into[key] = mergeToolCalls(Array.isArray(known) ? known : [], value);
     } else if (GROWING.has(key) && typeof known === 'string' && typeof value === 'string') {
       into[key] = known + value;
-    } else if (isBody(known) && isBody(value)) {
+    } else if (isRecord(known) && isRecord(value)) {
       merge(known, value);
     } else if (key === 'content' && Array.isArray(known) && Array.isArray(value)) {
-      into[key] = [...known, ...value]; // log probabilities
+      for (const one of value) known.push(one); // log probabilities
     } else {
       into[key] = value;
     }
@@ -91,16 +93,12 @@ function merge(into: Body, from: Body): void {
 
 function mergeToolCalls(known: unknown[], parts: readonly unknown[]): unknown[] {
   for (const part of parts) {
-    if (!isBody(part)) continue;
+    if (!isRecord(part)) continue;
     const { index, ...rest } = part;
     const at = typeof index === 'number' ? index : known.length;
     const target = known[at];
-    if (isBody(target)) merge(target, rest);
+    if (isRecord(target)) merge(target, rest);
     else known[at] = rest;
   }
   return known;
-}
-
-function isBody(value: unknown): value is Body {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

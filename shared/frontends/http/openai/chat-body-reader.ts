@@ -1,4 +1,5 @@
 import type { FinishReason, GenerationSink } from '../../../protocol/generation/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { CallOrder } from './call-order.ts';
 
 type Body = Readonly<Record<string, unknown>>;
@@ -25,15 +26,15 @@ export class ChatBodyReader {
 
   /** Anything that is not a chat body says nothing. */
   read(body: unknown): void {
-    if (!isBody(body) || !Array.isArray(body.choices)) return;
+    if (!isRecord(body) || !Array.isArray(body.choices)) return;
     for (const [at, choice] of body.choices.entries()) {
-      if (isBody(choice)) this.#readChoice(choice, typeof choice.index === 'number' ? choice.index : at);
+      if (isRecord(choice)) this.#readChoice(choice, typeof choice.index === 'number' ? choice.index : at);
     }
   }
 
   #readChoice(choice: Body, index: number): void {
-    const said = isBody(choice.delta) ? choice.delta : choice.message;
-    if (isBody(said)) this.#readMessage(said, index);
+    const said = isRecord(choice.delta) ? choice.delta : choice.message;
+    if (isRecord(said)) this.#readMessage(said, index);
     const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
     this.#calls.flush();
@@ -59,12 +60,12 @@ export class ChatBodyReader {
       this.#sink.text(choice, said.content, 0);
     }
     if (!Array.isArray(said.tool_calls)) return;
-    for (const [at, call] of said.tool_calls.entries()) if (isBody(call)) this.#readCall(call, choice, at);
+    for (const [at, call] of said.tool_calls.entries()) if (isRecord(call)) this.#readCall(call, choice, at);
   }
 
   #readCall(call: Body, choice: number, at: number): void {
     const index = typeof call.index === 'number' ? call.index : at;
-    const called = isBody(call.function) ? call.function : {};
+    const called = isRecord(call.function) ? call.function : {};
     if (!this.#calls.knows(choice, index) && typeof called.name === 'string' && called.name !== '') {
       // some servers say id and name again with every piece
       this.#calls.begin(choice, index, typeof call.id === 'string' ? call.id : `call_${index}`, called.name);
@@ -72,8 +73,4 @@ export class ChatBodyReader {
     const text = called.arguments;
     if (typeof text === 'string' && text !== '') this.#calls.grow(choice, index, text);
   }
-}
-
-function isBody(value: unknown): value is Body {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

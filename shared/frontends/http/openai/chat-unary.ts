@@ -1,10 +1,10 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
-import { answerText } from '../answers/answer.ts';
 import { UnaryAnswer } from '../answers/whole-answer.ts';
+import { writeObject } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { BodyFold } from './body-fold.ts';
-import { chatLogprobs } from './logprobs-json.ts';
+import { wholeChatLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import { type SaidChoice, SaidChoices } from './said-choices.ts';
 import { usageBody } from './usage-json.ts';
@@ -83,14 +83,14 @@ export class ChatUnary extends UnaryAnswer {
     return this.#bodies !== undefined || this.#choices.all.length > 0;
   }
 
-  protected write(usage: Usage, finished: boolean): void {
-    const text = this.#bodies === undefined ? this.#objectText(usage, finished) : this.#bodies.text(this.#names);
-    answerText(this.call.exchange, 200, 'application/json', text);
+  protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
+    if (this.#bodies !== undefined) return writeObject(this.call, this.#bodies.whole(this.#names));
+    return writeObject(this.call, this.#object(usage, finished), this.#nvext?.pieces(this.#choices.ending));
   }
 
-  #objectText(usage: Usage, finished: boolean): string {
+  #object(usage: Usage, finished: boolean): object {
     const { id, created, model } = this.#names;
-    const object = {
+    return {
       id,
       choices: this.#choices.all.map((choice, index) => this.#choiceBody(choice, index)),
       created,
@@ -98,9 +98,6 @@ export class ChatUnary extends UnaryAnswer {
       object: 'chat.completion',
       ...(finished ? { usage: usageBody(usage) } : {}),
     };
-    const text = JSON.stringify(object);
-    const nvext = this.#nvext?.take(this.#choices.ending) ?? '';
-    return nvext === '' ? text : `${text.slice(0, -1)}${nvext}}`;
   }
 
   #choiceBody(choice: ChatChoice, index: number): object {
@@ -114,7 +111,7 @@ export class ChatUnary extends UnaryAnswer {
         ...(choice.reasoning === '' ? {} : { [this.call.deps.settings.reasoningField]: choice.reasoning }),
       },
       finish_reason: choice.finish,
-      logprobs: chatLogprobs(choice.logprobs),
+      logprobs: wholeChatLogprobs(choice.logprobs),
     };
   }
 }

@@ -1,12 +1,12 @@
 import { assertNever, type ServeError } from '../../../errors/index.ts';
 import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { answerText } from '../answers/answer.ts';
 import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
+import { writeObject } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { BatchUsage } from './batch-usage.ts';
 import { BodyFold } from './body-fold.ts';
 import type { CompletionsParts } from './completions-parts.ts';
-import { completionLogprobs } from './logprobs-json.ts';
+import { wholeCompletionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import { type SaidChoice, SaidChoices } from './said-choices.ts';
 import { usageBody } from './usage-json.ts';
@@ -57,18 +57,17 @@ export class CompletionsUnary extends WholeAnswer {
       return;
     }
     this.close();
-    answerText(this.call.exchange, 200, 'application/json', this.#answerText(whole));
-    this.call.succeed(whole);
+    this.concludeWhen(this.#write(whole), whole);
   }
 
-  #answerText(usage: Usage): string {
+  #write(usage: Usage): Promise<void> | undefined {
     if (!this.#bodies.isEmpty) {
       if (this.#prompts.length > 1) this.#bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
-      return this.#bodies.text(this.#parts.names);
+      return writeObject(this.call, this.#bodies.whole(this.#parts.names));
     }
     const { id, created, model } = this.#parts.names;
     const { choicesPerPrompt } = this.#parts.decoded;
-    const text = JSON.stringify({
+    const object = {
       id,
       choices: this.#prompts.flatMap((prompt, index) => prompt.choiceBodies(index * choicesPerPrompt)),
       created,
@@ -76,9 +75,8 @@ export class CompletionsUnary extends WholeAnswer {
       system_fingerprint: null,
       object: 'text_completion',
       ...(this.#isFinished ? { usage: usageBody(usage) } : {}),
-    });
-    const nvext = this.#prompts[0]?.nvextText() ?? '';
-    return nvext === '' ? text : `${text.slice(0, -1)}${nvext}}`;
+    };
+    return writeObject(this.call, object, this.#prompts[0]?.nvextPieces());
   }
 }
 
@@ -132,12 +130,12 @@ class PromptFold {
     return this.#choices.all.map((choice, index) => ({
       text: choice.text,
       index: firstIndex + index,
-      ...(choice.logprobs.length === 0 ? {} : { logprobs: completionLogprobs(choice.logprobs) }),
+      ...(choice.logprobs.length === 0 ? {} : { logprobs: wholeCompletionLogprobs(choice.logprobs) }),
       ...(choice.finish === null ? {} : { finish_reason: choice.finish }),
     }));
   }
 
-  nvextText(): string {
-    return this.#nvext?.take(this.#choices.ending) ?? '';
+  nvextPieces(): Iterable<string> | undefined {
+    return this.#nvext?.pieces(this.#choices.ending);
   }
 }

@@ -1,41 +1,30 @@
-import { toServeError } from '../../../errors/index.ts';
 import { textMemory } from '../../../protocol/generation/index.ts';
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import type { HttpExchange } from '../hosts/exchange.ts';
-import { InferenceCall } from '../inference-call.ts';
-import { readJson } from '../read-json.ts';
+import { decodeContext, requireServed } from '../gates.ts';
+import type { InferenceCall } from '../inference-call.ts';
+import { serveInference } from '../serve-inference.ts';
 import type { CompletionsParts } from './completions-parts.ts';
 import { CompletionsStream } from './completions-stream.ts';
 import { CompletionsUnary } from './completions-unary.ts';
-import { decodeContext, openForModel, requireRoute, requireServed, requireService } from './gates.ts';
 import { RunningUsage } from './running-usage.ts';
 
-/** `POST /v1/completions`. Answers through the exchange's sink; never rejects. */
-export async function serveCompletions(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const call = new InferenceCall(deps, exchange, 'completions');
-  try {
-    requireService(deps);
-    requireRoute(deps, 'Completions');
-    const json = await readJson(exchange, deps);
-    const body = parseCompletionsBody(json);
-    const { meter, primaryName } = openForModel(call, body.model, body.stream === true);
+/** `POST /v1/completions`. */
+export const serveCompletions = serveInference({
+  endpoint: 'completions',
+  isOffWithoutModel: true,
+  parse: parseCompletionsBody,
+  answer: async (call, body, { meter, primaryName }) => {
     const decoded = decodeCompletions(body, decodeContext(call));
     call.identify(decoded.requests[0]!); // a batch has at least one prompt
-    requireServed(deps, body.model, 'Completions');
-    const names = {
-      id: `cmpl-${decoded.id}`,
-      created: Math.floor(call.receivedMs / 1000),
-      model: primaryName,
-    };
-    const echoes = await echoedTexts(deps, body.model, decoded);
+    requireServed(call.deps, body.model, 'completions');
+    const names = { id: `cmpl-${decoded.id}`, created: call.createdSecs, model: primaryName };
+    const echoes = await echoedTexts(call.deps, body.model, decoded);
     for (const echo of echoes ?? []) call.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
     generateAll(call, { names, decoded, echoes }, meter);
-  } catch (thrown) {
-    call.refuse(toServeError(thrown));
-  }
-}
+  },
+});
 
 /** What `echo` repeats of each prompt: of token ids, the text that they stand for. */
 async function echoedTexts(

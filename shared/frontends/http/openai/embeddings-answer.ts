@@ -5,9 +5,9 @@ import {
   readEmbeddings,
   type Usage,
 } from '../../../protocol/generation/index.ts';
-import type { DecodedEmbeddings } from '../../../protocol/openai/index.ts';
-import { answerText } from '../answers/answer.ts';
+import { type DecodedEmbeddings, LazyList } from '../../../protocol/openai/index.ts';
 import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
+import { writeObject, writeParts } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { BatchUsage } from './batch-usage.ts';
 
@@ -74,17 +74,22 @@ export class EmbeddingsAnswer extends WholeAnswer {
 
   #finish(usage: Usage): void {
     this.close();
-    const { deps, elapsedMs, exchange } = this.call;
-    answerText(exchange, 200, 'application/json', this.#text(usage));
+    const { deps, elapsedMs } = this.call;
+    this.concludeWhen(this.#write(usage), usage);
     deps.metrics.embedded(this.#model, elapsedMs);
-    this.call.succeed(usage);
   }
 
-  #text({ promptTokens }: Usage): string {
-    if (this.#body !== undefined) return JSON.stringify({ ...this.#body, model: this.#model });
-    const data = this.#vectors.map((text, index) => `{"index":${index},"object":"embedding","embedding":${text}}`);
-    const usage = JSON.stringify({ prompt_tokens: promptTokens, total_tokens: promptTokens });
-    return `{"object":"list","model":${JSON.stringify(this.#model)},"data":[${data.join(',')}],"usage":${usage}}`;
+  #write(usage: Usage): Promise<void> | undefined {
+    if (this.#body === undefined) return writeParts(this.call, this.#parts(usage));
+    return writeObject(this.call, { ...this.#body, model: this.#model });
+  }
+
+  *#parts({ promptTokens }: Usage): Generator<string> {
+    yield `{"object":"list","model":${JSON.stringify(this.#model)},"data":[`;
+    for (const [index, text] of this.#vectors.entries()) {
+      yield `${index === 0 ? '' : ','}{"index":${index},"object":"embedding","embedding":${text}}`;
+    }
+    yield `],"usage":${JSON.stringify({ prompt_tokens: promptTokens, total_tokens: promptTokens })}}`;
   }
 }
 
@@ -115,7 +120,7 @@ function isListObject(body: unknown): body is ListObject {
 /** The list with its vectors as the client wants to read them; what is no vector of one is its worker's to answer for. */
 function withFormat(list: ListObject, format: DecodedEmbeddings['format']): object {
   const write = format === 'base64' ? asBase64 : asFloats;
-  const data = list.data.map((entry) => {
+  const data = new LazyList(list.data, (entry) => {
     if (typeof entry !== 'object' || entry === null || !('embedding' in entry)) return entry;
     return { ...entry, embedding: write(entry.embedding) };
   });

@@ -1,4 +1,5 @@
 import type { NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
+import { LazyList } from '../../../protocol/openai/index.ts';
 
 /** One entry of `choices[].logprobs.content` of chat answers. */
 export function chatLogprob(token: TokenLogprob): object {
@@ -19,6 +20,11 @@ function alternative({ token, logprob, bytes }: NamedLogprob): object {
 export function chatLogprobs(tokens: readonly TokenLogprob[] | undefined): object | null {
   if (tokens === undefined || tokens.length === 0) return null;
   return { content: tokens.map(chatLogprob), refusal: null };
+}
+
+/** As `chatLogprobs`, of a whole answer. */
+export function wholeChatLogprobs(tokens: readonly TokenLogprob[]): object | null {
+  return tokens.length === 0 ? null : { content: new LazyList(tokens, chatLogprob), refusal: null };
 }
 
 /** `choices[].logprobs` of a completions answer; offsets stay empty. */
@@ -43,9 +49,24 @@ function byText({ top, token, logprob }: TokenLogprob): Record<string, number> {
 
 export function completionLogprobs(tokens: readonly TokenLogprob[]): CompletionLogprobs {
   return {
-    tokens: tokens.map((token) => token.token),
-    token_logprobs: tokens.map((token) => token.logprob),
-    top_logprobs: tokens.filter((token) => token.top.length > 0).map(byText),
+    tokens: tokens.map(textOf),
+    token_logprobs: tokens.map(logprobOf),
+    top_logprobs: tokens.filter(hasAlternatives).map(byText),
     text_offset: [],
   };
 }
+
+/** As `completionLogprobs`, of a whole answer. */
+export function wholeCompletionLogprobs(tokens: readonly TokenLogprob[]): object {
+  const withAlternatives = tokens.filter(hasAlternatives);
+  return {
+    tokens: new LazyList(tokens, textOf),
+    token_logprobs: new LazyList(tokens, logprobOf),
+    top_logprobs: new LazyList(withAlternatives, byText),
+    text_offset: [],
+  };
+}
+
+const textOf = ({ token }: TokenLogprob): string => token;
+const logprobOf = ({ logprob }: TokenLogprob): number => logprob;
+const hasAlternatives = ({ top }: TokenLogprob): boolean => top.length > 0;

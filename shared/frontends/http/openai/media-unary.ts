@@ -1,6 +1,6 @@
 import type { GenerationEvent } from '../../../protocol/generation/index.ts';
-import { answerJson } from '../answers/answer.ts';
 import { UnaryAnswer } from '../answers/whole-answer.ts';
+import { writeObject } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
 import { isBody } from './media-bodies.ts';
 
@@ -27,7 +27,7 @@ export class MediaUnary extends UnaryAnswer {
     return this.#parts.length > 0;
   }
 
-  protected write(): void {
-    answerJson(this.call.exchange, 200, this.#fold(this.#parts));
+  protected write(): Promise<void> | undefined {
+    return writeObject(this.call, this.#fold(this.#parts));
   }
 }

@@ -1,4 +1,5 @@
 import type { GenerationEvent, GenerationRequest } from '../../../protocol/generation/index.ts';
+import { jsonPieces } from '../../../protocol/openai/index.ts';
 import type { InferenceCall } from '../inference-call.ts';
 
 type WorkerEvent = Extract<GenerationEvent, { readonly kind: 'worker' }>;
@@ -64,31 +65,38 @@ export class NvextAnswer {
 
   /** `,"nvext":{...}` of a chunk, or nothing. */
   take(chunk: NvextChunk = NO_CHUNK): string {
-    const fields: string[] = [];
-    if (this.#worker !== '') fields.push(this.#worker);
-    if (chunk.tokenIds.length > 0 && this.#asked.has('completion_token_ids')) {
-      fields.push(`"completion_token_ids":${JSON.stringify(chunk.tokenIds)}`);
-    }
-    this.#takeEngineData(fields);
-    if (chunk.finish !== undefined) this.#addFinish(chunk.finish.stopReason, fields);
+    const fields = this.#takeFields(chunk).map(([name, value]) => `"${name}":${JSON.stringify(value)}`);
+    if (this.#worker !== '') fields.unshift(this.#worker);
     return fields.length === 0 ? '' : `,"nvext":{${fields.join(',')}}`;
   }
 
-  #addFinish(stopReason: string | number | undefined, into: string[]): void {
-    if (this.#asked.has('timing')) into.push(`"timing":${JSON.stringify(this.#timing())}`);
-    if (stopReason !== undefined && this.#asked.has('stop_reason')) {
-      into.push(`"stop_reason":${JSON.stringify(stopReason)}`);
+  /** As `take`, of a whole answer: in pieces, for there may be megabytes of what an engine tells. */
+  *pieces(chunk: NvextChunk): Generator<string> {
+    let lead = ',"nvext":{';
+    if (this.#worker !== '') {
+      yield lead + this.#worker;
+      lead = ',';
     }
+    for (const [name, value] of this.#takeFields(chunk)) {
+      yield `${lead}"${name}":`;
+      yield* jsonPieces(value);
+      lead = ',';
+    }
+    if (lead === ',') yield '}';
   }
 
-  #takeEngineData(into: string[]): void {
+  #takeFields({ tokenIds, finish }: NvextChunk): (readonly [name: string, value: unknown])[] {
     const data = this.#engineData;
-    if (data === undefined) return;
     this.#engineData = undefined;
-    if (this.#asked.has('engine_data')) into.push(`"engine_data":${JSON.stringify(data)}`);
-    for (const field of ['routed_experts', 'prompt_logprobs']) {
-      if (data[field] !== undefined && this.#asked.has(field)) into.push(`"${field}":${JSON.stringify(data[field])}`);
-    }
+    const fields = [
+      ['completion_token_ids', tokenIds.length === 0 ? undefined : tokenIds],
+      ['engine_data', data],
+      ['routed_experts', data?.routed_experts],
+      ['prompt_logprobs', data?.prompt_logprobs],
+      ['timing', finish === undefined ? undefined : this.#timing()],
+      ['stop_reason', finish?.stopReason],
+    ] as const;
+    return fields.filter(([name, value]) => value !== undefined && this.#asked.has(name));
   }
 
   /** Prefill starts when the worker is known; without that event, when the request left the dialect. */

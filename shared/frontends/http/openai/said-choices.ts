@@ -30,7 +30,7 @@ export class SaidChoices<Choice extends SaidChoice> {
   say(event: SaidEvent): void {
     const choice = this.at(event.choice);
     choice.text += event.text;
-    if (event.logprobs !== undefined) choice.logprobs.push(...event.logprobs);
+    for (const logprob of event.logprobs ?? []) choice.logprobs.push(logprob); // any number of them
     for (const id of event.tokenIds) this.#tokenIds.push(id);
     if (event.kind === 'delta') return;
     choice.finish = event.reason;

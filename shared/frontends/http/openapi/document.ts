@@ -2,8 +2,8 @@ import * as z from 'zod';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { countTokensSchema, messagesSchema } from '../../../protocol/anthropic/index.ts';
 import { type BodySchema, bodySchemas } from '../../../protocol/openai/index.ts';
+import type { Operation } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
-import { type DescribedRoute, describedRoutes } from './described-routes.ts';
 import { type ExampleModels, exampleBodies, exampleId } from './examples.ts';
 import { FAILURES, failureResponses, failuresOf } from './failures.ts';
 
@@ -19,14 +19,13 @@ const BODIES: Readonly<Record<string, BodySchema>> = {
  * The OpenAPI 3.1 document of an app with these settings. The bodies are described by the very schemas that check them.
  * @param models that the examples ask for
  */
-export function openApiDocument(settings: HttpSettings, models: ExampleModels): Json {
-  const routes = describedRoutes(settings);
+export function openApiDocument(operations: readonly Operation[], settings: HttpSettings, models: ExampleModels): Json {
   const paths: Record<string, Record<string, Json>> = {};
-  for (const route of routes) {
-    paths[route.path] ??= {};
-    paths[route.path]![route.method] = operationOf(route, settings, models); // was just made
+  for (const operation of operations) {
+    paths[operation.path] ??= {};
+    paths[operation.path]![operation.method] = operationOf(operation, settings, models); // was just made
   }
-  const used = new Set(routes.map(({ body }) => body));
+  const used = new Set(operations.map(({ body }) => body));
   const schemas = Object.entries(BODIES).filter(([name]) => used.has(name));
   return {
     openapi: '3.1.0',
@@ -37,31 +36,33 @@ export function openApiDocument(settings: HttpSettings, models: ExampleModels): 
       license: { name: packageJson.license, identifier: packageJson.license },
     },
     servers: [{ url: '/' }],
-    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       schemas: {
         ...Object.fromEntries(schemas.map(([name, body]) => [name, schemaOf(body, settings)])),
         ...FAILURES,
       },
-      responses: failureResponses(routes, settings),
+      responses: failureResponses(operations, settings),
     },
   };
 }
 
-function operationOf(route: DescribedRoute, settings: HttpSettings, models: ExampleModels): Json {
-  const { path, method, id, tag, summary, answers, states = [] } = route;
+function operationOf(operation: Operation, settings: HttpSettings, models: ExampleModels): Json {
+  const { path, method, id, tag, summary, answers, states = [] } = operation;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const state = { description: 'The state that was asked for: not well.', content: contentOf() };
   return {
     operationId: id,
     tags: [tag],
     summary,
-    ...(names.length === 0 ? {} : { parameters: names.map((name) => pathParameter(name, exampleId(route, models))) }),
-    ...(route.body === undefined ? {} : { requestBody: bodyOf(route.bodies ?? [route.body], models) }),
+    ...(names.length === 0
+      ? {}
+      : { parameters: names.map((name) => pathParameter(name, exampleId(operation, models))) }),
+    ...(operation.body === undefined ? {} : { requestBody: bodyOf(operation.bodies ?? [operation.body], models) }),
     responses: {
       200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
-      ...failuresOf(route, settings),
+      ...failuresOf(operation, settings),
       ...Object.fromEntries(states.map((status) => [status, state])),
     },
   };

@@ -1,6 +1,6 @@
 import type { ModelType } from '../../../discovery/index.ts';
 import type { ServedModel } from '../../../pipeline/index.ts';
-import type { DescribedRoute } from './described-routes.ts';
+import type { Operation } from '../route.ts';
 
 /** Names of served models that examples ask for, by what they can do. */
 export type ExampleModels = Readonly<Record<'Chat' | 'Completions' | 'Embedding' | 'Images' | 'Videos', string>>;
@@ -49,7 +49,7 @@ export function exampleBodies(models: ExampleModels): Readonly<Record<string, ob
 }
 
 /** What stands in the place of `{id}`: a model that is there, or the form of an id that an answer had. */
-export function exampleId({ tag }: Pick<DescribedRoute, 'tag'>, models: ExampleModels): string {
+export function exampleId({ tag }: Pick<Operation, 'tag'>, models: ExampleModels): string {
   if (tag === 'Models') return models.Chat;
   return tag === 'Responses' ? RESPONSE_ID : COMPLETION_ID;
 }

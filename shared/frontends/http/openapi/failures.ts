@@ -1,6 +1,6 @@
 import { type ErrorCode, httpStatusOf } from '../../../errors/index.ts';
+import type { FailureName, Operation } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
-import type { DescribedRoute, FailureName } from './described-routes.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -60,7 +60,7 @@ const INFERENCE: readonly ErrorCode[] = [
 ];
 
 /** The codes of routes whose body says nothing else. */
-const CODES_OF_TAG: Readonly<Record<DescribedRoute['tag'], readonly ErrorCode[]>> = {
+const CODES_OF_TAG: Readonly<Record<Operation['tag'], readonly ErrorCode[]>> = {
   Generation: INFERENCE,
   Messages: INFERENCE,
   Responses: ['invalid_value', 'not_found', 'client_closed_request', 'service_unavailable'],
@@ -91,35 +91,35 @@ const ABOUT: Readonly<Record<string, string>> = {
 const RETRIED = new Set(['429', '503', '529']);
 
 /** The failures of an operation by status, as references to `failureResponses`. */
-export function failuresOf(route: DescribedRoute, settings: HttpSettings): Readonly<Record<string, Json>> {
-  const named = statusesOf(route, settings).map((status) => [status, envelopeOf(route, status)] as const);
+export function failuresOf(operation: Operation, settings: HttpSettings): Readonly<Record<string, Json>> {
+  const named = statusesOf(operation, settings).map((status) => [status, envelopeOf(operation, status)] as const);
   return Object.fromEntries(
     named.map(([status, envelope]) => [status, { $ref: `#/components/responses/${envelope}${status}` }]),
   );
 }
 
-/** Every response that the failures of `routes` refer to. */
-export function failureResponses(routes: readonly DescribedRoute[], settings: HttpSettings): Json {
+/** Every response that the failures of `operations` refer to. */
+export function failureResponses(operations: readonly Operation[], settings: HttpSettings): Json {
   const responses: Record<string, Json> = {};
-  for (const route of routes) {
-    for (const status of statusesOf(route, settings)) {
-      const envelope = envelopeOf(route, status);
+  for (const operation of operations) {
+    for (const status of statusesOf(operation, settings)) {
+      const envelope = envelopeOf(operation, status);
       responses[`${envelope}${status}`] = responseOf(envelope, status);
     }
   }
   return responses;
 }
 
-function statusesOf(route: DescribedRoute, settings: HttpSettings): readonly string[] {
-  const isInference = route.body !== undefined && route.tag !== 'Operations';
-  const codes = [...ANYWHERE, ...(route.codes ?? (isInference ? INFERENCE : CODES_OF_TAG[route.tag]))];
-  const statuses = codes.map((code) => String(statusOf(code, route, settings)));
-  const own = route.statuses?.map(String) ?? [];
+function statusesOf(operation: Operation, settings: HttpSettings): readonly string[] {
+  const isInference = operation.body !== undefined && operation.tag !== 'Operations';
+  const codes = [...ANYWHERE, ...(operation.codes ?? (isInference ? INFERENCE : CODES_OF_TAG[operation.tag]))];
+  const statuses = codes.map((code) => String(statusOf(code, operation, settings)));
+  const own = operation.statuses?.map(String) ?? [];
   return [...new Set([...statuses, ...own, ...(isInference ? [WORKERS_OWN] : [])])].sort();
 }
 
 /** Overload has a number of its own in Anthropic's dialect, and one that the operator chooses elsewhere. */
-function statusOf(code: ErrorCode, { tag }: DescribedRoute, { overloadStatus }: HttpSettings): number {
+function statusOf(code: ErrorCode, { tag }: Operation, { overloadStatus }: HttpSettings): number {
   if (code !== 'server_overloaded') return httpStatusOf(code);
   return tag === 'Messages' ? MESSAGES_OVERLOAD_STATUS : overloadStatus;
 }
@@ -127,7 +127,7 @@ function statusOf(code: ErrorCode, { tag }: DescribedRoute, { overloadStatus }: 
 const MESSAGES_OVERLOAD_STATUS = 529;
 
 /** What fails before a route's own code runs, or in it, is told in the common envelope. */
-function envelopeOf({ failure = 'Error' }: DescribedRoute, status: string): FailureName {
+function envelopeOf({ failure = 'Error' }: Operation, status: string): FailureName {
   return failure === 'ThresholdError' && (status === '431' || status === '500') ? 'Error' : failure;
 }
 

@@ -1,7 +1,7 @@
 import { answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import type { HttpSettings } from '../settings.ts';
+import type { Operation, Serve } from '../route.ts';
 import { exampleModels } from './examples.ts';
 
 export const OPENAPI_PATH = '/openapi.json';
@@ -12,19 +12,17 @@ interface MadeDocument {
   readonly text: string;
 }
 
-/** The last one of each app. */
-const documents = new WeakMap<HttpSettings, MadeDocument>();
-
 /** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
-export async function serveOpenApi({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const models = exampleModels(pipeline.models.list());
-  const key = JSON.stringify(models);
-  let document = documents.get(settings);
-  if (document?.models !== key) {
-    // Loaded on demand: a function that is only asked for answers never parses it.
-    const { openApiDocument } = await import('./document.ts');
-    document = { models: key, text: JSON.stringify(openApiDocument(settings, models)) };
-    documents.set(settings, document);
-  }
-  answerText(exchange, 200, 'application/json', document.text);
+export function serveOpenApi(operations: readonly Operation[]): Serve {
+  let document: MadeDocument | undefined;
+  return async ({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
+    const models = exampleModels(pipeline.models.list());
+    const key = JSON.stringify(models);
+    if (document?.models !== key) {
+      // Loaded on demand: a function that is only asked for answers never parses it.
+      const { openApiDocument } = await import('./document.ts');
+      document = { models: key, text: JSON.stringify(openApiDocument(operations, settings, models)) };
+    }
+    answerText(exchange, 200, 'application/json', document.text);
+  };
 }

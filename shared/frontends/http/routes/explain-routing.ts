@@ -10,8 +10,8 @@ import {
 import { answerError, answerJson } from '../answers/answer.ts';
 import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
+import { decodeContext } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { decodeContext } from '../openai/gates.ts';
 import { readJson } from '../read-json.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or a request id. */

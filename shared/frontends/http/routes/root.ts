@@ -6,8 +6,6 @@ import { DOCS_PATH } from '../openapi/serve-docs.ts';
 import { OPENAPI_PATH } from '../openapi/serve-openapi.ts';
 import type { HttpSettings } from '../settings.ts';
 
-export const ROOT_PATH = '/';
-
 /** `GET /`: where things are, as a page for a browser and as JSON for everybody else. */
 export function serveRoot({ settings }: HttpAppDeps, exchange: HttpExchange): void {
   const places = placesOf(settings);

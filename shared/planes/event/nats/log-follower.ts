@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../../clock/index.ts';
+import { untilAborted } from '../../../concurrency/index.ts';
 import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
 import type { EventLogEntry, EventLogFollower, EventLogListener } from '../types.ts';
 
@@ -48,18 +49,12 @@ export class LogFollower implements EventLogFollower {
 
   /** Resolves when the stream is open for the first time; closes and rejects when `signal` aborts before. */
   async start(signal: AbortSignal): Promise<void> {
-    const opened = new Promise<void>((resolve, reject) => {
-      const onAbort = (): void => reject(signal.reason);
-      if (signal.aborted) onAbort();
-      signal.addEventListener('abort', onAbort, { once: true });
-      this.#onOpen = () => {
-        signal.removeEventListener('abort', onAbort);
-        resolve();
-      };
+    const opened = new Promise<void>((resolve) => {
+      this.#onOpen = resolve;
     });
     this.#running = this.#run();
     try {
-      await opened;
+      await untilAborted(opened, signal);
     } catch (reason) {
       await this.close();
       throw reason;

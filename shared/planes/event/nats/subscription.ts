@@ -1,5 +1,5 @@
 import type { NatsClient, NatsMessage, NatsSubscription as Subscribed } from '../../nats/index.ts';
-import { decodeEnvelopeRecord } from '../envelope-codec.ts';
+import { decodeEnvelopeRecord, EVENT_BYTES_MAX } from '../envelope-codec.ts';
 import { SequenceWatch } from '../sequence-watch.ts';
 import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
 
@@ -46,6 +46,7 @@ export class NatsSubscription implements EventSubscription {
   #deliver({ data }: NatsMessage): void {
     if (this.#isClosed) return;
     try {
+      if (data.length > EVENT_BYTES_MAX) throw new RangeError(`an event of ${data.length} bytes`);
       const event = decodeEnvelopeRecord(this.#options.topic, bufferOf(data));
       if (this.#publisherIds.has(event.publisherId)) this.#watch.receive(event);
     } catch (problem) {

@@ -1,4 +1,5 @@
 import type { Subscriber } from 'zeromq';
+import { endOfTurn } from '../../../concurrency/index.ts';
 import { decodeEnvelope } from '../envelope-codec.ts';
 import type { EventEnvelope } from '../types.ts';
 
@@ -11,6 +12,10 @@ export interface EventReaderOptions {
   /** A message that is not one, or a listener that threw. */
   readonly onProblem: (problem: unknown) => void;
 }
+
+/** Read before the rest of the process has its turn: messages that wait are received without one. */
+const TURN_BYTES = 128 << 10;
+const MESSAGE_COST_BYTES = 1024;
 
 /** Reads one SUB socket until it is closed. */
 export class EventReader {
@@ -38,7 +43,12 @@ export class EventReader {
   }
 
   async #read(): Promise<void> {
+    let turnBytes = 0;
     while (!this.#isClosed) {
+      if (turnBytes > TURN_BYTES) {
+        await endOfTurn();
+        turnBytes = 0;
+      }
       let frames: Buffer[];
       try {
         frames = await this.#options.socket.receive();
@@ -46,6 +56,7 @@ export class EventReader {
         if (!this.#isClosed) this.#options.onProblem(error);
         return; // closed, or broken for good: receive() has no time limit that could pass
       }
+      turnBytes += frames.reduce((sum, frame) => sum + frame.length, MESSAGE_COST_BYTES);
       this.#deliver(frames);
     }
   }

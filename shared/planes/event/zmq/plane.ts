@@ -2,6 +2,7 @@ import type { Publisher, Subscriber } from 'zeromq';
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import { formatHostPort, listenAddress } from '../../listen-address.ts';
 import type { RecordCodec } from '../../record-codec.ts';
+import { EVENT_BYTES_MAX } from '../envelope-codec.ts';
 import { subjectOf } from '../subject.ts';
 import type { EventListener, EventPlane, EventPublisher, EventScope, EventSubscription } from '../types.ts';
 import { BrokeredSubscription } from './brokered-subscription.ts';
@@ -31,6 +32,7 @@ export interface ZmqEventPlaneOptions {
 
 /** Messages that wait for one peer before more are lost, each way. */
 const HIGH_WATER_MARK = 100_000;
+const RECEIVING = { receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, maxMessageSize: EVENT_BYTES_MAX } as const;
 
 /**
  * The event plane over ZeroMQ. At most once; a slow joiner loses the first events and
@@ -94,7 +96,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
 
   async function subscribeToPublishers(topic: string, listener: EventListener): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
-    const socket = new Subscriber({ receiveHighWaterMark: HIGH_WATER_MARK, linger: 0 });
+    const socket = new Subscriber(RECEIVING);
     const onClosed = (): unknown => open.delete(subscription);
     const subscription = new ZmqSubscription({ socket, topic, listener, onProblem, onClosed });
     open.add(subscription);
@@ -108,7 +110,7 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
     listener: EventListener,
   ): Promise<EventSubscription> {
     const { Subscriber } = await loadZeromq();
-    const socket = new Subscriber({ receiveHighWaterMark: HIGH_WATER_MARK, linger: 0, ...BROKER_CONNECTION });
+    const socket = new Subscriber({ ...RECEIVING, ...BROKER_CONNECTION });
     watchBrokers(socket);
     const connections = await connectToBrokers(socket, 'xpub', source, scope.namespace, onProblem);
     const onClosed = (): void => {

@@ -43,7 +43,17 @@ export class ZmqSubscription implements EventSubscription {
     this.disconnect(publisherId);
     const isConnected = this.#hasEndpoint(endpoint);
     this.#endpointOf.set(publisherId, endpoint);
-    if (!isConnected) this.#options.socket.connect(endpoint);
+    if (!isConnected) this.#connect(publisherId, endpoint);
+  }
+
+  /** An endpoint that is none is told of: the others are followed all the same. */
+  #connect(publisherId: string, endpoint: string): void {
+    try {
+      this.#options.socket.connect(endpoint);
+    } catch (problem) {
+      this.#endpointOf.delete(publisherId);
+      this.#options.onProblem(problem);
+    }
   }
 
   disconnect(publisherId: string): void {

@@ -1,7 +1,7 @@
 import { isLimitName, type WireError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import type { ClientCall } from '../client-call.ts';
 import { FrameError, FrameType, type FrameTypeCode } from './frame.ts';
-import { isRecord } from './records.ts';
 
 const MESSAGE_LENGTH_MAX = 16 << 10;
 const NAME_LENGTH_MAX = 256;

@@ -21,7 +21,7 @@ import { Liveness } from './liveness.ts';
 import { Outbox } from './outbox.ts';
 import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
 import type { PendingOpen } from './pending-open.ts';
-import { codecOf, isFrameBound, isRecord, writeOpenFrame } from './records.ts';
+import { codecOf, readHelloAck, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
@@ -317,14 +317,14 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
 
   #greeted(ack: unknown): void {
     if (this.#state !== 'greeting') throw new FrameError('HELLO_ACK out of turn');
-    if (!isRecord(ack) || !isFrameBound(ack.maxFrame)) throw new FrameError('HELLO_ACK without maxFrame');
-    if (ack.instanceId !== this.#target.instanceId) {
-      this.close(workerError('WorkerUnavailable', `Server unavailable: ${quotePeer(ack.instanceId)} answers`));
+    const { instanceId, maxFrame } = readHelloAck(ack);
+    if (instanceId !== this.#target.instanceId) {
+      this.close(workerError('WorkerUnavailable', `Server unavailable: ${quotePeer(instanceId)} answers`));
       return;
     }
     this.#timer.cancel();
     this.#state = 'ready';
-    this.#sendBytesMax = Math.min(this.#sendBytesMax, ack.maxFrame);
+    this.#sendBytesMax = Math.min(this.#sendBytesMax, maxFrame);
   }
 
   /** ERROR on stream 0: the worker closes the connection and says why. */

@@ -1,5 +1,6 @@
 import { endianness } from 'node:os';
 import { type WireError, workerError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../../record-codec.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
@@ -138,11 +139,13 @@ function readTokenTail(bytes: Buffer, start: number, end: number): Uint32Array |
   return new Uint32Array(raw.buffer, raw.byteOffset, raw.length / 4);
 }
 
+/** What a caller reads of `HelloAck`. Throws `FrameError` when it is none. */
+export function readHelloAck(ack: unknown): { readonly instanceId: unknown; readonly maxFrame: number } {
+  if (!isRecord(ack) || !isFrameBound(ack.maxFrame)) throw new FrameError('HELLO_ACK without maxFrame');
+  return { instanceId: ack.instanceId, maxFrame: ack.maxFrame };
+}
+
 /** Whether a peer may name `value` as the longest payload that it takes. */
 export function isFrameBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
-}
-
-export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { workerError } from '../../../errors/index.ts';
+import { isRecord } from '../../../records/index.ts';
 import { decodeRecord } from '../../record-codec.ts';
 import { type ByteChannel, channelBinding } from './byte-channel.ts';
 import { FrameError } from './frame.ts';
 import { PeerFault } from './peer-fault.ts';
 import { NONCE_BYTES, type PlaneSecret, PROOF_BYTES, type Transcript } from './plane-secret.ts';
-import { codecOf, isFrameBound, isRecord, PLANE_PROTOCOL, type ReadHello } from './records.ts';
+import { codecOf, isFrameBound, PLANE_PROTOCOL, type ReadHello } from './records.ts';
 
 const NONCE_TEXT = /^[\w-]{43}$/; // 32 bytes in base64url
 

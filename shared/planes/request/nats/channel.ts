@@ -68,8 +68,9 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     let at = 0;
     while (at < bytes.length && this.#keptBytes === 0) {
       const end = Math.min(bytes.length, at + this.#chunkBytesMax, at + this.#room());
-      if (end === at) break;
+      if (end <= at) break;
       this.#sendData(bytes.subarray(at, end));
+      if (this.destroyed) return false;
       at = end;
     }
     if (at === bytes.length) return true;
@@ -102,6 +103,10 @@ export class NatsChannel extends EventEmitter implements ByteChannel {
     if (this.#state === 'closed') return;
     if (sequence !== this.#heardMessages >>> 0) {
       this.fail(new Error(`messages were lost: ${sequence} came for ${this.#heardMessages}`));
+      return;
+    }
+    if ((this.#sentBytes - consumed) >>> 0 > WINDOW_BYTES) {
+      this.fail(new Error('the other side says that it took what was never sent')); // its window has no end
       return;
     }
     this.#peerConsumedBytes = consumed;

@@ -1,3 +1,4 @@
+import { isRecord } from '../../../records/index.ts';
 import { requireShapeAt, shapeError } from '../schema-errors.ts';
 import { type InputItem, ITEM_SCHEMAS, isItemKind, kindOfItem } from './items-schema.ts';
 
@@ -13,13 +14,12 @@ export function parseItems(input: string | readonly unknown[]): readonly InputIt
 
 function parseItem(item: unknown, at: number): InputItem {
   const path = `input[${at}]`;
-  if (typeof item !== 'object' || item === null || Array.isArray(item)) {
+  if (!isRecord(item)) {
     throw shapeError('invalid_value', `${path}: expected an object`, path);
   }
-  const fields = item as Readonly<Record<string, unknown>>;
-  const kind = kindOfItem(fields);
+  const kind = kindOfItem(item);
   if (!isItemKind(kind))
     throw shapeError('invalid_value', `${path}.type: unknown item type \`${kind}\``, `${path}.type`);
-  const checked = requireShapeAt(ITEM_SCHEMAS[kind], fields, ['input', at]);
-  return (fields.type === kind ? checked : { ...checked, type: kind }) as InputItem; // the schema of that very kind
+  const checked = requireShapeAt(ITEM_SCHEMAS[kind], item, ['input', at]);
+  return (item.type === kind ? checked : { ...checked, type: kind }) as InputItem; // the schema of that very kind
 }

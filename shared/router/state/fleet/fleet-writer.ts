@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock, Random } from '../../../clock/index.ts';
-import { Rounds } from '../rounds.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { PoolAddress, RouterState } from '../types.ts';
 import { dealIntoCells } from './cells.ts';
 import { type FleetWorker, packFleetCell, unpackFleetCell, withoutAges } from './fleet-item.ts';
@@ -50,7 +50,7 @@ const CELLS_A_TURN = 8;
  */
 export class FleetWriter {
   readonly #options: FleetWriterOptions;
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
   readonly #written = new Map<string, WrittenCell>(); // by cell and copy; bounded by the cells there are
   #cells: number | undefined;
   #copies = 1;
@@ -59,15 +59,21 @@ export class FleetWriter {
   constructor(options: FleetWriterOptions) {
     const { clock, random, writeMs = WRITE_MS, onProblem } = options;
     this.#options = options;
-    this.#rounds = new Rounds({ clock, random, periodMs: writeMs, run: (signal) => this.#round(signal), onProblem });
+    this.#task = new PeriodicTask({
+      clock,
+      random,
+      periodMs: writeMs,
+      run: (signal) => this.#round(signal),
+      onProblem,
+    });
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   stop(): Promise<void> {
-    return this.#rounds.stop();
+    return this.#task.stop();
   }
 
   async #round(signal: AbortSignal): Promise<void> {

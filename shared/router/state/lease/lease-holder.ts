@@ -1,5 +1,5 @@
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import { Rounds } from '../rounds.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { LeaseRow, RouterState, StateName } from '../types.ts';
 
 export interface LeaseHolderOptions {
@@ -33,7 +33,7 @@ const EXPIRED_TTLS = 2;
 export class LeaseHolder {
   readonly #options: LeaseHolderOptions;
   readonly #ttlMs: number;
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
   /** Another one each time, so that a late write of an earlier term finds another holder. */
   #holder: string;
   #fence: number | undefined;
@@ -47,7 +47,7 @@ export class LeaseHolder {
     this.#ttlMs = ttlMs;
     this.#holder = random.instanceId();
     const periodMs = ttlMs / RENEWALS_PER_TTL;
-    this.#rounds = new Rounds({
+    this.#task = new PeriodicTask({
       clock,
       random,
       periodMs,
@@ -58,7 +58,7 @@ export class LeaseHolder {
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   /** The fence of the lease while it is held, by this process's own clock. */
@@ -76,7 +76,7 @@ export class LeaseHolder {
 
   /** Gives the lease back, so that another one can take it at once. */
   async stop(signal: AbortSignal): Promise<void> {
-    await this.#rounds.stop();
+    await this.#task.stop();
     const isHeld = this.fence !== undefined;
     this.#lose();
     if (isHeld) await this.#options.state.endLease(this.#options.lease, this.#holder, signal);

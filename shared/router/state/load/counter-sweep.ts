@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../../clock/index.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { LeaseHolder } from '../lease/lease-holder.ts';
-import { Rounds } from '../rounds.ts';
 import type { PoolAddress, RouterState } from '../types.ts';
 
 export interface CounterSweepOptions {
@@ -29,13 +29,13 @@ const SWEPT_MAX = 100;
 export class CounterSweep {
   readonly #options: CounterSweepOptions;
   readonly #silentMsMax: number;
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
 
   constructor(options: CounterSweepOptions) {
     const { clock, random, silentMsMax = SILENT_MS_MAX, onProblem } = options;
     this.#options = options;
     this.#silentMsMax = silentMsMax;
-    this.#rounds = new Rounds({
+    this.#task = new PeriodicTask({
       clock,
       random,
       periodMs: silentMsMax,
@@ -45,11 +45,11 @@ export class CounterSweep {
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   stop(): Promise<void> {
-    return this.#rounds.stop();
+    return this.#task.stop();
   }
 
   async #round(signal: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../../clock/index.ts';
-import { Rounds } from '../rounds.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { LoadRow, PoolAddress, RouterState } from '../types.ts';
 
 export interface LoadFollowerOptions {
@@ -19,7 +19,7 @@ const INTERVAL_MS = 1000;
 
 /** The loads of a pool as the table knows them, for routers that stay. */
 export class LoadFollower {
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
   readonly #clock: Clock;
   #rows: readonly LoadRow[] = [];
   #readAtMs: number | undefined;
@@ -27,7 +27,7 @@ export class LoadFollower {
   constructor(options: LoadFollowerOptions) {
     const { state, pool, clock, random, intervalMs = INTERVAL_MS, onLoads, onProblem } = options;
     this.#clock = clock;
-    this.#rounds = new Rounds({
+    this.#task = new PeriodicTask({
       clock,
       random,
       periodMs: intervalMs,
@@ -42,7 +42,7 @@ export class LoadFollower {
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   /** As of the last look that succeeded. */
@@ -56,6 +56,6 @@ export class LoadFollower {
   }
 
   stop(): Promise<void> {
-    return this.#rounds.stop();
+    return this.#task.stop();
   }
 }

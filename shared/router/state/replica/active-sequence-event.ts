@@ -1,3 +1,5 @@
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../../records/index.ts';
+
 /** What another router did with a request. */
 export interface ActiveSequenceEvent {
   readonly requestId: string;
@@ -38,9 +40,9 @@ const NANOS_PER_MS = 1e6;
 export function encodeActiveSequence(event: ActiveSequenceEvent): unknown {
   return {
     request_id: event.requestId,
-    worker: { worker_id: decimal(event.workerId), dp_rank: event.dpRank },
+    worker: { worker_id: u64OfHex(event.workerId).toString(), dp_rank: event.dpRank },
     data: encodeChange(event.change),
-    router_id: decimal(event.routerId),
+    router_id: u64OfHex(event.routerId).toString(),
     lora_name: event.loraName ?? null,
   };
 }
@@ -66,6 +68,8 @@ export function decodeActiveSequences(payload: unknown, onMalformed: () => void)
 
 class MalformedEvent extends Error {}
 
+const read = new RecordReader((what) => new MalformedEvent(what));
+
 function encodeChange(change: ActiveSequenceChange): unknown {
   if (change.kind === 'freed') return 'Free';
   if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
@@ -87,15 +91,14 @@ function encodeChange(change: ActiveSequenceChange): unknown {
 }
 
 function decodeEvent(record: unknown): ActiveSequenceEvent {
-  const fields = fieldsOf(record);
-  const worker = fieldsOf(fields.worker);
+  const fields = read.record(record, 'event');
+  const worker = read.record(fields.worker, 'worker');
   const { request_id: requestId, lora_name: loraName } = fields;
-  if (typeof requestId !== 'string' || requestId.length > ID_CHARACTERS_MAX) throw new MalformedEvent();
   return {
-    requestId,
-    workerId: u64Of(worker.worker_id).toString(16),
-    dpRank: wholeNumber(worker.dp_rank ?? 0),
-    routerId: u64Of(fields.router_id).toString(16),
+    requestId: read.text(requestId, 'request_id', ID_CHARACTERS_MAX),
+    workerId: read.u64(worker.worker_id, 'worker_id').toString(16),
+    dpRank: read.wholeNumber(worker.dp_rank ?? 0, 'dp_rank'),
+    routerId: read.u64(fields.router_id, 'router_id').toString(16),
     loraName: typeof loraName === 'string' ? loraName : undefined,
     change: decodeChange(fields.data),
   };
@@ -104,16 +107,17 @@ function decodeEvent(record: unknown): ActiveSequenceEvent {
 function decodeChange(data: unknown): ActiveSequenceChange {
   if (data === 'Free') return { kind: 'freed' };
   if (data === 'MarkPrefillCompleted') return { kind: 'prefill_done' };
-  const added = fieldsOf(fieldsOf(data).AddRequest);
-  const { track_prefill_tokens: tracks, token_sequence: sequence, prefill_load_hint } = added;
-  const hint = prefill_load_hint === null || prefill_load_hint === undefined ? {} : fieldsOf(prefill_load_hint);
+  const added = read.record(read.record(data, 'data').AddRequest, 'AddRequest');
+  const { track_prefill_tokens: tracks, token_sequence: sequence } = added;
+  const hint = read.record(added.prefill_load_hint ?? {}, 'prefill_load_hint');
+  const { expected_prefill_duration: duration } = hint;
   return {
     kind: 'added',
     sequenceHashes: sequence === null || sequence === undefined ? undefined : hashesOf(sequence),
     tracksPrefillTokens: tracks !== false,
-    expectedOutputTokens: optional(added.expected_output_tokens, wholeNumber),
-    prefillTokens: optional(hint.initial_effective_prefill_tokens, wholeNumber),
-    expectedPrefillMs: optional(hint.expected_prefill_duration, millisecondsOf),
+    expectedOutputTokens: optionalCount(added, 'expected_output_tokens'),
+    prefillTokens: optionalCount(hint, 'initial_effective_prefill_tokens'),
+    expectedPrefillMs: duration === null || duration === undefined ? undefined : millisecondsOf(duration),
   };
 }
 
@@ -126,14 +130,7 @@ function hashesOf(value: unknown): Uint32Array {
     if (value.length % BYTES_PER_HASH !== 0 || value.length > HASHES_MAX * BYTES_PER_HASH) throw new MalformedEvent();
     return new Uint32Array(Uint8Array.from(value).buffer);
   }
-  if (!Array.isArray(value) || value.length > HASHES_MAX) throw new MalformedEvent();
-  const pairs = new Uint32Array(2 * value.length);
-  for (let at = 0; at < value.length; at++) {
-    const hash = u64Of(value[at]);
-    pairs[2 * at] = Number(hash & 0xffff_ffffn);
-    pairs[2 * at + 1] = Number(hash >> 32n);
-  }
-  return pairs;
+  return read.u64Pairs(value, 'token_sequence', HASHES_MAX);
 }
 
 function durationOf(ms: number): { readonly secs: number; readonly nanos: number } {
@@ -142,36 +139,12 @@ function durationOf(ms: number): { readonly secs: number; readonly nanos: number
 }
 
 function millisecondsOf(value: unknown): number {
-  const { secs, nanos } = fieldsOf(value);
-  return wholeNumber(secs) * MS_PER_SECOND + wholeNumber(nanos) / NANOS_PER_MS;
+  const { secs, nanos } = read.record(value, 'expected_prefill_duration');
+  return read.wholeNumber(secs, 'secs') * MS_PER_SECOND + read.wholeNumber(nanos, 'nanos') / NANOS_PER_MS;
 }
 
-function decimal(hex: string): string {
-  return BigInt(`0x${hex}`).toString();
-}
-
-const U64_MAX = (1n << 64n) - 1n;
-
-function u64Of(value: unknown): bigint {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return BigInt(value);
-  const exact = typeof value === 'string' && /^\d{1,20}$/.test(value) ? BigInt(value) : value;
-  if (typeof exact === 'bigint' && exact >= 0n && exact <= U64_MAX) return exact;
-  throw new MalformedEvent();
-}
-
-function wholeNumber(value: unknown): number {
-  const number = typeof value === 'bigint' ? Number(value) : value;
-  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= 0) return number;
-  throw new MalformedEvent();
-}
-
-function optional<T>(value: unknown, read: (value: unknown) => T): T | undefined {
-  return value === null || value === undefined ? undefined : read(value);
-}
-
-function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as Readonly<Record<string, unknown>>;
-  }
-  throw new MalformedEvent();
+/** What both absence and null leave out. */
+function optionalCount(fields: UnknownRecord, name: string): number | undefined {
+  const value = fields[name] ?? undefined;
+  return value === undefined ? undefined : read.wholeNumber(value, name);
 }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventEnvelope } from '../../../planes/event/index.ts';
+import { asWholeNumber, isRecord } from '../../../records/index.ts';
 import type { LoadedBlockIndex } from '../../block-index/index.ts';
 import type { RankId } from '../types.ts';
 import type { RankCursor } from './snapshot-object.ts';
@@ -145,9 +146,7 @@ function parseLengths(text: string): Readonly<Record<string, number>> {
   } catch (cause) {
     throw new RangeError('the directory of a snapshot cannot be read', { cause });
   }
-  const isRecord = typeof lengths === 'object' && lengths !== null;
-  const isLength = (bytes: unknown): boolean => Number.isSafeInteger(bytes) && (bytes as number) >= 0;
-  const isWhole = isRecord && Object.values(lengths as object).every(isLength);
+  const isWhole = isRecord(lengths) && Object.values(lengths).every((bytes) => asWholeNumber(bytes) !== undefined);
   if (!isWhole) throw new RangeError('the directory of a snapshot is not one');
   return lengths as Readonly<Record<string, number>>; // every value was looked at
 }

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock, Random } from '../../../clock/index.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog, EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
-import { Rounds } from '../rounds.ts';
 import type { SnapshotStore } from '../snapshot-store.ts';
 import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
 import { readSnapshot } from './snapshot-object.ts';
@@ -44,7 +44,7 @@ const CHECK_MS = 1000;
  */
 export class IndexReader {
   readonly #options: IndexReaderOptions;
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
   #position: LogPosition | undefined;
   #follower: EventLogFollower | undefined;
   #hydratedFrom: HydratedFrom | undefined;
@@ -56,11 +56,17 @@ export class IndexReader {
     const { clock, random, checkMs = CHECK_MS, dropsPointer = false, onProblem } = options;
     this.#options = options;
     this.#mustDrop = dropsPointer;
-    this.#rounds = new Rounds({ clock, random, periodMs: checkMs, run: (signal) => this.#round(signal), onProblem });
+    this.#task = new PeriodicTask({
+      clock,
+      random,
+      periodMs: checkMs,
+      run: (signal) => this.#round(signal),
+      onProblem,
+    });
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   /** Where the index stands; undefined while it is being hydrated. Ranks may still wait for their dumps. */
@@ -84,7 +90,7 @@ export class IndexReader {
 
   async stop(): Promise<void> {
     this.#forget();
-    await this.#rounds.stop();
+    await this.#task.stop();
     await this.#unfollow();
   }
 
@@ -192,7 +198,7 @@ export class IndexReader {
       gap: () => {
         if (this.#hydration !== hydration) return;
         this.#forget();
-        this.#rounds.soon(); // finds no position, and starts again from the pointer
+        this.#task.soon(); // finds no position, and starts again from the pointer
       },
     };
   }

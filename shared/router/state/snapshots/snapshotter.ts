@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../../clock/index.ts';
+import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog } from '../../../planes/event/index.ts';
 import type { LeaseHolder } from '../lease/lease-holder.ts';
-import { Rounds } from '../rounds.ts';
 import type { SnapshotStore } from '../snapshot-store.ts';
 import type { RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
 import type { IndexReader } from './index-reader.ts';
@@ -51,7 +51,7 @@ const CHECK_MS = 1000;
  */
 export class Snapshotter {
   readonly #options: SnapshotterOptions;
-  readonly #rounds: Rounds;
+  readonly #task: PeriodicTask;
   #lastAtMs: number;
   #lastSequence = 0;
 
@@ -59,7 +59,7 @@ export class Snapshotter {
     const { clock, random, checkMs = CHECK_MS, onProblem } = options;
     this.#options = options;
     this.#lastAtMs = clock.nowMs();
-    this.#rounds = new Rounds({
+    this.#task = new PeriodicTask({
       clock,
       random,
       periodMs: checkMs,
@@ -70,11 +70,11 @@ export class Snapshotter {
   }
 
   start(): void {
-    this.#rounds.start();
+    this.#task.start();
   }
 
   stop(): Promise<void> {
-    return this.#rounds.stop();
+    return this.#task.stop();
   }
 
   /** Writes one now. Rejects when a step failed; whatever was done by then may stay. */

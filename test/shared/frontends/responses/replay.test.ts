@@ -1,6 +1,9 @@
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
+import { MemoryResponseStore } from '../../../../shared/responses/index.ts';
+import { countTurns } from '../../../support/count-turns.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
 import { args, type Bed, call, eventsOf, openBed, say, stop, think } from './responses-bed.ts';
 
@@ -50,6 +53,28 @@ describe('the events of a stored response', () => {
       expect(replay.headers.get('content-type')).toBe('text/event-stream');
       expect(await replay.text()).toBe(text);
     }
+  });
+
+  it('are written in several turns when there is much of them, and so is a follow-up', async () => {
+    const responseStore = new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 64 * 1024 * 1024 });
+    const long = 'It was "so" \u{1f600}. '.repeat(50_000);
+    const bed = openBed(
+      ({ sink }) => {
+        think(sink, long);
+        say(sink, long);
+        stop(sink);
+      },
+      { responseStore },
+    );
+    const { text, id } = await streamed(bed, { reasoning: { summary: 'auto' } });
+    const { turns, result } = await countTurns(
+      bed.send('GET', `/v1/responses/${id}?stream=true`).then((response) => response.text()),
+    );
+    expect(result === text).toBe(true);
+    expect(turns).toBeGreaterThan(text.length / 200_000);
+    const followed = bed.create({ previous_response_id: id, store: false });
+    expect((await countTurns(bed.pipeline.call(1))).turns).toBeGreaterThan(20);
+    expect((await followed).status).toBe(200);
   });
 
   it('go on behind the last one that a client has seen', async () => {

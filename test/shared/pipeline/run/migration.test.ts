@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { continuationOf, Produced } from '../../../../shared/pipeline/run/migration.ts';
+import { continuationOf, GeneratedTokens } from '../../../../shared/pipeline/run/migration.ts';
 import { type EngineRequest, isMovable } from '../../../../shared/protocol/generation/index.ts';
 
 function request(more: Partial<EngineRequest> = {}): EngineRequest {
@@ -18,37 +18,37 @@ function request(more: Partial<EngineRequest> = {}): EngineRequest {
   };
 }
 
-function produced(...ids: number[]): Produced {
-  const all = new Produced();
+function generated(...ids: number[]): GeneratedTokens {
+  const all = new GeneratedTokens();
   all.add(ids, 0, ids.length);
   return all;
 }
 
 describe('continuationOf', () => {
   it('goes on after the tokens so far with reduced budgets', () => {
-    const next = continuationOf(request(), produced(11, 12, 13, 14));
+    const next = continuationOf(request(), generated(11, 12, 13, 14));
     expect(next?.input).toEqual({ kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3, 11, 12, 13, 14) });
     expect(next?.stop).toEqual({ max_tokens: 6, min_tokens: 2 });
   });
 
   it('is over when the budget is spent', () => {
-    expect(continuationOf(request({ stop: { max_tokens: 2 } }), produced(11, 12))).toBeUndefined();
+    expect(continuationOf(request({ stop: { max_tokens: 2 } }), generated(11, 12))).toBeUndefined();
   });
 
   it('changes nothing before the first token', () => {
     const first = request();
-    expect(continuationOf(first, produced())).toBe(first);
+    expect(continuationOf(first, generated())).toBe(first);
     expect(continuationOf(first, undefined)).toBe(first);
   });
 
   it('never lets min_tokens fall below zero', () => {
-    expect(continuationOf(request({ stop: { min_tokens: 1 } }), produced(1, 2, 3))?.stop.min_tokens).toBe(0);
+    expect(continuationOf(request({ stop: { min_tokens: 1 } }), generated(1, 2, 3))?.stop.min_tokens).toBe(0);
   });
 
   it('keeps every token in order, however they came', () => {
     fc.assert(
       fc.property(fc.array(fc.array(fc.nat({ max: 2 ** 32 - 1 }), { maxLength: 90 }), { maxLength: 6 }), (steps) => {
-        const all = new Produced();
+        const all = new GeneratedTokens();
         for (const step of steps) all.add([0, ...step, 0], 1, step.length);
         expect([...all.after(Uint32Array.of(7))]).toEqual([7, ...steps.flat()]);
       }),

@@ -1,7 +1,7 @@
 import { afterEach, expect, it } from 'vitest';
 import { Publisher } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
-import { encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope-codec.ts';
+import { EVENT_BYTES_MAX, encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope-codec.ts';
 import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/event/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
@@ -66,4 +66,35 @@ it('ignores a publisher of another kind of plane', async () => {
   const reader = await openPlane(() => {}).subscribe(SCOPE, 't', { event: () => {} });
   expect(() => reader.connect('a', { kind: 'Memory', config: {} })).not.toThrow();
   reader.disconnect('a');
+});
+
+it('goes on without a publisher whose address is none, or whose messages have no end', async () => {
+  const socket = new Publisher({ linger: 0 });
+  cleanups.push(() => socket.close());
+  await socket.bind('tcp://127.0.0.1:*');
+  const problems: unknown[] = [];
+  const heard: unknown[] = [];
+  const plane = openPlane((problem) => problems.push(problem));
+  const subscription = await plane.subscribe(SCOPE, 't', { event: (event) => heard.push(event.payload) });
+  for (const endpoint of ['', 'x']) {
+    subscription.connect('b', { kind: 'Zmq', config: { endpoint } });
+  }
+  expect(problems).toHaveLength(2);
+  const publisher = await plane.publisher(SCOPE, 't');
+  subscription.connect('c', { kind: 'Zmq', config: { endpoint: socket.lastEndpoint! } });
+  subscription.connect(publisher.publisherId, publisher.transport);
+  const frames = encodeEnvelope('msgpack', {
+    topic: 't',
+    publisherId: 'c',
+    sequence: 0,
+    publishedAtMs: 0,
+    payload: 'c',
+  });
+  const huge = Buffer.alloc(EVENT_BYTES_MAX + 1);
+  await waitUntil(async () => {
+    await socket.send(['t', frames.publisherId, frames.sequence, huge]);
+    publisher.publish('good');
+    return heard.length > 2;
+  });
+  expect(problems).toHaveLength(2); // the long ones were never taken
 });

@@ -108,10 +108,10 @@ describe('snapshot of a block index', () => {
     store(index, 0, longPrompt(1, 500));
     /** A page that a snapshot has yet to write is copied when it changes. */
     const copies = (): boolean => {
-      const before = index.holdings.words[0]?.pages[0];
+      const before = index.residency.words[0]?.pages[0];
       remove(index, 0, longPrompt(1, 500), [499]);
       store(index, 0, longPrompt(1, 500));
-      return index.holdings.words[0]?.pages[0] !== before;
+      return index.residency.words[0]?.pages[0] !== before;
     };
     const unread = index.snapshot(new Uint8Array(0));
     expect(copies()).toBe(false);

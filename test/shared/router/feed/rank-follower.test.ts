@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { Slots } from '../../../../shared/concurrency/index.ts';
+import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import { type RankEvent, RankFollower, type RecoveryAnswer } from '../../../../shared/router/feed/index.ts';
 import { ScriptedRank, WatchedIndex } from './scripted-rank.ts';
 
@@ -12,7 +12,7 @@ const RESTORE_MS = 100;
 const TIME = { timeout: 120_000 };
 
 /** A follower of one scripted rank, and what it asked for. */
-function followerBed(options: { readonly canRecover?: boolean; readonly slots?: Slots } = {}) {
+function followerBed(options: { readonly canRecover?: boolean; readonly slots?: Semaphore } = {}) {
   const clock = new VirtualClock();
   const worker = new ScriptedRank();
   const held = new WatchedIndex();
@@ -40,7 +40,7 @@ function followerBed(options: { readonly canRecover?: boolean; readonly slots?: 
     sink: held,
     clock,
     random: seededRandom(1),
-    slots: options.slots ?? new Slots(16),
+    slots: options.slots ?? new Semaphore(16),
     canRecover: options.canRecover ?? true,
     defer: async () => {},
     observer: {
@@ -235,7 +235,7 @@ describe('a recovery that fails', () => {
   });
 
   it('does not hold up others while it waits for its next attempt', async () => {
-    const slots = new Slots(1);
+    const slots = new Semaphore(1);
     const broken = followerBed({ slots });
     const good = followerBed({ slots });
     broken.answer = async () => {
@@ -387,7 +387,7 @@ describe('many ranks', TIME, () => {
   it('are restored sixteen at a time, ten thousand of them', async () => {
     const clock = new VirtualClock();
     const random = seededRandom(2);
-    const slots = new Slots(16);
+    const slots = new Semaphore(16);
     let running = 0;
     let most = 0;
     const observer = { stale() {}, dropped() {}, recovered() {} };
@@ -430,7 +430,7 @@ describe('many ranks', TIME, () => {
         sink: { apply() {} },
         clock,
         random,
-        slots: new Slots(16),
+        slots: new Semaphore(16),
         observer: { stale() {}, dropped() {}, recovered() {} },
         canRecover: true,
         defer: async () => {},

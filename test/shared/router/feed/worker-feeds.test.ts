@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { Slots } from '../../../../shared/concurrency/index.ts';
+import { Semaphore } from '../../../../shared/concurrency/index.ts';
 import type { KvEvent } from '../../../../shared/engines/index.ts';
 import { createMemoryRequestPlane } from '../../../../shared/planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
@@ -69,7 +69,7 @@ function fleetBed() {
             carriesBytes: true,
             onSkip: () => counts.skipped++,
           }),
-          slots: new Slots(16),
+          slots: new Semaphore(16),
           clock: bed.clock,
           random,
           logger,

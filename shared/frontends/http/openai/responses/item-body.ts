@@ -1,6 +1,6 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { NamedLogprob, TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { sealSummary } from '../../../../protocol/openai/index.ts';
+import { LazyList, sealSummary } from '../../../../protocol/openai/index.ts';
 import type { OutputItem } from './output-items.ts';
 
 /** An item as clients read it, complete or not. */
@@ -52,7 +52,7 @@ export function openedBody(item: OutputItem): Readonly<Record<string, unknown>> 
 
 /** The one part of a message. */
 export function textPart({ text, logprobs }: OutputItem): Readonly<Record<string, unknown>> {
-  return { type: 'output_text', annotations: [], logprobs: logprobs.map(wholeLogprob), text };
+  return { type: 'output_text', annotations: [], logprobs: new LazyList(logprobs, wholeLogprob), text };
 }
 
 /** A token's log probability in a delta: without its bytes. */

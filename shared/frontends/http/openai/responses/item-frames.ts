@@ -1,5 +1,6 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
+import { LazyList } from '../../../../protocol/openai/index.ts';
 import { isAscii } from '../../answers/ascii.ts';
 import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './item-body.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';
@@ -14,10 +15,15 @@ const GROWTH = {
 type GrowingKind = keyof typeof GROWTH;
 const SUMMARY = 'response.reasoning_summary_text';
 
+/** Characters of a text from which on its event is one that may be large. */
+const LONG_CHARS = 64 * 1024;
+
 const END = '}\n\n';
 const NO_LOGPROBS = ',"logprobs":[]}\n\n';
 
 type WriteFrame = (frame: string, isKnownAscii?: boolean) => void;
+/** Writes an event: `lead`, the JSON text of `data`, and `end`. */
+type WriteEvent = (lead: string, data: unknown, end: string) => void;
 
 /** A delta frame in two constant pieces, around its number and its text. */
 interface DeltaPieces {
@@ -31,6 +37,7 @@ interface DeltaPieces {
  */
 export class ItemFrames implements ItemObserver {
   readonly #write: WriteFrame;
+  readonly #writeEvent: WriteEvent;
   readonly #showsSummary: boolean;
   #sequence = 0;
   /** The growth of the open item has events of its own. */
@@ -39,15 +46,24 @@ export class ItemFrames implements ItemObserver {
   #tail = END;
   #summaryDelta: DeltaPieces | undefined;
 
-  /** @param showsSummary reasoning is told a second time, as a summary */
-  constructor(write: WriteFrame, showsSummary: boolean) {
+  /**
+   * @param showsSummary reasoning is told a second time, as a summary
+   * @param writeEvent for events that may be large. @default writes them as one frame
+   */
+  constructor(write: WriteFrame, showsSummary: boolean, writeEvent?: WriteEvent) {
     this.#write = write;
+    this.#writeEvent = writeEvent ?? ((lead, data, end) => write(lead + JSON.stringify(data) + end));
     this.#showsSummary = showsSummary;
   }
 
   /** An event that carries the response; `body` is JSON text. */
   response(type: string, body: string): string {
-    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":${body}}\n\n`;
+    return `${this.responseHead(type)}${body}${END}`;
+  }
+
+  /** What stands before the response in its event; `}` and an empty line stand behind it. */
+  responseHead(type: string): string {
+    return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},"response":`;
   }
 
   opened(item: OutputItem): void {
@@ -72,6 +88,10 @@ export class ItemFrames implements ItemObserver {
   /** The hot path. */
   grew(_item: OutputItem, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
     if (!this.#isTold) return;
+    if (text.length > LONG_CHARS && logprobs === undefined) {
+      this.#grewLong(text);
+      return;
+    }
     const { head, middle } = this.#delta;
     const quoted = JSON.stringify(text);
     const tail =
@@ -82,6 +102,14 @@ export class ItemFrames implements ItemObserver {
     if (summary !== undefined) {
       this.#write(summary.head + this.#sequence++ + summary.middle + quoted + END, isPlain);
     }
+  }
+
+  /** A text that was told whole: without log probabilities of its own. */
+  #grewLong(text: string): void {
+    const { head, middle } = this.#delta;
+    this.#writeEvent(head + this.#sequence++ + middle, text, this.#tail);
+    const summary = this.#summaryDelta;
+    if (summary !== undefined) this.#writeEvent(summary.head + this.#sequence++ + summary.middle, text, END);
   }
 
   closed(item: OutputItem): void {
@@ -96,7 +124,7 @@ export class ItemFrames implements ItemObserver {
     const done = `${GROWTH[kind]}.done`;
     switch (kind) {
       case 'message': {
-        const logprobs = item.logprobs.map(wholeLogprob);
+        const logprobs = new LazyList(item.logprobs, wholeLogprob);
         this.#emit(done, { ...place, content_index: 0, text, logprobs });
         this.#emit('response.content_part.done', { ...place, content_index: 0, part: textPart(item) });
         break;
@@ -128,8 +156,7 @@ export class ItemFrames implements ItemObserver {
   }
 
   #emit(type: string, fields: object): void {
-    const data = JSON.stringify({ type, sequence_number: this.#sequence++, ...fields });
-    this.#write(`event: ${type}\ndata: ${data}\n\n`);
+    this.#writeEvent(`event: ${type}\ndata: `, { type, sequence_number: this.#sequence++, ...fields }, '\n\n');
   }
 }
 

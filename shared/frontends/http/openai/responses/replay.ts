@@ -1,5 +1,5 @@
 import type { NamedLogprob, TokenLogprob } from '../../../../protocol/generation/index.ts';
-import { openSummary } from '../../../../protocol/openai/index.ts';
+import { jsonPieces, openSummary } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { ItemFrames } from './item-frames.ts';
 import type { OutputItem } from './output-items.ts';
@@ -23,34 +23,50 @@ const UNSAID = {
 /**
  * The events of a response that is complete, numbered as its stream numbered them: a client that lost the stream goes on
  * behind the last event that it has. Log probabilities stand in the events that close a text, not in its deltas.
+ * Comes as pieces of text, of which no one is large.
  * @param after number of the last event that is left out; -1 for none
  */
 export function* replayFrames(
   { response, pieces }: Pick<StoredResponse, 'response' | 'pieces'>,
   after: number,
 ): Generator<string> {
-  const frames: string[] = [];
+  const frames: Iterable<string>[] = [];
   let number = 0;
-  const write = (frame: string): void => {
+  const write = (frame: Iterable<string>): void => {
     if (number++ > after) frames.push(frame);
   };
-  const items = new ItemFrames(write, hasSummary(response));
-  const unsaid = JSON.stringify({ ...response, ...UNSAID });
-  write(items.response('response.created', unsaid));
-  write(items.response('response.in_progress', unsaid));
+  const items = new ItemFrames(
+    (frame) => write([frame]),
+    hasSummary(response),
+    (lead, data, end) => write(eventPieces(lead, data, end)),
+  );
+  const tell = (type: string, told: JsonObject): void => write(eventPieces(items.responseHead(type), told, '}\n\n'));
+  const unsaid = { ...response, ...UNSAID };
+  tell('response.created', unsaid);
+  tell('response.in_progress', unsaid);
   for (const [index, body] of (response.output as readonly JsonObject[]).entries()) {
     const item = itemOf(body, index);
     items.opened({ ...item, text: '', logprobs: [], status: 'in_progress' });
-    yield* frames.splice(0);
+    yield* inOrder(frames.splice(0));
     for (const text of piecesOf(item.text, pieces?.[index])) {
       items.grew(item, text, undefined);
-      yield* frames.splice(0);
+      yield* inOrder(frames.splice(0));
     }
     items.closed(item);
-    yield* frames.splice(0);
+    yield* inOrder(frames.splice(0));
   }
-  write(items.response(FINAL_EVENTS[String(response.status)] ?? 'response.incomplete', JSON.stringify(response)));
-  yield* frames;
+  tell(FINAL_EVENTS[String(response.status)] ?? 'response.incomplete', response);
+  yield* inOrder(frames);
+}
+
+function* eventPieces(lead: string, data: unknown, end: string): Generator<string> {
+  yield lead;
+  yield* jsonPieces(data);
+  yield end;
+}
+
+function* inOrder(frames: readonly Iterable<string>[]): Generator<string> {
+  for (const frame of frames) yield* frame;
 }
 
 function hasSummary({ reasoning }: JsonObject): boolean {
@@ -79,7 +95,7 @@ function itemOf(body: JsonObject, index: number): OutputItem {
     namespace: body.namespace === undefined ? undefined : String(body.namespace),
     text: textOf(body, part),
     pieces: [],
-    logprobs: ((part?.logprobs ?? []) as readonly WrittenLogprob[]).map(readLogprob),
+    logprobs: Array.from((part?.logprobs ?? []) as Iterable<WrittenLogprob>, readLogprob),
     status: (body.status ?? 'completed') as OutputItem['status'],
   };
 }

@@ -1,7 +1,9 @@
+import { endOfTurn } from '../../../../concurrency/index.ts';
 import { overLimit } from '../../../../errors/index.ts';
-import type { InputItem } from '../../../../protocol/openai/index.ts';
+import { type InputItem, jsonPieces } from '../../../../protocol/openai/index.ts';
 
 const MEBIBYTE = 1024 * 1024;
+const TURN_CHARS = 128 * 1024;
 
 /**
  * What a request brings along without sending it: the items that stand behind ids, each as often as it is named. A few
@@ -17,28 +19,35 @@ export class ResolvedBytes {
     this.#limitBytes = limitBytes;
   }
 
+  /** Finds out how large items are, in several turns of the event loop where they are large. */
+  async measure(items: Iterable<InputItem>): Promise<void> {
+    let chars = 0;
+    for (const item of items) {
+      let size = 0;
+      for (const text of jsonPieces(item)) {
+        size += Buffer.byteLength(text);
+        chars += text.length;
+        if (chars < TURN_CHARS) continue;
+        chars = 0;
+        await endOfTurn();
+      }
+      this.#sizes.set(item, size);
+    }
+  }
+
   /**
-   * One item more.
+   * One item more, which was measured.
    * @param param field that names it
    * @throws ServeError `request_too_large`
    */
   add(item: InputItem, param: string): void {
-    this.#bytes += this.#sizeOf(item);
+    this.#bytes += this.#sizes.get(item) ?? 0;
     if (this.#bytes > this.#limitBytes) throw this.#tooLarge(param);
   }
 
   /** An item that will be added once at least. @throws as `add` */
   require(item: InputItem, param: string): void {
-    if (this.#bytes + this.#sizeOf(item) > this.#limitBytes) throw this.#tooLarge(param);
-  }
-
-  #sizeOf(item: InputItem): number {
-    let size = this.#sizes.get(item);
-    if (size === undefined) {
-      size = Buffer.byteLength(JSON.stringify(item));
-      this.#sizes.set(item, size);
-    }
-    return size;
+    if (this.#bytes + (this.#sizes.get(item) ?? 0) > this.#limitBytes) throw this.#tooLarge(param);
   }
 
   #tooLarge(param: string): Error {

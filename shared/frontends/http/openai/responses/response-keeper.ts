@@ -105,6 +105,7 @@ async function referencedItems(
       for (const item of stored === undefined ? [] : itemsOf(stored)) {
         if (item.id === undefined || item.id === null || !wanted.has(item.id)) continue;
         known.set(item.id, item);
+        await resolved.measure([item]);
         resolved.require(item, 'input');
       }
     }
@@ -127,6 +128,7 @@ export async function gatherItems(
 ): Promise<GatheredItems> {
   const resolved = new ResolvedBytes(deps.settings.bodyLimitBytes);
   const earlier = await earlierItems(deps, body, sink.closed);
+  await resolved.measure(earlier);
   for (const item of earlier) resolved.add(item, 'previous_response_id');
   return { earlier, own: await resolveReferences(deps, items, resolved, sink.closed) };
 }

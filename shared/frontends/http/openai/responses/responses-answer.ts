@@ -184,7 +184,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     this.#over();
     const body = this.#body({ status: 'failed', output: this.#output(), error });
     this.#final = body;
-    this.#outlet.finish('response.failed', this.#text(body));
+    void this.#tell('response.failed', body); // a stream's last event: at once
     const { call, kept } = this.#parts;
     call.fail(error, 200);
     if (kept !== undefined) void keep(call.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed answer
@@ -225,18 +225,20 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     const { call, kept } = this.#parts;
     const body = this.#body(state);
     this.#final = body;
-    const finish = (told: JsonObject): void => {
-      if (!this.#isAbandoned) this.#outlet.finish(event, this.#text(told));
+    const finish = (told: JsonObject): Promise<void> | undefined => {
+      const written = this.#isAbandoned ? undefined : this.#tell(event, told);
+      if (written !== undefined) return written.then(settle);
       settle();
+      return undefined;
     };
-    if (kept === undefined) {
-      finish(body);
-      return;
-    }
     // First the store, then the last event: a client may name the response as soon as it has read that.
-    keep(call.deps, kept, this.#recorded(body))
-      .then((isKept) => finish(isKept ? body : { ...body, store: false }))
-      .catch((thrown: unknown) => call.fail(toServeError(thrown), 200));
+    const finished =
+      kept === undefined
+        ? finish(body)
+        : keep(call.deps, kept, this.#recorded(body)).then((isKept) =>
+            finish(isKept ? body : { ...body, store: false }),
+          );
+    finished?.catch((thrown: unknown) => call.refuse(toServeError(thrown)));
   }
 
   #body(state: ResponseState): JsonObject {
@@ -250,11 +252,10 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     return { response, pieces: this.#items.all.map(({ pieces }) => pieces) };
   }
 
-  /** The object as text, with `nvext` at its end if that was asked for. */
-  #text(body: JsonObject): string {
-    const text = JSON.stringify(body);
-    const nvext = this.#nvext?.take({ tokenIds: [], finish: { stopReason: this.#stopReason } }) ?? '';
-    return nvext === '' ? text : `${text.slice(0, -1)}${nvext}}`;
+  /** Ends what the client reads with `body`, and `nvext` in it if that was asked for. */
+  #tell(event: FinalEvent, body: JsonObject): Promise<void> | undefined {
+    const nvext = this.#nvext?.pieces({ tokenIds: [], finish: { stopReason: this.#stopReason } }) ?? [];
+    return this.#outlet.finish(event, body, nvext);
   }
 
   #output(): readonly unknown[] {

@@ -14,7 +14,8 @@ export interface ResponsesOutlet {
   readonly needsItem: boolean;
   begin(body: string): void;
   annotate(frame: string): void;
-  finish(event: FinalEvent, body: string): void;
+  /** @returns as `writeObject` */
+  finish(event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined;
   /** Ends an answer that has not begun with a status. */
   refuse(error: ServeError): void;
   abandon(): void;

@@ -1,5 +1,6 @@
 import type { ServeError } from '../../../../errors/index.ts';
 import { SseStream } from '../../answers/sse-stream.ts';
+import { objectText } from '../../answers/written-answer.ts';
 import type { InferenceCall } from '../../inference-call.ts';
 import { ItemFrames } from './item-frames.ts';
 import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
@@ -30,8 +31,8 @@ export class ResponsesStream implements ResponsesOutlet {
     this.#out.annotate(frame);
   }
 
-  finish(event: FinalEvent, body: string): void {
-    this.#out.close(this.observer.response(event, body));
+  finish(event: FinalEvent, body: object, nvext: Iterable<string>): undefined {
+    this.#out.close(this.observer.response(event, objectText(body, nvext)));
   }
 
   refuse(error: ServeError): void {

@@ -1,5 +1,6 @@
 import type { ServeError } from '../../../../errors/index.ts';
-import { answerError, answerText } from '../../answers/answer.ts';
+import { answerError } from '../../answers/answer.ts';
+import { writeObject } from '../../answers/written-answer.ts';
 import type { InferenceCall } from '../../inference-call.ts';
 import type { ItemObserver } from './output-items.ts';
 import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
@@ -27,8 +28,8 @@ export class ResponsesUnary implements ResponsesOutlet {
     // unary answers have no place for annotations
   }
 
-  finish(_event: FinalEvent, body: string): void {
-    answerText(this.#call.exchange, 200, 'application/json', body, this.#headers);
+  finish(_event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined {
+    return writeObject(this.#call, body, nvext, this.#headers);
   }
 
   refuse(error: ServeError): void {

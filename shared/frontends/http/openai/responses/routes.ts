@@ -1,49 +1,73 @@
-import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { type Operation, type Route, route } from '../../route.ts';
 import { RunningResponses } from './running-responses.ts';
 import { serveCompact } from './serve-compact.ts';
 import { serveInputTokens, serveResponses } from './serve-responses.ts';
 import { serveInputItems, serveResponseCancel, serveStoredResponse } from './serve-stored.ts';
 
-/** One route of the Responses API. */
-export interface ResponsesRoute {
-  /** Hono pattern. */
-  readonly path: string;
-  /** As the `allow` header says it. */
-  readonly allow: string;
-  readonly serve: (deps: HttpAppDeps, exchange: HttpExchange) => Promise<void>;
-}
-
-/** Ids of other APIs' making are no routes: whatever else stands below the path is not found. */
-const ID = ':id{resp_[^/]+}';
+const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
 /**
  * The routes of the Responses API, below `path`. They share what runs in this process.
  * @param path `DYN_HTTP_SVC_RESPONSES_PATH_ENV`; a slash at its end does not count for what stands below
  */
-export function responsesRoutes(path: string): readonly ResponsesRoute[] {
+export function responsesRoutes(path: string): readonly Route[] {
   const running = new RunningResponses();
   const below = path.endsWith('/') ? path.slice(0, -1) : path;
+  /** Ids of other APIs' making are no routes: whatever else stands below the path is not found. */
+  const patternOf = (documented: string): string => documented.replace('{id}', ':id{resp_[^/]+}');
   /** The id in a path that matched: what stands between the API's path and the next slash. */
   const idOf = (exchange: HttpExchange): string => exchange.path.slice(below.length + 1).split('/')[0]!;
+  const described = (
+    at: string,
+    method: Operation['method'],
+    id: string,
+    summary: string,
+    more: Partial<Operation> = {},
+  ): Operation => ({ path: at, method, id, tag: 'Responses', summary, ...more });
+  const count = `${below}/input_tokens`;
+  const compact = `${below}/compact`;
+  const stored = `${below}/{id}`;
+  const cancel = `${stored}/cancel`;
+  const items = `${stored}/input_items`;
   return [
-    { path, allow: 'POST', serve: (deps, exchange) => serveResponses(deps, exchange, running) },
-    { path: `${below}/input_tokens`, allow: 'POST', serve: serveInputTokens },
-    { path: `${below}/compact`, allow: 'POST', serve: serveCompact },
-    {
-      path: `${below}/${ID}`,
-      allow: 'GET,HEAD,DELETE',
-      serve: (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
-    },
-    {
-      path: `${below}/${ID}/cancel`,
-      allow: 'POST',
-      serve: (deps, exchange) => serveResponseCancel(deps, exchange, idOf(exchange), running),
-    },
-    {
-      path: `${below}/${ID}/input_items`,
-      allow: 'GET,HEAD',
-      serve: (deps, exchange) => serveInputItems(deps, exchange, idOf(exchange)),
-    },
+    route(
+      path,
+      serveResponses(running),
+      described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
+        body: 'ResponseRequest',
+        answers: JSON_OR_EVENTS,
+      }),
+    ),
+    route(
+      count,
+      serveInputTokens,
+      described(count, 'post', 'countInputTokens', 'Estimates the tokens of items.', { body: 'InputTokensRequest' }),
+    ),
+    route(
+      compact,
+      serveCompact,
+      described(compact, 'post', 'compactResponse', 'Sums a conversation up, to go on from.', {
+        body: 'CompactRequest',
+      }),
+    ),
+    route(
+      patternOf(stored),
+      (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
+      described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
+        answers: JSON_OR_EVENTS,
+      }),
+      described(stored, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
+    ),
+    route(
+      patternOf(cancel),
+      (deps, exchange) => serveResponseCancel(deps, exchange, idOf(exchange), running),
+      described(cancel, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
+    ),
+    route(
+      patternOf(items),
+      (deps, exchange) => serveInputItems(deps, exchange, idOf(exchange)),
+      described(items, 'get', 'listInputItems', 'What a kept answer was asked.'),
+    ),
   ];
 }

@@ -1,4 +1,4 @@
-import { ServeError, toServeError } from '../../../../errors/index.ts';
+import { ServeError } from '../../../../errors/index.ts';
 import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
@@ -12,10 +12,9 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import type { HttpExchange } from '../../hosts/exchange.ts';
-import { InferenceCall } from '../../inference-call.ts';
-import { readJson } from '../../read-json.ts';
-import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';
+import { decodeContext, requireServed } from '../../gates.ts';
+import type { InferenceCall } from '../../inference-call.ts';
+import { generate, serveInference } from '../../serve-inference.ts';
 import { responseUsage } from './response-body.ts';
 import { gatherItems, isUserMessage, lookForStored } from './response-keeper.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
@@ -23,33 +22,31 @@ import { ResponsesUnary } from './responses-unary.ts';
 
 /**
  * `POST /v1/responses/compact`: lets the model sum the conversation up, and answers with what takes its place: what the user
- * said, and the summary as one item. Never rejects.
+ * said, and the summary as one item.
  */
-export async function serveCompact(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const call = new InferenceCall(deps, exchange, 'responses');
-  try {
-    requireService(deps);
-    const json = await readJson(exchange, deps);
+export const serveCompact = serveInference({
+  endpoint: 'responses',
+  parse: async (json, deps, exchange) => {
     const parsed = parseCompactBody(json);
     deps.metrics.ignoredKeys(
       'responses',
       ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS),
     );
-    const model = parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed));
-    const { meter, primaryName } = openForModel(call, model, false);
-    requireServed(deps, model, 'Chat');
+    return { ...parsed, model: parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed)) };
+  },
+  isStream: () => false,
+  answer: async (call, { model, ...parsed }, { meter, primaryName }) => {
+    const { deps, exchange } = call;
+    requireServed(deps, model, 'responses');
     if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
     const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(call));
     call.identify(decoded.request);
     const answer = compaction(call, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
-    const { signal } = call.watch(answer);
-    deps.pipeline.generate(decoded.request, call.kept(answer), { signal, meter });
-  } catch (thrown) {
-    call.refuse(toServeError(thrown));
-  }
-}
+    generate(call, decoded.request, answer, { meter, isWritten: false });
+  },
+});
 
 /** The answer in the published shape. @param said what the user said: kept as it is, before the summary */
 function compaction(
@@ -59,7 +56,7 @@ function compaction(
   said: readonly InputItem[],
 ): ResponsesAnswer {
   const id = responseIdOf(decoded.request.id);
-  const created = Math.floor(call.receivedMs / 1000);
+  const created = call.createdSecs;
   return new ResponsesAnswer({
     call,
     decoded,

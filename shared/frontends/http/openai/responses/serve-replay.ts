@@ -1,3 +1,4 @@
+import { endOfTurn } from '../../../../concurrency/index.ts';
 import { ServeError } from '../../../../errors/index.ts';
 import type { StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
@@ -5,6 +6,9 @@ import type { HttpExchange } from '../../hosts/exchange.ts';
 import { replayFrames } from './replay.ts';
 import { ANYBODY, findStored, responseNotFound } from './response-keeper.ts';
 import type { RunningResponses } from './running-responses.ts';
+
+/** Characters that are written before others get a turn. */
+const TURN_CHARS = 128 * 1024;
 
 /** What a client wants of a response's events: those behind `after`, or all for -1. */
 interface ReplayQuery {
@@ -41,10 +45,16 @@ export async function serveReplay(
   const found = made === undefined ? await findStored(deps, id, sink.closed) : await whenMade(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
   exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
-  for (const frame of replayFrames(found, after)) {
+  let chars = 0;
+  for (const text of replayFrames(found, after)) {
     if (sink.isBlocked()) await new Promise<void>((resolve) => sink.onUnblocked(resolve));
+    else if (chars >= TURN_CHARS) {
+      chars = 0;
+      await endOfTurn();
+    }
     if (sink.closed.aborted) return;
-    sink.write(frame);
+    sink.write(text);
+    chars += text.length;
   }
   sink.end();
 }

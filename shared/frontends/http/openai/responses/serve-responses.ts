@@ -13,42 +13,40 @@ import {
 import type { RequestMeter } from '../../../../telemetry/index.ts';
 import { answerError, answerJson } from '../../answers/answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
+import { decodeContext, requireServed, requireService } from '../../gates.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { CHOSEN_ID, InferenceCall, idIsTaken } from '../../inference-call.ts';
+import { CHOSEN_ID, type InferenceCall, idIsTaken } from '../../inference-call.ts';
 import { readJson } from '../../read-json.ts';
-import { decodeContext, openForModel, requireServed, requireService } from '../gates.ts';
+import type { Serve } from '../../route.ts';
+import { generate, serveInference } from '../../serve-inference.ts';
 import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import { ResponsesStream } from './responses-stream.ts';
 import { ResponsesUnary } from './responses-unary.ts';
 import type { RunningResponse, RunningResponses } from './running-responses.ts';
 
-/** `POST /v1/responses`. Answers through the exchange's sink; never rejects. */
-export async function serveResponses(
-  deps: HttpAppDeps,
-  exchange: HttpExchange,
-  running: RunningResponses,
-): Promise<void> {
-  const call = new InferenceCall(deps, exchange, 'responses');
-  try {
-    requireService(deps);
-    const json = await readJson(exchange, deps);
-    const parsed = parseResponsesBody(json);
-    const model = parsed.body.model ?? '';
-    const { meter, primaryName } = openForModel(call, model, parsed.body.stream === true);
-    checkResponsesBody(parsed.body);
-    deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
-    requireServed(deps, model, 'Chat');
-    const items = await gatherItems(deps, exchange, parsed);
-    const stores = isStored(deps, parsed.body);
-    const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(call));
-    await requireUnstored(call, responseIdOf(decoded.request.id));
-    call.identify(decoded.request);
-    const kept = stores ? [...items.earlier, ...items.own] : undefined;
-    start({ call, decoded, model: primaryName, meter, kept, running });
-  } catch (thrown) {
-    call.refuse(toServeError(thrown));
-  }
+/** `POST /v1/responses`. */
+export function serveResponses(running: RunningResponses): Serve {
+  return serveInference({
+    endpoint: 'responses',
+    parse: (json) => {
+      const parsed = parseResponsesBody(json);
+      return { ...parsed, model: parsed.body.model ?? '', stream: parsed.body.stream };
+    },
+    answer: async (call, parsed, { meter, primaryName }) => {
+      const { deps, exchange } = call;
+      checkResponsesBody(parsed.body);
+      deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
+      requireServed(deps, parsed.model, 'responses');
+      const items = await gatherItems(deps, exchange, parsed);
+      const stores = isStored(deps, parsed.body);
+      const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(call));
+      await requireUnstored(call, responseIdOf(decoded.request.id));
+      call.identify(decoded.request);
+      const kept = stores ? [...items.earlier, ...items.own] : undefined;
+      start({ call, decoded, model: primaryName, meter, kept, running });
+    },
+  });
 }
 
 /** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
@@ -88,15 +86,14 @@ function start({ call, decoded, model, meter, kept, running }: Start): void {
   const answer = new ResponsesAnswer({
     call,
     decoded,
-    names: { id, created: Math.floor(call.receivedMs / 1000), model },
+    names: { id, created: call.createdSecs, model },
     outlet,
     kept: kept === undefined ? undefined : { id, items: kept },
     onOver: () => running.remove(id, entry),
   });
   const entry: RunningResponse = { owner: ANYBODY, snapshot: () => answer.snapshot(), recorded: answer.recorded };
   running.add(id, entry);
-  const { signal } = call.watch(answer);
-  call.deps.pipeline.generate(request, call.kept(answer), { signal, meter });
+  generate(call, request, answer, { meter, isWritten: false }); // what is stored is kept whole
 }
 
 /** Tells which tools the model was not told of. */

@@ -1,7 +1,8 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import { requestKeyOf } from '../../../../protocol/generation/index.ts';
 import type { JsonObject } from '../../../../responses/index.ts';
-import { answerError, answerJson } from '../../answers/answer.ts';
+import { answerError } from '../../answers/answer.ts';
+import { writeStored } from '../../answers/written-answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { cancelRequest } from '../../routes/cancel.ts';
@@ -105,7 +106,7 @@ async function answering(
 ): Promise<void> {
   try {
     const body = await make();
-    if (body !== undefined) answerJson(exchange, 200, body); // else it has answered itself
+    if (body !== undefined) await writeStored(exchange, body); // else it has answered itself
   } catch (thrown) {
     answerError(exchange, toServeError(thrown), settings.overloadStatus);
   }

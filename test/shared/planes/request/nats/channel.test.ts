@@ -100,6 +100,24 @@ describe('a channel', () => {
     expect(one.channel.destroyed).toBe(true);
   });
 
+  it('ends when the other side says that it took what was never sent', async () => {
+    const one = openSide();
+    one.channel.write(Buffer.alloc(5));
+    one.channel.receive(decodeMessage(encodeMessage(MessageKind.consumed, 0, 6))!);
+    one.channel.write(Buffer.alloc(2 * WINDOW_BYTES));
+    await turn();
+    expect(one.told).toEqual(['the other side says that it took what was never sent', 'close']);
+  });
+
+  it('ends at once where no message may have a byte', async () => {
+    const sent: Buffer[] = [];
+    const send = (message: Buffer): boolean => sent.push(message) > 1000;
+    const channel = new NatsChannel({ send, messageBytesMax: 0, onOver: () => {} });
+    expect(channel.write(Buffer.alloc(5))).toBe(false);
+    expect(sent).toEqual([]);
+    channel.destroy();
+  });
+
   it('ends when it cannot send, and ignores what comes after its end', async () => {
     const channel = new NatsChannel({ send: () => false, messageBytesMax: MESSAGE_BYTES_MAX, onOver: () => {} });
     const told: string[] = [];

@@ -1,26 +1,36 @@
-import type { ModelType } from '../../../discovery/index.ts';
-import { ServeError } from '../../../errors/index.ts';
-import { modelNotFound, modelNotReady } from '../../../pipeline/index.ts';
-import type { DecodeContext } from '../../../protocol/openai/index.ts';
-import type { RequestMeter } from '../../../telemetry/index.ts';
-import type { HttpAppDeps } from '../deps.ts';
-import { type InferenceCall, UNKNOWN_MODEL } from '../inference-call.ts';
+import { ServeError } from '../../errors/index.ts';
+import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
+import { ENDPOINTS, type Endpoint } from '../../protocol/generation/index.ts';
+import type { DecodeContext } from '../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../telemetry/index.ts';
+import type { HttpAppDeps } from './deps.ts';
+import { type InferenceCall, UNKNOWN_MODEL } from './inference-call.ts';
 
 /** Refuses while the process drains, before the body is read. @throws ServeError 503 */
 export function requireService({ lifecycle }: HttpAppDeps): void {
   if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
 }
 
-/** An inference route exists once a model of its type was registered. @throws ServeError 404 */
-export function requireRoute({ pipeline }: HttpAppDeps, type: ModelType): void {
+/** Some inference routes exist once a model that serves them was registered. @throws ServeError 404 */
+export function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
   for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
   throw modelNotFound(pipeline.requestable.list(), { type });
 }
 
-/** The name is registered with that model type; checked after the body. @throws ServeError 404 */
-export function requireServed({ pipeline }: HttpAppDeps, name: string, type: ModelType): void {
+/** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
+export function requireServed({ pipeline }: HttpAppDeps, name: string, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
   if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
   throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
+}
+
+/** The model of a request whose books are open. */
+export interface OpenedModel {
+  readonly meter: RequestMeter;
+  /** As the worker registered it; the name may be an alias. */
+  readonly primaryName: string;
+  readonly isStream: boolean;
 }
 
 /**
@@ -28,15 +38,11 @@ export function requireServed({ pipeline }: HttpAppDeps, name: string, type: Mod
  * registered passes: that is told after the body was checked.
  * @throws ServeError `service_unavailable`
  */
-export function openForModel(
-  call: InferenceCall,
-  name: string,
-  isStream: boolean,
-): { readonly meter: RequestMeter; readonly primaryName: string } {
+export function openForModel(call: InferenceCall, name: string, isStream: boolean): OpenedModel {
   const served = call.deps.pipeline.requestable.find(name);
   const meter = call.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
   if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
-  return { meter, primaryName: served?.primaryName ?? name };
+  return { meter, primaryName: served?.primaryName ?? name, isStream };
 }
 
 export function decodeContext(

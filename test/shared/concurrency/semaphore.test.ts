@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { Slots } from '../../../shared/concurrency/index.ts';
+import { Semaphore } from '../../../shared/concurrency/index.ts';
 
-describe('slots', () => {
-  it('let no more run at once than there are, in the order they came', async () => {
-    const slots = new Slots(2);
+describe('Semaphore', () => {
+  it('lets no more run at once than there are, in the order they came', async () => {
+    const semaphore = new Semaphore(2);
     const begun: number[] = [];
     const ends: (() => void)[] = [];
     const all = [0, 1, 2, 3].map((at) =>
-      slots.run(undefined, async () => {
+      semaphore.run(undefined, async () => {
         begun.push(at);
         await new Promise<void>((resolve) => ends.push(resolve));
         return at;
@@ -24,26 +24,26 @@ describe('slots', () => {
     expect(await Promise.all(all)).toEqual([0, 1, 2, 3]);
   });
 
-  it('are given back by what fails', async () => {
-    const slots = new Slots(1);
-    await expect(slots.run(undefined, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
-    expect(await slots.run(undefined, async () => 'next')).toBe('next');
+  it('gives its slot back by what fails', async () => {
+    const semaphore = new Semaphore(1);
+    await expect(semaphore.run(undefined, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
+    expect(await semaphore.run(undefined, async () => 'next')).toBe('next');
   });
 
   it('are left by who waits no longer', async () => {
-    const slots = new Slots(1);
+    const semaphore = new Semaphore(1);
     let end = (): void => {};
-    const first = slots.run(undefined, () => new Promise<void>((resolve) => (end = resolve)));
+    const first = semaphore.run(undefined, () => new Promise<void>((resolve) => (end = resolve)));
     const aborter = new AbortController();
     let hasBegun = false;
-    const second = slots.run(aborter.signal, async () => {
+    const second = semaphore.run(aborter.signal, async () => {
       hasBegun = true;
     });
     aborter.abort(new Error('the client left'));
     await expect(second).rejects.toThrow('the client left');
     end();
     await first;
-    expect(await slots.run(undefined, async () => 'third')).toBe('third');
+    expect(await semaphore.run(undefined, async () => 'third')).toBe('third');
     expect(hasBegun).toBe(false);
   });
 });

@@ -1,11 +1,14 @@
-import { BY_PRIVATE_NAME, BY_SHARED_NAME, LEVEL_MASK } from './engine-names.ts';
+/** Bits of a holding's tiers by the way in which the block was hashed; the lowest are those by our own hash. */
+export const BY_SHARED_HASH = 4;
+export const BY_PRIVATE_HASH = 8;
+export const LEVEL_MASK = 15;
 
 /** More than any tier's number: not held. */
 export const NOT_HELD = 4;
 
-/** One bit a level, however the block is named. */
+/** One bit a level, however the block is hashed. */
 export function levelsOf(tiers: number): number {
-  return (tiers | (tiers >>> BY_SHARED_NAME) | (tiers >>> BY_PRIVATE_NAME)) & LEVEL_MASK;
+  return (tiers | (tiers >>> BY_SHARED_HASH) | (tiers >>> BY_PRIVATE_HASH)) & LEVEL_MASK;
 }
 
 /** The fastest level among `tiers`; `NOT_HELD` when there is none. */

@@ -1,5 +1,5 @@
 /** A set of 64-bit hashes for the length of one event. `clear` costs nothing; the room of the largest event is kept. */
-export class PairSet {
+export class U64Set {
   #slots = new Int32Array(3 * 64);
   #mask = 63;
   #size = 0;

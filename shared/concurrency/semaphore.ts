@@ -1,5 +1,5 @@
 /** Lets so many run at once; the others wait in the order they came. Whoever may ask bounds how many wait. */
-export class Slots {
+export class Semaphore {
   #free: number;
   readonly #waiting = new Set<() => void>();
 

@@ -1,14 +1,14 @@
-import type { Clock, Random, Timer } from '../../clock/index.ts';
+import type { Clock, Random, Timer } from '../clock/index.ts';
 
-export interface RoundsOptions {
+export interface PeriodicTaskOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly periodMs: number;
-  /** One round; the next one starts only when it has ended. Ends soon when `signal` aborts. */
+  /** One run; the next one starts only when it has ended. Ends soon when `signal` aborts. */
   run(signal: AbortSignal): Promise<void>;
-  /** Hears of a round that failed; it is tried again after a longer pause. */
+  /** Hears of a run that failed; it is tried again after a longer pause. */
   onProblem(problem: unknown): void;
-  /** Longest pause between failing rounds. @default 5000 */
+  /** Longest pause between failing runs. @default 5000 */
   readonly backOffMsMax?: number;
 }
 
@@ -16,39 +16,39 @@ const JITTER = 0.1; // so that processes started together do not stay in step
 const BACK_OFF_MS_MAX = 5000;
 
 /** Does one thing again and again: every `periodMs`, give or take a tenth, with back-off while it fails. */
-export class Rounds {
-  readonly #options: RoundsOptions;
+export class PeriodicTask {
+  readonly #options: PeriodicTaskOptions;
   readonly #stopping = new AbortController();
   #timer: Timer | undefined;
-  #round: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
   #isWanted = false;
   #failures = 0;
 
-  constructor(options: RoundsOptions) {
+  constructor(options: PeriodicTaskOptions) {
     this.#options = options;
   }
 
-  /** The first round begins at once. */
+  /** The first run begins at once. */
   start(): void {
     this.soon();
   }
 
-  /** A round begins now, or right after the one under way. */
+  /** A run begins now, or right after the one under way. */
   soon(): void {
     if (this.#stopping.signal.aborted) return;
-    if (this.#round !== undefined) {
+    if (this.#running !== undefined) {
       this.#isWanted = true;
       return;
     }
     this.#timer?.cancel();
-    this.#round = this.#run(); // never rejects
+    this.#running = this.#run(); // never rejects
   }
 
-  /** Ends the rounds; resolves when the one under way has ended. Idempotent. */
+  /** Ends the task; resolves when the run under way has ended. Idempotent. */
   async stop(): Promise<void> {
     this.#timer?.cancel();
     this.#stopping.abort(new Error('stopped'));
-    await this.#round;
+    await this.#running;
   }
 
   async #run(): Promise<void> {
@@ -64,7 +64,7 @@ export class Rounds {
         onProblem(problem);
       }
     }
-    this.#round = undefined;
+    this.#running = undefined;
     if (!signal.aborted) this.#schedule();
   }
 

@@ -1,0 +1,234 @@
+import { serveCountTokens, serveMessages } from './anthropic/messages.ts';
+import { serveChat } from './openai/chat.ts';
+import { serveCompletions } from './openai/completions.ts';
+import { serveEmbeddings } from './openai/embeddings.ts';
+import { serveImageEdits, serveImages } from './openai/images.ts';
+import { responsesRoutes } from './openai/responses/routes.ts';
+import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
+import { DOCS_PATH, redirectToDocs, serveDocs } from './openapi/serve-docs.ts';
+import { OPENAPI_PATH, serveOpenApi } from './openapi/serve-openapi.ts';
+import { forOperators } from './operators.ts';
+import { anyId, type Operation, type Route, route, type Serve } from './route.ts';
+import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './routes/busy-threshold.ts';
+import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
+import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './routes/clear-kv-blocks.ts';
+import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-routing.ts';
+import { serveHealth, serveLive } from './routes/health.ts';
+import { serveMetrics } from './routes/metrics.ts';
+import { serveModel, serveModelList } from './routes/models.ts';
+import { serveRoot } from './routes/root.ts';
+import type { HttpPaths, HttpSettings } from './settings.ts';
+
+const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
+const MOTION_JPEG = ['multipart/x-mixed-replace'];
+/** The documented path of videos and its alias; `/stream` stands below each. */
+const VIDEO_PATHS = [
+  ['/v1/videos/generations', '', 'Makes a video.', 'Sends a video as motion JPEG.'],
+  ['/v1/videos', 'Short', 'The same under a shorter path.', 'The same under a shorter path.'],
+] as const;
+
+/**
+ * Every route that an app with these settings serves, in the order of the page at /docs. To add one, add it here: the app, the
+ * `allow` header and the OpenAPI document read nothing else.
+ */
+export function routesOf(settings: HttpSettings): readonly Route[] {
+  const { paths, anthropic, hasAdminRoutes, servesClients = true } = settings;
+  const described = [
+    ...(servesClients ? clientRoutes(paths) : []),
+    ...(servesClients && anthropic.isEnabled ? messagesRoutes(paths) : []),
+    ...modelRoutes(paths),
+    ...operationRoutes(paths),
+    ...(hasAdminRoutes ? adminRoutes() : []),
+  ];
+  return [
+    ...described,
+    route('/', serveRoot),
+    route(OPENAPI_PATH, serveOpenApi(described.flatMap(({ operations }) => operations))),
+    route(DOCS_PATH, redirectToDocs),
+    route(`${DOCS_PATH}/`, serveDocs),
+    route(`${DOCS_PATH}/:file`, serveDocs),
+  ];
+}
+
+function clientRoutes(paths: HttpPaths): readonly Route[] {
+  const made = (path: string, serve: Serve, id: string, summary: string, body: string, answers?: readonly string[]) =>
+    route(path, serve, { path, method: 'post', id, tag: 'Generation', summary, body, ...(answers && { answers }) });
+  const cancel = `${CANCEL_PATH}/{id}`;
+  return [
+    made(
+      paths.chat,
+      serveChat,
+      'createChatCompletion',
+      'Answers a conversation.',
+      'ChatCompletionRequest',
+      JSON_OR_EVENTS,
+    ),
+    made(
+      paths.completions,
+      serveCompletions,
+      'createCompletion',
+      'Continues prompts.',
+      'CompletionRequest',
+      JSON_OR_EVENTS,
+    ),
+    made(paths.embeddings, serveEmbeddings, 'createEmbedding', 'Turns texts into vectors.', 'EmbeddingRequest'),
+    made('/v1/images/generations', serveImages, 'createImage', 'Makes pictures.', 'ImageRequest'),
+    made('/v1/images/edits', serveImageEdits, 'createImageEdit', 'Makes pictures from a picture.', 'ImageEditRequest'),
+    ...VIDEO_PATHS.flatMap(([path, suffix, video, pictures]) => [
+      made(path, serveVideos, `createVideo${suffix}`, video, 'VideoRequest', JSON_OR_EVENTS),
+      made(`${path}/stream`, serveMotionJpeg, `streamVideo${suffix}`, pictures, 'VideoRequest', MOTION_JPEG),
+    ]),
+    route(anyId(cancel), serveCancel, {
+      path: cancel,
+      method: 'post',
+      id: 'cancelRequest',
+      tag: 'Generation',
+      summary: 'Ends a running request, by its response id or the id that the server gave it.',
+      codes: ['not_found', 'service_unavailable'],
+    }),
+    ...responsesRoutes(paths.responses),
+  ];
+}
+
+function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
+  const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
+  const count = `${messages}/count_tokens`;
+  return [
+    route(messages, serveMessages, {
+      ...shared,
+      path: messages,
+      id: 'createMessage',
+      summary: "Answers a conversation in Anthropic's shape.",
+      body: 'MessageRequest',
+      answers: JSON_OR_EVENTS,
+    }),
+    route(count, serveCountTokens, {
+      ...shared,
+      path: count,
+      id: 'countTokens',
+      summary: 'Counts the tokens of one.',
+      body: 'CountTokensRequest',
+    }),
+  ];
+}
+
+function modelRoutes({ models }: HttpPaths): readonly Route[] {
+  const shared = { method: 'get', tag: 'Models' } as const;
+  const model = `${models}/{id}`;
+  return [
+    route(models, serveModelList, {
+      ...shared,
+      path: models,
+      id: 'listModels',
+      summary: 'Models that can be served now.',
+      codes: ['service_unavailable'],
+    }),
+    route(
+      anyId(model),
+      serveModel,
+      { ...shared, path: model, id: 'getModel', summary: 'One model.' },
+      {
+        ...shared,
+        path: `${model}/ready`,
+        id: 'getModelReadiness',
+        summary: 'Whether a model can be served, and what it lacks.',
+        codes: ['model_not_found'],
+        states: [503],
+      },
+    ),
+  ];
+}
+
+function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[] {
+  const shared = { method: 'get', tag: 'Operations' } as const;
+  return [
+    route(health, serveHealth, {
+      ...shared,
+      path: health,
+      id: 'getHealth',
+      summary: 'State of the service, with its endpoints; of one model with ?ready=MODEL.',
+      codes: ['model_not_found'],
+      states: [503],
+    }),
+    route(live, serveLive, {
+      ...shared,
+      path: live,
+      id: 'getLive',
+      summary: 'Whether the process lives.',
+      states: [503],
+    }),
+    route(metrics, serveMetrics, {
+      ...shared,
+      path: metrics,
+      id: 'getMetrics',
+      summary: 'Metrics for Prometheus.',
+      answers: ['text/plain'],
+    }),
+  ];
+}
+
+/** Of the fleet rather than of a client's request: for whoever runs it. */
+function adminRoutes(): readonly Route[] {
+  const admin = (pattern: string, serve: Serve, ...operations: readonly Omit<Operation, 'tag'>[]): Route =>
+    route(pattern, forOperators(serve), ...operations.map((each) => ({ ...each, tag: 'Operations' as const })));
+  const explained = `${EXPLAIN_PATH}/{id}`;
+  return [
+    admin(
+      BUSY_THRESHOLD_PATH,
+      serveBusyThreshold,
+      {
+        path: BUSY_THRESHOLD_PATH,
+        method: 'post',
+        id: 'setBusyThreshold',
+        summary: 'Reads or sets the loads above which the workers of a model are busy.',
+        body: 'BusyThresholdRequest',
+        failure: 'ThresholdError',
+        codes: [
+          'invalid_value',
+          'model_not_found',
+          'request_too_large',
+          'unsupported_media_type',
+          'service_unavailable',
+        ],
+        statuses: [422],
+      },
+      {
+        path: BUSY_THRESHOLD_PATH,
+        method: 'get',
+        id: 'listBusyThresholds',
+        summary: 'Busy thresholds of every model.',
+      },
+    ),
+    admin(CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks, {
+      path: CLEAR_KV_BLOCKS_PATH,
+      method: 'post',
+      id: 'clearKvBlocks',
+      summary: 'Empties the prefix cache of every worker.',
+    }),
+    admin(anyId(explained), serveExplained, {
+      path: explained,
+      method: 'get',
+      id: 'explainRequest',
+      summary: 'Why a request went to its worker, by its id.',
+      codes: ['not_found', 'not_implemented', 'service_unavailable'],
+    }),
+    admin(EXPLAIN_PATH, serveExplain, {
+      path: EXPLAIN_PATH,
+      method: 'post',
+      id: 'explainPrompt',
+      summary: 'Where the request of a chat or completions body would go now, and why.',
+      body: 'ChatCompletionRequest',
+      bodies: ['ChatCompletionRequest', 'CompletionRequest'],
+      codes: [
+        'invalid_value',
+        'model_not_found',
+        'request_too_large',
+        'unsupported_media_type',
+        'not_implemented',
+        'server_overloaded',
+        'service_unavailable',
+        'deadline_exceeded',
+      ],
+    }),
+  ];
+}

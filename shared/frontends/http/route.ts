@@ -1,0 +1,58 @@
+import type { ErrorCode } from '../../errors/index.ts';
+import type { HttpAppDeps } from './deps.ts';
+import type { HttpExchange } from './hosts/exchange.ts';
+
+/** Answers a request through its exchange's sink. What it throws is answered in the envelope of its path. */
+export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
+
+/** The envelopes that failures come in. */
+export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
+
+/** One method of one path, as the OpenAPI document shows it. */
+export interface Operation {
+  /** With `{name}` for what varies. */
+  readonly path: string;
+  readonly method: 'get' | 'post' | 'delete';
+  /** `operationId`: unique, and the name that generated clients give it. */
+  readonly id: string;
+  readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
+  readonly summary: string;
+  /** Name of the body's schema among the components. */
+  readonly body?: string;
+  /** Content types of a good answer, the usual one first. @default JSON */
+  readonly answers?: readonly string[];
+  /** Names of the body's schemas where it may be one of several; the first has the example. @default `body` alone */
+  readonly bodies?: readonly string[];
+  /** Envelope of failures. @default 'Error' */
+  readonly failure?: FailureName;
+  /** Failures apart from those of every route. @default those of an answer of a model where there is a body, else those of the tag */
+  readonly codes?: readonly ErrorCode[];
+  /** Statuses of failures that no code stands for. @default none */
+  readonly statuses?: readonly number[];
+  /** Statuses other than 200 whose body is no failure but the state that was asked for. @default none */
+  readonly states?: readonly number[];
+}
+
+/** One path of the app: who serves it, and what the document says of it. */
+export interface Route {
+  /** Hono pattern. */
+  readonly pattern: string;
+  readonly serve: Serve;
+  /** As the `allow` header says it. */
+  readonly allow: string;
+  /** None for pages that show the document itself. */
+  readonly operations: readonly Operation[];
+}
+
+const METHODS = { get: 'GET,HEAD', post: 'POST', delete: 'DELETE' } as const;
+
+/** A route whose methods are those of its operations; one without is read. */
+export function route(pattern: string, serve: Serve, ...operations: readonly Operation[]): Route {
+  const methods = new Set(operations.map(({ method }) => METHODS[method]));
+  return { pattern, serve, allow: [...methods].join(',') || METHODS.get, operations };
+}
+
+/** `{id}` as Hono's pattern for whatever stands there, slashes too. */
+export function anyId(path: string): string {
+  return path.replace('{id}', ':id{.+}');
+}

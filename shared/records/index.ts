@@ -1,0 +1,9 @@
+/**
+ * @module records
+ * What somebody else wrote: records of other processes, bodies, configuration files. Nothing of them is believed before it
+ * was read here: the `as` functions return undefined for what is not of their kind, a `RecordReader` throws an error that names
+ * field and value. No schema is walked and nothing is copied, so that readers of hot paths can use it, too.
+ */
+
+export { RecordReader } from './record-reader.ts';
+export { asRecord, asU64, asWholeNumber, isRecord, type UnknownRecord, u64OfHex } from './values.ts';

@@ -1,0 +1,96 @@
+import { asU64, asWholeNumber, isRecord, type UnknownRecord } from './values.ts';
+
+/**
+ * One u64 and its halves, low half first on every machine that Node has builds for: through here a bigint becomes two numbers
+ * without shifts and masks, each of which would make a bigint more.
+ */
+const whole = new BigUint64Array(1);
+const halves = new Uint32Array(whole.buffer);
+
+/** Characters of a text that an error shows. */
+const SHOWN_LENGTH_MAX = 40;
+
+/**
+ * Reads values that must be of a kind. What is not is refused with the caller's own error, in words that name the field, what
+ * it may hold and what it does hold.
+ *
+ *     const read = new RecordReader((what) => workerError('BackendProtocol', what));
+ *     const fields = read.record(body, 'message');
+ *     const position = read.wholeNumber(fields.position, 'position'); // "position must be a whole number, but is -1"
+ */
+export class RecordReader {
+  readonly #refusal: (what: string) => Error;
+
+  /** @param refusal makes the error that is thrown */
+  constructor(refusal: (what: string) => Error) {
+    this.#refusal = refusal;
+  }
+
+  record(value: unknown, name: string): UnknownRecord {
+    if (isRecord(value)) return value;
+    throw this.refuse(value, name, 'a record');
+  }
+
+  list(value: unknown, name: string, lengthMax = Number.POSITIVE_INFINITY): readonly unknown[] {
+    if (!Array.isArray(value)) throw this.refuse(value, name, 'a list');
+    if (value.length > lengthMax) throw this.refuse(value, name, `a list of at most ${lengthMax}`);
+    return value;
+  }
+
+  text(value: unknown, name: string, lengthMax = Number.POSITIVE_INFINITY): string {
+    if (typeof value !== 'string') throw this.refuse(value, name, 'a text');
+    if (value.length > lengthMax) throw this.refuse(value, name, `a text of at most ${lengthMax} characters`);
+    return value;
+  }
+
+  texts(value: unknown, name: string): readonly string[] {
+    if (Array.isArray(value) && value.every((each) => typeof each === 'string')) return value;
+    throw this.refuse(value, name, 'a list of texts');
+  }
+
+  /** A whole number from 0 on, as `asWholeNumber` has it. */
+  wholeNumber(value: unknown, name: string): number {
+    const number = asWholeNumber(value);
+    if (number === undefined) throw this.refuse(value, name, 'a whole number');
+    return number;
+  }
+
+  /** An exact u64, as `asU64` has it. */
+  u64(value: unknown, name: string): bigint {
+    const exact = asU64(value);
+    if (exact === undefined) throw this.refuse(value, name, 'an exact u64');
+    return exact;
+  }
+
+  /** A list of exact u64 as pairs of u32 halves, low half first. */
+  u64Pairs(value: unknown, name: string, countMax: number): Uint32Array {
+    const list = this.list(value, name, countMax);
+    const pairs = new Uint32Array(2 * list.length);
+    for (let at = 0; at < list.length; at++) this.writeU64(pairs, at, list[at], name);
+    return pairs;
+  }
+
+  /** Writes an exact u64 as pair number `at`. */
+  writeU64(pairs: Uint32Array, at: number, value: unknown, name: string): void {
+    const exact = asU64(value);
+    if (exact === undefined) throw this.refuse(value, `${name}[${at}]`, 'an exact u64');
+    whole[0] = exact;
+    pairs[2 * at] = halves[0]!;
+    pairs[2 * at + 1] = halves[1]!;
+  }
+
+  /** The error for a value that is not `allowed`, for kinds that have no reader here. */
+  refuse(value: unknown, name: string, allowed: string): Error {
+    return this.#refusal(`${name} must be ${allowed}, but is ${shown(value)}`);
+  }
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'missing';
+  if (typeof value === 'string') {
+    const start = JSON.stringify(value.slice(0, SHOWN_LENGTH_MAX));
+    return value.length > SHOWN_LENGTH_MAX ? `${start}... of ${value.length} characters` : start;
+  }
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+}

@@ -1,0 +1,357 @@
+import { BlockRecords, ROOT } from './block-records.ts';
+import { Cuts } from './cuts.ts';
+import { EngineHashes } from './engine-hashes.ts';
+import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
+import { ALONE, HOLDER_MASK, HolderSets, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { Incarnations } from './incarnations.ts';
+import type { MemoryUse } from './memory-bound.ts';
+import { PagedWords } from './paged-words.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK } from './tiers.ts';
+import type { U64Set } from './u64-set.ts';
+
+/**
+ * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any
+ * case.
+ */
+const LOOKED_AT_PER_HASH = 4;
+
+type FiveWords = [PagedWords, PagedWords, PagedWords, PagedWords, PagedWords];
+
+/**
+ * Blocks, their holders and what engines call them, kept in step. What an incarnation holds is closed towards the start of
+ * its prompts: a block is held in a tier only while its parent is held in that tier or a faster one.
+ */
+export class Residency {
+  /** By kind of entry; at the end, what no entry of the table stands for. */
+  readonly words: readonly PagedWords[];
+  readonly table: HashTable;
+  readonly blocks: BlockRecords;
+  readonly engineHashes: EngineHashes;
+  readonly incarnations = new Incarnations();
+  readonly sets: HolderSets;
+  /** What removals have yet to take along. */
+  readonly cuts = new Cuts(this);
+  /** A block that `Gc` may have left bare and has yet to free; `ROOT` = none. */
+  bare = ROOT;
+  /** Places in rows of siblings, kept right while blocks go. */
+  readonly cursors = new Set<{ next: number }>();
+  readonly #use: MemoryUse = { bytes: 0 };
+  readonly #below: number[] = [];
+  readonly #levels: number[] = [];
+  readonly #looksMax: number;
+  #looksLeft = 0;
+
+  /**
+   * @param setGranulesMax room for sets of holders, 16 bytes each
+   * @param looksMax blocks below one that goes that an event looks at in any case; what is beyond is left to `cuts`
+   */
+  constructor(setGranulesMax: number, looksMax: number) {
+    this.#looksMax = looksMax;
+    const [blocks, shared, own, sets, locals] = [0, 1, 2, 3, 4].map(() => new PagedWords(this.#use)) as FiveWords;
+    this.words = [blocks, shared, own, sets, locals];
+    this.table = new HashTable([blocks, shared, own, sets], this.#use);
+    this.blocks = new BlockRecords(blocks, locals, this.table);
+    this.engineHashes = new EngineHashes(shared, own, this.table);
+    this.sets = new HolderSets(sets, this.table, setGranulesMax);
+  }
+
+  /** What is dropped from now on belongs to another event, which tells of so many hashes. */
+  beginEvent(hashes: number): void {
+    this.cuts.beginEvent();
+    this.#looksLeft = this.#looksMax === 0 ? 0 : this.#looksMax + LOOKED_AT_PER_HASH * hashes;
+  }
+
+  /** Tiers of the incarnation, by the way in which the block was hashed. */
+  tiersOf(block: number, incarnation: number): number {
+    return this.sets.tiersOf(this.blocks.holders(block), incarnation);
+  }
+
+  /** Ends the rank's incarnation: what it holds is invisible from now on. */
+  end(rank: number): void {
+    this.cuts.leftBy(this.incarnations.find(rank));
+    this.incarnations.end(rank);
+  }
+
+  /** The block that the incarnation's engine calls so, held in `level` or a faster one; -1 when there is none. */
+  findHeld(incarnation: number, low: number, high: number, level: number): number {
+    let block = 0;
+    if (this.incarnations.hasOwnHashes[incarnation] === 0) {
+      const last = this.incarnations.last[incarnation] as number;
+      block = this.blocks.hasHash(last, low, high) ? last : this.table.findBlock(low, high);
+      if (block !== 0 && this.cuts.has(incarnation)) this.cuts.settle(block, incarnation);
+    } else {
+      const entry = this.find(incarnation, low, high);
+      if (entry !== 0) block = this.blockOf(entry);
+    }
+    return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= level ? block : -1;
+  }
+
+  /** The entry of the table under which `incarnation` holds a block by this hash of its engine; 0 when it does not. */
+  find(incarnation: number, low: number, high: number): number {
+    let entry = this.#findUnsettled(incarnation, low, high);
+    if (!this.cuts.has(incarnation)) return entry;
+    for (let before = 0; entry !== 0 && entry !== before; ) {
+      this.cuts.settle(this.blockOf(entry), incarnation);
+      before = entry;
+      entry = this.#findUnsettled(incarnation, low, high);
+    }
+    return entry;
+  }
+
+  /** The same, cut off or not. */
+  #findUnsettled(incarnation: number, low: number, high: number): number {
+    if (this.incarnations.hasOwnHashes[incarnation] === 0) {
+      const block = this.table.findBlock(low, high);
+      return block !== 0 && this.tiersOf(block, incarnation) !== 0 ? block : 0;
+    }
+    this.table.seek(low, high);
+    for (let entry = this.table.next(); entry !== 0; entry = this.table.next()) {
+      if (this.#levelsBy(entry, incarnation) !== 0) return entry;
+    }
+    return 0;
+  }
+
+  /** The block that an entry stands for. */
+  blockOf(entry: number): number {
+    return kindOf(entry) === PRIVATE_HASH ? this.engineHashes.blockOf(numberOf(entry)) : numberOf(entry);
+  }
+
+  /** Levels in which the incarnation holds the entry's block by the entry's hash. */
+  #levelsBy(entry: number, incarnation: number): number {
+    const number = numberOf(entry);
+    switch (kindOf(entry)) {
+      case BLOCK:
+        return this.tiersOf(number, incarnation) & LEVEL_MASK;
+      case PRIVATE_HASH:
+        return this.engineHashes.incarnationOf(number) === incarnation ? this.engineHashes.levelsOf(number) : 0;
+      case SHARED_HASH:
+        return (this.tiersOf(number, incarnation) >>> BY_SHARED_HASH) & LEVEL_MASK;
+      default:
+        return 0;
+    }
+  }
+
+  /** What `incarnation` holds of the block changes from `before` to `after`. */
+  change(block: number, incarnation: number, before: number, after: number): void {
+    if (before === after) return;
+    const holders = this.blocks.holders(block);
+    this.blocks.setHolders(block, this.sets.replace(holders, incarnation, after) | (holders & RECENT));
+    const { blocks } = this.incarnations;
+    if (before === 0) blocks[incarnation] = (blocks[incarnation] as number) + 1;
+    else if (after === 0) this.incarnations.leaveBlock(incarnation);
+  }
+
+  /**
+   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in levels other than those of
+   * `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
+   * @returns false when it is anything else; nothing was changed then
+   */
+  dropLeaf(incarnation: number, low: number, high: number, lost: number): boolean {
+    if (this.incarnations.hasOwnHashes[incarnation] !== 0 || this.cuts.has(incarnation)) return false;
+    const block = this.table.findBlock(low, high);
+    if (block === 0 || !this.blocks.isLeafOf(block, ALONE | (incarnation << INCARNATION_SHIFT) | lost)) return false;
+    this.incarnations.leaveBlock(incarnation);
+    this.giveBack(this.#remove(block));
+    return true;
+  }
+
+  /**
+   * The incarnation loses the block in the levels of `lost`, as far as it holds it by the entry's hash; with it goes
+   * what that cuts off, whose hashes are put in `cuts.lost`.
+   * @returns whether it held anything of it
+   */
+  drop(incarnation: number, entry: number, lost: number): boolean {
+    const held = this.#levelsBy(entry, incarnation);
+    if ((held & lost) === 0) return false;
+    const block = this.blockOf(entry);
+    const before = this.tiersOf(block, incarnation);
+    let after = before;
+    switch (kindOf(entry)) {
+      case BLOCK:
+        after &= ~lost;
+        break;
+      case PRIVATE_HASH:
+        this.engineHashes.keepLevels(numberOf(entry), ~lost);
+        after &= ~(LEVEL_MASK << BY_PRIVATE_HASH);
+        after |= this.engineHashes.privateLevels(block, incarnation) << BY_PRIVATE_HASH;
+        break;
+      default:
+        after &= ~(lost << BY_SHARED_HASH);
+        if ((held & ~lost) === 0) this.engineHashes.releaseShared(block);
+    }
+    this.change(block, incarnation, before, after);
+    if (this.blocks.child(block) !== 0 && fastest(after) > fastest(before)) this.#cutBelow(block, incarnation, after);
+    this.giveBack(block);
+    return true;
+  }
+
+  /** The incarnation, which holds only `tiers` of the block now, loses what lies below it in faster ones. */
+  #cutBelow(block: number, incarnation: number, tiers: number): void {
+    // It holds the blocks above in any case; where it holds no others, nobody need look for them.
+    const above = this.blocks.depth(block) - (tiers === 0 ? 1 : 0);
+    if (this.incarnations.blocks[incarnation] === above) return;
+    if (this.cuts.has(incarnation))
+      this.cuts.add(block, incarnation, fastest(tiers)); // each cut tells which event made it
+    else this.#dropBelow(block, incarnation, fastest(tiers));
+  }
+
+  /** At once as far as the event may look, and by cuts from there on. */
+  #dropBelow(block: number, incarnation: number, level: number): void {
+    const below = this.#below;
+    const levels = this.#levels;
+    below.push(block);
+    levels.push(level);
+    let at = 0;
+    for (; at < below.length && this.#looksLeft > 0; at++) {
+      const kept = levels[at] as number;
+      let child = this.blocks.child(below[at] as number);
+      for (; child !== 0 && this.#looksLeft > 0; child = this.blocks.next(child)) {
+        this.#looksLeft--;
+        const before = this.tiersOf(child, incarnation);
+        // What lies below an unchanged block is in no faster tier than that.
+        if (fastest(before) >= kept) continue;
+        below.push(child);
+        levels.push(fastest(this.lose(child, incarnation, before, (LEVEL_MASK << kept) & LEVEL_MASK, this.cuts.lost)));
+      }
+      if (child !== 0) break;
+    }
+    for (let rest = at; rest < below.length; rest++) {
+      const bare = below[rest] as number;
+      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, incarnation, levels[rest] as number);
+    }
+    for (let each = below.length - 1; each > 0; each--) {
+      if (this.#isBare(below[each] as number)) this.#remove(below[each] as number);
+    }
+    below.length = 0;
+    levels.length = 0;
+  }
+
+  /**
+   * The incarnation, which holds the block in `before`, keeps of that only the levels in `kept`.
+   * @param hashes where what its engine calls the block goes
+   * @returns the tiers left
+   */
+  lose(block: number, incarnation: number, before: number, kept: number, hashes: U64Set | undefined): number {
+    if (hashes !== undefined) this.#noteHashes(block, incarnation, before, LEVEL_MASK & ~kept, hashes);
+    const after = this.keep(block, incarnation, before, kept);
+    this.change(block, incarnation, before, after);
+    return after;
+  }
+
+  #noteHashes(block: number, incarnation: number, tiers: number, lost: number, cut: U64Set): void {
+    if ((tiers & lost) !== 0) cut.add(this.blocks.low(block), this.blocks.high(block));
+    if (((tiers >>> BY_SHARED_HASH) & lost) !== 0)
+      cut.add(this.engineHashes.sharedLow(block), this.engineHashes.sharedHigh(block));
+    if (tiers >>> BY_PRIVATE_HASH === 0) return;
+    for (let hash = this.engineHashes.firstPrivate(block); hash !== 0; hash = this.engineHashes.nextPrivate(hash)) {
+      if (this.engineHashes.incarnationOf(hash) !== incarnation || (this.engineHashes.levelsOf(hash) & lost) === 0)
+        continue;
+      cut.add(this.engineHashes.low(hash), this.engineHashes.high(hash));
+    }
+  }
+
+  /** Frees the hashes of a holding that keeps only the levels in `kept`. @returns the tiers left */
+  keep(block: number, incarnation: number, tiers: number, kept: number): number {
+    if (tiers <= LEVEL_MASK) return tiers & kept;
+    const shared = (tiers >>> BY_SHARED_HASH) & LEVEL_MASK;
+    if (shared !== 0 && (shared & kept) === 0) this.engineHashes.releaseShared(block);
+    const own = tiers >>> BY_PRIVATE_HASH === 0 ? 0 : this.engineHashes.keepPrivate(block, incarnation, kept);
+    return (tiers & kept) | ((shared & kept) << BY_SHARED_HASH) | (own << BY_PRIVATE_HASH);
+  }
+
+  /** Frees the block if nobody holds it and nothing hangs on it, and then what that leaves bare above it. */
+  giveBack(block: number): void {
+    let at = block;
+    while (at !== ROOT && !this.blocks.isFree(at) && this.#isBare(at)) at = this.#remove(at);
+  }
+
+  /** One step of `giveBack`. @returns what is bare after it; `ROOT` when nothing is */
+  giveBackOne(block: number): number {
+    if (this.blocks.isFree(block) || !this.#isBare(block)) return ROOT;
+    const parent = this.#remove(block);
+    return parent !== ROOT && this.#isBare(parent) ? parent : ROOT;
+  }
+
+  #isBare(block: number): boolean {
+    return (this.blocks.holders(block) & ~RECENT) === 0 && this.blocks.child(block) === 0;
+  }
+
+  /** Everybody loses the block; it has no children. @returns its parent if that has no children left, else 0 */
+  evict(block: number): number {
+    const holders = this.blocks.holders(block);
+    if ((holders & ALONE) !== 0) this.#lose(block, (holders & HOLDER_MASK) >>> INCARNATION_SHIFT, holders & TIERS_MASK);
+    else if ((holders & HOLDER_MASK) !== 0) {
+      const page = this.sets.pageOf(holders);
+      const from = this.sets.membersAt(holders);
+      const to = from + this.sets.countOf(holders);
+      for (let at = from; at < to; at++) {
+        this.#lose(block, (page[at] as number) >>> INCARNATION_SHIFT, (page[at] as number) & TIERS_MASK);
+      }
+      this.sets.release(holders);
+    }
+    return this.#remove(block);
+  }
+
+  /**
+   * Gives back the last record, which is free. When a page has gone with it, the table has fewer entries to keep.
+   * @returns whether a page has gone
+   */
+  retire(): boolean {
+    if (!this.blocks.retire()) return false;
+    this.engineHashes.cutTo(this.blocks.top);
+    return true;
+  }
+
+  /** @returns its parent if that has no children left, else 0 */
+  #remove(block: number): number {
+    if (!this.cuts.isEmpty) this.cuts.left(block);
+    if (this.cursors.size > 0) {
+      for (const cursor of this.cursors) if (cursor.next === block) cursor.next = this.blocks.next(block);
+    }
+    return this.blocks.remove(block);
+  }
+
+  #lose(block: number, incarnation: number, tiers: number): void {
+    this.keep(block, incarnation, tiers, 0);
+    this.incarnations.leaveBlock(incarnation);
+  }
+
+  /** Takes incarnations that ended off the block, which may leave it bare. @returns how many holders were looked at */
+  sweep(block: number): number {
+    const holders = this.blocks.holders(block);
+    const { ranks } = this.incarnations;
+    if ((holders & ALONE) !== 0) {
+      const incarnation = (holders & HOLDER_MASK) >>> INCARNATION_SHIFT;
+      if ((ranks[incarnation] as number) >= 0) return 1;
+      this.keep(block, incarnation, holders & TIERS_MASK, 0);
+      this.blocks.setHolders(block, holders & RECENT);
+      return 1;
+    }
+    const count = this.sets.countOf(holders);
+    if (count === 0) return 1;
+    const page = this.sets.pageOf(holders);
+    const from = this.sets.membersAt(holders);
+    let isStale = false;
+    for (let at = from; at < from + count; at++) {
+      const incarnation = (page[at] as number) >>> INCARNATION_SHIFT;
+      if ((ranks[incarnation] as number) >= 0) continue;
+      this.keep(block, incarnation, (page[at] as number) & TIERS_MASK, 0);
+      isStale = true;
+    }
+    if (isStale) this.blocks.setHolders(block, this.sets.living(holders, ranks) | (holders & RECENT));
+    return count;
+  }
+
+  /** Finds its way again after the words were replaced by those of a snapshot, in slices. */
+  *restore(blocksTop: number, hashesTop: number, setsTop: number): Generator<void, void> {
+    this.blocks.restore(blocksTop); // what is left of them
+    yield* this.engineHashes.restore(blocksTop, hashesTop);
+    yield* this.sets.restore(setsTop);
+    yield* this.table.fill();
+  }
+
+  /** Memory taken for records and their table; what is not written yet takes none of the machine's. */
+  get bytes(): number {
+    return this.#use.bytes;
+  }
+}

@@ -1,0 +1,252 @@
+import { seededRandom, VirtualClock } from '../../shared/clock/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/index.ts';
+import type { Engine } from '../../shared/engines/index.ts';
+import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
+import { createPipeline, LiveModelDirectory, ModelStore } from '../../shared/pipeline/index.ts';
+import { createMemoryEventPlane } from '../../shared/planes/event/index.ts';
+import { createMemoryRequestPlane, type PlaneServer, type RequestPlane } from '../../shared/planes/request/index.ts';
+import { createRouter } from '../../shared/router/indexless/index.ts';
+import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
+import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
+import { letterModel } from '../shared/pipeline/fixtures.ts';
+import { createTestApp, type TestApp } from '../support/http-app.ts';
+import { FreezableClock } from '../support/index.ts';
+
+/** What a worker does. */
+export type Role = 'aggregated' | 'prefill' | 'decode';
+
+const CONTEXT_TOKENS = 2000;
+const LEASE_TTL_MS = 10_000;
+const STALL_MS = 500;
+const GRACE_MS = 300;
+const INHIBITED_MS = 500;
+
+/** A third of a second to the first token, then some milliseconds a token; one request at a time, so that others queue. */
+const PACE = { speedupRatio: 0.05, decodeSpeedupRatio: 22, maxNumSeqs: 1, maxModelLen: CONTEXT_TOKENS };
+
+/** The blocks of a prompt take a while to cross. */
+const LINK = { kvBytesPerToken: 1_000_000, kvTransferBandwidthGbps: 0.05 };
+
+/** One worker of a fleet, and the ways in which it can come to grief. */
+export class FleetWorker {
+  readonly role: Role;
+  readonly clock: FreezableClock;
+  worker!: Worker; // `VirtualFleet.start` sets it before anybody else has this
+  /** Tokens that its engine has made, of all requests. */
+  produced = 0;
+  readonly engine: Engine;
+  #server: PlaneServer | undefined;
+  #loseEngine: (reason: Error) => void = () => {};
+  #isFrozen = false;
+  #isStopped = false;
+
+  constructor(role: Role, clock: FreezableClock, engine: Engine) {
+    this.role = role;
+    this.clock = clock;
+    this.engine = this.#watched(engine);
+  }
+
+  get running(): number {
+    return this.worker.activeRequests;
+  }
+
+  get waiting(): number {
+    return this.#load('waitingRequests');
+  }
+
+  get usedBlocks(): number {
+    return this.#load('usedKvBlocks');
+  }
+
+  /** It has drained and ended. */
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
+  stop(): void {
+    void this.worker.drain().then(() => {
+      this.#isStopped = true;
+    });
+  }
+
+  /** The process is gone: so are its connections, and nothing of it happens any more. */
+  async kill(): Promise<void> {
+    this.freeze();
+    await this.cutOff();
+  }
+
+  /** Nothing of it happens until `thaw`; its connections stand. */
+  freeze(): void {
+    this.#isFrozen = true;
+    this.clock.freeze();
+  }
+
+  /** Its connections break and no new one comes about; it goes on by itself. */
+  async cutOff(): Promise<void> {
+    await this.#server?.close();
+  }
+
+  /** The engine's own process ends; the worker then stops, as its program has it. */
+  loseEngine(): void {
+    this.#loseEngine(new Error('engine killed'));
+    this.stop();
+  }
+
+  /** The plane as this worker serves on it. */
+  serveOn(plane: RequestPlane): RequestPlane {
+    return {
+      ...plane,
+      serve: async (options) => {
+        const server = await plane.serve(options);
+        this.#server = server;
+        const { handle } = server;
+        server.handle = (endpoint, handler) =>
+          handle.call(server, endpoint, (call) => (this.#isFrozen ? undefined : handler(call)));
+        return server;
+      },
+    };
+  }
+
+  #load(name: 'waitingRequests' | 'usedKvBlocks'): number {
+    return this.engine.load().reduce((sum, load) => sum + load[name], 0);
+  }
+
+  #watched(engine: Engine): Engine {
+    const { generate } = engine;
+    engine.generate = (request, sink, signal) => {
+      const { tokens } = sink;
+      sink.tokens = (choice, ids, start, count) => {
+        this.produced += count;
+        tokens.call(sink, choice, ids, start, count);
+      };
+      generate.call(engine, request, sink, signal);
+    };
+    engine.onExit = (told) => {
+      this.#loseEngine = told;
+    };
+    return engine;
+  }
+}
+
+/** A frontend and its workers in one process and in virtual time: what a fleet does in a minute is over in some milliseconds. */
+export class VirtualFleet {
+  readonly clock = new VirtualClock();
+  readonly workers: FleetWorker[] = [];
+  readonly metrics = createFrontendMetrics({ clock: this.clock });
+  readonly #hub = new MemoryHub(this.clock);
+  readonly #random = seededRandom(7);
+  readonly #plane = createMemoryRequestPlane({ clock: this.clock });
+  readonly #events = createMemoryEventPlane({ clock: this.clock, random: this.#random });
+  readonly #handoffs = memoryHandoffs();
+  readonly #discovery = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: this.#random });
+  #frontend: ReturnType<typeof mortalCaller> | undefined;
+  app!: TestApp['app']; // `open` sets it before anybody else has this
+
+  /** @param roles one worker each */
+  static async open(roles: readonly Role[]): Promise<VirtualFleet> {
+    const fleet = new VirtualFleet();
+    for (const role of roles) await fleet.start(role);
+    await fleet.#openFrontend();
+    return fleet;
+  }
+
+  async start(role: Role): Promise<FleetWorker> {
+    const clock = new FreezableClock(this.clock);
+    const options = {
+      ...PACE,
+      ...(role === 'aggregated' ? {} : LINK),
+      isPrefill: role === 'prefill',
+      randomIds: { first: 1, count: 26 },
+      blockSizeTokens: 16,
+      modelType: ['Completions'] as const,
+    };
+    const engine = createMockEngine(options, { clock, handoffs: this.#handoffs });
+    const member = new FleetWorker(role, clock, engine);
+    const address = {
+      namespace: 'dynamo',
+      component: role === 'prefill' ? 'prefill' : 'backend',
+      endpoint: 'generate',
+    };
+    const random = this.#random;
+    member.worker = await startWorker(
+      {
+        engine: member.engine,
+        discovery: new MemoryDiscovery({ hub: this.#hub, clock, random, ttlMs: LEASE_TTL_MS }),
+        requestPlane: member.serveOn(this.#plane),
+        eventPlane: this.#events,
+        address,
+        model: { contextLength: CONTEXT_TOKENS },
+        card: { workerType: role },
+        names: { displayName: 'letters' },
+        clock,
+        random,
+        logger: captureLogger().logger,
+        metrics: createWorkerMetrics({ ...address, model: 'letters', clock }),
+        health: new EndpointHealth(clock, [address.endpoint]),
+        settings: { graceMs: GRACE_MS },
+      },
+      new AbortController().signal,
+    );
+    this.workers.push(member);
+    return member;
+  }
+
+  /** The frontend is gone with its connections; another takes its place. */
+  async replaceFrontend(): Promise<void> {
+    this.#frontend?.die();
+    await this.#plane.close();
+    await this.#openFrontend();
+  }
+
+  async #openFrontend(): Promise<void> {
+    const { clock, metrics } = this;
+    this.#frontend = mortalCaller(this.#plane);
+    const random = this.#random;
+    const models = new LiveModelDirectory({ discovery: this.#discovery, clock });
+    const pipeline = createPipeline({
+      models,
+      store: new ModelStore({ open: async () => letterModel, clock, onFailure: () => {} }),
+      router: createRouter({ mode: 'round-robin', clock, random, inhibitedMs: INHIBITED_MS }),
+      plane: this.#frontend.plane,
+      clock,
+      random,
+      observer: metrics,
+      migrationLimit: 8,
+      stallMs: STALL_MS,
+    });
+    await models.start(new AbortController().signal);
+    this.app = createTestApp({ pipeline, clock, metrics }).app;
+  }
+
+  /** Lets what is ready now happen, without time passing. */
+  async turn(): Promise<void> {
+    await this.clock.advance(0);
+    await new Promise(setImmediate);
+  }
+
+  /** Lets time pass a millisecond at a time until `isSo`. Rejects after `limitMs` of it. */
+  async until(isSo: () => boolean, what: string, limitMs = 60_000): Promise<void> {
+    const endMs = this.clock.nowMs() + limitMs;
+    for (await this.turn(); !isSo(); await this.turn()) {
+      if (this.clock.nowMs() >= endMs) throw new Error(`not within ${limitMs} ms: ${what}`);
+      await this.clock.advance(1);
+    }
+  }
+}
+
+/** `plane` for a caller that may die: from then on it asks nobody. */
+function mortalCaller(plane: RequestPlane): { readonly plane: RequestPlane; die(): void } {
+  let isDead = false;
+  const nobody: ReturnType<RequestPlane['call']> = {
+    stop: () => {},
+    kill: () => {},
+    pause: () => {},
+    resume: () => {},
+  };
+  return {
+    plane: { ...plane, call: (...asked) => (isDead ? nobody : plane.call(...asked)) },
+    die: () => {
+      isDead = true;
+    },
+  };
+}

@@ -1,0 +1,72 @@
+import { readFileSync } from 'node:fs';
+import { ServeError } from '../../../shared/errors/index.ts';
+import { decodeChat, parseChatBody, parseJsonBody } from '../../../shared/protocol/openai/index.ts';
+import { type ChatTemplate, type ChatTemplateInput, compileChatTemplate } from '../../../shared/tokens/index.ts';
+import { contextWith } from '../../shared/protocol/decode-context.ts';
+import type { HostileValues } from './hostile-values.ts';
+
+const ROWS = readFileSync(new URL('../../fixtures/tokens/jinja-golden.jsonl', import.meta.url), 'utf8')
+  .trim()
+  .split('\n');
+/** Shows what a template must never be told by anybody but the request and the model. */
+const SHOW =
+  "{{ bos_token }}|{{ add_generation_prompt }}|{{ messages | tojson }}|{{ tools | default('none') | tojson }}";
+const TOKENS = { bosToken: '<s>', eosToken: '</s>' };
+const NAMES = ['enable_thinking', 'thinking', 'a', 'loop', 'namespace', 'range', 'documents', 'date_string', 'self'];
+const RESERVED = ['messages', 'tools', 'bos_token', 'add_generation_prompt', 'raise_exception', 'chat_template'];
+
+let templates: readonly ChatTemplate[] | undefined;
+
+/** Compiled once: those of the fixtures that make a chat template. */
+function allTemplates(): readonly ChatTemplate[] {
+  templates ??= ROWS.flatMap((row) => {
+    const { template } = JSON.parse(row) as { readonly template?: string };
+    try {
+      return template === undefined ? [] : [compileChatTemplate(template, TOKENS)];
+    } catch {
+      return []; // an expression alone, or a construct that is refused at load
+    }
+  });
+  return templates;
+}
+
+const shown = compileChatTemplate(SHOW, TOKENS);
+
+/** Arguments, messages and tools of a request in a template: it renders, or refuses in the product's own words. */
+export function renderTemplate(values: HostileValues): void {
+  const args = Object.fromEntries(
+    Array.from({ length: values.random.below(4) }, () => [values.one([...NAMES, values.text()]), values.json()]),
+  );
+  const role = (): string => values.one(['user', 'assistant', 'system', 'tool', values.text()]);
+  const messages = Array.from({ length: 1 + values.random.below(4) }, () => ({
+    role: role(),
+    content: values.one([values.text(), [{ type: 'text', text: values.text() }], values.json()]),
+    ...(values.chance(0.3) ? { tool_calls: values.json() } : {}),
+    ...(values.chance(0.2) ? { reasoning_content: values.json() } : {}),
+  }));
+  const tools = [{ type: 'function', function: { name: values.text(), parameters: values.json() } }];
+  const input = { messages, nowMs: 0, ...(values.chance(0.5) ? { tools } : {}) } as unknown as ChatTemplateInput;
+  orRefuses(() => values.one(allTemplates()).render({ ...input, args }));
+  if (orRefuses(() => shown.render(input)) !== orRefuses(() => shown.render({ ...input, args }))) {
+    throw new Error(`arguments replace what the request says: ${JSON.stringify(args).slice(0, 500)}`);
+  }
+  const taken = values.one(RESERVED);
+  const body = {
+    model: 'm',
+    messages: [{ role: 'user', content: 'a' }],
+    chat_template_kwargs: { [taken]: values.json() },
+  };
+  const bytes = Buffer.from(JSON.stringify(body));
+  const decoded = orRefuses(() => String(decodeChat(parseChatBody(parseJsonBody(bytes)), contextWith({}, {}))));
+  if (decoded !== undefined) throw new Error(`${taken} is taken from the arguments`);
+}
+
+/** Undefined where it refuses. */
+function orRefuses(action: () => string): string | undefined {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof ServeError) return undefined;
+    throw error;
+  }
+}
