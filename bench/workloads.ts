@@ -50,7 +50,7 @@ export const WORKLOADS: readonly Workload[] = [
     name: 'unary',
     about: '64 chats at once, 64 words in, 8 tokens out, not streamed',
     pace: FULL_SPEED,
-    flags: words('--concurrency 64 --isl 64 --osl 8 --ignore-eos --unique-prompts --duration 8s --warmup 2000'),
+    flags: words('--concurrency 64 --isl 64 --osl 8 --ignore-eos --unique-prompts --duration 8s --warmup 20000'),
     figures: [msPerRequest(0.8), errors],
   },
   {

@@ -28,17 +28,19 @@ export function refuseOpenListener({ name, address, protectedBy, open, remedies 
   return `${name} would listen on ${address} for anybody who reaches it: ${choices.join(', or ')}`;
 }
 
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
-LOOPBACK.addAddress('::1', 'ipv6');
+/** Loopback as IPv6 may spell it, mapped addresses included. */
+const LOOPBACK_IPV6 = new BlockList();
+LOOPBACK_IPV6.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK_IPV6.addAddress('::1', 'ipv6');
 
 /**
  * Whether only this machine reaches `host`: 127.0.0.0/8, ::1 (also mapped, also in brackets) and `localhost`. Any other name
- * may resolve to anything, and so counts as reachable.
+ * may resolve to anything, and so counts as reachable. Asked for each request, nearly always about an IPv4 address or
+ * `localhost`, which need no list.
  */
 export function isLoopback(host: string): boolean {
   const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
   const family = isIP(bare);
   if (family === 0) return bare.toLowerCase() === 'localhost';
-  return LOOPBACK.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+  return family === 4 ? bare.startsWith('127.') : LOOPBACK_IPV6.check(bare, 'ipv6');
 }

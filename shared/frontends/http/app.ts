@@ -59,7 +59,7 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
 
 function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
   const forPages = corsHeaders(given, deps.settings.corsOrigins);
-  const exchange = new ServedExchange(given, deps.random, forPages ?? {}, deps.metrics.limitReached);
+  const exchange = new ServedExchange(given, deps.random, forPages, deps.metrics.limitReached);
   const foreign = refuseHost(deps.settings, given);
   if (foreign !== undefined) {
     refuse(deps, exchange, foreign);

@@ -15,16 +15,22 @@ export class ServedExchange implements HttpExchange {
   readonly madeRequestId: string | undefined;
   readonly #host: HostExchange;
   readonly #clientRequestId: string | undefined;
-  readonly #headers: Headers;
+  readonly #forPages: Headers | undefined;
   readonly #onLimit: (limit: LimitName) => void;
   #failure: ServeError | undefined;
 
   /**
-   * @param headers of every answer, beside the request's id
+   * @param forPages headers of every answer to a web page of another origin; undefined = it comes from none
    * @param onLimit hears of a limit that the request goes beyond
    */
-  constructor(host: HostExchange, random: Pick<Random, 'uuid'>, headers: Headers, onLimit: (limit: LimitName) => void) {
+  constructor(
+    host: HostExchange,
+    random: Pick<Random, 'uuid'>,
+    forPages: Headers | undefined,
+    onLimit: (limit: LimitName) => void,
+  ) {
     this.#host = host;
+    this.#forPages = forPages;
     this.#onLimit = onLimit;
     this.sink = host.sink;
     if (host.deadline !== undefined) this.deadline = host.deadline;
@@ -32,7 +38,6 @@ export class ServedExchange implements HttpExchange {
     this.#clientRequestId = given;
     this.requestId = given ?? random.uuid();
     this.madeRequestId = given === undefined ? this.requestId : undefined;
-    this.#headers = { 'x-request-id': this.requestId, ...headers };
   }
 
   get method(): string {
@@ -75,6 +80,7 @@ export class ServedExchange implements HttpExchange {
   }
 
   head(status: number, headers: Headers): void {
-    this.sink.head(status, { ...headers, ...this.#headers });
+    const all = { ...headers, 'x-request-id': this.requestId };
+    this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
 }
