@@ -16,11 +16,12 @@ const ROOMS = [
   'access',
   'responses',
   'router',
+  'fleet',
   'engines',
   'worker',
   'pipeline',
+  'routing',
   'frontends',
-  'planner',
   'simulate',
 ];
 

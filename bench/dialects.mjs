@@ -44,7 +44,7 @@ async function bundle(outfile) {
     .map((room) => `export * from './shared/${room}/index.ts';`)
     .join('\n');
   const stdin = {
-    contents: `${contents}\nexport * from './functions/http/server.ts';`,
+    contents: `${contents}\nexport * from './shared/frontends/node/server.ts';`,
     resolveDir: process.cwd(),
     loader: 'ts',
   };

@@ -1,6 +1,6 @@
 import { reasonOf } from '../../shared/errors/index.ts';
+import type { Frontend } from '../../shared/frontends/process/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
-import type { Frontend } from '../compose/frontend/frontend.ts';
 import { chatInTerminal } from './chat.ts';
 import { chatThrough } from './chat-turns.ts';
 

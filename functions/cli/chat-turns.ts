@@ -1,4 +1,4 @@
-import type { Frontend } from '../compose/frontend/frontend.ts';
+import type { Frontend } from '../../shared/frontends/process/index.ts';
 
 export interface ChatMessage {
   readonly role: 'user' | 'assistant';

@@ -1,8 +1,7 @@
 import type { ResolvedConfig } from '../../shared/config/index.ts';
-import { composeFrontend } from '../compose/frontend/frontend.ts';
-import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
-import { openLogger, openQuietLogger } from '../compose/logger.ts';
-import { stopSignal } from '../compose/stop-signal.ts';
+import { composeFrontend, serveFrontend } from '../../shared/frontends/process/index.ts';
+import { openLogger, openQuietLogger } from '../process/logger.ts';
+import { stopSignal } from '../process/stop-signal.ts';
 import { chatWith } from './chat-session.ts';
 
 /** `stator frontend`: serves HTTP until told to stop, then drains; or chats in the terminal. */

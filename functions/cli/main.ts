@@ -4,7 +4,7 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { type Command, ConfigError, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
-import { dumpConfig } from '../compose/dump-config.ts';
+import { dumpConfig } from '../process/dump-config.ts';
 import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
 import { RUNNABLE, renderCommand, renderEverything, renderOverview } from './help.ts';

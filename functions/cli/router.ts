@@ -1,14 +1,16 @@
 import type { ResolvedConfig } from '../../shared/config/index.ts';
+import type { ServiceSettings } from '../../shared/routing/services/index.ts';
+import {
+  serveApp,
+  startIndexer,
+  startSelectionService,
+  startSlotTracker,
+  startStandaloneRouter,
+} from '../../shared/routing/services/index.ts';
 import type { ProcessLogger } from '../../shared/telemetry/index.ts';
-import { openLogger } from '../compose/logger.ts';
-import { stopSignal } from '../compose/stop-signal.ts';
-import { openTelemetry } from '../compose/telemetry.ts';
-import { startIndexer } from '../router/indexer.ts';
-import { startSelectionService } from '../router/selection.ts';
-import { serveApp } from '../router/service-server.ts';
-import type { ServiceSettings } from '../router/service-settings.ts';
-import { startSlotTracker } from '../router/slot-tracker.ts';
-import { startStandaloneRouter } from '../router/standalone-router.ts';
+import { openTelemetry } from '../../shared/telemetry/index.ts';
+import { openLogger } from '../process/logger.ts';
+import { stopSignal } from '../process/stop-signal.ts';
 import { UsageError } from './config.ts';
 
 /** Answers under way when the process is told to stop. */

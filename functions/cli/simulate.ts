@@ -8,6 +8,15 @@ import {
   type Settings,
 } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
+import {
+  describeRun,
+  type SweptRun,
+  simulatedFleet,
+  simulationOptions,
+  sweepRuns,
+  WorkloadSource,
+  withExtraEngineArgs,
+} from '../../shared/simulate/command/index.ts';
 import { simulate } from '../../shared/simulate/index.ts';
 import {
   labelOf,
@@ -18,10 +27,6 @@ import {
   reportRun,
 } from '../../shared/simulate/report/index.ts';
 import { Progress } from './progress.ts';
-import { simulatedFleet, withExtraEngineArgs } from './simulate-fleet.ts';
-import { describeRun, simulationOptions } from './simulate-options.ts';
-import { type SweptRun, sweepRuns } from './simulate-sweep.ts';
-import { WorkloadSource } from './simulate-workload.ts';
 
 /** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */
 export async function run(config: ResolvedConfig<'simulate'>, env: Environment): Promise<number> {

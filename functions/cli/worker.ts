@@ -1,10 +1,9 @@
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import type { Logger } from '../../shared/telemetry/index.ts';
-import { openLogger } from '../compose/logger.ts';
-import { applyEngineArgs, readEngineArgs } from '../compose/worker/engine-args.ts';
-import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
-import { startWorkerProcess } from '../compose/worker/worker.ts';
+import { applyEngineArgs, readEngineArgs, startWorkerProcess } from '../../shared/worker/process/index.ts';
+import { openLogger } from '../process/logger.ts';
+import { serveUntilStopped } from '../process/serve-until-stopped.ts';
 import { reportToParent } from './worker-report.ts';
 
 /** `stator worker`: serves one engine until told to stop, then drains. */

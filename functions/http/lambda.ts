@@ -4,10 +4,10 @@
  */
 import { resolveConfig } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
-import { composeFrontend } from '../compose/frontend/frontend.ts';
-import { openLogger } from '../compose/logger.ts';
-import { createLambdaHandler } from './lambda-handler.ts';
-import type { LambdaRuntime } from './lambda-stream.ts';
+import type { LambdaRuntime } from '../../shared/frontends/lambda/index.ts';
+import { createLambdaHandler } from '../../shared/frontends/lambda/index.ts';
+import { composeFrontend } from '../../shared/frontends/process/index.ts';
+import { openLogger } from '../process/logger.ts';
 
 declare const awslambda: LambdaRuntime;
 

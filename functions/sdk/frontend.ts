@@ -4,10 +4,9 @@
  */
 import { systemClock } from '../../shared/clock/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
-import { dumpConfig } from '../compose/dump-config.ts';
-import { composeFrontend, type Frontend } from '../compose/frontend/frontend.ts';
-import { serveFrontend } from '../compose/frontend/serve-frontend.ts';
-import { openLogger } from '../compose/logger.ts';
+import { composeFrontend, type Frontend, serveFrontend } from '../../shared/frontends/process/index.ts';
+import { dumpConfig } from '../process/dump-config.ts';
+import { openLogger } from '../process/logger.ts';
 
 export { ServeError } from '../../shared/errors/index.ts';
 

@@ -3,10 +3,10 @@
  * Serves a model that is written in code: define it, run it, and every frontend of the namespace offers it.
  */
 import { ConfigError, resolveConfig } from '../../shared/config/index.ts';
-import { dumpConfig } from '../compose/dump-config.ts';
-import { openLogger } from '../compose/logger.ts';
-import { serveUntilStopped } from '../compose/worker/serve-until-stopped.ts';
-import { startWorkerProcess } from '../compose/worker/worker.ts';
+import { startWorkerProcess } from '../../shared/worker/process/index.ts';
+import { dumpConfig } from '../process/dump-config.ts';
+import { openLogger } from '../process/logger.ts';
+import { serveUntilStopped } from '../process/serve-until-stopped.ts';
 import { checkDefinition, engineOf, type WorkerDefinition } from './worker-definition.ts';
 
 export type { HandlerContext, HandlerOutput, RequestHandler } from '../../shared/engines/handler/index.ts';

@@ -13,6 +13,7 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
+export { bucketsOf } from './metric-buckets.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
 export { createDrainMetrics } from './metrics/drain-metrics.ts';
@@ -40,6 +41,7 @@ export {
   type WorkerOutcome,
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
+export { openTelemetry, type Telemetry } from './open-telemetry.ts';
 export { createFileSink, type FileSinkOptions } from './records/file-sink.ts';
 export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/queued-recorder.ts';
 export type { RequestEnd, RequestRecorder } from './records/request-record.ts';

@@ -3,7 +3,9 @@
  * An engine without a model or a GPU: paged KV cache, continuous batching and timing of a real one, for tests, first steps
  * and simulation. `createMockEngine` runs live; `Scheduler` is the same model without time of its own, for the simulator.
  */
+
 export type { EngineType } from './capacity-rules.ts';
+export { engineModel } from './engine-model.ts';
 export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
 export { kvBytesPerToken } from './kv-bytes.ts';
 export { KvJournal } from './kv-journal.ts';

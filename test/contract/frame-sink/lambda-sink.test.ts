@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request as startRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { LambdaSink } from '../../../functions/http/lambda-sink.ts';
-import type { LambdaResponseStream, ResponsePrelude } from '../../../functions/http/lambda-stream.ts';
+import { LambdaSink } from '../../../shared/frontends/lambda/lambda-sink.ts';
+import type { LambdaResponseStream, ResponsePrelude } from '../../../shared/frontends/lambda/lambda-stream.ts';
 import { waitUntil } from '../../support/wait-until.ts';
 import {
   type FrameSinkHost,

@@ -1,10 +1,10 @@
 /** `stator worker --engine mocker` whose engine dies as a process of its own would, at SIGUSR2. */
 
-import { openLogger } from '../../../functions/compose/logger.ts';
-import { stopSignal } from '../../../functions/compose/stop-signal.ts';
-import { mockEngineFor } from '../../../functions/compose/worker/mock-engine.ts';
-import { startWorkerProcess } from '../../../functions/compose/worker/worker.ts';
+import { openLogger } from '../../../functions/process/logger.ts';
+import { stopSignal } from '../../../functions/process/stop-signal.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import { mockEngineFor } from '../../../shared/worker/process/mock-engine.ts';
+import { startWorkerProcess } from '../../../shared/worker/process/worker.ts';
 
 const config = resolveConfig('worker', process.argv.slice(2), process.env, { allowMissing: true });
 const { settings } = config;

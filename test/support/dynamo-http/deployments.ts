@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { startHttpServer } from '../../../functions/http/server.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
@@ -12,6 +11,7 @@ import {
   type HttpSettings,
   ServiceLifecycle,
 } from '../../../shared/frontends/http/index.ts';
+import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import { createPipeline, LiveModelDirectory, ModelStore } from '../../../shared/pipeline/index.ts';
 import {
   createMemoryRequestPlane,

@@ -1,7 +1,5 @@
 /** A small app under the real adapter, for the suites of the adapter. Each route shows one behaviour. */
 import { Hono } from 'hono';
-import { createLambdaHandler } from '../../../functions/http/lambda-handler.ts';
-import type { LambdaRuntime } from '../../../functions/http/lambda-stream.ts';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
 import {
   alreadyAnswered,
@@ -10,6 +8,8 @@ import {
   type HostExchange,
   type HttpBindings,
 } from '../../../shared/frontends/http/index.ts';
+import { createLambdaHandler } from '../../../shared/frontends/lambda/lambda-handler.ts';
+import type { LambdaRuntime } from '../../../shared/frontends/lambda/lambda-stream.ts';
 
 declare const awslambda: LambdaRuntime;
 

@@ -1,0 +1,152 @@
+import { type Clock, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
+import { ServeError, toServeError } from '../../errors/index.ts';
+import { alreadyAnswered, requestIdOf } from '../http/index.ts';
+import type { FetchApp } from '../node/server.ts';
+import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
+import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
+import { LambdaExchange } from './lambda-exchange.ts';
+import { LambdaSink } from './lambda-sink.ts';
+import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
+
+/** An app as a function runs it. */
+export interface FunctionApp extends FetchApp {
+  /**
+   * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
+   * Bounded in time by itself, and a rejection fails the request.
+   */
+  beforeRequest?(signal: AbortSignal): Promise<void>;
+  /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
+  afterRequest?(): Promise<void>;
+}
+
+export interface LambdaHandlerOptions {
+  /** `awslambda.HttpResponseStream.from`. */
+  readonly openHttpStream: OpenHttpStream;
+  /** Work ends this long before the function's limit. @default 10_000 */
+  readonly deadlineMarginMs?: number;
+  /** Told of each request that the app failed to answer. */
+  readonly onFailure: (error: ServeError, requestId: string) => void;
+  /** @default systemClock */
+  readonly clock?: Clock;
+}
+
+/** With this part of the margin left, an app that has not ended its answer by itself is given up. */
+const GIVE_UP_SHARE = 0.8;
+
+/**
+ * Serves an app as a streaming function.
+ *
+ * `startApp` is called at once, while the environment starts, and again by the next request when it failed: a table that was
+ * away for a moment must not cost the environment.
+ *
+ * | Time left | What happens |
+ * |---|---|
+ * | margin | `exchange.deadline` aborts: the app cancels its work and ends the answer with its dialect's error |
+ * | 0.8 x margin | an app that has not ended is given up: `sink.closed` aborts, the stream ends with an error |
+ */
+export function createLambdaHandler(
+  startApp: () => Promise<FunctionApp>,
+  options: LambdaHandlerOptions,
+): StreamingHandler {
+  const app = startOnce(startApp);
+  return async (event, stream, context) => {
+    // Sockets to workers stay open between requests; without this the environment would never ask for the next one.
+    context.callbackWaitsForEmptyEventLoop = false;
+    const request = isHttpEvent(event) ? fromLambdaEvent(event) : undefined;
+    const sink = new LambdaSink(stream, options.openHttpStream, request?.method ?? 'POST');
+    const fail = (error: ServeError): void => {
+      options.onFailure(error, context.awsRequestId);
+      endWithError(sink, error, requestIdOf(request?.headers.get('x-request-id'), systemRandom));
+    };
+    const limits = armLimits(sink, context, options, fail);
+    let running: FunctionApp | undefined;
+    const started = async (): Promise<FunctionApp> => {
+      running = await app();
+      return running;
+    };
+    try {
+      await answer(request, sink, limits.deadline, started).catch((thrown: unknown) => {
+        // Whoever aborted `closed` has ended the answer as well.
+        if (thrown !== sink.closed.reason) fail(toServeError(thrown));
+      });
+      await sink.finished;
+      await running?.afterRequest?.();
+    } finally {
+      limits.cancel();
+    }
+  };
+}
+
+/** Remembers a success for good and a failure until somebody has seen it. */
+function startOnce(startApp: () => Promise<FunctionApp>): () => Promise<FunctionApp> {
+  let starting: Promise<FunctionApp> | undefined = startApp();
+  starting.catch(() => {}); // told by the request that finds it
+  return async () => {
+    starting ??= startApp();
+    try {
+      return await starting;
+    } catch (cause) {
+      starting = undefined;
+      throw new ServeError('service_unavailable', 'The frontend could not start', { cause, retryAfterMs: 1000 });
+    }
+  };
+}
+
+async function answer(
+  request: LambdaRequest | undefined,
+  sink: LambdaSink,
+  deadline: AbortSignal,
+  startedApp: () => Promise<FunctionApp>,
+): Promise<void> {
+  if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
+  const exchange = new LambdaExchange(request, sink, deadline);
+  const app = await untilAborted(startedApp(), deadline);
+  if (app.beforeRequest !== undefined) await untilAborted(app.beforeRequest(deadline), deadline);
+  const response = await untilAborted(Promise.resolve(app.fetch(toFetchRequest(request), { exchange })), sink.closed);
+  if (response === alreadyAnswered || response.headers.has('x-hono-already-sent')) return;
+  await writeResponse(sink, response);
+}
+
+interface Limits {
+  readonly deadline: AbortSignal;
+  cancel(): void;
+}
+
+function armLimits(
+  sink: LambdaSink,
+  context: LambdaContext,
+  options: LambdaHandlerOptions,
+  fail: (error: ServeError) => void,
+): Limits {
+  const clock = options.clock ?? systemClock;
+  const marginMs = options.deadlineMarginMs ?? 10_000;
+  const remainingMs = context.getRemainingTimeInMillis();
+  const deadline = new AbortController();
+  const error = new ServeError('deadline_exceeded', 'The request took longer than this endpoint allows');
+  const atTimeLeft = (leftMs: number, callback: () => void): Timer =>
+    clock.after(Math.max(0, remainingMs - leftMs), callback);
+  const timers = [
+    atTimeLeft(marginMs, () => deadline.abort(error)),
+    atTimeLeft(marginMs * GIVE_UP_SHARE, () => {
+      if (!sink.isNew && !sink.isOpen) return; // ended; only the reader is slow
+      fail(error);
+      sink.cancel(error);
+    }),
+  ];
+  return {
+    deadline: deadline.signal,
+    cancel: () => {
+      for (const timer of timers) timer.cancel();
+    },
+  };
+}
+
+/** `work`, or the signal's reason when that comes first; then nobody hears of the work's end any more. */
+function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    work.then(resolve, reject);
+  });
+}

@@ -1,0 +1,160 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+import { type Clock, systemClock } from '../../clock/index.ts';
+import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../http/index.ts';
+import type { TlsMaterial } from '../tls/index.ts';
+import { Connections } from './connections.ts';
+import { drainServer } from './drain.ts';
+import { listeningAt } from './listening-at.ts';
+import { UnfinishedHeads } from './unfinished-heads.ts';
+import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
+
+/** What a host needs of the app. */
+export interface FetchApp {
+  fetch(request: Request, bindings: HttpBindings): Response | Promise<Response>;
+}
+
+export interface HttpServerOptions {
+  readonly host: string;
+  /** 0 = any free port. */
+  readonly port: number;
+  readonly lifecycle: ServiceLifecycle;
+  readonly logger: Logger;
+  /** Serves HTTPS; with an authority in it, only to clients with a certificate. @default plain HTTP */
+  readonly tls?: TlsMaterial | undefined;
+  /** Hears of limits of the HTTP parser that a client went beyond. @default nobody */
+  readonly onLimit?: (limit: LimitName) => void;
+  /** @default systemClock */
+  readonly clock?: Clock;
+}
+
+/** A listening server. */
+export interface HttpServer {
+  /** As clients on this machine reach it, without a trailing slash. */
+  readonly url: string;
+  /** What it listens on: `127.0.0.1:8000`, `[::]:8000`. */
+  readonly address: string;
+  readonly port: number;
+  /** Shows another certificate from the next connection on; only where the server was started with one. */
+  useCertificate(tls: TlsMaterial): void;
+  /**
+   * Drains: new inference requests get 503, answers under way have `graceMs` to reach their clients to the last byte, those
+   * that are not over by then end with an error. Resolves, a second later at most, with the answers that were cut, when every
+   * connection is closed. Later calls change nothing.
+   */
+  close(graceMs: number): Promise<{ readonly cut: number }>;
+}
+
+/** Load balancers hold connections for a minute; ours must live longer, or they meet a closed one. */
+const KEEP_ALIVE_MS = 75_000;
+/** A head has to arrive within this; what is late is looked for every `HEAD_CHECK_MS`. */
+const HEAD_TIMEOUT_MS = 20_000;
+const HEAD_CHECK_MS = 5000;
+
+/**
+ * Serves an app on a port.
+ * @throws Error with one line that names the flag to change when the port cannot be bound.
+ */
+export async function startHttpServer(app: FetchApp, options: HttpServerOptions): Promise<HttpServer> {
+  const { server, connections, heads } = createHost(app, options);
+  await listen(server, options);
+  const bound = server.address() as AddressInfo; // a TCP server that listens has one
+  const { lifecycle, clock = systemClock } = options;
+  server.once('close', heads.watch(clock));
+  let closing: Promise<{ readonly cut: number }> | undefined;
+  return {
+    ...listeningAt(options.tls === undefined ? 'http' : 'https', options.host, bound),
+    port: bound.port,
+    useCertificate: (tls) => {
+      if (server instanceof TlsServer) server.setSecureContext(tls);
+    },
+    close: (graceMs) => {
+      closing ??= drainServer({ server, connections, lifecycle, clock, graceMs });
+      return closing;
+    },
+  };
+}
+
+interface Host {
+  readonly server: Server;
+  readonly connections: Connections;
+  readonly heads: UnfinishedHeads;
+}
+
+function createHost(app: FetchApp, options: HttpServerOptions): Host {
+  const { onLimit = () => {} } = options;
+  const limits = {
+    noDelay: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: LIMITS.head_bytes.max,
+    headersTimeout: HEAD_TIMEOUT_MS,
+    connectionsCheckingInterval: HEAD_CHECK_MS,
+    requireHostHeader: false, // refused below, with our own words and the request's id
+  };
+  const answer = getRequestListener(
+    (request, { incoming, outgoing }) =>
+      // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
+      app.fetch(request, {
+        exchange: new NodeExchange(incoming as IncomingMessage, outgoing as ServerResponse),
+      }),
+    { overrideGlobalObjects: false, hostname: 'localhost' },
+  );
+  const latest = new WeakMap<Socket, ServerResponse>();
+  const unparsable = new WeakSet<Socket>();
+  const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    if (!connections.opened(outgoing)) return;
+    heads.answering(outgoing);
+    latest.set(incoming.socket, outgoing);
+    if (refuseUnroutable(incoming, outgoing)) return;
+    answer(incoming, outgoing).catch((error: unknown) => {
+      options.logger.error('request could not be answered', { reason: reasonOf(error) });
+      outgoing.destroy();
+    });
+  };
+  const { tls } = options;
+  const server =
+    tls === undefined
+      ? createServer(limits, listener)
+      : createTlsServer({ ...limits, ...tls, requestCert: tls.ca !== undefined }, listener);
+  const connections = new Connections(server);
+  const heads = new UnfinishedHeads(() => onLimit('unfinished_heads_bytes'));
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => heads.opened(socket));
+  server.on('checkExpectation', refuseExpectation);
+  server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
+    if (unparsable.has(socket)) return; // it is about to be closed
+    unparsable.add(socket);
+    if (error.code === 'HPE_HEADER_OVERFLOW') onLimit('head_bytes');
+    answerUnparsable(app, error, socket, latest.get(socket)).catch(() => socket.destroy()); // the connection is lost either way
+  });
+  return { server, connections, heads };
+}
+
+function listen(server: Server, { host, port }: HttpServerOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(toListenError(error, host, port)));
+    server.listen({ host, port }, () => {
+      server.removeAllListeners('error');
+      resolve();
+    });
+  });
+}
+
+function toListenError(error: NodeJS.ErrnoException, host: string, port: number): Error {
+  switch (error.code) {
+    case 'EADDRINUSE':
+      return new Error(`port ${port} is in use on ${host}: choose another with --http-port`, { cause: error });
+    case 'EACCES':
+      return new Error(`port ${port} needs more rights: choose one above 1023 with --http-port`, { cause: error });
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+      return new Error(`${host} is not an address of this machine: change --http-host`, { cause: error });
+    default:
+      return new Error(`cannot listen on ${host}:${port} (--http-host, --http-port): ${error.message}`, {
+        cause: error,
+      });
+  }
+}

@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { systemRandom } from '../../clock/index.ts';
+import { openAiErrorBody, ServeError } from '../../errors/index.ts';
+import { requestIdOf } from '../http/index.ts';
+import type { FetchApp } from './server.ts';
+
+type ParseError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
+
+/** Start of a request line: method and path. */
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\/\S*) HTTP\/1\.[01]\r?\n/;
+/** The client's id, as far into the request as the parser had come. */
+const REQUEST_ID_LINE = /\nx-request-id:([^\r\n]*)\r?\n/i;
+
+/**
+ * Answers what Node's HTTP parser refuses, in our own envelope instead of Node's empty 400. Methods it does not know get
+ * the app's own 404 or 405. The connection is closed after it.
+ * @param earlier the last response on this connection; bytes of ours must not get into the middle of it
+ */
+export async function answerUnparsable(
+  app: FetchApp,
+  error: ParseError,
+  socket: Socket,
+  earlier: ServerResponse | undefined,
+): Promise<void> {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  if (earlier?.req.complete === false && earlier.headersSent) {
+    // What cannot be read is the rest of its own request, and its answer has begun.
+    if (earlier.writableEnded) socket.end();
+    else socket.destroy();
+    return;
+  }
+  if (earlier?.req.complete === true && !earlier.writableFinished) {
+    await once(earlier, 'close');
+    if (!socket.writable) return; // it was the last one, or the client has left
+  }
+  const packet = error.rawPacket?.toString('latin1') ?? '';
+  const requestId = requestIdOf(REQUEST_ID_LINE.exec(packet)?.[1]?.trim(), systemRandom);
+  const known = error.code === 'HPE_INVALID_METHOD' ? await askApp(app, packet, requestId) : undefined;
+  socket.end(toWire(known ?? envelopeOf(toFailure(error.code), requestId)));
+}
+
+/**
+ * Answers a request that Node could parse and the app cannot be given, for no URL can be made of its target and its `Host`.
+ * @returns false where the app can be given it
+ */
+export function refuseUnroutable(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
+  if (isRoutable(incoming)) return false;
+  refuse(incoming, outgoing, new ServeError('invalid_value', 'The request has no valid target and Host header'));
+  return true;
+}
+
+/** Answers an `Expect` other than `100-continue`. */
+export function refuseExpectation(incoming: IncomingMessage, outgoing: ServerResponse): void {
+  const message = 'The only expectation that is met is `100-continue`';
+  refuse(incoming, outgoing, new ServeError('invalid_value', message, { status: 417 }));
+}
+
+/** What nearly every `Host` looks like; the others are looked at closely. */
+const PLAIN_HOST = /^[a-z0-9][a-z0-9.-]*(?::\d{1,5})?$/i;
+
+function isRoutable({ url = '', headers: { host }, httpVersion }: IncomingMessage): boolean {
+  if (!url.startsWith('/')) return URL.canParse(url) && /^https?:/i.test(url);
+  if (url.split('?', 1)[0]?.includes('\\')) return false;
+  if (host === undefined || host === '') return httpVersion === '1.0';
+  return PLAIN_HOST.test(host) || isUnusualHost(host);
+}
+
+/** Whether a URL keeps the host as it is, such as an IPv6 address in brackets. */
+function isUnusualHost(host: string): boolean {
+  const text = `http://${host}/`;
+  const name = host.replace(/:\d+$/, '').toLowerCase();
+  return URL.canParse(text) && new URL(text).hostname === name;
+}
+
+function refuse(incoming: IncomingMessage, outgoing: ServerResponse, error: ServeError): void {
+  const given = incoming.headers['x-request-id'];
+  const { status, headers, body } = envelopeOf(error, requestIdOf(String(given ?? ''), systemRandom));
+  outgoing.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }).end(body);
+}
+
+interface PlainAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+async function askApp(app: FetchApp, packet: string, requestId: string): Promise<PlainAnswer | undefined> {
+  const match = REQUEST_LINE.exec(packet);
+  if (match === null) return undefined;
+  const [, method = '', path = ''] = match;
+  const headers = { 'x-request-id': requestId };
+  const response = await app.fetch(new Request(`http://localhost${path}`, { method, headers }), {});
+  return { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() };
+}
+
+function envelopeOf(error: ServeError, requestId: string): PlainAnswer {
+  const body = JSON.stringify(openAiErrorBody(error));
+  return { status: error.status, headers: { 'content-type': 'application/json', 'x-request-id': requestId }, body };
+}
+
+function toFailure(code: string | undefined): ServeError {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new ServeError('headers_too_large', 'Request headers are too large');
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new ServeError('invalid_value', 'The request did not arrive in time', { status: 408 });
+    default:
+      return new ServeError('invalid_value', 'The request is not valid HTTP');
+  }
+}
+
+function toWire({ status, headers, body }: PlainAnswer): Buffer {
+  const lines = Object.entries({
+    ...headers,
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'close',
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines.join('')}\r\n`;
+  return Buffer.concat([Buffer.from(head, 'latin1'), Buffer.from(body)]); // headers are Latin-1, bodies UTF-8
+}

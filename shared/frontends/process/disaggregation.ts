@@ -1,0 +1,77 @@
+import type { EdgeSettings } from '../../config/index.ts';
+import { toWire } from '../../errors/index.ts';
+import {
+  type Bypass,
+  conditionalBypass,
+  type ExplanationSource,
+  nextPrefillState,
+  type PipelineObserver,
+  type PrefillState,
+  type RoutableModel,
+} from '../../pipeline/index.ts';
+import { readConditionalDisaggregation } from '../../router/indexless/index.ts';
+import {
+  createDisaggregationMetrics,
+  type Logger,
+  type MetricRegistry,
+  type RouterMetrics,
+} from '../../telemetry/index.ts';
+
+/** What a frontend shows of prefill and decode workers. */
+export interface Disaggregation {
+  readonly observer: Pick<PipelineObserver, 'decodedAlone' | 'encodedInline' | 'kvTransferred'>;
+  /** The models as they are now, aliases left out. */
+  follow(models: readonly RoutableModel[]): void;
+}
+
+export function observeDisaggregation(
+  registry: MetricRegistry,
+  { transferred }: Pick<RouterMetrics, 'transferred'>,
+  logger: Logger,
+): Disaggregation {
+  const metrics = createDisaggregationMetrics(registry);
+  const states = new Map<string, PrefillState>(); // bounded by the models in discovery
+  return {
+    observer: {
+      kvTransferred: transferred,
+      encodedInline: (model, failure) => {
+        if (failure === undefined) return; // nobody is there
+        const reason = toWire(failure).message;
+        logger.warn('an encode worker failed: media are encoded where the prompt is computed', { model, reason });
+      },
+      decodedAlone: (model, failure) => {
+        metrics.decodedAlone(model);
+        if (failure === undefined) return; // nobody is there: said when the last one left
+        logger.warn('a prefill failed: the decode worker computes the prompt', {
+          model,
+          reason: toWire(failure).message,
+        });
+      },
+    },
+    follow(models) {
+      const present = new Set(models.map(({ name }) => name));
+      for (const name of states.keys()) if (!present.has(name)) states.delete(name);
+      for (const { name, pool, prefill } of models) {
+        const before = states.get(name) ?? 'pending';
+        const state = nextPrefillState(before, prefill !== undefined);
+        if (pool.role !== 'decode' && before === 'pending') continue;
+        states.set(name, state);
+        metrics.setState(name, state);
+        if (state === before) continue;
+        const says = state === 'active' ? 'prefill workers are there' : 'no prefill worker is left';
+        logger[state === 'active' ? 'info' : 'warn'](says, { model: name });
+      }
+    },
+  };
+}
+
+/**
+ * When decode workers compute prompts themselves; undefined = never, and wherever nobody knows what is cached.
+ * @throws KvRouterConfigError for a configuration that cannot be
+ */
+export function openBypass(settings: EdgeSettings, source: ExplanationSource | undefined): Bypass | undefined {
+  const { routerConditionalDisagg: isOn, routerConditionalDisaggConfig: config, routerQueueThreshold } = settings;
+  if (!isOn) return undefined;
+  const rule = readConditionalDisaggregation(config, routerQueueThreshold ?? undefined);
+  return source && conditionalBypass(rule, source);
+}

@@ -1,0 +1,331 @@
+import { systemClock, systemRandom } from '../../clock/index.ts';
+import { tellWhile } from '../../concurrency/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { type CallingPlaneOptions, callingPlane, type DiscoveryHost, openDiscovery } from '../../fleet/index.ts';
+import {
+  type BusyThresholdValues,
+  CacheClearer,
+  createPipeline,
+  LiveModelDirectory,
+  ModelStore,
+  RequestCanceller,
+  type RoutableModel,
+  RoutingExplainer,
+  workerSetsOf,
+} from '../../pipeline/index.ts';
+import type { RequestPlane } from '../../planes/request/index.ts';
+import { InitialWorkers } from '../../router/indexless/index.ts';
+import { openRouterMetrics, openRouting } from '../../routing/index.ts';
+import {
+  bucketsOf,
+  createDrainMetrics,
+  createFrontendMetrics,
+  createHeldBytesMetrics,
+  type FrontendMetrics,
+  type Logger,
+  openTelemetry,
+  type ProcessLogger,
+} from '../../telemetry/index.ts';
+import { ByteBudget, createHttpApp, ServiceLifecycle } from '../http/index.ts';
+import { observeDisaggregation, openBypass } from './disaggregation.ts';
+import { openHold } from './hold.ts';
+import { budgetBytes, httpSettings } from './http-settings.ts';
+import { ModelGauges } from './model-gauges.ts';
+import { ModelLines } from './model-lines.ts';
+import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
+import { overrunObserver } from './overruns.ts';
+import { logPreprocessing } from './preprocessing-log.ts';
+import { openPromptEncoder } from './prompt-encoder.ts';
+import { logRequests } from './request-lines.ts';
+import { openRequestRecords } from './request-records.ts';
+import { openResponseStore } from './responses.ts';
+import { stallObserver } from './stalls.ts';
+
+export interface FrontendOptions {
+  readonly logger: ProcessLogger;
+  /** How the host wants its connections to workers. */
+  readonly plane?: CallingPlaneOptions;
+  /** What the host may do to the discovery table. */
+  readonly discovery?: DiscoveryHost;
+  /** Whether the host can follow events; one that is frozen between requests cannot. @default true */
+  readonly followsEvents?: boolean;
+}
+
+/** A frontend ready to answer; the host decides where its requests come from. */
+export interface Frontend {
+  readonly app: ReturnType<typeof createHttpApp>;
+  readonly lifecycle: ServiceLifecycle;
+  readonly models: LiveModelDirectory;
+  readonly metrics: FrontendMetrics;
+  /**
+   * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
+   * when the model cannot be loaded.
+   */
+  readonly takesChats: (model: RoutableModel) => Promise<boolean>;
+  /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
+  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
+  /** Sends traces and logs that wait for their collector, in bounded time. */
+  flush(): Promise<void>;
+  /** A drain is over and has cut so many answers: told in the log and counted. */
+  drained(cut: number): void;
+  /** Closes connections and discovery; answers under way are cut. */
+  close(): Promise<void>;
+}
+
+/** Builds the whole path from the HTTP app to the workers. Rejects with one line when discovery cannot be read. */
+export async function composeFrontend(
+  settings: EdgeSettings,
+  { logger, plane: planeOptions, discovery: host, followsEvents = true }: FrontendOptions,
+): Promise<Frontend> {
+  const metrics = createFrontendMetrics({
+    prefix: settings.metricsPrefix,
+    buckets: bucketsOf(settings),
+    logger: logger.for('metrics'),
+  });
+  const telemetry = await openTelemetry(settings, logger, metrics.registry);
+  const plane = await callingPlane(settings, metrics.requestPlane, planeOptions, logger.for('requests'));
+  const lifecycle = new ServiceLifecycle();
+  const drains = createDrainMetrics(metrics.registry);
+  const closing = new AbortController();
+  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
+  try {
+    const workersMin = settings.routerMinInitialWorkers ?? 0;
+    const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
+    const parts = { discovery, plane, metrics, logger, followsEvents };
+    const models = await followModels(settings, parts, (workers) => initial.seen(workers));
+    const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
+    const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
+    const held = createHeldBytesMetrics(metrics.registry);
+    void beReadyWith(initial, lifecycle, logger.for('router'));
+    const app = createHttpApp({
+      pipeline: models.pipeline,
+      metrics,
+      logger: logger.for('http'),
+      clock: systemClock,
+      random: systemRandom,
+      settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
+      bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
+      answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
+      responseStore,
+      records,
+      tracer: telemetry.tracer,
+      instances: () => models.directory.instances(),
+      caches: models.caches,
+      canceller: models.canceller,
+      explainer: models.explainer,
+      lifecycle,
+    });
+    return {
+      app,
+      lifecycle,
+      models: models.directory,
+      metrics,
+      takesChats: models.takesChats,
+      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
+      flush: () => telemetry.flush(),
+      drained: (cut) => {
+        drains.cut(cut);
+        if (cut > 0) logger.for('http').warn('answers were cut by the shutdown', { cut });
+      },
+      close: async () => {
+        closing.abort();
+        models.directory.close();
+        models.gauges.close();
+        models.pipeline.close();
+        responseStore?.close();
+        await records?.close();
+        await models.routing.close();
+        await models.shared?.close();
+        await models.holding?.close();
+        await Promise.all([plane.close(), discovery.close(), models.encoder.close()]);
+        await telemetry.close();
+      },
+    };
+  } catch (error) {
+    closing.abort();
+    await Promise.all([plane.close(), discovery.close(), telemetry.close()]);
+    throw error;
+  }
+}
+
+/** The service is ready with its first workers, at once where none are asked for. */
+async function beReadyWith(initial: InitialWorkers, lifecycle: ServiceLifecycle, log: Logger): Promise<void> {
+  const { pending, workersMin } = initial;
+  if (pending !== undefined) {
+    lifecycle.waiting(() => initial.pending);
+    log.info('waiting for workers', { workers: workersMin });
+    const tell = (waited_s: number): void => log.info('still waiting for workers', { for: initial.pending, waited_s });
+    if ((await tellWhile(initial.awaited, tell)) === 'late')
+      log.warn('serving with fewer workers than asked for', { workers: workersMin });
+  }
+  lifecycle.discovered();
+}
+
+interface Parts {
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+  readonly followsEvents: boolean;
+}
+
+/** Follows discovery, loads what it names, and makes the pipeline around it. */
+async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
+  const { discovery, plane, metrics, logger, followsEvents } = parts;
+  const log = logger.for('models');
+  const store = new ModelStore({
+    open: modelOpener(settings, log),
+    clock: systemClock,
+    onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
+  });
+  const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
+  const { registry } = metrics;
+  const namespaceOf = (model: string) => directory.known(model)?.namespace;
+  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
+  const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
+  const shared = isSharing ? await openSharedState(settings, parts) : undefined;
+  const routerMetrics = openRouterMetrics(settings, parts);
+  let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
+  const routing = await openRouting(settings, {
+    routerMetrics,
+    limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
+    shared,
+    discovery,
+    plane,
+    openEventPlane,
+    metrics,
+    logger,
+  });
+  const { router, explanations: source } = routing;
+  const disaggregation = observeDisaggregation(registry, routerMetrics, log);
+  const { httpSvcConfigMetricsPollIntervalSecs: pollSecs } = settings;
+  const gauges = new ModelGauges({
+    clock: systemClock,
+    intervalMs: pollSecs === undefined ? undefined : pollSecs * 1000,
+    list: () => primaryModels(directory).map((model) => factsOf(model, settings)),
+    show: (facts) => metrics.setModel(facts),
+  });
+  const lines = new ModelLines(log);
+  const directory: LiveModelDirectory = new LiveModelDirectory({
+    discovery,
+    namespace: settings.namespace,
+    namespacePrefix: settings.namespacePrefix,
+    kvCacheBlockSizeTokens: settings.kvCacheBlockSize,
+    decodesAlone: settings.decodeFallback,
+    clock: systemClock,
+    // Requests that wait for workers may come long after the last one has gone.
+    rememberedMs: holding === undefined ? settings.modelMemorySecs * 1000 : Number.POSITIVE_INFINITY,
+    onChange: () => {
+      const models = directory.list();
+      store.prefetch(models);
+      const primary = primaryModels(directory);
+      gauges.changed();
+      lines.changed(primary);
+      const workerSets = primary.flatMap(workerSetsOf);
+      routing.follow(workerSets);
+      onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
+      disaggregation.follow(primary);
+      holding?.hold.look();
+    },
+    serves: cardFilter(settings.parserVersion, log),
+    onWorkerAdded: (workerId) => router.forget(workerId),
+    onDiscoveryFailing: (error) =>
+      log.warn('discovery cannot be read; serving what is known', { reason: reasonOf(error) }),
+    onDiscoveryRecovered: () => log.info('discovery can be read again'),
+  });
+  await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
+  metrics.readModelsFrom(() =>
+    primaryModels(directory).map((model) => ({ model: model.name, isReady: model.readiness.isReady })),
+  );
+  const workerSets = () => primaryModels(directory).flatMap(workerSetsOf);
+  metrics.readWorkersFrom(() => workerSets().flatMap(({ workers }) => workers.map(({ id }) => id)));
+  const encoder = openPromptEncoder(settings, log);
+  pipeline = createPipeline({
+    models: directory,
+    store,
+    encoder,
+    router,
+    plane,
+    clock: systemClock,
+    observer: {
+      ...metrics,
+      ...(settings.debugPerf === true ? logPreprocessing(metrics, logger.for('perf')) : {}),
+      ...stallObserver(registry, log),
+      ...overrunObserver(metrics, log),
+      ...logRequests(logger.for('pipeline')),
+      ...disaggregation.observer,
+      reused: (pool, tokens) => routing.reused(pool, tokens),
+    },
+    migrationLimit: settings.migrationLimit,
+    migrationTokensMax: settings.migrationMaxSeqLen,
+    streamSilenceMsMax: settings.httpBackendStreamTimeoutSecs * 1000,
+    stallMs: settings.streamStallSecs * 1000,
+    enforcesPrefill: settings.enforceDisagg,
+    bypassesPrefill: openBypass(settings, source),
+    hold: holding?.hold,
+    thresholds: thresholdsOf(settings),
+    excludesUnusableTools: settings.excludeToolsWhenToolChoiceNone,
+    busyWorkers: (workers, limits) => routing.busyWorkers(workers, limits),
+  });
+  const instances = () => directory.instances();
+  const control = { plane, clock: systemClock, random: systemRandom, instances };
+  const caches = new CacheClearer({
+    ...control,
+    models: () => primaryModels(directory),
+  });
+  const canceller = new RequestCanceller(control);
+  const { routerConditionalDisagg: isConditional } = settings;
+  const explainer =
+    source && new RoutingExplainer({ models: directory, store, encoder, clock: systemClock, source, isConditional });
+  const takesChats = chatCheck(store);
+  return { directory, gauges, pipeline, encoder, routing, shared, caches, canceller, holding, explainer, takesChats };
+}
+
+async function eventPlaneOpener(settings: EdgeSettings, logger: ProcessLogger, discovery: Discovery) {
+  const { eventPlane } = await import('../../fleet/events/index.ts');
+  return () => eventPlane(settings, logger.for('events'), discovery);
+}
+
+/** Its code is loaded where there is a table. */
+async function openSharedState(settings: EdgeSettings, { logger, metrics }: Parts) {
+  if (settings.stateTable === undefined) return undefined;
+  const { openRouterState } = await import('../../fleet/state/index.ts');
+  return openRouterState(settings, { logger, registry: metrics.registry });
+}
+
+/** Each model once, under its own name. */
+function primaryModels(directory: LiveModelDirectory): RoutableModel[] {
+  return directory.list().filter(({ name, primaryName }) => name === primaryName);
+}
+
+const DISCOVERY_TIMEOUT_MS = 15_000;
+
+function factsOf({ name, card, contextLength }: RoutableModel, settings: EdgeSettings) {
+  const { runtime_config: runtime } = card;
+  return {
+    model: name,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumSeqs: runtime.max_num_seqs,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    contextLength,
+    kvCacheBlockSize: card.kv_cache_block_size,
+    migrationLimit: settings.migrationLimit,
+  };
+}
+
+/** A container that is a router alone answers health, metrics and operators. */
+function servesClients({ roles = [] }: EdgeSettings): boolean {
+  return roles.length === 0 || roles.includes('http');
+}
+
+/** Only an admission control that looks at them makes the thresholds count. */
+function thresholdsOf(settings: EdgeSettings): BusyThresholdValues {
+  if (settings.admissionControl === 'none') return {};
+  return {
+    decodeBlocksShare: settings.activeDecodeBlocksThreshold ?? undefined,
+    prefillTokens: settings.activePrefillTokensThreshold ?? undefined,
+    prefillTokensFraction: settings.activePrefillTokensThresholdFrac ?? undefined,
+  };
+}

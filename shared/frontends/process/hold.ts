@@ -1,0 +1,137 @@
+import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { Hold } from '../../pipeline/index.ts';
+import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
+import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+
+interface HoldParts {
+  readonly registry: MetricRegistry;
+  readonly logger: Logger;
+  readonly discovery: Discovery;
+  /** Undefined on hosts that publish nothing. */
+  readonly openEventPlane: (() => EventPlane) | undefined;
+  /** Where the workers of the model are, or last were; undefined = unknown. */
+  namespaceOf(model: string): string | undefined;
+}
+
+/** Where requests wait for workers, and the events that ask for some. */
+export interface OpenHold {
+  readonly hold: Hold;
+  close(): Promise<void>;
+}
+
+/** Topic of the wish for a worker, published for a namespace. */
+const HELD_TOPIC = 'request_held';
+
+/** Undefined where the settings ask for no waiting. */
+export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | undefined {
+  const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
+  if (holdTimeoutSecs === 0) return undefined;
+  const { logger, registry } = parts;
+  const events = new HeldEvents(parts);
+  const hold = new Hold({
+    clock: systemClock,
+    timeoutMs: holdTimeoutSecs * 1000,
+    requestsMax: holdMax,
+    observer: {
+      ...createHoldMetrics(registry),
+      wanted: (model, count, oldestAtMs) => {
+        logger.info('requests wait for a worker', { model, requests: count });
+        events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
+      },
+    },
+  });
+  return { hold, close: () => events.close() };
+}
+
+/** Publishers that are kept open, of the namespaces that wished last: those of a fleet may come and go with every roll-out. */
+const PUBLISHERS_MAX = 16;
+
+interface OpenPublisher {
+  readonly publisher: EventPublisher;
+  close(): Promise<void>;
+}
+
+/** Publishes `request.held`; the plane is opened by the first one, as most frontends never publish any. */
+class HeldEvents {
+  readonly #parts: HoldParts;
+  readonly #source = systemRandom.instanceId();
+  readonly #epoch = systemRandom.instanceId();
+  readonly #publishers = new Map<string, Promise<OpenPublisher>>(); // by namespace, the latest one last
+  #sequence = 0;
+  #plane: EventPlane | undefined;
+
+  constructor(parts: HoldParts) {
+    this.#parts = parts;
+  }
+
+  publish(namespace: string, model: string, count: number, oldestAtMs: number): void {
+    const { openEventPlane, logger } = this.#parts;
+    if (openEventPlane === undefined) return;
+    const event = {
+      type: 'request.held',
+      v: 1,
+      namespace,
+      model,
+      source: this.#source,
+      held_count: count,
+      oldest_at: oldestAtMs,
+      epoch: this.#epoch,
+      seq: this.#sequence++,
+    };
+    const opening = this.#publishers.get(namespace) ?? this.#open(namespace, openEventPlane);
+    this.#publishers.delete(namespace);
+    this.#publishers.set(namespace, opening);
+    this.#closeOldest();
+    opening
+      .then(({ publisher }) => publisher.publish(event))
+      .catch((thrown: unknown) => {
+        if (this.#publishers.get(namespace) === opening) this.#publishers.delete(namespace); // the next event, in 5 s, tries again
+        logger.warn('cannot ask for a worker', { model, namespace, reason: reasonOf(thrown) });
+      });
+  }
+
+  async close(): Promise<void> {
+    const opened = await Promise.allSettled(this.#publishers.values()); // told when one failed
+    await Promise.all(opened.map((one) => one.status === 'fulfilled' && one.value.publisher.close()));
+    await this.#plane?.close();
+  }
+
+  #closeOldest(): void {
+    const [oldest] = this.#publishers;
+    if (oldest === undefined || this.#publishers.size <= PUBLISHERS_MAX) return;
+    const [namespace, opening] = oldest;
+    this.#publishers.delete(namespace);
+    opening
+      .then((open) => open.close())
+      .catch((thrown: unknown) =>
+        this.#parts.logger.debug('a publisher was not closed', { namespace, reason: reasonOf(thrown) }),
+      );
+  }
+
+  async #open(namespace: string, openEventPlane: () => EventPlane): Promise<OpenPublisher> {
+    const { discovery } = this.#parts;
+    const scope: EventScope = { kind: 'namespace', namespace };
+    this.#plane ??= openEventPlane();
+    const publisher = await this.#plane.publisher(scope, HELD_TOPIC);
+    const { publisherId: instance_id, transport } = publisher;
+    const record = { type: 'EventChannel', scope, topic: HELD_TOPIC, instance_id, transport } as const;
+    try {
+      await discovery.put(record, AbortSignal.timeout(PUT_MS_MAX));
+    } catch (thrown) {
+      await publisher.close();
+      throw thrown;
+    }
+    return {
+      publisher,
+      close: async () => {
+        await publisher.close();
+        await discovery.remove(record, AbortSignal.timeout(PUT_MS_MAX));
+      },
+    };
+  }
+}
+
+const PUT_MS_MAX = 5000;

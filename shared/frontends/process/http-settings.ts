@@ -1,0 +1,69 @@
+import { getHeapStatistics } from 'node:v8';
+import type { EdgeSettings } from '../../config/index.ts';
+import { isLoopback } from '../../planes/request/index.ts';
+import type { HttpSettings } from '../http/index.ts';
+
+const MEBIBYTE = 1024 * 1024;
+
+/**
+ * A body takes about twice its size while it is read, and what it says about as much again; an answer as much again as text at
+ * its end: a quarter for each leaves room for the rest.
+ */
+export function budgetBytes(settingMb: number | undefined): number {
+  return settingMb === undefined ? Math.floor(getHeapStatistics().heap_size_limit / 4) : settingMb * MEBIBYTE;
+}
+
+/** What the settings say of the HTTP surface. */
+export function httpSettings(settings: EdgeSettings): HttpSettings {
+  const answerBytesMax = answerLimitBytes(settings);
+  return {
+    paths: {
+      chat: settings.httpSvcChatPath,
+      completions: settings.httpSvcCmpPath,
+      embeddings: settings.httpSvcEmbPath,
+      responses: settings.httpSvcResponsesPath,
+      models: settings.httpSvcModelsPath,
+      messages: settings.httpSvcAnthropicPath,
+      health: settings.httpSvcHealthPath,
+      live: settings.httpSvcLivePath,
+      metrics: settings.httpSvcMetricsPath,
+    },
+    bodyLimitBytes: settings.httpBodyLimitMb * MEBIBYTE,
+    answerLimitBytes: answerBytesMax,
+    overloadStatus: settings.httpOverloadStatusCode,
+    peekMs: settings.httpPreCommitErrorPeekMs,
+    keepAliveMs: settings.httpSseKeepAliveIntervalMs,
+    contextWindow: settings.contextWindow,
+    maxOutputTokens: settings.maxOutputTokens,
+    reasoningField: settings.reasoningFieldName,
+    responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
+    hasAdminRoutes: !settings.disableFrontendAdminApi,
+    adminKey: settings.adminKey,
+    hosts: hostsOf(settings),
+    corsOrigins: settings.corsOrigin ?? [],
+    anthropic: { isEnabled: settings.enableAnthropicApi, stripsPreamble: settings.stripAnthropicPreamble },
+    dispatch: {
+      toolCalls: settings.enableStreamingToolDispatch,
+      reasoning: settings.enableStreamingReasoningDispatch,
+    },
+    decode: {
+      ignoresUnknownKeys: settings.ignoreOpenaiFeUnsupportedFields,
+      isNvextDisabled: settings.disableFrontendNvext,
+      forcesUsage: settings.enableForceIncludeUsage,
+      metadataHeaderPrefix: settings.metadataHeader.toLowerCase(),
+      stopBytesMax: settings.stopMaxBytes,
+      answerBytesMax,
+    },
+  };
+}
+
+/** One answer may take all of the room for answers, and no more. */
+function answerLimitBytes(settings: EdgeSettings): number {
+  return Math.min(settings.httpAnswerLimitMb * MEBIBYTE, budgetBytes(settings.httpAnswerBudgetMb));
+}
+
+/** Off loopback, clients call the server by names that nobody here knows. */
+function hostsOf({ httpHost, httpHosts = [] }: EdgeSettings): readonly string[] | undefined {
+  if (httpHost === undefined || !isLoopback(httpHost) || httpHosts.includes('*')) return undefined;
+  return httpHosts.map((name) => name.toLowerCase());
+}

@@ -1,0 +1,238 @@
+import { lookup } from 'node:dns/promises';
+import { systemClock, systemRandom } from '../clock/index.ts';
+import { ConfigError, type EdgeSettings } from '../config/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import { reasonOf, ServeError } from '../errors/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import type { BusyLimits } from '../router/feed/index.ts';
+import type { RoutableWorker, Router, WorkerPool } from '../router/index.ts';
+import {
+  createLadderMetrics,
+  createResidentRouter,
+  createStatelessRouter,
+  queryOf,
+  type ResidentAddress,
+  ResidentClient,
+  type ResidentLine,
+  watchResidents,
+  watchResidentUrls,
+} from '../router/service/index.ts';
+import { FleetReader, type FleetWorker, type RouterState } from '../router/state/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import type { KvRouting } from './kv-routing.ts';
+import type { Routing } from './routing.ts';
+import type { RoutingParts } from './worker-feeds.ts';
+
+const WATCH_MS_MAX = 15_000;
+
+export interface ChooseRoutingOptions {
+  /** Whether resident routers are asked, or hashing alone decides. */
+  readonly asksResidents: boolean;
+  /** Routing by an index of this process. @default none */
+  readonly embedded: KvRouting | undefined;
+  /** Where fleet items are read. @default none */
+  readonly state: RouterState | undefined;
+}
+
+/** Lets resident routers decide, and decides without one where none answers: what functions do. */
+export async function openChooseRouting(
+  settings: EdgeSettings,
+  parts: RoutingParts,
+  { asksResidents, embedded, state }: ChooseRoutingOptions,
+): Promise<Routing> {
+  const { plane, discovery, logger, metrics } = parts;
+  const log = logger.for('router');
+  const { routerChooseTimeoutMs, routerConnectTimeoutMs, inhibitedDurationSecs } = settings;
+  const inhibitedMs = inhibitedDurationSecs * 1000;
+  const fleets =
+    state && new Fleets(state, settings.fleetItemIntervalMs, (reason) => log.debug('fleet item', { reason }));
+  const stateless = createStatelessRouter({
+    clock: systemClock,
+    inhibitedMs,
+    fleetOf: (workers) => fleets?.of(workers as readonly Worker[]), // the pipeline routes to its own workers
+  });
+  const client = new ResidentClient({
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+    ...(routerChooseTimeoutMs === undefined ? {} : { chooseTimeoutMs: routerChooseTimeoutMs }),
+    ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
+    grpcLine: asksResidents ? await loadGrpcLine(settings) : undefined,
+  });
+  const namespace = settings.namespace ?? 'dynamo';
+  const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
+  const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log }) : undefined;
+  await client.open(); // bounded by itself; requests never wait for a connection
+  const router = asksResidents
+    ? createResidentRouter({
+        client,
+        embedded,
+        stateless,
+        inhibitedMs,
+        clock: systemClock,
+        metrics: createLadderMetrics(metrics.registry),
+        logger: log,
+      })
+    : stateless;
+  return new ChooseRouting(router, explanationsOf(client, embedded), embedded, async () => {
+    await watch?.close();
+    client.close();
+  });
+}
+
+/** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
+async function loadGrpcLine({
+  routerUrl = [],
+  planeToken,
+}: EdgeSettings): Promise<((place: string) => ResidentLine) | undefined> {
+  if (!routerUrl.some(isGrpc)) return undefined;
+  const { openRouterLine } = await import('../router/grpc/index.ts');
+  return (place) => openRouterLine(place, systemClock, planeToken);
+}
+
+function isGrpc(url: string): boolean {
+  return url.startsWith('grpc:');
+}
+
+interface Following {
+  readonly namespace: string;
+  readonly discovery: Discovery;
+  readonly onChange: (residents: readonly ResidentAddress[]) => void;
+  readonly log: Logger;
+}
+
+/** The resident routers: those at the URLs that the settings name, or those in discovery. */
+function follow(
+  settings: EdgeSettings,
+  { namespace, discovery, onChange, log }: Following,
+): Promise<{ close(): void }> {
+  const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
+  if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
+  const isTcp = settings.requestPlane === 'tcp';
+  const unfit = urls.find((url) => new URL(url).port === '' || !(isTcp || isGrpc(url)));
+  if (unfit !== undefined) {
+    throw new ConfigError([
+      'STATOR_ROUTER_URL takes tcp://host:port, the DYN_TCP_RPC_PORT of a resident router, with --request-plane tcp, ' +
+        `or grpc://host:port, its STATOR_ROUTER_GRPC_PORT; got ${JSON.stringify(unfit)}`,
+    ]);
+  }
+  const onProblem = (url: string, reason: unknown): void =>
+    log.warn('resident router not found', { url, reason: reasonOf(reason) });
+  // A certificate is for the name, so a name that has several addresses stays one.
+  const resolve = async (host: string, url: string): Promise<readonly string[]> =>
+    tcpTlsCaCertPath === undefined || isGrpc(url)
+      ? (await lookup(host, { all: true })).map(({ address }) => address)
+      : [host];
+  return watchResidentUrls({ urls, namespace, clock: systemClock, resolve, onChange, onProblem });
+}
+
+/** Whoever made a decision explains it: a resident, or this process. */
+function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined): ExplanationSource {
+  return {
+    explained: async (requestId) =>
+      (await client.explain(requestId)) ?? (await embedded?.explanations.explained(requestId)),
+    explain: async (request, workers) => {
+      const { pool } = request;
+      const found = pool && (await client.explain(queryOf(request, pool)));
+      const explanation = found ?? (await embedded?.explanations.explain(request, workers));
+      if (explanation !== undefined) return explanation;
+      throw new ServeError('service_unavailable', 'No router answers that could explain its decisions');
+    },
+  };
+}
+
+class ChooseRouting implements Routing {
+  readonly router: Router;
+  readonly explanations: ExplanationSource;
+  readonly #embedded: Routing | undefined;
+  readonly #close: () => Promise<void>;
+
+  constructor(
+    router: Router,
+    explanations: ExplanationSource,
+    embedded: Routing | undefined,
+    close: () => Promise<void>,
+  ) {
+    this.router = router;
+    this.explanations = explanations;
+    this.#embedded = embedded;
+    this.#close = close;
+  }
+
+  /** A process that follows no loads leaves the limits to the resident, which knows them. */
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
+    return this.#embedded?.busyWorkers(workers, limits);
+  }
+
+  reused(pool: WorkerPool, tokens: number): void {
+    this.#embedded?.reused(pool, tokens);
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    this.#embedded?.follow(models);
+  }
+
+  async close(): Promise<void> {
+    await this.#close();
+    await this.#embedded?.close();
+  }
+}
+
+/** The reader of a pool's fleet, and the workers that discovery gave last. */
+interface PoolReader {
+  workers: readonly Worker[];
+  readonly reader: FleetReader;
+}
+
+/** The fleet items of the endpoints that this process calls. */
+class Fleets {
+  readonly #state: RouterState;
+  readonly #cacheMs: number | undefined;
+  readonly #onProblem: (reason: string) => void;
+  readonly #readers = new Map<string, PoolReader>(); // by endpoint
+
+  constructor(state: RouterState, cacheMs: number | undefined, onProblem: (reason: string) => void) {
+    this.#state = state;
+    this.#cacheMs = cacheMs;
+    this.#onProblem = onProblem;
+  }
+
+  of(workers: readonly Worker[]): FleetReader | undefined {
+    const [first] = workers;
+    if (first === undefined) return undefined;
+    const known = this.#readers.get(first.endpoint) ?? this.#open(first, workers);
+    known.workers = workers;
+    return known.reader;
+  }
+
+  #open({ endpoint, scope }: Worker, workers: readonly Worker[]): PoolReader {
+    const reader = new FleetReader({
+      state: this.#state,
+      pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
+      clock: systemClock,
+      random: systemRandom,
+      ...(this.#cacheMs === undefined ? {} : { cacheMs: this.#cacheMs }),
+      // Discovery has just been read for this request.
+      queryLeases: async () => entry.workers.map((worker) => unloaded(worker, this.#state.nowMs())),
+      onProblem: (problem) => this.#onProblem(reasonOf(problem)),
+    });
+    const entry: PoolReader = { workers, reader };
+    this.#readers.set(endpoint, entry);
+    return entry;
+  }
+}
+
+/** A worker of which nothing is known but that it lives. */
+function unloaded({ id, dataParallelStartRank, dataParallelSize }: RoutableWorker, nowMs: number): FleetWorker {
+  const load = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+  return {
+    id,
+    address: '',
+    aliveUntilMs: nowMs,
+    isAvailable: true,
+    load,
+    kvUsedShare: 0,
+    dataParallelStartRank,
+    dataParallelSize,
+  };
+}

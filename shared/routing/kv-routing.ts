@@ -1,0 +1,378 @@
+import { seededRandom, systemClock, systemRandom, type Timer } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import {
+  type ApproximateIndex,
+  type ApproximateIndexOptions,
+  createApproximateIndex,
+  IndexMemory,
+  ReplaceableBlockIndex,
+} from '../router/block-index/index.ts';
+import {
+  type BlockChangeSink,
+  type BusyLimits,
+  BusyWorkers,
+  type ComponentScope,
+  indexSink,
+  type LoadReport,
+  WorkerLoads,
+} from '../router/feed/index.ts';
+import {
+  createKvRouter,
+  explanationRecord,
+  type KvRouter,
+  type KvRouterConfig,
+  kvRouterConfigOf,
+  type PeerTeller,
+  type PrefixIndex,
+  poolName,
+  predictedIndex,
+  predictingIndex,
+  type RankTable,
+  RendezvousShare,
+  type Router,
+  type WorkerPool,
+} from '../router/index.ts';
+import { meterRouter, schedulerMetrics } from '../router/observe/index.ts';
+import type { ComponentPool } from '../router/state/index.ts';
+import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
+import type { IndexServer } from './index-server.ts';
+import type { RemoteIndexes } from './remote-indexes.ts';
+import { Replicas } from './replicas.ts';
+import type { Resident } from './resident.ts';
+import type { RouterFiles } from './router-files.ts';
+import type { RouterServer } from './router-server.ts';
+import type { Routing } from './routing.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
+const HOUSEKEEPING_MS = 100;
+const BUSY_HOUSEKEEPING_MS = 10;
+const MIB = 2 ** 20;
+
+/** What belongs to one worker set beside its scheduler. */
+interface Fed {
+  readonly metrics: RouterPoolMetrics;
+  /** What the workers say that they hold; undefined without KV events. */
+  readonly index?: ReplaceableBlockIndex;
+  /** Where that comes from. */
+  readonly sink?: BlockChangeSink;
+  /** What they should hold by the router's own decisions. */
+  readonly predictions?: ApproximateIndex;
+}
+
+/** Mode `kv`: an index for each worker set, fed by its workers' events, and the scheduler that asks it. */
+export class KvRouting implements Routing {
+  readonly router: Router;
+  readonly explanations: ExplanationSource;
+  readonly #kv: KvRouter;
+  readonly #config: KvRouterConfig;
+  readonly #parts: RoutingParts;
+  readonly #fed = new Map<string, Fed>();
+  readonly #memory: IndexMemory;
+  readonly #loads = new WorkerLoads();
+  readonly #busy = new BusyWorkers(this.#loads, systemClock);
+  readonly #open: OpenFeeds | undefined;
+  readonly #stalenessMs: number;
+  /** When a worker last told of its load, by worker. */
+  readonly #heardMs = new Map<string, number>();
+  #server: RouterServer | undefined;
+  #resident: Resident | undefined;
+  #indexServer: IndexServer | undefined;
+  readonly #remote: RemoteIndexes | undefined;
+  readonly #routerId = systemRandom.instanceId();
+  readonly #replicas: Replicas | undefined;
+  /** By worker set; used where requests are placed by several routers. */
+  readonly #shares = new Map<string, RendezvousShare>();
+  #peerIds: readonly string[] = [];
+  #housekeeping: Timer;
+  #workerIds: ReadonlySet<string> = new Set();
+  #models: readonly RoutableModel[] = [];
+
+  /**
+   * @param files what the files that the settings name say
+   * @param openRemote the indexes of other processes, told whether they know of decisions alone; @default own ones
+   * @throws KvRouterConfigError for flags that contradict each other
+   */
+  constructor(
+    settings: EdgeSettings,
+    parts: RoutingParts,
+    files: RouterFiles,
+    openRemote?: (isRecording: boolean) => RemoteIndexes,
+  ) {
+    const { routerMetrics, metrics } = parts;
+    const { policies } = files;
+    this.#parts = parts;
+    this.#config = kvRouterConfigOf(settings, policies?.settings);
+    this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
+    const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
+    this.#kv = createKvRouter({
+      config: this.#config,
+      ...files,
+      clock: systemClock,
+      random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+      inhibitedMs: settings.inhibitedDurationSecs * 1000,
+      indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
+      ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
+      ...(settings.routerReplicaSync && {
+        peers: this.#peers(),
+        shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
+      }),
+      observer: {
+        pool: (pool) => schedulerMetrics(this.#fedOf(pool).metrics),
+        hashed: (ms) => routerMetrics.hashed(ms),
+      },
+    });
+    this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
+      metrics: routerMetrics,
+      clock: systemClock,
+      onAsked: ({ pool, policyClass = 'default' }) => {
+        if (pool !== undefined) this.#fedOf(pool).metrics.received(policyClass);
+      },
+    });
+    this.explanations = {
+      explained: async (requestId) => {
+        const found = this.#kv.explained(requestId);
+        return found && explanationRecord(found);
+      },
+      explain: async (request, workers) => {
+        const asked = (await this.#remote?.ask(request)) ?? request;
+        return explanationRecord(this.#kv.explain(asked, workers));
+      },
+    };
+    this.#stalenessMs = settings.indexStalenessMs;
+    const indexes = () => [...this.#fed.values()].flatMap(({ index, predictions }) => [index, predictions]);
+    this.#memory = new IndexMemory(settings.indexMaxMb * MIB, indexes);
+    const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
+    const followsKvEvents = this.#config.useKvEvents && keepsIndex;
+    const { shared } = parts;
+    this.#open = openFeeds(parts, {
+      loads: this.#loads,
+      followsKvEvents,
+      onReport: (report) => this.#heard(report),
+      ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
+    });
+    if (settings.routerReplicaSync && this.#open !== undefined) {
+      const { eventPlane } = this.#open;
+      this.#replicas = new Replicas({
+        ...parts,
+        shared,
+        eventPlane,
+        routerId: this.#routerId,
+        onPeers: (routerIds) => this.#setPeers(routerIds),
+        pools: () => this.#kv.pools,
+      });
+    }
+    metrics.registry.beforeScrape(() => this.#showState());
+    this.#housekeeping = systemClock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
+  }
+
+  #keepHouse(): void {
+    let isMore = false;
+    for (const { index, predictions } of this.#fed.values()) {
+      if (index?.housekeep()) isMore = true;
+      predictions?.housekeep();
+    }
+    const pauseMs = isMore ? BUSY_HOUSEKEEPING_MS : HOUSEKEEPING_MS;
+    this.#housekeeping = systemClock.after(pauseMs, () => this.#keepHouse());
+  }
+
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
+    return this.#busy.of(workers, limits);
+  }
+
+  reused(pool: WorkerPool, tokens: number): void {
+    this.#fedOf(pool).metrics.reused(tokens);
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    this.#models = models;
+    const present = new Set(models.map(({ pool }) => poolName(pool)));
+    for (const { pool } of this.#kv.pools) if (!present.has(poolName(pool))) this.#forget(pool);
+    for (const { pool, workers } of models) {
+      this.#kv.setWorkers(pool, workers);
+      const followed = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
+      this.#open?.feeds.setWorkers(poolName(pool), followed, this.#fedOf(pool).sink);
+    }
+    this.#replicas?.follow(models);
+    if (this.#open !== undefined) this.#parts.shared?.sweepCounters(models.flatMap(({ workers }) => workers));
+    this.#remote?.follow(models);
+    this.#showWorkers(models);
+    this.#resident?.follow(models);
+    this.#indexServer?.follow(models);
+  }
+
+  #heard({ workerId, arrivedRequests, leftRequests }: LoadReport): void {
+    this.#heardMs.set(workerId, systemClock.nowMs());
+    this.#resident?.service.reported(workerId, arrivedRequests, leftRequests);
+  }
+
+  /**
+   * Answers other processes, too, from now on: as a resident router, or with its index, or both. The server is this
+   * routing's to close. Rejects when discovery cannot be written.
+   */
+  async serve(settings: EdgeSettings, server: RouterServer, isResident: boolean): Promise<void> {
+    this.#server = server;
+    const parts = { ...this.#parts, server, kv: this.#kv, models: () => this.#models };
+    if (isResident) {
+      const { openResident } = await import('./resident.ts');
+      this.#resident = await openResident(settings, {
+        ...parts,
+        router: this.router,
+        state: parts.shared?.state,
+        busyWorkers: ({ workers, primaryName }) => this.#busy.of(workers, parts.limitsOf(primaryName)),
+      });
+    }
+    if (this.#config.serveIndexer) {
+      const { IndexServer } = await import('./index-server.ts');
+      const isRecording = !this.#config.useKvEvents;
+      this.#indexServer = new IndexServer({ ...parts, isRecording, logger: parts.logger.for('router') });
+    }
+  }
+
+  /** Whether every cache is known as far as it is told, and somebody has told something within the staleness bound. */
+  isFresh(pool: WorkerPool): boolean {
+    if (this.#remote !== undefined) return this.#remote.isServed(pool);
+    if (this.#open?.feeds.isSettled !== true) return false;
+    const workers = this.#models.find((model) => poolName(model.pool) === poolName(pool))?.workers ?? [];
+    const oldestMs = systemClock.nowMs() - this.#stalenessMs;
+    return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
+  }
+
+  async close(): Promise<void> {
+    await this.#resident?.close();
+    await this.#server?.close();
+    this.#housekeeping.cancel();
+    this.#kv.close();
+    await this.#replicas?.close();
+    await this.#remote?.close();
+    await this.#open?.close();
+  }
+
+  /** Worker sets whose events come, wholly or in part, from one component. */
+  #poolsOf({ namespace, component }: ComponentScope): readonly ComponentPool[] {
+    return this.#models.flatMap(({ pool, workers }) => {
+      const { index } = this.#fedOf(pool);
+      const publishing = workers.filter(({ publishesKvEvents }) => publishesKvEvents);
+      const own = publishing.filter(({ scope }) => scope.namespace === namespace && scope.component === component);
+      if (index === undefined || own.length === 0) return [];
+      const isWhole = own.length === publishing.length;
+      return [{ name: poolName(pool), workerIds: new Set(own.map(({ id }) => id)), isWhole, index }];
+    });
+  }
+
+  #shareFor(pool: WorkerPool, ranks: RankTable): RendezvousShare {
+    const share = new RendezvousShare(ranks, this.#routerId);
+    share.setOthers(this.#peerIds);
+    this.#shares.set(poolName(pool), share);
+    return share;
+  }
+
+  #setPeers(routerIds: readonly string[]): void {
+    this.#peerIds = routerIds;
+    for (const share of this.#shares.values()) share.setOthers(routerIds);
+  }
+
+  /** Replicas are opened after the router that tells them. */
+  #peers(): PeerTeller {
+    return {
+      booked: (...booking) => this.#replicas?.booked(...booking),
+      prefillDone: (...booking) => this.#replicas?.prefillDone(...booking),
+      ended: (...booking) => this.#replicas?.ended(...booking),
+    };
+  }
+
+  #fedOf(pool: WorkerPool): Fed {
+    const name = poolName(pool);
+    const known = this.#fed.get(name);
+    if (known !== undefined) return known;
+    const { routerMetrics } = this.#parts;
+    const metrics = routerMetrics.pool(pool.model ?? pool.key, workerTypeOf(pool), pool.role);
+    const fed: Fed = { metrics };
+    this.#fed.set(name, fed);
+    return fed;
+  }
+
+  #indexFor(pool: WorkerPool, ranks: RankTable): PrefixIndex | undefined {
+    const { metrics } = this.#fedOf(pool);
+    const { routerMetrics } = this.#parts;
+    const { useKvEvents, approximateCachePolicy: policy, ttlMs, predictedTtlMs } = this.#config;
+    const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
+    const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
+      this.#memory.bound((bytesMax) =>
+        createApproximateIndex({ ...by, ranks, clock: systemClock, bytesMax, onEvicted }),
+      );
+    const remote = this.#remote?.indexFor(pool, ranks);
+    if (remote === undefined && !useKvEvents) {
+      const predictions = predict({ policy, ttlMs });
+      this.#fed.set(poolName(pool), { metrics, predictions });
+      return predictedIndex(predictions, ranks);
+    }
+    const keep = (bytesMax: () => number) => new ReplaceableBlockIndex({ ranks, bytesMax, onEvicted });
+    const own = remote === undefined ? this.#memory.bound(keep) : undefined;
+    const sink = own && indexSink(own, ranks, (type, status) => routerMetrics.applied(type, status));
+    const fed: Fed = { metrics, ...(own && sink && { index: own, sink }) };
+    const index: PrefixIndex | undefined = own ?? remote;
+    if (predictedTtlMs === undefined || index === undefined) {
+      this.#fed.set(poolName(pool), fed);
+      return index;
+    }
+    const predictions = predict({ policy: 'ttl', ttlMs: predictedTtlMs });
+    this.#fed.set(poolName(pool), { ...fed, predictions });
+    return predictingIndex(index, predictions);
+  }
+
+  #forget(pool: WorkerPool): void {
+    this.#open?.feeds.setWorkers(poolName(pool), [], undefined);
+    this.#kv.removePool(pool.key);
+    this.#remote?.forget(pool);
+    this.#fed.delete(poolName(pool));
+    this.#shares.delete(poolName(pool));
+  }
+
+  /** Series of workers that left are removed. */
+  #showWorkers(models: readonly RoutableModel[]): void {
+    const { metrics, routerMetrics } = this.#parts;
+    const present = new Set<string>();
+    for (const { pool, workers } of models) {
+      for (const { id, dataParallelStartRank: start, dataParallelSize: size } of workers) {
+        present.add(id);
+        if (this.#workerIds.has(id)) continue;
+        for (let rank = start; rank < start + size; rank++) routerMetrics.registered(id, rank, workerTypeOf(pool));
+      }
+    }
+    for (const id of this.#workerIds) {
+      if (present.has(id)) continue;
+      routerMetrics.unregistered(id);
+      metrics.removeWorker(id);
+      this.#resident?.service.workerGone(id);
+      this.#heardMs.delete(id);
+    }
+    this.#workerIds = present;
+  }
+
+  /** What is computed when somebody looks. */
+  #showState(): void {
+    const { metrics, routerMetrics } = this.#parts;
+    let duplicates = 0;
+    for (const { pool, scheduler } of this.#kv.pools) {
+      const workerType = workerTypeOf(pool);
+      for (const load of scheduler.loads()) {
+        const { workerId, dpRank, activeDecodeBlocks, activePrefillTokens } = load;
+        metrics.setWorker({ workerId, dpRank, workerType }, { activeDecodeBlocks, activePrefillTokens });
+      }
+      const { index, predictions, metrics: own } = this.#fedOf(pool);
+      own.indexBlocks((index ?? predictions)?.blockCount ?? 0);
+      own.indexBytes((index?.bytes ?? 0) + (predictions?.bytes ?? 0));
+      const bounded = index ?? predictions;
+      if (bounded !== undefined) own.indexBytesAllowed(this.#memory.leftFor(bounded));
+      duplicates += index?.duplicateBlocks ?? 0;
+    }
+    routerMetrics.duplicates(duplicates);
+  }
+}
+
+/** Aggregated workers decode. */
+function workerTypeOf({ role }: WorkerPool): RouterWorkerType {
+  return role === 'prefill' ? 'prefill' : 'decode';
+}

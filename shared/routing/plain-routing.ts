@@ -1,0 +1,56 @@
+import { systemClock, systemRandom } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import type { RoutableModel, Worker } from '../pipeline/index.ts';
+import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
+import type { Router, SimpleRouterMode } from '../router/index.ts';
+import { createRouter } from '../router/indexless/index.ts';
+import type { Routing } from './routing.ts';
+import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+
+/** Routing in a mode that knows nothing of caches. */
+export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {
+  const router = createRouter({
+    mode,
+    inhibitedMs: settings.inhibitedDurationSecs * 1000,
+    cudaToCpuRatio: settings.encoderCudaToCpuRatio,
+    clock: systemClock,
+    random: systemRandom,
+  });
+  return new PlainRouting(router, parts);
+}
+
+/** The workers' loads are followed where a busy limit needs them. */
+class PlainRouting implements Routing {
+  readonly router: Router;
+  readonly explanations = undefined;
+  readonly #parts: RoutingParts;
+  readonly #loads = new WorkerLoads();
+  readonly #busy = new BusyWorkers(this.#loads, systemClock);
+  #models: readonly RoutableModel[] = [];
+  /** Opened by the first request that meets a busy limit: most frontends have none, and pay for no sockets. */
+  #open: OpenFeeds | undefined;
+
+  constructor(router: Router, parts: RoutingParts) {
+    this.router = router;
+    this.#parts = parts;
+  }
+
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
+    const busy = this.#busy.of(workers, limits);
+    if (busy === undefined || this.#open !== undefined) return busy;
+    this.#open = openFeeds(this.#parts, { loads: this.#loads, followsKvEvents: false });
+    this.follow(this.#models);
+    return busy;
+  }
+
+  reused(): void {}
+
+  follow(models: readonly RoutableModel[]): void {
+    this.#models = models;
+    if (this.#open !== undefined) followLoads(this.#open.feeds, models);
+  }
+
+  async close(): Promise<void> {
+    await this.#open?.close();
+  }
+}

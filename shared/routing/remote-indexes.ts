@@ -1,0 +1,118 @@
+import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Watch } from '../discovery/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
+import { poolName, type RankTable, type RouteRequest, type Router, type WorkerPool } from '../router/index.ts';
+import {
+  askIndex,
+  askingRouter,
+  createRemoteIndexMetrics,
+  type IndexerAddress,
+  RemoteIndex,
+  type RemoteIndexObserver,
+  watchIndexers,
+} from '../router/service/index.ts';
+import type { RoutingParts } from './worker-feeds.ts';
+
+const WATCH_MS_MAX = 15_000;
+/** Operators wait for an explanation; the index is given up before that. */
+const EXPLAIN_MS_MAX = 2000;
+
+/** The indexers of one component, as discovery has them. */
+interface Followed {
+  indexers: readonly IndexerAddress[];
+  readonly watch: Promise<Watch | undefined>;
+}
+
+/** Block indexes that other processes keep (`--use-remote-indexer`). */
+export class RemoteIndexes {
+  readonly #parts: RoutingParts;
+  readonly #isRecording: boolean;
+  readonly #observer: RemoteIndexObserver;
+  readonly #indexes = new Map<string, RemoteIndex>(); // by worker set, as the router has them
+  readonly #components = new Map<string, Followed>(); // bounded by the components of the fleet
+  /** Components of the workers of a worker set. */
+  readonly #componentsOf = new Map<string, ReadonlySet<string>>();
+
+  /** @param isRecording the indexers know of decisions alone, so they are told of them */
+  constructor(parts: RoutingParts, isRecording: boolean) {
+    this.#parts = parts;
+    this.#isRecording = isRecording;
+    this.#observer = createRemoteIndexMetrics(parts.metrics.registry, parts.routerMetrics.routerId);
+  }
+
+  indexFor(pool: WorkerPool, ranks: RankTable): RemoteIndex {
+    const { plane } = this.#parts;
+    const index = new RemoteIndex({
+      plane,
+      clock: systemClock,
+      random: systemRandom,
+      ranks,
+      model: pool.model ?? pool.key,
+      indexers: () => this.#indexersOf(pool),
+      isRecording: this.#isRecording,
+      observer: this.#observer,
+    });
+    this.#indexes.set(poolName(pool), index);
+    return index;
+  }
+
+  /** `router`, which asks an indexer before it routes a request. */
+  asking(router: Router): Router {
+    return askingRouter(router, this.#indexOf);
+  }
+
+  /** Whether somebody serves the index of the worker set. */
+  isServed(pool: WorkerPool): boolean {
+    return this.#indexersOf(pool).length > 0;
+  }
+
+  /** A request that is to be explained, with what is cached of it. */
+  ask(request: RouteRequest): Promise<RouteRequest> {
+    return askIndex(request, this.#indexOf, AbortSignal.timeout(EXPLAIN_MS_MAX));
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    for (const { pool, workers } of models) {
+      const components = new Set<string>();
+      for (const { scope } of workers) {
+        const name = `${scope.namespace}/${scope.component}`;
+        components.add(name);
+        if (!this.#components.has(name)) this.#watch(name, scope);
+      }
+      this.#componentsOf.set(poolName(pool), components);
+    }
+  }
+
+  forget(pool: WorkerPool): void {
+    this.#indexes.delete(poolName(pool));
+    this.#componentsOf.delete(poolName(pool));
+  }
+
+  async close(): Promise<void> {
+    const watches = await Promise.all([...this.#components.values()].map(({ watch }) => watch));
+    for (const watch of watches) watch?.close();
+  }
+
+  readonly #indexOf = (pool: WorkerPool): RemoteIndex | undefined => this.#indexes.get(poolName(pool));
+
+  #indexersOf(pool: WorkerPool): readonly IndexerAddress[] {
+    const components = [...(this.#componentsOf.get(poolName(pool)) ?? [])];
+    return components.flatMap((name) => this.#components.get(name)?.indexers ?? []);
+  }
+
+  /** A component that cannot be followed is tried again when the models change. */
+  #watch(name: string, scope: RoutableModel['workers'][number]['scope']): void {
+    const { discovery, logger } = this.#parts;
+    const onChange = (indexers: readonly IndexerAddress[]): void => {
+      followed.indexers = indexers;
+    };
+    const watch = watchIndexers(discovery, scope, onChange, AbortSignal.timeout(WATCH_MS_MAX)).catch((error) => {
+      this.#components.delete(name);
+      logger.for('router').warn('indexers cannot be looked up', { component: name, reason: reasonOf(error) });
+      return undefined;
+    });
+    const followed: Followed = { indexers: [], watch };
+    this.#components.set(name, followed);
+  }
+}

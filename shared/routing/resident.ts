@@ -1,0 +1,241 @@
+import { systemClock, systemRandom } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import { fleetHost } from '../fleet/index.ts';
+import type { RoutableModel, Worker } from '../pipeline/index.ts';
+import { listenAddress, refuseOpenListener } from '../planes/request/index.ts';
+import type { KvRouter, PoolRole, Router } from '../router/index.ts';
+import {
+  Answering,
+  createResidentMetrics,
+  type PresentPool,
+  ResidentService,
+  ROUTER_COMPONENT,
+  serveRouterOnPlane,
+  WELL_KNOWN_INSTANCE,
+} from '../router/service/index.ts';
+import {
+  type FleetWorker,
+  FleetWriter,
+  LeaseHolder,
+  MemoryRouterStateHub,
+  type RouterState,
+} from '../router/state/index.ts';
+import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
+import type { RouterServer } from './router-server.ts';
+
+/** What a resident router is made of. */
+export interface ResidentParts {
+  /** Decides, for others as for this process. */
+  readonly router: Router;
+  readonly kv: KvRouter;
+  /** The models as they are now. */
+  models(): readonly RoutableModel[];
+  /** Workers of the model above its busy limits; undefined where it has none. */
+  busyWorkers(model: RoutableModel): ReadonlySet<string> | undefined;
+  /** Shared with the other residents. @default nothing: this is the only one */
+  readonly state: RouterState | undefined;
+  /** Where it answers. */
+  readonly server: RouterServer;
+  readonly metrics: FrontendMetrics;
+  readonly logger: ProcessLogger;
+}
+
+/** A resident router that serves. */
+export interface Resident {
+  readonly service: ResidentService;
+  /** The models have changed. */
+  follow(models: readonly RoutableModel[]): void;
+  /** Gives the lease back; callers that wait decide by themselves. Its names leave discovery with the server's. */
+  close(): Promise<void>;
+}
+
+/** Name of the lease under which one router of a namespace answers. */
+const LEASE_NAME = 'router';
+const STOP_MS_MAX = 1000;
+const REPORT_INTERVAL_MS = 1000;
+/** A new holder of the lease listens for so many reports of the workers before it answers. */
+const REPORTS_TO_SETTLE = 2;
+
+/**
+ * Serves `Choose` on the request plane and registers it in discovery. Rejects when the port cannot be
+ * bound, or discovery cannot be written.
+ */
+export async function openResident(settings: EdgeSettings, parts: ResidentParts): Promise<Resident> {
+  const { server, logger } = parts;
+  const namespace = settings.namespace ?? 'dynamo';
+  const { instanceId } = server;
+  const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
+  const { service, lease, answering } = makeService(settings, parts, state, namespace);
+  const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
+  if (settings.requestPlane === 'tcp') {
+    serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
+  }
+  const grpc = await openGrpc(settings, service, answering);
+  const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
+  lease.start();
+  await server.register(namespace, ROUTER_COMPONENT, endpoints);
+  logger.for('router').info('resident router is up', { instance_id: instanceId, namespace });
+  return {
+    service,
+    follow: (models) => writers.follow(models),
+    close: async () => {
+      await server.withdraw(namespace, ROUTER_COMPONENT, endpoints);
+      service.close();
+      await writers.close();
+      await lease.stop(AbortSignal.timeout(STOP_MS_MAX)).catch(() => {}); // it runs out by itself
+      await grpc?.close();
+    },
+  };
+}
+
+/** The same by gRPC, where a port is set for it. */
+async function openGrpc(
+  settings: EdgeSettings,
+  service: ResidentService,
+  answering: Answering,
+): Promise<{ close(): Promise<void> } | undefined> {
+  const { routerGrpcPort: port, planeToken: secret } = settings;
+  if (port === undefined) return undefined;
+  const protectedBy = secret === undefined ? undefined : 'token';
+  const host = listenAddress(fleetHost(settings.tcpRpcHost, settings, protectedBy)).bind;
+  const refusal = refuseOpenListener({
+    name: "the router's gRPC service",
+    address: host,
+    protectedBy,
+    open: settings.planeOpen ?? false,
+    remedies: ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'],
+  });
+  if (refusal !== undefined) throw new Error(refusal);
+  const { serveRouterGrpc } = await import('../router/grpc/index.ts');
+  const isAnswering = (): boolean => answering.isAnswering;
+  return serveRouterGrpc({ service, host, port, secret, isAnswering });
+}
+
+function makeService(settings: EdgeSettings, parts: ResidentParts, state: RouterState, namespace: string) {
+  const { router, kv, metrics, logger } = parts;
+  const log = logger.for('router');
+  const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
+  const answering = new Answering({
+    clock: systemClock,
+    // Where nothing is shared nobody has answered before.
+    settleMs: parts.state === undefined ? 0 : REPORTS_TO_SETTLE * loadReportIntervalMs,
+    onStoodDown: () => service.standDown(),
+  });
+  const counted = createResidentMetrics(metrics.registry, () => ({
+    isAnswering: answering.isAnswering,
+    reservations: service.reservations,
+    waiting: service.waiting,
+  }));
+  const service: ResidentService = new ResidentService({
+    router,
+    kv,
+    clock: systemClock,
+    random: systemRandom,
+    ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
+    findPool: (key, role) => findPool(parts, key, role),
+    isAnswering: () => answering.isAnswering,
+    onExpired: (wasSeen) => counted.expired(wasSeen),
+  });
+  const lease = new LeaseHolder({
+    state,
+    lease: { namespace, name: LEASE_NAME },
+    clock: systemClock,
+    random: systemRandom,
+    ttlMs: leaseTtlSecs * 1000,
+    onAcquired: () => {
+      answering.acquired();
+      log.info('this router answers for the fleet');
+    },
+    onLost: () => {
+      answering.lost();
+      log.info('another router answers for the fleet, or nobody does');
+    },
+    onProblem: () => {}, // every failure of the table is told by the state itself
+  });
+  answering.follow(lease);
+  return { service, lease, answering };
+}
+
+function findPool(
+  { models, busyWorkers }: Pick<ResidentParts, 'models' | 'busyWorkers'>,
+  key: string,
+  role: PoolRole,
+): PresentPool | undefined {
+  const model = models().find(({ pool }) => pool.key === key && pool.role === role);
+  return model && { pool: model.pool, workers: model.workers, busy: busyWorkers(model) };
+}
+
+/** Writes the fleet items of every endpoint that workers serve, while the lease is held. */
+class FleetWriters {
+  readonly #parts: ResidentParts;
+  readonly #state: RouterState;
+  readonly #leaseTtlMs: number;
+  readonly #fence: () => number | undefined;
+  readonly #writers = new Map<string, FleetWriter>(); // by endpoint; bounded by the endpoints of the fleet
+
+  constructor(parts: ResidentParts, state: RouterState, leaseTtlMs: number, fence: () => number | undefined) {
+    this.#parts = parts;
+    this.#state = state;
+    this.#leaseTtlMs = leaseTtlMs;
+    this.#fence = fence;
+  }
+
+  follow(models: readonly RoutableModel[]): void {
+    if (this.#parts.state === undefined) return; // nobody else reads it
+    for (const { endpoint, scope } of models.flatMap(({ workers }) => workers)) {
+      if (this.#writers.has(endpoint)) continue;
+      const writer = new FleetWriter({
+        state: this.#state,
+        pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
+        clock: systemClock,
+        random: systemRandom,
+        workers: () => this.#workersOf(endpoint),
+        fence: this.#fence,
+        onProblem: () => {}, // every failure of the table is told by the state itself
+      });
+      this.#writers.set(endpoint, writer);
+      writer.start();
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#writers.values()].map((writer) => writer.stop()));
+  }
+
+  #workersOf(endpoint: string): readonly FleetWorker[] {
+    const loads = new Map<string, FleetWorker['load']>();
+    for (const { scheduler } of this.#parts.kv.pools) {
+      for (const { workerId, activeRequests, activeDecodeBlocks, activePrefillTokens } of scheduler.loads()) {
+        const { requests = 0, decodeBlocks = 0, prefillTokens = 0 } = loads.get(workerId) ?? {};
+        loads.set(workerId, {
+          requests: requests + activeRequests,
+          decodeBlocks: decodeBlocks + activeDecodeBlocks,
+          prefillTokens: prefillTokens + activePrefillTokens,
+        });
+      }
+    }
+    const workers = this.#parts.models().flatMap((model) => model.workers);
+    return workers.flatMap((worker) => (worker.endpoint === endpoint ? this.#toFleetWorker(worker, loads) : []));
+  }
+
+  #toFleetWorker(worker: Worker, loads: ReadonlyMap<string, FleetWorker['load']>): FleetWorker[] {
+    const { id, transport, totalKvBlocks, dataParallelStartRank, dataParallelSize } = worker;
+    if (!('tcp' in transport)) return [];
+    const load = loads.get(id) ?? { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+    const kvUsedShare =
+      totalKvBlocks === undefined ? 0 : Math.min(1, load.decodeBlocks / (totalKvBlocks * dataParallelSize));
+    const aliveUntilMs = this.#state.nowMs() + this.#leaseTtlMs; // discovery has seen its lease alive just now
+    return [
+      {
+        id,
+        address: transport.tcp,
+        aliveUntilMs,
+        isAvailable: true,
+        load,
+        kvUsedShare,
+        dataParallelStartRank,
+        dataParallelSize,
+      },
+    ];
+  }
+}

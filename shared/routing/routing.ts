@@ -1,0 +1,79 @@
+import { systemRandom } from '../clock/index.ts';
+import type { EdgeSettings } from '../config/index.ts';
+import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import type { BusyLimits } from '../router/feed/index.ts';
+import type { Router, WorkerPool } from '../router/index.ts';
+import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
+import type { KvRouting } from './kv-routing.ts';
+import type { RoutingParts } from './worker-feeds.ts';
+
+/** How a frontend chooses workers, and what keeps it informed. */
+export interface Routing {
+  readonly router: Router;
+  /** Why requests go where they go; undefined in modes that know nothing of caches. */
+  readonly explanations: ExplanationSource | undefined;
+  /** Workers above the busy limits; undefined where none is set. */
+  busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
+  /** A worker says how many prompt tokens of a request it had cached. */
+  reused(pool: WorkerPool, tokens: number): void;
+  /** The models as they are now, aliases left out. */
+  follow(models: readonly RoutableModel[]): void;
+  close(): Promise<void>;
+}
+
+/**
+ * The routing that the settings name.
+ * @throws KvRouterConfigError for flags of the router that contradict each other
+ */
+export async function openRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
+  const { routerMode: mode } = settings;
+  if (mode === 'kv') return openKvRouting(settings, parts);
+  const { openPlainRouting } = await import('./plain-routing.ts');
+  return openPlainRouting(mode, settings, parts);
+}
+
+/**
+ * Mode `kv` in the role that the settings name: by an index of this process, which a resident also
+ * answers others from, or by asking residents. A host that can follow nothing asks.
+ */
+async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promise<Routing> {
+  const { useRemoteIndexer, serveIndexer = false, routerUrl } = settings;
+  const keepsIndex = parts.openEventPlane !== undefined || useRemoteIndexer;
+  const { routerRole: role = keepsIndex && routerUrl === undefined ? 'embedded' : 'choose' } = settings;
+  if (keepsIndex && (role === 'embedded' || role === 'resident')) {
+    const routing = await openIndexedRouting(settings, parts);
+    if (role === 'embedded' && !serveIndexer) return routing;
+    const { openRouterServer } = await import('./router-server.ts');
+    await routing.serve(settings, await openRouterServer(settings, parts), role === 'resident');
+    return routing;
+  }
+  const { openChooseRouting } = await import('./choose-routing.ts');
+  const asksResidents = role !== 'stateless';
+  const embedded = keepsIndex && asksResidents ? await openIndexedRouting(settings, parts) : undefined;
+  return openChooseRouting(settings, parts, { asksResidents, embedded, state: parts.shared?.state });
+}
+
+/** The index and what keeps it current are loaded where there is one: no function has it. */
+async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
+  const [{ openRouterFiles }, { KvRouting }, remote] = await Promise.all([
+    import('./router-files.ts'),
+    import('./kv-routing.ts'),
+    settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
+  ]);
+  const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
+  return new KvRouting(settings, parts, await openRouterFiles(settings), openRemote);
+}
+
+export function openRouterMetrics(
+  settings: EdgeSettings,
+  { metrics, logger }: Pick<RoutingParts, 'metrics' | 'logger'>,
+): RouterMetrics {
+  return createRouterMetrics({
+    registry: metrics.registry,
+    namespace: settings.namespace ?? 'dynamo',
+    routerId: systemRandom.instanceId(),
+    isKvMode: settings.routerMode === 'kv',
+    buckets: bucketsOf(settings),
+    logger: logger.for('metrics'),
+  });
+}

@@ -1,0 +1,152 @@
+import { seededRandom, systemClock, systemRandom } from '../../clock/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import { eventPlane } from '../../fleet/events/index.ts';
+import { callingPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { type RequestPlane, silentObserver } from '../../planes/request/index.ts';
+import { type BlockIndex, createBlockIndex } from '../../router/block-index/index.ts';
+import {
+  indexSink,
+  RECOVERIES_AT_ONCE_MAX,
+  RecoveryClient,
+  WorkerFeeds,
+  WorkerLoads,
+} from '../../router/feed/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../router/index.ts';
+import { InitialWorkers } from '../../router/indexless/index.ts';
+import {
+  type EndpointName,
+  type EndpointWorker,
+  EndpointWorkers,
+  PlaneRouter,
+  parseEndpointName,
+  STANDALONE_COMPONENT,
+} from '../../router/standalone/index.ts';
+import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
+import { openRouterFiles, type RouterFiles } from '../router-files.ts';
+import type { ServiceSettings } from './service-settings.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+const HOUSEKEEPING_MS = 100;
+const START_MS_MAX = 15_000;
+
+/** A router that serves; it has no HTTP of its own. */
+export interface RunningRouter {
+  readonly instanceId: string;
+  close(): Promise<void>;
+}
+
+/**
+ * The standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
+ * @param signal ends the wait for the first workers
+ */
+export async function startStandaloneRouter(
+  settings: ServiceSettings,
+  logger: ProcessLogger,
+  signal: AbortSignal,
+): Promise<RunningRouter> {
+  const asked = parseEndpointName(settings.routerEndpoint ?? '');
+  if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const suffix = settings.namespaceWorkerSuffix; // the workers have it on their namespace
+  const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
+  const files = await openRouterFiles(settings);
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
+  const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
+  const instanceId = systemRandom.instanceId();
+  const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files });
+  const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock: systemClock, signal });
+  const workers = new EndpointWorkers(name, (present) => {
+    follow(present);
+    initial.seen(present.length);
+  });
+  await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
+  if (initial.pending !== undefined) logger.for('router').info('waiting for workers', { workers: initial.workersMin });
+  if ((await initial.awaited) === 'late') {
+    logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
+  }
+  const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
+  const { namespace } = name;
+  for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {
+    const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
+    await discovery.put({ type: 'Endpoint', ...address, transport }, AbortSignal.timeout(START_MS_MAX));
+  }
+  return {
+    instanceId,
+    close: async () => {
+      server.drain();
+      workers.close();
+      await close();
+      await discovery.close();
+      await Promise.all([server.close(), plane.close(), serving.close()]);
+    },
+  };
+}
+
+interface PoolParts {
+  readonly name: EndpointName;
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly logger: ProcessLogger;
+  readonly files: RouterFiles;
+}
+
+/** The workers' router, its index, and what feeds it. */
+function openPool(settings: ServiceSettings, { name, discovery, plane, logger, files }: PoolParts) {
+  const config = kvRouterConfigOf(settings, files.policies?.settings);
+  const key = `${name.namespace}.${name.component}.${name.endpoint}`;
+  const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
+  const metrics = createRouterMetrics({
+    registry: new MetricRegistry(),
+    namespace: name.namespace,
+    routerId: systemRandom.instanceId(),
+    isKvMode: true,
+    logger: logger.for('metrics'),
+  });
+  const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
+  let index: BlockIndex | undefined;
+  const router: KvRouter = createKvRouter({
+    config,
+    ...files,
+    clock: systemClock,
+    random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+    indexFor: (_, ranks) => {
+      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
+      return index;
+    },
+  });
+  const events = eventPlane(settings, logger.for('events'), discovery);
+  const recovery = new RecoveryClient({
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+    carriesBytes: true, // the request plane's codec is msgpack
+    onSkip: (reason) => metrics.skipped(reason),
+  });
+  const surroundings = { clock: systemClock, random: systemRandom, logger: logger.for('router'), observer: metrics };
+  const feeds = new WorkerFeeds(
+    { eventPlane: events, discovery, recovery, slots: new Semaphore(RECOVERIES_AT_ONCE_MAX), ...surroundings },
+    { loads: new WorkerLoads(), followsKvEvents },
+  );
+  let hasWarned = false;
+  const follow = (workers: readonly EndpointWorker[]): void => {
+    const other = workers.find(({ blockSizeTokens: size = pool.blockSizeTokens }) => size !== pool.blockSizeTokens);
+    if (other !== undefined && !hasWarned) {
+      hasWarned = true;
+      const sizes = { router: pool.blockSizeTokens, worker: other.blockSizeTokens };
+      logger.for('router').warn('nothing cached will be found: --router-block-size is not that of a worker', sizes);
+    }
+    const { ranks } = router.setWorkers(pool, workers);
+    const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
+    feeds.setWorkers(key, workers, sink);
+  };
+  const housekeeping = systemClock.every(HOUSEKEEPING_MS, () => index?.housekeep());
+  const close = async (): Promise<void> => {
+    housekeeping.cancel();
+    router.close();
+    await feeds.close();
+    await events.close();
+  };
+  return { router, pool, follow, close };
+}

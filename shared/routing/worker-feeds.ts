@@ -1,0 +1,92 @@
+import { systemClock, systemRandom } from '../clock/index.ts';
+import { Semaphore } from '../concurrency/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import type { SharedRouterState } from '../fleet/state/index.ts';
+import type { RoutableModel } from '../pipeline/index.ts';
+import type { EventPlane } from '../planes/event/index.ts';
+import type { RequestPlane } from '../planes/request/index.ts';
+import {
+  type BusyLimits,
+  type ComponentScope,
+  type EventSource,
+  type LoadReport,
+  RECOVERIES_AT_ONCE_MAX,
+  RecoveryClient,
+  WorkerFeeds,
+  type WorkerLoads,
+} from '../router/feed/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+
+/** What routing is made of. */
+export interface RoutingParts {
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  /** Opened when something is to be followed; undefined on hosts that can follow nothing. */
+  readonly openEventPlane: (() => EventPlane) | undefined;
+  readonly metrics: FrontendMetrics;
+  readonly routerMetrics: RouterMetrics;
+  readonly logger: ProcessLogger;
+  /** Busy limits of a model, by its primary name, as they are now. */
+  limitsOf(model: string): BusyLimits;
+  /** What is shared with other routers. @default nothing */
+  readonly shared?: SharedRouterState | undefined;
+}
+
+/** The feeds of a process, and the event plane that they opened. */
+export interface OpenFeeds {
+  readonly feeds: WorkerFeeds;
+  readonly eventPlane: EventPlane;
+  close(): Promise<void>;
+}
+
+/** Undefined on hosts that can follow nothing. */
+export function openFeeds(
+  parts: RoutingParts,
+  options: {
+    readonly loads: WorkerLoads;
+    readonly followsKvEvents: boolean;
+    /** Told of every load that a worker reports. */
+    readonly onReport?: (report: LoadReport) => void;
+    /** The log of a component's events. @default none */
+    readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
+  },
+): OpenFeeds | undefined {
+  const { discovery, plane, openEventPlane, routerMetrics, logger } = parts;
+  if (openEventPlane === undefined) return undefined;
+  const eventPlane = openEventPlane();
+  const { sourceOf } = options;
+  const recovery = new RecoveryClient({
+    plane,
+    clock: systemClock,
+    random: systemRandom,
+    carriesBytes: true, // the request plane's codec is msgpack
+    onSkip: (reason) => routerMetrics.skipped(reason),
+  });
+  const surroundings = {
+    eventPlane,
+    discovery,
+    recovery,
+    slots: new Semaphore(RECOVERIES_AT_ONCE_MAX),
+    clock: systemClock,
+    random: systemRandom,
+    logger: logger.for('router'),
+    observer: routerMetrics,
+    ...(sourceOf === undefined ? {} : { sourceOf: (scope: ComponentScope) => sourceOf(eventPlane, scope) }),
+  };
+  const feeds = new WorkerFeeds(surroundings, options);
+  return {
+    feeds,
+    eventPlane,
+    close: async () => {
+      await feeds.close();
+      await eventPlane.close();
+    },
+  };
+}
+
+/** Follows the loads of every model's workers, and nothing else of them. */
+export function followLoads(feeds: WorkerFeeds, models: readonly RoutableModel[]): void {
+  const keys = new Set(models.map(({ pool }) => pool.key));
+  for (const key of feeds.keys) if (!keys.has(key)) feeds.setWorkers(key, [], undefined);
+  for (const { pool, workers } of models) feeds.setWorkers(pool.key, workers, undefined);
+}

@@ -1,0 +1,168 @@
+import { readFile } from 'node:fs/promises';
+import { builtinText } from '../../artifacts/index.ts';
+import { systemClock } from '../../clock/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
+import type { Engine } from '../../engines/index.ts';
+import {
+  createMockEngine,
+  engineModel,
+  type KvStreamOptions,
+  kvBytesPerToken,
+  type MockEngineOptions,
+  readTimingProfile,
+  type Thinking,
+  type TimingModel,
+  tcpHandoffs,
+} from '../../engines/mocker/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { fleetHost } from '../../fleet/index.ts';
+import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { loadModelFolder, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
+
+export interface MockEngineContext {
+  /** Its place among the engines of the process. @default 0 */
+  readonly at?: number;
+  /** Told of tables of times that cannot be read. @default they are an error */
+  readonly logger?: Logger;
+}
+
+const PORT_MAX = 65_535;
+
+/** A mock engine for the model in `folder`, and what its card says of that model. */
+export async function mockEngineFor(
+  folder: string,
+  settings: Settings<'worker'>,
+  { at = 0, logger }: MockEngineContext = {},
+): Promise<{ readonly engine: Engine; readonly info: ModelInfo }> {
+  const info = await readModelInfo(folder);
+  const options: MockEngineOptions = {
+    numGpuBlocks: settings.numGpuBlocksOverride,
+    maxModelLen: settings.maxModelLen ?? info.contextLength,
+    ...engineModel(settings),
+    timing: await timingOf(settings, logger),
+    thinking: thinkingOf(settings),
+    kvStream: kvStreamOf(settings, at),
+    dataParallelSize: settings.dataParallelSize,
+    startupTimeMs: (settings.startupTimeSecs ?? 0) * 1000,
+    seed: settings.seed,
+    ...(await transferOptions(info, settings, at)),
+    ...(settings.mockOutput === 'random'
+      ? { randomIds: plainIds(info) }
+      : { readableTokenIds: await readableIds(folder) }),
+  };
+  const listens = settings.disaggregationMode === 'prefill';
+  const handoffs = tcpHandoffs(listens ? mockAddress(settings, 'blocks of a prefill engine') : LOOPBACK);
+  return { engine: createMockEngine(options, { clock: systemClock, handoffs }), info };
+}
+
+/** How its role in a deployment shows. Decode workers tell nothing of their caches unless they are told to. */
+async function transferOptions(info: ModelInfo, settings: Settings<'worker'>, at: number): Promise<MockEngineOptions> {
+  const { disaggregationMode: role, bootstrapPorts, kvEventsConfig } = settings;
+  const config = info.files['config.json'];
+  const derived = async (): Promise<number> =>
+    config === undefined ? 0 : kvBytesPerToken(JSON.parse(await readFile(config.path, 'utf8')), settings.kvCacheDtype);
+  return {
+    isPrefill: role === 'prefill',
+    publishesKvEvents: role !== 'decode' || kvEventsConfig?.enable_kv_cache_events === true,
+    bootstrapPort: role === 'prefill' ? portOf('--bootstrap-ports', bootstrapPorts, at) : undefined,
+    kvBytesPerToken: settings.kvBytesPerToken ?? (role === 'agg' ? 0 : await derived()),
+    kvTransferBandwidthGbps: settings.kvTransferBandwidth,
+    kvTransferTiming: settings.kvTransferTimingMode,
+    handoffTimeoutMs: settings.handoffSessionTimeoutMs,
+  };
+}
+
+/** Tables that cannot be read leave the polynomials. */
+async function timingOf(
+  { plannerProfileData: path }: Settings<'worker'>,
+  logger: Logger | undefined,
+): Promise<TimingModel | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    return await readTimingProfile(path);
+  } catch (thrown) {
+    if (logger === undefined) throw thrown;
+    logger.error('no measured times: the built-in ones are used', { reason: reasonOf(thrown) });
+    return undefined;
+  }
+}
+
+/** @throws ConfigError for values that cannot be */
+function thinkingOf({ reasoning }: Settings<'worker'>): Thinking | undefined {
+  if (reasoning === undefined) return undefined;
+  const number = (key: string, isFit: (value: number) => boolean, allowed: string): number => {
+    const value = reasoning[key];
+    if (typeof value === 'number' && isFit(value)) return value;
+    throw new ConfigError([`--reasoning: ${key} must be ${allowed}, got ${JSON.stringify(value) ?? 'nothing'}`]);
+  };
+  const isId = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
+  const startId = number('start_thinking_token_id', isId, 'a token id');
+  return {
+    startId,
+    endId: number('end_thinking_token_id', (value) => isId(value) && value !== startId, 'another token id'),
+    ratio: number('thinking_ratio', (value) => value >= 0 && value <= 1, 'a number from 0 to 1'),
+  };
+}
+
+const LOOPBACK: ListenAddress = { bind: '127.0.0.1', advertise: '127.0.0.1' };
+
+/**
+ * Where a mock engine listens beside its worker.
+ * @throws ConfigError when anybody would reach it: it asks nobody who they are
+ */
+function mockAddress(settings: Settings<'worker'>, name: string): ListenAddress {
+  const address = listenAddress(fleetHost(settings.tcpRpcHost, settings, undefined));
+  const remedies = ['set DYN_TCP_RPC_HOST=127.0.0.1'];
+  const listener = { name: `the mock engine's listener for ${name}`, address: address.bind, remedies };
+  const refusal = refuseOpenListener({ ...listener, protectedBy: undefined, open: settings.planeOpen });
+  if (refusal !== undefined) throw new ConfigError([refusal]);
+  return address;
+}
+
+function kvStreamOf(settings: Settings<'worker'>, at: number): KvStreamOptions | undefined {
+  const { zmqKvEventsPorts, zmqReplayPorts, dataParallelSize: ranks } = settings;
+  const port = portOf('--zmq-kv-events-ports', zmqKvEventsPorts, at, ranks);
+  if (port === undefined) return undefined;
+  const replayPort = portOf('--zmq-replay-ports', zmqReplayPorts, at, ranks);
+  return { host: mockAddress(settings, 'KV events').bind, port, replayPort };
+}
+
+/**
+ * The port of the worker at `at`, the first one of its ranks.
+ * @throws ConfigError when it has none of its own, or one above 65535
+ */
+function portOf(flag: string, ports: readonly number[] | undefined, at: number, ranks = 1): number | undefined {
+  if (ports === undefined) return undefined;
+  const port = ports[at];
+  if (port === undefined) throw new ConfigError([`${flag}: one port is needed for each worker, got ${ports.length}`]);
+  if (port + ranks - 1 <= PORT_MAX) return port;
+  throw new ConfigError([`${flag} ${port}: each rank adds its number, and ${ranks} ranks end above ${PORT_MAX}`]);
+}
+
+const PARAGRAPH_BREAK = '\n\n';
+
+/** The question that everybody asks first, and how much of the text answers it: what a mock is, and what Stator is. */
+const FIRST_QUESTION = { opening: 'What', whole: 'What are you' } as const;
+const INTRODUCTION_PARAGRAPHS = 2;
+
+async function readableIds(folder: string) {
+  const { tokenizer } = await loadModelFolder(folder);
+  const paragraphs = builtinText().trim().split(PARAGRAPH_BREAK);
+  const introduction = paragraphs.slice(0, INTRODUCTION_PARAGRAPHS).join(PARAGRAPH_BREAK);
+  // Its last words alone: the first has other tokens behind some prompts than at the beginning of a text.
+  const cue = tokenizer.encode(FIRST_QUESTION.whole).slice(tokenizer.encode(FIRST_QUESTION.opening).length);
+  return {
+    passages: paragraphs.map((paragraph) => tokenizer.encode(paragraph)),
+    separator: tokenizer.encode(PARAGRAPH_BREAK),
+    introduction: { cue, passage: tokenizer.encode(introduction) },
+  };
+}
+
+/** Ids that are text in all likelihood: those below the model's end tokens, or above them where these come first. */
+function plainIds({ eosTokenIds, vocabSize = 32_000 }: ModelInfo) {
+  const firstEnd = Math.min(vocabSize, ...eosTokenIds);
+  if (firstEnd > vocabSize / 2) return { first: 0, count: firstEnd };
+  const first = Math.max(0, ...eosTokenIds) + 1;
+  return { first, count: vocabSize - first };
+}

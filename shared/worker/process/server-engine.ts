@@ -1,0 +1,214 @@
+import { readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { findLocalModel } from '../../artifacts/index.ts';
+import { systemClock } from '../../clock/index.ts';
+import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
+import type { Engine, EngineInfo } from '../../engines/index.ts';
+import { createSglangEngine, type SglangLaunchSettings } from '../../engines/sglang/index.ts';
+import { createMultimodalEngine, createVllmEngine, type VllmLaunchSettings } from '../../engines/vllm/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import type { Logger } from '../../telemetry/index.ts';
+import { readModelInfo } from '../../tokens/index.ts';
+import type { ModelFacts } from '../index.ts';
+
+/** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
+export type WorkerConfig = ResolvedConfig<'worker'>;
+
+/** What a worker needs beside its settings to drive an engine of its own. */
+export interface ServerEngineContext {
+  readonly logger: Logger;
+  onDroppedKvEvents(count: number): void;
+}
+
+/** vLLM or SGLang as the settings want it: attached by `--engine-url`, else started. */
+export async function serverEngineFor(config: WorkerConfig, context: ServerEngineContext): Promise<Engine> {
+  const { settings } = config;
+  const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
+  const { logger, onDroppedKvEvents } = context;
+  const deps = { clock: systemClock, logger, onDroppedKvEvents };
+  const events = url === undefined ? undefined : eventSourceOf(settings);
+  const server = {
+    url,
+    apiKey,
+    events,
+    // Only the engine's own renderer knows where media stand in a prompt.
+    takesText: settings.useVllmTokenizer || settings.enableMultimodal,
+    startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
+  };
+  const launch = url === undefined ? await launchSettings(config) : undefined;
+  if (settings.engine === 'sglang') {
+    return createSglangEngine({ ...server, launch: launch && sglangSettings(config, launch) }, deps);
+  }
+  const isPrefill = settings.disaggregationMode === 'prefill';
+  const modelName = url === undefined ? undefined : settings.model;
+  return createVllmEngine({ ...server, modelName, isPrefill, launch: launch && vllmSettings(config, launch) }, deps);
+}
+
+/** `engine` with the media that the settings allow; other engines than vLLM have no settings for them. */
+export function withMultimodal(engine: Engine, config: WorkerConfig): Engine {
+  const { settings } = config;
+  if (settings.engine !== 'vllm') return engine;
+  return createMultimodalEngine(engine, {
+    accepts: settings.enableMultimodal,
+    isEncoder: settings.disaggregationMode === 'encode',
+    // The default is what Dynamo writes around prompts of one old model; models of today bring templates of their own.
+    promptTemplate: givenValue(config, 'mmPromptTemplate'),
+  });
+}
+
+/** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */
+export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
+  const given = servedModelName ?? modelName;
+  if (given !== undefined || engineUrl !== undefined) return given;
+  const named = model ?? modelPath;
+  return named !== undefined && /^[./]/.test(named) ? named.split('/').findLast((part) => part !== '') : named;
+}
+
+/**
+ * The files of the model that an engine has loaded, for the card: frontends tokenize for it. Rejects when they are not on
+ * this machine.
+ */
+export async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
+  if (engine.modelInput === 'Text') return {};
+  const names = [settings.modelPath, settings.model, engine.modelPath].filter((name) => name !== undefined);
+  for (const name of names) {
+    const folder = await findLocalModel(name);
+    if (folder === undefined) continue;
+    const info = await readModelInfo(folder);
+    return { files: info.files, contextLength: info.contextLength, sourcePath: name };
+  }
+  const looked = names.length === 0 ? '' : ` (looked for ${names.join(', ')})`;
+  throw new Error(`the model's files are not on this machine${looked}: give their folder with --model-path`);
+}
+
+/** The value that somebody gave; undefined where the engine chooses. */
+function givenValue<K extends SettingName & keyof Settings<'worker'>>(config: WorkerConfig, setting: K) {
+  return config.given.has(setting) ? config.settings[setting] : undefined;
+}
+
+type CommonLaunch = Pick<
+  VllmLaunchSettings,
+  | 'program'
+  | 'model'
+  | 'servedModelName'
+  | 'tensorParallelSize'
+  | 'dataParallelSize'
+  | 'enablePrefixCaching'
+  | 'streamIntervalTokens'
+  | 'kvEventsConfig'
+  | 'eventsPort'
+  | 'publishesKvEvents'
+  | 'enableLora'
+  | 'maxLoraRank'
+  | 'maxLoras'
+  | 'fromFile'
+  | 'args'
+  | 'env'
+>;
+
+async function launchSettings(config: WorkerConfig): Promise<CommonLaunch> {
+  const { settings } = config;
+  const model = settings.model ?? settings.modelPath;
+  if (model === undefined) throw new Error(`--engine ${settings.engine} needs --model or --engine-url`);
+  const { kvEventsConfig, engineConfigJson, pythonhashseed, disaggregationMode, engineCommand } = settings;
+  return {
+    program: engineCommand?.split(/\s+/).filter((word) => word !== ''),
+    model,
+    servedModelName: servedNameOf(settings) ?? model,
+    tensorParallelSize: givenValue(config, 'tensorParallelSize'),
+    dataParallelSize: givenValue(config, 'dataParallelSize'),
+    enablePrefixCaching: settings.enablePrefixCaching,
+    streamIntervalTokens: settings.streamInterval,
+    kvEventsConfig,
+    eventsPort: settings.vllmKvEventPort,
+    publishesKvEvents: disaggregationMode !== 'decode' && kvEventsConfig?.enable_kv_cache_events !== false,
+    enableLora: settings.enableLora ?? settings.loraEnabled,
+    maxLoraRank: settings.maxLoraRank,
+    maxLoras: settings.maxLoras,
+    fromFile: engineConfigJson === undefined ? undefined : await readArguments(engineConfigJson),
+    args: settings.engineArguments,
+    env: pythonhashseed === undefined ? {} : { PYTHONHASHSEED: `${pythonhashseed}` },
+  };
+}
+
+/** What vLLM is started with. */
+export async function vllmLaunchSettings(config: WorkerConfig): Promise<VllmLaunchSettings> {
+  return vllmSettings(config, await launchSettings(config));
+}
+
+function vllmSettings(config: WorkerConfig, common: CommonLaunch): VllmLaunchSettings {
+  const { settings } = config;
+  const statsSecs = givenValue(config, 'vllmLogStatsIntervalSecs');
+  const graceSecs = settings.gracefulShutdownGracePeriodSecs;
+  return {
+    ...common,
+    env: {
+      ...common.env,
+      ...sideChannelOf(settings),
+      ...(statsSecs === undefined ? {} : { VLLM_LOG_STATS_INTERVAL: `${statsSecs}` }),
+    },
+    maxNumSeqs: settings.maxNumSeqs,
+    maxNumBatchedTokens: settings.maxNumBatchedTokens,
+    maxModelLen: settings.maxModelLen,
+    blockSizeTokens: givenValue(config, 'blockSize'),
+    numGpuBlocks: givenValue(config, 'numGpuBlocksOverride'),
+    prefixCachingAlgo: settings.prefixCachingAlgo,
+    kvTransferConfig: settings.kvTransferConfig,
+    enablePromptEmbeds: settings.enablePromptEmbeds,
+    shutdownTimeoutSecs: Math.max(1, Math.floor(graceSecs) - 1), // just under the sidecar's own drain
+  };
+}
+
+function sglangSettings(config: WorkerConfig, common: CommonLaunch): SglangLaunchSettings {
+  const { settings } = config;
+  const mode = settings.disaggregationMode;
+  return {
+    ...common,
+    maxRunningRequests: givenValue(config, 'maxNumSeqs'),
+    contextLengthTokens: settings.maxModelLen,
+    pageSizeTokens: givenValue(config, 'blockSize'),
+    disaggregationMode: mode === 'prefill' || mode === 'decode' ? mode : undefined,
+  };
+}
+
+/** Where an attached engine publishes, if the settings say it. */
+function eventSourceOf({ kvEventsConfig: config }: Settings<'worker'>) {
+  if (config === undefined || config.enable_kv_cache_events === false) return undefined;
+  const textOf = (name: string): string | undefined => {
+    const value = config[name];
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  return {
+    endpoint: textOf('endpoint') ?? 'tcp://*:5557',
+    replayEndpoint: textOf('replay_endpoint'),
+    topic: textOf('topic') ?? '',
+  };
+}
+
+async function readArguments(path: string): Promise<Readonly<Record<string, unknown>>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, 'utf8'));
+  } catch (error) {
+    throw new Error(`--engine-config-json ${path}: ${reasonOf(error)}`, { cause: error });
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new Error(`--engine-config-json ${path}: it holds no JSON object`);
+  }
+  return value as Readonly<Record<string, unknown>>;
+}
+
+/** The NIXL connector tells its peers where to fetch blocks: an address that other machines reach. */
+function sideChannelOf(settings: Settings<'worker'>): Readonly<Record<string, string>> {
+  const { vllmNixlSideChannelHost: host, vllmNixlSideChannelPort: port, kvTransferConfig } = settings;
+  if (!JSON.stringify(kvTransferConfig ?? {}).includes('NixlConnector')) return {};
+  const own = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .find(({ internal, family, address }) => !internal && family === 'IPv4' && !address.startsWith('169.254.'));
+  const address = host ?? own?.address;
+  if (address === undefined) throw new Error('no address for the NIXL connector: set VLLM_NIXL_SIDE_CHANNEL_HOST');
+  return {
+    VLLM_NIXL_SIDE_CHANNEL_HOST: address,
+    ...(port === undefined ? {} : { VLLM_NIXL_SIDE_CHANNEL_PORT: `${port}` }),
+  };
+}

@@ -1,0 +1,283 @@
+import { builtinModelPath, describeChatTemplate } from '../../artifacts/index.ts';
+import { systemClock, systemRandom } from '../../clock/index.ts';
+import { tellWhile } from '../../concurrency/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
+import type { Discovery, WorkerType } from '../../discovery/index.ts';
+import type { Engine, EngineInfo } from '../../engines/index.ts';
+import { relabelEngineMetrics } from '../../engines/index.ts';
+import { createOpenAiEngine } from '../../engines/openai/index.ts';
+import { eventPlane } from '../../fleet/events/index.ts';
+import { openDiscovery, servingPlane } from '../../fleet/index.ts';
+import { openStateTable } from '../../fleet/state/index.ts';
+import type { EventPlane } from '../../planes/event/index.ts';
+import type { RequestPlane } from '../../planes/request/index.ts';
+import type { RouterState } from '../../router/state/index.ts';
+import {
+  createWorkerMetrics,
+  openTelemetry,
+  type ProcessLogger,
+  type Tracer,
+  type WorkerMetrics,
+} from '../../telemetry/index.ts';
+import {
+  type AdapterCache,
+  type CardSettings,
+  EndpointHealth,
+  type ModelFacts,
+  type ServedNames,
+  startWorker,
+  type Worker,
+  type WorkerAddress,
+} from '../index.ts';
+import { adapterCache as openAdapterCache } from './adapter-cache.ts';
+import { cardSettings } from './card-settings.ts';
+import { withMediaGuard } from './media-guard.ts';
+import { mockEngineFor } from './mock-engine.ts';
+import { startSecondaryNode } from './secondary-node.ts';
+import {
+  modelFactsOf,
+  type ServerEngineContext,
+  servedNameOf,
+  serverEngineFor,
+  type WorkerConfig,
+  withMultimodal,
+} from './server-engine.ts';
+import { staggerDelayMs } from './stagger-delay.ts';
+import { openControlServer, openStatusServer } from './status-server.ts';
+import { topologyCard } from './topology.ts';
+
+/** The workers of one process: one, or several mock ones. */
+export interface WorkerProcess {
+  readonly workers: readonly Worker[];
+  /** Resolves when an engine has ended by itself: there is nothing left but to drain and to exit with a failure. */
+  readonly engineExit: Promise<Error>;
+  /** Leaves discovery, lets streams end, stops the engines and closes everything. */
+  drain(): Promise<void>;
+}
+
+/** Everything the workers of a process share. */
+interface Surroundings {
+  readonly settings: Settings<'worker'>;
+  readonly logger: ProcessLogger;
+  readonly discovery: Discovery;
+  readonly requestPlane: RequestPlane;
+  readonly eventPlane: EventPlane;
+  readonly metrics: WorkerMetrics;
+  readonly tracer: Tracer | undefined;
+  readonly routerState: RouterState | undefined;
+  readonly health: EndpointHealth;
+  readonly address: WorkerAddress;
+  readonly adapterCache: AdapterCache | undefined;
+}
+
+interface OpenedEngine {
+  readonly engine: Engine;
+  readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
+}
+
+/** A model that is not the settings' to choose: one made from code. */
+export interface DefinedModel {
+  open(): Promise<OpenedEngine>;
+  readonly names: ServedNames;
+  readonly card: CardSettings;
+}
+
+/** Starts the workers that the settings ask for. Rejects with one line, everything closed again. */
+export async function startWorkerProcess(
+  config: WorkerConfig,
+  logger: ProcessLogger,
+  signal: AbortSignal,
+  defined?: DefinedModel,
+): Promise<WorkerProcess> {
+  const { settings } = config;
+  const address = parseEndpoint(settings.endpoint);
+  if (settings.headless) return startSecondaryNode(config, address, logger);
+  const adapterCache = openAdapterCache(settings, logger.for('worker'));
+  const names = defined?.names ?? { displayName: displayName(settings) };
+  const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
+  const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
+  const health = new EndpointHealth(systemClock, [address.endpoint], {
+    starting: settings.systemStartingHealthStatus,
+    counting: settings.systemUseEndpointHealthStatus,
+    workers: count,
+  });
+  const workers: Worker[] = [];
+  const engines: Engine[] = [];
+  const status = await openStatusServer(settings, logger, {
+    health,
+    metrics: withEngineMetrics(metrics, engines, address),
+    model: () => workers[0] && { address, card: workers[0].card },
+  });
+  const control = await openControlServer(settings, logger, () => workers[0]?.control);
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const planes = {
+    requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
+    eventPlane: eventPlane(settings, logger.for('events'), discovery),
+  };
+  const shared = await openStateTable(settings, { logger, registry: metrics.registry });
+  const routerState = shared?.state;
+  const telemetry = await openTelemetry(settings, logger, metrics.registry);
+  const { tracer } = telemetry;
+  const shown = { metrics, tracer, health, address };
+  const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
+  const close = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.drain()));
+    await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
+    await Promise.all([status?.close(), control?.close()]);
+    routerState?.close();
+    await telemetry.close();
+  };
+  try {
+    const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
+    const context = { logger: logger.for('engine'), onDroppedKvEvents };
+    let opened = 0;
+    const model = defined ?? {
+      open: () => openEngine(config, context, opened++),
+      names,
+      card: {
+        ...cardSettings(settings),
+        ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
+        ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
+        workerType: workerTypeOf(settings),
+        ...(settings.engine === 'mocker' ? { runtime_data: MOCK } : {}),
+      },
+    };
+    const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
+    for (let at = 0; at < count; at++) {
+      if (at > 0 && staggerMs > 0) await systemClock.sleep(staggerMs, signal);
+      workers.push(await startOne(surroundings, model, engines, signal));
+    }
+    const engineExit = Promise.race(workers.map((worker) => worker.engineExit));
+    return { workers, engineExit, drain: close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** Says on a card that nobody thinks behind it: who chats with such a model is told. */
+const MOCK = { engine: 'mocker' };
+
+async function startOne(
+  surroundings: Surroundings,
+  { open, names, card }: DefinedModel,
+  engines: Engine[],
+  signal: AbortSignal,
+): Promise<Worker> {
+  const { settings, logger, ...parts } = surroundings;
+  const { engine, model } = await open();
+  engines.push(engine);
+  const { engine: kind, engineUrl: url } = settings;
+  const tell = (waited_s: number): void =>
+    logger.for('worker').info('waiting for the engine', { engine: kind, url, waited_s });
+  const starting = startWorker(
+    {
+      ...parts,
+      engine,
+      model,
+      card,
+      names,
+      clock: systemClock,
+      random: systemRandom,
+      logger: logger.for('worker'),
+      settings: {
+        graceMs: settings.gracefulShutdownGracePeriodSecs * 1000,
+        drainLimitMs: settings.runtimeGracefulShutdownTimeoutSecs * 1000,
+        prefillDrainMs: (settings.prefillDrainTimeoutSecs ?? 0) * 1000,
+        requestLimit: settings.engineRequestLimit,
+        requestQueueLimit: settings.dynamoRequestQueueLimit,
+        healthIntervalMs: settings.engineHealthCheckIntervalSecs * 1000,
+        healthTimeoutMs: settings.engineHealthCheckTimeoutSecs * 1000,
+        engineStopMs: settings.engineHealthShutdownTimeoutSecs * 1000,
+        loadReportIntervalMs: settings.loadReportIntervalMs,
+        servesAdapters: settings.loraEnabled && settings.disaggregationMode !== 'prefill',
+        sleepLevel: settings.sleepModeLevel,
+        enableLocalIndexer: settings.enableLocalIndexer,
+        canary: canaryOf(settings),
+      },
+    },
+    signal,
+  );
+  return tellWhile(starting, tell);
+}
+
+function canaryOf(settings: Settings<'worker'>) {
+  if (!settings.healthCheckEnabled) return undefined;
+  const { canaryWaitTimeSecs, healthCheckRequestTimeoutSecs, healthCheckPayload: payload } = settings;
+  if (payload !== undefined && (typeof payload !== 'object' || payload === null || Array.isArray(payload))) {
+    throw new ConfigError(['DYN_HEALTH_CHECK_PAYLOAD: expected a JSON object']);
+  }
+  const record = payload as Readonly<Record<string, unknown>> | undefined;
+  return { idleMs: canaryWaitTimeSecs * 1000, timeoutMs: healthCheckRequestTimeoutSecs * 1000, payload: record };
+}
+
+/** @throws ConfigError for a role that the engine cannot take */
+function workerTypeOf({ disaggregationMode: mode, engine }: Settings<'worker'>): WorkerType {
+  if (mode === 'agg') return 'aggregated';
+  const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
+  const fits =
+    engine === 'vllm' || (engine === 'sglang' && mode !== 'encode') || (engine === 'mocker' && !isBesideEncoders);
+  if (!fits) throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
+  return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
+}
+
+async function openEngine(config: WorkerConfig, context: ServerEngineContext, at: number): Promise<OpenedEngine> {
+  const { settings } = config;
+  if (settings.engine === 'vllm' || settings.engine === 'sglang') {
+    const engine = await serverEngineFor(config, context);
+    const guarded = withMediaGuard(engine, settings);
+    return { engine: withMultimodal(guarded, config), model: (info) => modelFactsOf(settings, info) };
+  }
+  if (settings.engine === 'openai') {
+    const { engineUrl, engineApiKey, model } = settings;
+    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
+    const engine = createOpenAiEngine(
+      { url: engineUrl, apiKey: engineApiKey, modelName: model },
+      { clock: systemClock },
+    );
+    return { engine: withMediaGuard(engine, settings), model: {} };
+  }
+  const folder = settings.modelPath ?? builtinModelPath();
+  const { engine, info } = await mockEngineFor(folder, settings, { at, logger: context.logger });
+  const template = settings.customJinjaTemplate;
+  const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
+  return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
+}
+
+/** The name clients use; undefined where the engine's own name is best. */
+function displayName(settings: Settings<'worker'>): string | undefined {
+  const { modelName, servedModelName, modelPath, engine } = settings;
+  if (engine === 'vllm' || engine === 'sglang') return servedNameOf(settings);
+  const given = servedModelName ?? modelName;
+  if (given !== undefined || engine === 'openai') return given;
+  return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
+}
+
+const BUILTIN_MODEL_NAME = 'stator-mini';
+
+/** `dyn://namespace.component.endpoint`, the scheme optional. */
+function parseEndpoint(text: string): WorkerAddress {
+  const [namespace, component, endpoint, ...rest] = text.replace(/^dyn:\/\//, '').split('.');
+  if (!namespace || !component || !endpoint || rest.length > 0) {
+    throw new ConfigError([`--endpoint ${JSON.stringify(text)}: expected dyn://namespace.component.endpoint`]);
+  }
+  return { namespace, component, endpoint };
+}
+
+/** The process's own metrics, and those of its engine under their own names with our labels. */
+function withEngineMetrics(
+  metrics: WorkerMetrics,
+  engines: readonly Engine[],
+  { namespace, component, endpoint }: WorkerAddress,
+): Pick<WorkerMetrics, 'contentType' | 'render'> {
+  const labels = { dynamo_namespace: namespace, dynamo_component: component, dynamo_endpoint: endpoint };
+  return {
+    contentType: metrics.contentType,
+    render: async () => {
+      const own = await metrics.render();
+      const theirs = engines.map((engine) => relabelEngineMetrics(engine.metricsText?.() ?? '', labels));
+      const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
+      return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
+    },
+  };
+}

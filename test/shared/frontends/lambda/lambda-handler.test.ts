@@ -1,0 +1,186 @@
+import { Writable } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { ServeError } from '../../../../shared/errors/index.ts';
+import { alreadyAnswered, type HostExchange } from '../../../../shared/frontends/http/index.ts';
+import { createLambdaHandler, type FunctionApp } from '../../../../shared/frontends/lambda/lambda-handler.ts';
+import type { LambdaResponseStream, ResponsePrelude } from '../../../../shared/frontends/lambda/lambda-stream.ts';
+
+const EVENT = { httpMethod: 'GET', path: '/', headers: {} };
+const REMAINING_MS = 900_000;
+
+/** Runs one request of `answer` under a virtual clock, with a Node stream in place of the runtime's. */
+function startRequest(
+  answer: (exchange: HostExchange) => Response,
+  more: Pick<FunctionApp, 'beforeRequest' | 'afterRequest'> = {},
+) {
+  const clock = new VirtualClock();
+  const written: string[] = [];
+  const preludes: ResponsePrelude[] = [];
+  const failures: ServeError[] = [];
+  const stream: LambdaResponseStream = new Writable({
+    decodeStrings: false,
+    write(chunk, _encoding, done) {
+      written.push(String(chunk));
+      done();
+    },
+  });
+  const app: FunctionApp = {
+    ...more,
+    fetch: (_request, bindings) => {
+      if (bindings.exchange === undefined) throw new Error('no exchange');
+      return answer(bindings.exchange);
+    },
+  };
+  const handler = createLambdaHandler(async () => app, {
+    clock,
+    openHttpStream: (underlying, prelude) => {
+      preludes.push(prelude);
+      return underlying;
+    },
+    onFailure: (error) => failures.push(error),
+  });
+  const context = {
+    awsRequestId: 'r1',
+    callbackWaitsForEmptyEventLoop: true,
+    getRemainingTimeInMillis: () => REMAINING_MS - clock.nowMs(),
+  };
+  return { clock, written, preludes, failures, context, done: handler(EVENT, stream, context) };
+}
+
+describe('the deadline of a request', () => {
+  it('is told to the app at the margin, and the answer is taken over a fifth of the margin later', async () => {
+    const told: [string, number][] = [];
+    const request = startRequest(({ sink, deadline }) => {
+      sink.head(200, { 'content-type': 'text/event-stream' });
+      deadline?.addEventListener('abort', () => told.push(['deadline', request.clock.nowMs()]));
+      sink.closed.addEventListener('abort', () => told.push(['closed', request.clock.nowMs()]));
+      return alreadyAnswered;
+    });
+    await request.clock.advance(REMAINING_MS);
+    await request.done;
+    expect(told).toEqual([
+      ['deadline', REMAINING_MS - 10_000],
+      ['closed', REMAINING_MS - 8000],
+    ]);
+    expect(request.written.join('')).toContain('"code":"deadline_exceeded"');
+    expect(request.failures.map(({ code }) => code)).toEqual(['deadline_exceeded']);
+    expect(request.clock.pendingTimers).toBe(0);
+  });
+
+  it('leaves no timer and no wait behind when the answer ends in time', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, {});
+      sink.write('done');
+      sink.end();
+      return alreadyAnswered;
+    });
+    await request.done;
+    expect(request.context.callbackWaitsForEmptyEventLoop).toBe(false);
+    expect(request.clock.pendingTimers).toBe(0);
+    expect([request.written, request.failures]).toEqual([['done'], []]);
+  });
+
+  it('passes a failure that cannot be told in the answer on to the runtime, once', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, { 'content-type': 'application/json' });
+      sink.write('{"half":');
+      throw new ServeError('worker_lost', 'gone');
+    });
+    await expect(request.done).rejects.toMatchObject({ code: 'worker_lost' });
+    expect(request.failures.map(({ code }) => code)).toEqual(['worker_lost']);
+    expect(request.clock.pendingTimers).toBe(0);
+  });
+
+  it('writes to nothing after the end', async () => {
+    const request = startRequest(({ sink }) => {
+      sink.head(200, {});
+      sink.end();
+      sink.write('late');
+      sink.head(500, {});
+      sink.end();
+      return alreadyAnswered;
+    });
+    await request.done;
+    expect([request.written.join(''), request.preludes]).toEqual(['', [{ statusCode: 200, headers: {} }]]);
+  });
+});
+
+describe('what stood still while the environment was frozen', () => {
+  const answered = ({ sink }: HostExchange): Response => {
+    sink.head(200, {});
+    sink.write('done');
+    sink.end();
+    return alreadyAnswered;
+  };
+
+  it('is brought up to date before the app sees the request', async () => {
+    const order: string[] = [];
+    let isCurrent = (): void => {};
+    const request = startRequest(
+      (exchange) => {
+        order.push('request');
+        return answered(exchange);
+      },
+      {
+        beforeRequest: async () => {
+          await new Promise<void>((resolve) => {
+            isCurrent = resolve;
+          });
+          order.push('current');
+        },
+      },
+    );
+    await request.clock.advance(1000);
+    expect(order).toEqual([]);
+    isCurrent();
+    await request.done;
+    expect([order, request.written]).toEqual([['current', 'request'], ['done']]);
+  });
+
+  it('does not keep the request beyond its deadline', async () => {
+    const signals: AbortSignal[] = [];
+    const request = startRequest(answered, {
+      beforeRequest: (signal) => {
+        signals.push(signal);
+        return new Promise(() => {});
+      },
+    });
+    await request.clock.advance(REMAINING_MS);
+    await request.done;
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+    expect(request.preludes).toMatchObject([{ statusCode: 504 }]);
+    expect(request.written.join('')).toContain('"code":"deadline_exceeded"');
+  });
+
+  it('fails the request when it cannot be, as every other failure', async () => {
+    const request = startRequest(answered, { beforeRequest: () => Promise.reject(new Error('closed')) });
+    await request.done;
+    expect(request.preludes).toMatchObject([{ statusCode: 500 }]);
+    expect(request.failures.map(({ code }) => code)).toEqual(['internal_error']);
+  });
+
+  it('sends what must not wait once the client has its whole answer, before it is frozen again', async () => {
+    const order: string[] = [];
+    let isSent = (): void => {};
+    let frozen: Promise<unknown> = Promise.resolve();
+    const sending = new Promise<void>((started) => {
+      const request = startRequest(answered, {
+        afterRequest: async () => {
+          order.push(`after ${request.written.join('')}`);
+          started();
+          await new Promise<void>((resolve) => {
+            isSent = resolve;
+          });
+          order.push('sent');
+        },
+      });
+      frozen = request.done.then(() => order.push('frozen'));
+    });
+    await sending;
+    expect(order).toEqual(['after done']);
+    isSent();
+    await frozen;
+    expect(order).toEqual(['after done', 'sent', 'frozen']);
+  });
+});

@@ -1,0 +1,125 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import type { Discovery } from '../../../../shared/discovery/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
+import { openHold } from '../../../../shared/frontends/process/hold.ts';
+import {
+  createMemoryEventPlane,
+  createNatsEventPlane,
+  type EventEnvelope,
+  type EventPlane,
+} from '../../../../shared/planes/event/index.ts';
+import { createNatsClient } from '../../../../shared/planes/nats/index.ts';
+import { MetricRegistry, silentLogger } from '../../../../shared/telemetry/index.ts';
+import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
+
+const SCOPE = { kind: 'namespace', namespace: 'prod' } as const;
+/** Where the workers of the models were. */
+const NAMESPACES: Readonly<Record<string, string>> = { a: 'prod', b: 'prod', c: 'other' };
+
+const PROOF = 'heard by itself';
+
+/** What a planner in the namespace hears from now on: it finds publishers in discovery. */
+async function listen(plane: EventPlane, discovery: Discovery): Promise<EventEnvelope[]> {
+  const heard: EventEnvelope[] = [];
+  let isListening = false;
+  const subscription = await plane.subscribe(SCOPE, 'request_held', {
+    event: (envelope) => {
+      if (envelope.payload === PROOF) isListening = true;
+      else heard.push(envelope);
+    },
+  });
+  await discovery.watch(
+    { bucket: 'v1/event_channels', prefix: 'namespace/prod' },
+    {
+      event: (event) => {
+        if (event.kind === 'added' && event.record.type === 'EventChannel') {
+          subscription.connect(event.record.instance_id, event.record.transport);
+        }
+      },
+    },
+  );
+  const own = await plane.publisher(SCOPE, 'request_held');
+  subscription.connect(own.publisherId, own.transport);
+  own.publish(PROOF); // a broker has to be told of subscribers first
+  await waitUntil(() => isListening, { what: 'a subscription' });
+  await own.close();
+  return heard;
+}
+
+/** Holds two requests of one model and one of each other, with a planner listening, and closes everything. */
+async function holdAndListen(
+  frontend: EventPlane,
+  planner: EventPlane,
+  flags = ['--namespace-prefix=pr'],
+  models = ['a', 'a', 'c', 'unknown', 'b'],
+) {
+  const hub = new MemoryHub(systemClock);
+  const openDiscovery = (seed: number) => new MemoryDiscovery({ hub, clock: systemClock, random: seededRandom(seed) });
+  const [ours, theirs] = [openDiscovery(1), openDiscovery(2)];
+  const { settings } = resolveConfig('frontend', ['--hold-timeout=30', ...flags], {});
+  const heard = await listen(planner, theirs);
+  const opened = openHold(settings, {
+    registry: new MetricRegistry(),
+    logger: silentLogger,
+    discovery: ours,
+    openEventPlane: () => frontend,
+    namespaceOf: (model) => NAMESPACES[model],
+  });
+  if (opened === undefined) throw new Error('nothing is held');
+  const client = new AbortController();
+  const beganMs = Date.now();
+  const held = models.map((model) => opened.hold.until(model, () => undefined, {}, client.signal));
+  for (const request of held) request.catch(() => {}); // they end with their client
+  try {
+    await waitUntil(() => heard.length === 2, { what: 'two events' });
+  } finally {
+    client.abort(new Error('gone'));
+    await opened.close();
+    await Promise.all([planner.close(), ours.close(), theirs.close()]);
+  }
+  return { beganMs, events: heard.map(({ payload }) => payload as Readonly<Record<string, unknown>>) };
+}
+
+function expectWishes({ beganMs, events }: Awaited<ReturnType<typeof holdAndListen>>): void {
+  const [first, second] = events;
+  const common = { type: 'request.held', v: 1, namespace: 'prod', held_count: 1 };
+  expect(events).toMatchObject([
+    { ...common, model: 'a', seq: 0 },
+    { ...common, model: 'b' },
+  ]);
+  expect(Number(second?.seq)).toBeGreaterThan(Number(first?.seq));
+  expect(first?.source).toMatch(/^[0-9a-f]+$/);
+  expect([second?.source, second?.epoch]).toEqual([first?.source, first?.epoch]);
+  expect(Number(first?.oldest_at)).toBeGreaterThanOrEqual(beganMs - 1);
+}
+
+describe('the wish for a worker', () => {
+  it('reaches a planner that follows the namespace, once for the first held request of each model', async () => {
+    const plane = createMemoryEventPlane({ clock: systemClock, random: seededRandom(3) });
+    expectWishes(await holdAndListen(plane, plane));
+  });
+
+  it('asks in the namespace of the frontend for a model that it has not seen', async () => {
+    const plane = createMemoryEventPlane({ clock: systemClock, random: seededRandom(3) });
+    const { events } = await holdAndListen(plane, plane, ['--namespace=prod'], ['unknown', 'a']);
+    expect(events).toMatchObject([{ namespace: 'prod', model: 'unknown' }, { model: 'a' }]);
+  });
+
+  describe.runIf(hasNatsServer())('with a nats-server', () => {
+    let server: NatsServer;
+    beforeAll(async () => {
+      server = await startNatsServer();
+    });
+    afterAll(() => server?.stop());
+
+    it('reaches it as well', async () => {
+      const open = (): EventPlane => {
+        const client = createNatsClient({ clock: systemClock, servers: [server.url], retryMs: 20 });
+        return createNatsEventPlane({ client, clock: systemClock, onProblem: () => {} });
+      };
+      expectWishes(await holdAndListen(open(), open()));
+    });
+  });
+});

@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest';
+import { VirtualClock } from '../../../../shared/clock/index.ts';
+import { ModelGauges } from '../../../../shared/frontends/process/model-gauges.ts';
+import { logPreprocessing } from '../../../../shared/frontends/process/preprocessing-log.ts';
+import { captureLogger } from '../../../../shared/telemetry/index.ts';
+
+function start(intervalMs: number | undefined) {
+  const clock = new VirtualClock();
+  const shown: Record<string, number | undefined> = {};
+  let models: { readonly model: string; readonly contextLength: number }[] = [];
+  const gauges = new ModelGauges({
+    clock,
+    intervalMs,
+    list: () => models.map((facts) => ({ ...facts, kvCacheBlockSize: 16, migrationLimit: 3 })),
+    show: ({ model, contextLength }) => {
+      shown[model] = contextLength;
+    },
+  });
+  const change = (...now: typeof models): void => {
+    models = now;
+    gauges.changed();
+  };
+  return { clock, shown, gauges, change };
+}
+
+describe('the gauges of models', () => {
+  it('show a new model at once, and what changes of it at the next look', async () => {
+    const { clock, shown, change } = start(8000);
+    change({ model: 'a', contextLength: 1024 });
+    expect(shown).toEqual({ a: 1024 });
+    change({ model: 'a', contextLength: 2048 }, { model: 'b', contextLength: 512 });
+    expect(shown).toEqual({ a: 1024, b: 512 });
+    await clock.advance(7999);
+    expect(shown.a).toBe(1024);
+    await clock.advance(1);
+    expect(shown.a).toBe(2048);
+  });
+
+  it('stay when their model has gone', async () => {
+    const { clock, shown, change } = start(8000);
+    change({ model: 'a', contextLength: 1024 });
+    change();
+    await clock.advance(16_000);
+    expect(shown).toEqual({ a: 1024 });
+  });
+
+  it('follow every change where there is no interval', () => {
+    const { shown, change } = start(undefined);
+    change({ model: 'a', contextLength: 1024 });
+    change({ model: 'a', contextLength: 2048 });
+    expect(shown).toEqual({ a: 2048 });
+  });
+
+  it('are looked at no more once closed', async () => {
+    const { clock, shown, gauges, change } = start(8000);
+    change({ model: 'a', contextLength: 1024 });
+    change({ model: 'a', contextLength: 2048 });
+    gauges.close();
+    await clock.advance(8000);
+    expect(shown).toEqual({ a: 1024 });
+  });
+});
+
+it('logs the time of each preprocessing function, and goes on counting it', () => {
+  const { logger, lines } = captureLogger();
+  const counted: [string, number][] = [];
+  const observer = logPreprocessing(
+    {
+      stage: (stage, ms) => counted.push([stage, ms]),
+      template: (ms) => counted.push(['template', ms]),
+      tokenize: (ms) => counted.push(['tokenize', ms]),
+    },
+    logger.for('perf'),
+  );
+  observer.template(0.0304);
+  observer.tokenize(1.25);
+  observer.stage('preprocess', 1.5);
+  observer.stage('route', 9);
+  expect(lines.map(({ target, fields }) => [target, fields])).toEqual([
+    ['perf', { function: 'render_template', ms: 0.03 }],
+    ['perf', { function: 'tokenize', ms: 1.25 }],
+    ['perf', { function: 'preprocess', ms: 1.5 }],
+  ]);
+  expect(counted).toEqual([
+    ['template', 0.0304],
+    ['tokenize', 1.25],
+    ['preprocess', 1.5],
+    ['route', 9],
+  ]);
+});

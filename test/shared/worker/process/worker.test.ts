@@ -1,0 +1,109 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, it } from 'vitest';
+import { introduce } from '../../../../functions/cli/chat-session.ts';
+import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { captureLogger, type ProcessLogger } from '../../../../shared/telemetry/index.ts';
+import { vllmLaunchSettings } from '../../../../shared/worker/process/server-engine.ts';
+import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
+import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
+
+const FAKE = fileURLToPath(new URL('../../engines/process/fake-engine.mjs', import.meta.url));
+const ENGINE = [`--engine-command=${process.execPath} ${FAKE}`, `--model-path=${builtinModelPath()}`];
+
+describe('a worker process', () => {
+  const started: WorkerProcess[] = [];
+  afterEach(async () => {
+    for (const worker of started.splice(0)) await worker.drain();
+  });
+
+  async function start(flags: readonly string[], env: Readonly<Record<string, string>> = {}) {
+    const config = resolveConfig('worker', flags, { DYN_DISCOVERY_BACKEND: 'mem', ...env });
+    const { logger, lines } = captureLogger();
+    const processLogger: ProcessLogger = { ...logger, for: () => logger };
+    const worker = await startWorkerProcess(config, processLogger, new AbortController().signal);
+    started.push(worker);
+    return { worker, lines };
+  }
+
+  it('of prefill and decode in one counts as aggregated, and offers what it was told to', async () => {
+    const flags = ['--engine=vllm', ...ENGINE, '--disaggregation-mode=pd', '--endpoint-types=chat', '--namespace=a'];
+    const env = { DYN_STABLE_ROUTING_ID: 'worker-0', DYN_ENGINE_REQUEST_LIMIT: '3', DYN_NAMESPACE_WORKER_SUFFIX: 'b' };
+    const { worker } = await start(flags, env);
+    const card = worker.workers[0]?.card;
+    expect(card).toMatchObject({
+      worker_type: 'aggregated',
+      model_type: ['Chat'],
+      needs: [],
+      runtime_config: { stable_routing_id: 'worker-0', max_num_seqs: 3 },
+    });
+  });
+
+  it('of a mock engine says so to whoever chats with it', async () => {
+    const { worker } = await start(['--engine=mocker', '--namespace=mock']);
+    const card = worker.workers[0]?.card;
+    expect.assert(card !== undefined);
+    expect(introduce({ name: 'm', card })).toMatch(/^m, a mock/);
+    const { worker: real } = await start(['--engine=vllm', ...ENGINE, '--namespace=real']);
+    expect(introduce({ name: 'm', card: real.workers[0]?.card ?? card })).toBe('m');
+  });
+
+  it('says in one line what to do where its engine is not installed', async () => {
+    const bare = join(mkdtempSync(join(tmpdir(), 'stator-worker-')), 'python3');
+    writeFileSync(bare, `#!/bin/sh\necho "python3: No module named 'sglang'" >&2\nexit 1\n`, { mode: 0o755 });
+    const refusalOf = (engine: string, command: string): Promise<string> =>
+      start([`--engine=${engine}`, `--engine-command=${command}`, `--model-path=${builtinModelPath()}`]).then(
+        () => 'it started',
+        (error: Error) => error.message,
+      );
+    expect(await refusalOf('vllm', '/nowhere/vllm serve')).toMatch(
+      /^the engine is not installed.*pip install vllm.*--engine-url$/,
+    );
+    expect(await refusalOf('sglang', bare)).toMatch(/^the engine is not installed.*pip install 'sglang.*--engine-url$/);
+    expect(await refusalOf('sglang', 'sh -c false')).toMatch(/^sh ended with 1/);
+    rmSync(dirname(bare), { recursive: true });
+  });
+
+  it('of a mock engine has no such role', async () => {
+    await expect(start(['--engine=mocker', '--disaggregation-mode=pd'])).rejects.toThrow(
+      '--disaggregation-mode pd: --engine mocker cannot do that',
+    );
+  });
+
+  it('gives vLLM its interval of statistics, when somebody has set one', async () => {
+    const launch = async (env: Readonly<Record<string, string>>) => {
+      return (await vllmLaunchSettings(resolveConfig('worker', ['--engine=vllm', ...ENGINE], env))).env;
+    };
+    expect(await launch({ VLLM_LOG_STATS_INTERVAL: '2.5' })).toEqual({ VLLM_LOG_STATS_INTERVAL: '2.5' });
+    expect(await launch({})).toEqual({});
+  });
+
+  describe('of a secondary node', () => {
+    it('runs the engine without an endpoint, and ends with it', async () => {
+      const port = await freePort();
+      const flags = ['--engine=vllm', ...ENGINE, '--headless', '--', '--data-parallel-start-rank', '1'];
+      const { worker, lines } = await start(flags, { DYN_SYSTEM_PORT: `${port}`, DYN_SYSTEM_HOST: '127.0.0.1' });
+      expect(worker.workers).toEqual([]);
+      const health = await fetch(`http://127.0.0.1:${port}/health`);
+      expect(await health.json()).toMatchObject({ status: 'ready', endpoints: { engine: 'ready' } });
+      const { args } = lines.find(({ message }) => message.startsWith('starting a secondary node'))?.fields ?? {};
+      expect(args).toMatch(/ --data-parallel-start-rank 1 --headless$/);
+      expect(args).not.toContain('kv-events-config');
+      const pid = await waitUntil(() =>
+        lines.map(({ message }) => /helper (\d+)/.exec(message)?.[1]).find((found) => found !== undefined),
+      );
+      await worker.drain();
+      await waitUntil(() => !isRunning(Number(pid)), { what: 'the end of the whole engine' });
+      expect((await worker.engineExit).message).toContain('ended with SIGTERM');
+    });
+
+    it('is refused where there is nothing to be a node of', async () => {
+      await expect(start(['--engine=mocker', '--headless'])).rejects.toThrow('--headless needs --engine vllm');
+      const attached = ['--engine=vllm', '--engine-url=http://127.0.0.1:1', '--headless'];
+      await expect(start(attached)).rejects.toThrow('leave --engine-url out');
+    });
+  });
+});
