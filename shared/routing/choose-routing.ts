@@ -1,5 +1,5 @@
 import { lookup } from 'node:dns/promises';
-import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
@@ -40,28 +40,28 @@ export async function openChooseRouting(
   parts: RoutingParts,
   { asksResidents, embedded, state }: ChooseRoutingOptions,
 ): Promise<Routing> {
-  const { plane, discovery, logger, metrics } = parts;
+  const { plane, discovery, logger, metrics, clock, random } = parts;
   const log = logger.for('router');
   const { routerChooseTimeoutMs, routerConnectTimeoutMs, inhibitedDurationSecs } = settings;
   const inhibitedMs = inhibitedDurationSecs * 1000;
   const fleets =
-    state && new Fleets(state, settings.fleetItemIntervalMs, (reason) => log.debug('fleet item', { reason }));
+    state && new Fleets(parts, state, settings.fleetItemIntervalMs, (reason) => log.debug('fleet item', { reason }));
   const stateless = createStatelessRouter({
-    clock: systemClock,
+    clock,
     inhibitedMs,
     fleetOf: (workers) => fleets?.of(workers as readonly Worker[]), // the pipeline routes to its own workers
   });
   const client = new ResidentClient({
     plane,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     ...(routerChooseTimeoutMs === undefined ? {} : { chooseTimeoutMs: routerChooseTimeoutMs }),
     ...(routerConnectTimeoutMs === undefined ? {} : { connectTimeoutMs: routerConnectTimeoutMs }),
-    grpcLine: asksResidents ? await loadGrpcLine(settings) : undefined,
+    grpcLine: asksResidents ? await loadGrpcLine(settings, clock) : undefined,
   });
   const namespace = settings.namespace ?? 'dynamo';
   const onChange = (residents: readonly ResidentAddress[]): void => client.setResidents(residents);
-  const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log }) : undefined;
+  const watch = asksResidents ? await follow(settings, { namespace, discovery, onChange, log, clock }) : undefined;
   await client.open(); // bounded by itself; requests never wait for a connection
   const router = asksResidents
     ? createResidentRouter({
@@ -69,7 +69,7 @@ export async function openChooseRouting(
         embedded,
         stateless,
         inhibitedMs,
-        clock: systemClock,
+        clock,
         metrics: createLadderMetrics(metrics.registry),
         logger: log,
       })
@@ -81,13 +81,13 @@ export async function openChooseRouting(
 }
 
 /** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
-async function loadGrpcLine({
-  routerUrl = [],
-  planeToken,
-}: EdgeSettings): Promise<((place: string) => ResidentLine) | undefined> {
+async function loadGrpcLine(
+  { routerUrl = [], planeToken }: EdgeSettings,
+  clock: Clock,
+): Promise<((place: string) => ResidentLine) | undefined> {
   if (!routerUrl.some(isGrpc)) return undefined;
   const { openRouterLine } = await import('../router/grpc/index.ts');
-  return (place) => openRouterLine(place, systemClock, planeToken);
+  return (place) => openRouterLine(place, clock, planeToken);
 }
 
 function isGrpc(url: string): boolean {
@@ -95,6 +95,7 @@ function isGrpc(url: string): boolean {
 }
 
 interface Following {
+  readonly clock: Clock;
   readonly namespace: string;
   readonly discovery: Discovery;
   readonly onChange: (residents: readonly ResidentAddress[]) => void;
@@ -104,7 +105,7 @@ interface Following {
 /** The resident routers: those at the URLs that the settings name, or those in discovery. */
 function follow(
   settings: EdgeSettings,
-  { namespace, discovery, onChange, log }: Following,
+  { namespace, discovery, onChange, log, clock }: Following,
 ): Promise<{ close(): void }> {
   const { routerUrl: urls = [], tcpTlsCaCertPath } = settings;
   if (urls.length === 0) return watchResidents(discovery, namespace, onChange, AbortSignal.timeout(WATCH_MS_MAX));
@@ -123,7 +124,7 @@ function follow(
     tcpTlsCaCertPath === undefined || isGrpc(url)
       ? (await lookup(host, { all: true })).map(({ address }) => address)
       : [host];
-  return watchResidentUrls({ urls, namespace, clock: systemClock, resolve, onChange, onProblem });
+  return watchResidentUrls({ urls, namespace, clock, resolve, onChange, onProblem });
 }
 
 /** Whoever made a decision explains it: a resident, or this process. */
@@ -186,12 +187,19 @@ interface PoolReader {
 
 /** The fleet items of the endpoints that this process calls. */
 class Fleets {
+  readonly #parts: Pick<RoutingParts, 'clock' | 'random'>;
   readonly #state: RouterState;
   readonly #cacheMs: number | undefined;
   readonly #onProblem: (reason: string) => void;
   readonly #readers = new Map<string, PoolReader>(); // by endpoint
 
-  constructor(state: RouterState, cacheMs: number | undefined, onProblem: (reason: string) => void) {
+  constructor(
+    parts: Pick<RoutingParts, 'clock' | 'random'>,
+    state: RouterState,
+    cacheMs: number | undefined,
+    onProblem: (reason: string) => void,
+  ) {
+    this.#parts = parts;
     this.#state = state;
     this.#cacheMs = cacheMs;
     this.#onProblem = onProblem;
@@ -209,8 +217,8 @@ class Fleets {
     const reader = new FleetReader({
       state: this.#state,
       pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
-      clock: systemClock,
-      random: systemRandom,
+      clock: this.#parts.clock,
+      random: this.#parts.random,
       ...(this.#cacheMs === undefined ? {} : { cacheMs: this.#cacheMs }),
       // Discovery has just been read for this request.
       queryLeases: async () => entry.workers.map((worker) => unloaded(worker, this.#state.nowMs())),

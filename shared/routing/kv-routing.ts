@@ -1,4 +1,4 @@
-import { seededRandom, systemClock, systemRandom, type Timer } from '../clock/index.ts';
+import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import {
@@ -71,7 +71,8 @@ export class KvRouting implements Routing {
   readonly #fed = new Map<string, Fed>();
   readonly #memory: IndexMemory;
   readonly #loads = new WorkerLoads();
-  readonly #busy = new BusyWorkers(this.#loads, systemClock);
+  readonly #busy: BusyWorkers;
+  readonly #clock: Clock;
   readonly #open: OpenFeeds | undefined;
   readonly #stalenessMs: number;
   /** When a worker last told of its load, by worker. */
@@ -80,7 +81,7 @@ export class KvRouting implements Routing {
   #resident: Resident | undefined;
   #indexServer: IndexServer | undefined;
   readonly #remote: RemoteIndexes | undefined;
-  readonly #routerId = systemRandom.instanceId();
+  readonly #routerId: string;
   readonly #replicas: Replicas | undefined;
   /** By worker set; used where requests are placed by several routers. */
   readonly #shares = new Map<string, RendezvousShare>();
@@ -100,17 +101,20 @@ export class KvRouting implements Routing {
     files: RouterFiles,
     openRemote?: (isRecording: boolean) => RemoteIndexes,
   ) {
-    const { routerMetrics, metrics } = parts;
+    const { routerMetrics, metrics, clock, random } = parts;
     const { policies } = files;
     this.#parts = parts;
+    this.#clock = clock;
+    this.#routerId = random.instanceId();
+    this.#busy = new BusyWorkers(this.#loads, clock);
     this.#config = kvRouterConfigOf(settings, policies?.settings);
     this.#remote = this.#config.overlapScoreCredit > 0 ? openRemote?.(!this.#config.useKvEvents) : undefined;
     const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
     this.#kv = createKvRouter({
       config: this.#config,
       ...files,
-      clock: systemClock,
-      random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+      clock,
+      random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
       inhibitedMs: settings.inhibitedDurationSecs * 1000,
       indexFor: (pool, ranks) => this.#indexFor(pool, ranks),
       ...(affinitySecs === undefined ? {} : { sessionAffinity: { ttlMs: affinitySecs * 1000, mode: affinityMode } }),
@@ -125,7 +129,7 @@ export class KvRouting implements Routing {
     });
     this.router = meterRouter(this.#remote?.asking(this.#kv) ?? this.#kv, {
       metrics: routerMetrics,
-      clock: systemClock,
+      clock,
       onAsked: ({ pool, policyClass = 'default' }) => {
         if (pool !== undefined) this.#fedOf(pool).metrics.received(policyClass);
       },
@@ -164,7 +168,7 @@ export class KvRouting implements Routing {
       });
     }
     metrics.registry.beforeScrape(() => this.#showState());
-    this.#housekeeping = systemClock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
+    this.#housekeeping = this.#clock.after(HOUSEKEEPING_MS, () => this.#keepHouse());
   }
 
   #keepHouse(): void {
@@ -174,7 +178,7 @@ export class KvRouting implements Routing {
       predictions?.housekeep();
     }
     const pauseMs = isMore ? BUSY_HOUSEKEEPING_MS : HOUSEKEEPING_MS;
-    this.#housekeeping = systemClock.after(pauseMs, () => this.#keepHouse());
+    this.#housekeeping = this.#clock.after(pauseMs, () => this.#keepHouse());
   }
 
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
@@ -203,7 +207,7 @@ export class KvRouting implements Routing {
   }
 
   #heard({ workerId, arrivedRequests, leftRequests }: LoadReport): void {
-    this.#heardMs.set(workerId, systemClock.nowMs());
+    this.#heardMs.set(workerId, this.#clock.nowMs());
     this.#resident?.service.reported(workerId, arrivedRequests, leftRequests);
   }
 
@@ -235,7 +239,7 @@ export class KvRouting implements Routing {
     if (this.#remote !== undefined) return this.#remote.isServed(pool);
     if (this.#open?.feeds.isSettled !== true) return false;
     const workers = this.#models.find((model) => poolName(model.pool) === poolName(pool))?.workers ?? [];
-    const oldestMs = systemClock.nowMs() - this.#stalenessMs;
+    const oldestMs = this.#clock.nowMs() - this.#stalenessMs;
     return workers.some(({ id }) => (this.#heardMs.get(id) ?? Number.NEGATIVE_INFINITY) >= oldestMs);
   }
 
@@ -300,7 +304,7 @@ export class KvRouting implements Routing {
     const onEvicted = (blocks: number): void => metrics.indexEvicted(blocks);
     const predict = (by: Pick<ApproximateIndexOptions, 'policy' | 'ttlMs'>): ApproximateIndex =>
       this.#memory.bound((bytesMax) =>
-        createApproximateIndex({ ...by, ranks, clock: systemClock, bytesMax, onEvicted }),
+        createApproximateIndex({ ...by, ranks, clock: this.#clock, bytesMax, onEvicted }),
       );
     const remote = this.#remote?.indexFor(pool, ranks);
     if (remote === undefined && !useKvEvents) {

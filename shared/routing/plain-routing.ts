@@ -1,4 +1,3 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
@@ -13,8 +12,8 @@ export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings,
     mode,
     inhibitedMs: settings.inhibitedDurationSecs * 1000,
     cudaToCpuRatio: settings.encoderCudaToCpuRatio,
-    clock: systemClock,
-    random: systemRandom,
+    clock: parts.clock,
+    random: parts.random,
   });
   return new PlainRouting(router, parts);
 }
@@ -25,7 +24,7 @@ class PlainRouting implements Routing {
   readonly explanations = undefined;
   readonly #parts: RoutingParts;
   readonly #loads = new WorkerLoads();
-  readonly #busy = new BusyWorkers(this.#loads, systemClock);
+  readonly #busy: BusyWorkers;
   #models: readonly RoutableModel[] = [];
   /** Opened by the first request that meets a busy limit: most frontends have none, and pay for no sockets. */
   #open: OpenFeeds | undefined;
@@ -33,6 +32,7 @@ class PlainRouting implements Routing {
   constructor(router: Router, parts: RoutingParts) {
     this.router = router;
     this.#parts = parts;
+    this.#busy = new BusyWorkers(this.#loads, parts.clock);
   }
 
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {

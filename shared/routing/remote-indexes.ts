@@ -1,4 +1,3 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
 import type { Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
@@ -42,11 +41,11 @@ export class RemoteIndexes {
   }
 
   indexFor(pool: WorkerPool, ranks: RankTable): RemoteIndex {
-    const { plane } = this.#parts;
+    const { plane, clock, random } = this.#parts;
     const index = new RemoteIndex({
       plane,
-      clock: systemClock,
-      random: systemRandom,
+      clock,
+      random,
       ranks,
       model: pool.model ?? pool.key,
       indexers: () => this.#indexersOf(pool),

@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery, EventChannelRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { SharedRouterState } from '../fleet/state/index.ts';
@@ -33,6 +33,8 @@ import {
 import type { ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
 
 export interface ReplicaParts {
+  readonly clock: Clock;
+  readonly random: Random;
   /** Names this router among them; hex. */
   readonly routerId: string;
   /** Told when another router has come or gone: those there are now. */
@@ -148,7 +150,7 @@ export class Replicas implements PeerTeller {
     const { shared } = this.#parts;
     if (shared === undefined) return { component: link, endpoint: undefined };
     const address = { namespace, component, endpoint: path.slice(name.length + 1) };
-    const loads = this.#endpoints.get(path) ?? new EndpointLoads(address, shared, () => this.#parts.pools());
+    const loads = this.#endpoints.get(path) ?? new EndpointLoads(address, shared, this.#parts);
     this.#endpoints.set(path, loads);
     return { component: link, endpoint: loads };
   }
@@ -200,25 +202,25 @@ class ComponentLink {
       } catch (thrown) {
         if (signal.aborted) return;
         this.#parts.shared?.watch.failed('replicas', reasonOf(thrown));
-        await systemClock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when it is closed
+        await this.#parts.clock.sleep(RETRY_MS, signal).catch(() => undefined); // ends early when it is closed
       }
     }
   }
 
   async #tryOpen(signal: AbortSignal): Promise<void> {
-    const { discovery, eventPlane, logger, shared, routerId, routerMetrics } = this.#parts;
+    const { discovery, eventPlane, logger, shared, routerId, routerMetrics, clock } = this.#parts;
     const scope = { kind: 'component', ...this.#scope } as const;
     const publisher = this.#publisher ?? (await eventPlane.publisher(scope, ACTIVE_SEQUENCES_TOPIC));
     this.#publisher = publisher;
     const { publisherId, transport } = publisher;
     const apply = (event: ActiveSequenceEvent): void => this.#apply(event);
     const onFull = (): void => routerMetrics.peerBookingUnremembered();
-    const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock: systemClock, apply, onFull });
+    const sync = this.#sync ?? new ReplicaSync({ publisher, routerId, clock, apply, onFull });
     this.#sync = sync;
     this.#follower ??= new TopicFollower({
       eventPlane,
       discovery,
-      clock: systemClock,
+      clock,
       logger: logger.for('router'),
       scope,
       topic: ACTIVE_SEQUENCES_TOPIC,
@@ -273,13 +275,13 @@ class EndpointLoads {
   readonly #pools: () => readonly KvPool[];
   readonly #foreign = new Map<string, number>(); // requests, by set and rank
 
-  constructor(pool: PoolAddress, shared: SharedRouterState, pools: () => readonly KvPool[]) {
+  constructor(pool: PoolAddress, shared: SharedRouterState, { clock, random, pools }: ReplicaParts) {
     this.#name = `${pool.component}/${pool.endpoint}`;
     this.#shared = shared;
     this.#pools = pools;
     const { state }: { readonly state: RouterState } = shared;
     const onProblem = (): void => {}; // the state tells of its failures by itself
-    const common = { state, pool, clock: systemClock, random: systemRandom, onProblem };
+    const common = { state, pool, clock, random, onProblem };
     this.ledger = new ReservationLedger(common);
     this.#follower = new LoadFollower({ ...common, onLoads: (rows) => this.#observe(rows) });
     this.#follower.start();

@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import { fleetHost } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
@@ -25,6 +25,8 @@ import type { RouterServer } from './router-server.ts';
 
 /** What a resident router is made of. */
 export interface ResidentParts {
+  readonly clock: Clock;
+  readonly random: Random;
   /** Decides, for others as for this process. */
   readonly router: Router;
   readonly kv: KvRouter;
@@ -64,7 +66,7 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
   const { server, logger } = parts;
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
-  const state = parts.state ?? new MemoryRouterStateHub(systemClock).open();
+  const state = parts.state ?? new MemoryRouterStateHub(parts.clock).open();
   const { service, lease, answering } = makeService(settings, parts, state, namespace);
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   if (settings.requestPlane === 'tcp') {
@@ -112,11 +114,11 @@ async function openGrpc(
 }
 
 function makeService(settings: EdgeSettings, parts: ResidentParts, state: RouterState, namespace: string) {
-  const { router, kv, metrics, logger } = parts;
+  const { router, kv, metrics, logger, clock, random } = parts;
   const log = logger.for('router');
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
   const answering = new Answering({
-    clock: systemClock,
+    clock,
     // Where nothing is shared nobody has answered before.
     settleMs: parts.state === undefined ? 0 : REPORTS_TO_SETTLE * loadReportIntervalMs,
     onStoodDown: () => service.standDown(),
@@ -129,8 +131,8 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
   const service: ResidentService = new ResidentService({
     router,
     kv,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
     findPool: (key, role) => findPool(parts, key, role),
     isAnswering: () => answering.isAnswering,
@@ -139,8 +141,8 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
   const lease = new LeaseHolder({
     state,
     lease: { namespace, name: LEASE_NAME },
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     ttlMs: leaseTtlSecs * 1000,
     onAcquired: () => {
       answering.acquired();
@@ -187,8 +189,8 @@ class FleetWriters {
       const writer = new FleetWriter({
         state: this.#state,
         pool: { ...scope, endpoint: endpoint.slice(endpoint.lastIndexOf('.') + 1) },
-        clock: systemClock,
-        random: systemRandom,
+        clock: this.#parts.clock,
+        random: this.#parts.random,
         workers: () => this.#workersOf(endpoint),
         fence: this.#fence,
         onProblem: () => {}, // every failure of the table is told by the state itself

@@ -1,11 +1,8 @@
-import { systemRandom } from '../clock/index.ts';
-import type { EdgeSettings } from '../config/index.ts';
-import type { Discovery, EndpointRecord } from '../discovery/index.ts';
+import type { EndpointRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import { servingPlane } from '../fleet/index.ts';
 import type { PlaneServer } from '../planes/request/index.ts';
 import type { RouterEndpoint } from '../router/service/index.ts';
-import type { FrontendMetrics, ProcessLogger } from '../telemetry/index.ts';
+import type { RoutingParts } from './worker-feeds.ts';
 
 /** Where a frontend answers other routers: its listener on the request plane, and its records in discovery. */
 export interface RouterServer {
@@ -23,13 +20,14 @@ const START_MS_MAX = 15_000;
 const STOP_MS_MAX = 1000;
 
 /** Listens on the request plane. Rejects when the port cannot be bound. */
-export async function openRouterServer(
-  settings: EdgeSettings,
-  parts: { readonly discovery: Discovery; readonly metrics: FrontendMetrics; readonly logger: ProcessLogger },
-): Promise<RouterServer> {
-  const { discovery, metrics, logger } = parts;
-  const plane = await servingPlane(settings, metrics.requestPlane, logger.for('requests'));
-  const instanceId = systemRandom.instanceId();
+export async function openRouterServer({
+  discovery,
+  openServingPlane,
+  random,
+  logger,
+}: RoutingParts): Promise<RouterServer> {
+  const plane = await openServingPlane();
+  const instanceId = random.instanceId();
   const server = await plane.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
   const names = new Set<EndpointRecord>();
   const remove = async (leaving: readonly EndpointRecord[]): Promise<void> => {

@@ -1,4 +1,3 @@
-import { systemRandom } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
@@ -44,7 +43,7 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
     const routing = await openIndexedRouting(settings, parts);
     if (role === 'embedded' && !serveIndexer) return routing;
     const { openRouterServer } = await import('./router-server.ts');
-    await routing.serve(settings, await openRouterServer(settings, parts), role === 'resident');
+    await routing.serve(settings, await openRouterServer(parts), role === 'resident');
     return routing;
   }
   const { openChooseRouting } = await import('./choose-routing.ts');
@@ -66,12 +65,12 @@ async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): 
 
 export function openRouterMetrics(
   settings: EdgeSettings,
-  { metrics, logger }: Pick<RoutingParts, 'metrics' | 'logger'>,
+  { metrics, logger, random }: Pick<RoutingParts, 'metrics' | 'logger' | 'random'>,
 ): RouterMetrics {
   return createRouterMetrics({
     registry: metrics.registry,
     namespace: settings.namespace ?? 'dynamo',
-    routerId: systemRandom.instanceId(),
+    routerId: random.instanceId(),
     isKvMode: settings.routerMode === 'kv',
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),

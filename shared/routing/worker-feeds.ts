@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../clock/index.ts';
+import type { Clock, Random } from '../clock/index.ts';
 import { Semaphore } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { SharedRouterState } from '../fleet/state/index.ts';
@@ -19,8 +19,13 @@ import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry
 
 /** What routing is made of. */
 export interface RoutingParts {
+  readonly clock: Clock;
+  readonly random: Random;
   readonly discovery: Discovery;
+  /** Calls workers and other routers. */
   readonly plane: RequestPlane;
+  /** A plane to answer other processes on; asked for by a router that does. */
+  openServingPlane(): Promise<RequestPlane>;
   /** Opened when something is to be followed; undefined on hosts that can follow nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
   readonly metrics: FrontendMetrics;
@@ -51,14 +56,14 @@ export function openFeeds(
     readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
   },
 ): OpenFeeds | undefined {
-  const { discovery, plane, openEventPlane, routerMetrics, logger } = parts;
+  const { discovery, plane, openEventPlane, routerMetrics, logger, clock, random } = parts;
   if (openEventPlane === undefined) return undefined;
   const eventPlane = openEventPlane();
   const { sourceOf } = options;
   const recovery = new RecoveryClient({
     plane,
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     carriesBytes: true, // the request plane's codec is msgpack
     onSkip: (reason) => routerMetrics.skipped(reason),
   });
@@ -67,8 +72,8 @@ export function openFeeds(
     discovery,
     recovery,
     slots: new Semaphore(RECOVERIES_AT_ONCE_MAX),
-    clock: systemClock,
-    random: systemRandom,
+    clock,
+    random,
     logger: logger.for('router'),
     observer: routerMetrics,
     ...(sourceOf === undefined ? {} : { sourceOf: (scope: ComponentScope) => sourceOf(eventPlane, scope) }),

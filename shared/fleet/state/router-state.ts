@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '../../clock/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
 import type { EdgeSettings, FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
@@ -33,16 +33,21 @@ const CLOSE_MS_MAX = 1000;
  */
 export async function openRouterState(
   settings: EdgeSettings,
-  { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
+  parts: StateParts & Pick<SharedRouterStateOptions, 'clock' | 'random'>,
 ): Promise<SharedRouterState | undefined> {
-  const opened = await openStateTable(settings, { logger, registry });
-  return opened && new SharedRouterState(settings, opened.state, opened.watch, logger);
+  const opened = await openStateTable(settings, parts);
+  return opened && new SharedRouterState({ ...parts, ...opened, settings });
+}
+
+interface StateParts {
+  readonly logger: ProcessLogger;
+  readonly registry: MetricRegistry;
 }
 
 /** The router-state table by itself, for workers; undefined where there is none. */
 export async function openStateTable(
   settings: FleetSettings,
-  { logger, registry }: { readonly logger: ProcessLogger; readonly registry: MetricRegistry },
+  { logger, registry }: StateParts,
 ): Promise<{ readonly state: RouterState; readonly watch: PartWatch } | undefined> {
   const { stateTable: tableName, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
   if (tableName === undefined) return undefined;
@@ -52,21 +57,35 @@ export async function openStateTable(
   return { state: watchedState(table, watch), watch };
 }
 
+export interface SharedRouterStateOptions {
+  readonly settings: EdgeSettings;
+  readonly state: RouterState;
+  /** Told of the state's failures. */
+  readonly watch: PartWatch;
+  readonly logger: ProcessLogger;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
 /** The shared state of one process: leases, and by component the event log with its snapshots. */
 export class SharedRouterState {
   readonly state: RouterState;
   readonly watch: PartWatch;
   readonly #settings: EdgeSettings;
   readonly #logger: ProcessLogger;
+  readonly #clock: Clock;
+  readonly #random: Random;
   readonly #leases = new Map<string, LeaseHolder>(); // by component; bounded by the components of the fleet
   readonly #sweeps = new Map<string, CounterSweep>(); // by endpoint; bounded by the endpoints of the fleet
   readonly #reset = new Set<string>(); // components; bounded likewise
 
-  constructor(settings: EdgeSettings, state: RouterState, watch: PartWatch, logger: ProcessLogger) {
+  constructor({ settings, state, watch, logger, clock, random }: SharedRouterStateOptions) {
     this.#settings = settings;
     this.state = state;
     this.watch = watch;
     this.#logger = logger;
+    this.#clock = clock;
+    this.#random = random;
   }
 
   /**
@@ -93,8 +112,8 @@ export class SharedRouterState {
       lease: this.leaseOf({ namespace, component }),
       pools,
       resets,
-      clock: systemClock,
-      random: systemRandom,
+      clock: this.#clock,
+      random: this.#random,
       ...(snapshotIntervalSecs === undefined ? {} : { snapshotIntervalMs: snapshotIntervalSecs * 1000 }),
       ...(routerSnapshotThreshold === undefined ? {} : { snapshotMessagesMax: routerSnapshotThreshold }),
       onHydrated: (from) => {
@@ -136,8 +155,8 @@ export class SharedRouterState {
     const lease = new LeaseHolder({
       state: this.state,
       lease: { namespace, name },
-      clock: systemClock,
-      random: systemRandom,
+      clock: this.#clock,
+      random: this.#random,
       ttlMs: this.#settings.leaseTtlSecs * 1000,
       onAcquired: () => metrics.leaseHeld(component, true),
       onLost: () => metrics.leaseHeld(component, false),
@@ -158,8 +177,8 @@ export class SharedRouterState {
         state: this.state,
         pool,
         lease: this.leaseOf(scope),
-        clock: systemClock,
-        random: systemRandom,
+        clock: this.#clock,
+        random: this.#random,
         onSwept: (ranks) => this.#logger.for('router').info('counters of dead workers forgotten', { ...pool, ranks }),
         onProblem: () => {}, // every failure of the table is told by the state itself
       });

@@ -3,7 +3,13 @@ import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { type CallingPlaneOptions, callingPlane, type DiscoveryHost, openDiscovery } from '../../fleet/index.ts';
+import {
+  type CallingPlaneOptions,
+  callingPlane,
+  type DiscoveryHost,
+  openDiscovery,
+  servingPlane,
+} from '../../fleet/index.ts';
 import {
   type BusyThresholdValues,
   CacheClearer,
@@ -186,10 +192,13 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
-  const routerMetrics = openRouterMetrics(settings, parts);
+  const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {
+    clock: systemClock,
+    random: systemRandom,
     routerMetrics,
+    openServingPlane: () => servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     limitsOf: (model) => pipeline?.thresholds.of(model) ?? {},
     shared,
     discovery,
@@ -292,7 +301,7 @@ async function eventPlaneOpener(settings: EdgeSettings, logger: ProcessLogger, d
 async function openSharedState(settings: EdgeSettings, { logger, metrics }: Parts) {
   if (settings.stateTable === undefined) return undefined;
   const { openRouterState } = await import('../../fleet/state/index.ts');
-  return openRouterState(settings, { logger, registry: metrics.registry });
+  return openRouterState(settings, { logger, registry: metrics.registry, clock: systemClock, random: systemRandom });
 }
 
 /** Each model once, under its own name. */

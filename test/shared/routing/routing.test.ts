@@ -1,0 +1,227 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../shared/config/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import type { RoutableModel } from '../../../shared/pipeline/index.ts';
+import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
+import { createMemoryRequestPlane, type RequestPlane } from '../../../shared/planes/request/index.ts';
+import type { RouteRequest } from '../../../shared/router/index.ts';
+import { openRouterMetrics, openRouting, type Routing } from '../../../shared/routing/index.ts';
+import { createFrontendMetrics, type FrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
+import { model } from '../pipeline/fixtures.ts';
+
+const NEVER = new AbortController().signal;
+const RESIDENT = ['--router-mode=kv', '--router-role=resident'];
+const CHOOSE = ['--router-mode=kv', '--router-role=choose'];
+
+/** What processes of one fleet share: discovery, planes and time. */
+class FleetRig {
+  readonly clock = new VirtualClock();
+  readonly model: RoutableModel = model();
+  readonly #hub = new MemoryHub(this.clock);
+  readonly #plane = createMemoryRequestPlane({ clock: this.clock });
+  readonly #events = createMemoryEventPlane({ clock: this.clock, random: seededRandom(1) });
+  readonly #open = new Set<RoutingProcess>();
+  #seed = 2;
+
+  /** A process with these flags that knows the workers. */
+  async start(
+    flags: readonly string[],
+    { followsEvents = true, env = {} }: { followsEvents?: boolean; env?: Record<string, string> } = {},
+  ): Promise<RoutingProcess> {
+    const { settings } = resolveConfig('frontend', flags, env);
+    const { clock } = this;
+    const random = seededRandom(this.#seed++);
+    const discovery = new MemoryDiscovery({ hub: this.#hub, clock, random });
+    const metrics = createFrontendMetrics();
+    const common = { clock, random, discovery, metrics, logger: silentLogger };
+    const routing = await openRouting(settings, {
+      ...common,
+      plane: this.#plane,
+      openServingPlane: async () => shared(this.#plane),
+      openEventPlane: followsEvents ? () => ({ ...this.#events, close: async () => {} }) : undefined,
+      routerMetrics: openRouterMetrics(settings, common),
+      limitsOf: () => ({}),
+    });
+    const opened = new RoutingProcess(`${this.#seed}`, routing, this.model, metrics, async () => {
+      this.#open.delete(opened);
+      await discovery.close();
+    });
+    this.#open.add(opened);
+    routing.follow([this.model]);
+    await this.settle();
+    return opened;
+  }
+
+  /** Lets happen what needs no time, and a moment for messages between processes. */
+  async settle(ms = 10): Promise<void> {
+    for (let turn = 0; turn < 5; turn++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await this.clock.advance(ms / 5);
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const opened of [...this.#open]) await opened.close();
+  }
+}
+
+/** A plane of the whole rig: who is done with it leaves it to the others. */
+function shared(plane: RequestPlane): RequestPlane {
+  return { ...plane, close: async () => {} };
+}
+
+class RoutingProcess {
+  readonly routing: Routing;
+  readonly #model: RoutableModel;
+  readonly #metrics: FrontendMetrics;
+  readonly #closed: () => Promise<void>;
+  readonly #name: string;
+  #requests = 0;
+
+  constructor(
+    name: string,
+    routing: Routing,
+    served: RoutableModel,
+    metrics: FrontendMetrics,
+    closed: () => Promise<void>,
+  ) {
+    this.#name = name;
+    this.routing = routing;
+    this.#model = served;
+    this.#metrics = metrics;
+    this.#closed = closed;
+  }
+
+  /** Places a request of a prompt that no other shares, by default. */
+  choose(more: Partial<RouteRequest> = {}) {
+    const { pool, workers } = this.#model;
+    const id = `${this.#name}-${++this.#requests}`;
+    const tokenIds = Uint32Array.from({ length: 64 }, (_, at) => this.#requests * 1000 + at);
+    const request = { id, pool, routing: {}, override: undefined, tokenIds, excluded: new Set<string>(), ...more };
+    return this.routing.router.choose(request, workers, NEVER);
+  }
+
+  /** A series of its metrics; 0 while it has none. */
+  async counted(series: string): Promise<number> {
+    const text = await this.#metrics.render();
+    const lines = text.split('\n').filter((line) => line.startsWith(series));
+    return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+  }
+
+  async close(): Promise<void> {
+    await this.routing.close();
+    await this.#closed();
+  }
+}
+
+let fleet: FleetRig;
+afterEach(() => fleet.close());
+
+describe('openRouting', () => {
+  it.each([
+    { flags: [], mode: 'round-robin', explains: false },
+    { flags: ['--router-mode=least-loaded'], mode: 'least-loaded', explains: false },
+    { flags: ['--router-mode=kv'], mode: 'kv', explains: true },
+    { flags: ['--router-mode=kv', '--no-router-kv-events'], mode: 'kv', explains: true },
+    { flags: CHOOSE, mode: 'kv', explains: true },
+    { flags: ['--router-mode=kv', '--router-role=stateless'], mode: 'kv', explains: true },
+  ])('opens what $flags name', async ({ flags, mode, explains }) => {
+    fleet = new FleetRig();
+    const { routing } = await fleet.start(flags);
+    expect(routing.router.mode).toBe(mode);
+    expect(routing.explanations !== undefined).toBe(explains);
+  });
+
+  it('refuses URLs of residents that no plane reaches', async () => {
+    fleet = new FleetRig();
+    const started = fleet.start(CHOOSE, { env: { STATOR_ROUTER_URL: 'tcp://router' } });
+    await expect(started).rejects.toThrow(/STATOR_ROUTER_URL takes tcp:\/\/host:port/);
+  });
+
+  it('takes turns without knowing anything', async () => {
+    fleet = new FleetRig();
+    const process = await fleet.start([]);
+    const taken = [await process.choose(), await process.choose(), await process.choose()];
+    expect(new Set(taken.map(({ worker }) => worker.id)).size).toBe(3);
+  });
+
+  it('leaves no timer armed when it is closed', async () => {
+    fleet = new FleetRig();
+    for (const flags of [[], ['--router-mode=kv'], CHOOSE, RESIDENT]) await fleet.start(flags);
+    await fleet.close();
+    await fleet.settle();
+    expect(fleet.clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('a process without events', () => {
+  it('asks the resident, and decides by itself while none answers', async () => {
+    fleet = new FleetRig();
+    const resident = await fleet.start(RESIDENT);
+    const function_ = await fleet.start(CHOOSE, { followsEvents: false });
+    await fleet.settle(1000);
+    const [first, second, third] = [await function_.choose(), await function_.choose(), await function_.choose()];
+    // The resident knows of each before the next.
+    expect(new Set([first, second, third].map(({ worker }) => worker.id)).size).toBe(3);
+    expect(await resident.counted('stator_router_reservations')).toBe(3);
+    first.release();
+    await fleet.settle();
+    expect(await resident.counted('stator_router_reservations')).toBe(2);
+
+    expect(await function_.counted('stator_router_degraded')).toBe(0);
+
+    await resident.close();
+    await fleet.settle();
+    expect((await function_.choose()).worker.id).toMatch(/^[abc]$/);
+    expect(await function_.counted('stator_router_degraded')).toBe(1);
+
+    const next = await fleet.start(RESIDENT);
+    await fleet.settle(20_000);
+    await function_.choose();
+    expect(await next.counted('stator_router_reservations')).toBe(1);
+    expect(await function_.counted('stator_router_degraded')).toBe(0);
+  });
+
+  it('sends a prompt to where it went before when it asks nobody', async () => {
+    fleet = new FleetRig();
+    const function_ = await fleet.start(['--router-mode=kv', '--router-role=stateless'], { followsEvents: false });
+    const tokenIds = Uint32Array.from({ length: 256 }, (_, at) => at);
+    const first = await function_.choose({ tokenIds });
+    first.release();
+    expect((await function_.choose({ tokenIds })).worker.id).toBe(first.worker.id);
+  });
+});
+
+describe('replicas', () => {
+  const REPLICA = ['--router-mode=kv', '--router-replica-sync'];
+
+  it('count what the others have placed, until it ends', async () => {
+    fleet = new FleetRig();
+    const [ours, theirs] = [await fleet.start(REPLICA), await fleet.start(REPLICA)];
+    await fleet.settle(1000);
+    const taken = [await theirs.choose(), await theirs.choose()];
+    await fleet.settle();
+    const busy = new Set(taken.map(({ worker }) => worker.id));
+    expect(busy.size).toBe(2);
+    const mine = await ours.choose();
+    expect(busy.has(mine.worker.id)).toBe(false);
+    for (const place of taken) place.release();
+    await fleet.settle(1000);
+    expect((await ours.choose()).worker.id).not.toBe(mine.worker.id);
+  });
+
+  it('forget what one had placed that is gone', async () => {
+    fleet = new FleetRig();
+    const [ours, theirs] = [await fleet.start(REPLICA), await fleet.start(REPLICA)];
+    await fleet.settle(1000);
+    await theirs.choose();
+    await theirs.choose();
+    await fleet.settle();
+    const mine = await ours.choose(); // the third worker
+    await theirs.close();
+    await fleet.settle(1000);
+    const next = [await ours.choose(), await ours.choose()].map(({ worker }) => worker.id);
+    expect(new Set([...next, mine.worker.id]).size).toBe(3);
+  });
+});
