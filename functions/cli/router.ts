@@ -1,3 +1,4 @@
+import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import type { ServiceSettings } from '../../shared/routing/services/index.ts';
 import {
@@ -47,7 +48,10 @@ async function startRouter(
   }
   const stopping = new AbortController();
   void stopped.then((reason) => stopping.abort(new Error(reason)));
-  const { instanceId, close } = await startStandaloneRouter(settings, logger, stopping.signal);
+  const { instanceId, close } = await startStandaloneRouter(settings, logger, stopping.signal, {
+    clock: systemClock,
+    random: systemRandom,
+  });
   return { facts: { endpoint: settings.routerEndpoint, instance_id: instanceId }, close };
 }
 

@@ -150,12 +150,15 @@ export class KvRouting implements Routing {
     const keepsIndex = this.#remote === undefined && this.#config.overlapScoreCredit > 0;
     const followsKvEvents = this.#config.useKvEvents && keepsIndex;
     const { shared } = parts;
-    this.#open = openFeeds(parts, {
-      loads: this.#loads,
-      followsKvEvents,
-      onReport: (report) => this.#heard(report),
-      ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
-    });
+    const eventPlane = parts.openEventPlane?.();
+    this.#open =
+      eventPlane &&
+      openFeeds(parts, eventPlane, {
+        loads: this.#loads,
+        followsKvEvents,
+        onReport: (report) => this.#heard(report),
+        ...(shared && { sourceOf: (plane, scope) => shared.sourceOf(plane, scope, () => this.#poolsOf(scope)) }),
+      });
     if (settings.routerReplicaSync && this.#open !== undefined) {
       const { eventPlane } = this.#open;
       this.#replicas = new Replicas({

@@ -38,7 +38,8 @@ class PlainRouting implements Routing {
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined {
     const busy = this.#busy.of(workers, limits);
     if (busy === undefined || this.#open !== undefined) return busy;
-    this.#open = openFeeds(this.#parts, { loads: this.#loads, followsKvEvents: false });
+    const eventPlane = this.#parts.openEventPlane?.();
+    this.#open = eventPlane && openFeeds(this.#parts, eventPlane, { loads: this.#loads, followsKvEvents: false });
     this.follow(this.#models);
     return busy;
   }

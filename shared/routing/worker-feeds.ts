@@ -44,9 +44,10 @@ export interface OpenFeeds {
   close(): Promise<void>;
 }
 
-/** Undefined on hosts that can follow nothing. */
+/** Follows workers over `eventPlane`, which is its to close. */
 export function openFeeds(
-  parts: RoutingParts,
+  parts: Pick<RoutingParts, 'clock' | 'random' | 'discovery' | 'plane' | 'routerMetrics' | 'logger'>,
+  eventPlane: EventPlane,
   options: {
     readonly loads: WorkerLoads;
     readonly followsKvEvents: boolean;
@@ -55,10 +56,8 @@ export function openFeeds(
     /** The log of a component's events. @default none */
     readonly sourceOf?: (plane: EventPlane, scope: ComponentScope) => EventSource | undefined;
   },
-): OpenFeeds | undefined {
-  const { discovery, plane, openEventPlane, routerMetrics, logger, clock, random } = parts;
-  if (openEventPlane === undefined) return undefined;
-  const eventPlane = openEventPlane();
+): OpenFeeds {
+  const { discovery, plane, routerMetrics, logger, clock, random } = parts;
   const { sourceOf } = options;
   const recovery = new RecoveryClient({
     plane,

@@ -1,17 +1,10 @@
-import { seededRandom, systemClock, systemRandom } from '../../clock/index.ts';
-import { Semaphore } from '../../concurrency/index.ts';
+import { type Clock, type Random, seededRandom } from '../../clock/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { callingPlane, openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { type RequestPlane, silentObserver } from '../../planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../router/block-index/index.ts';
-import {
-  indexSink,
-  RECOVERIES_AT_ONCE_MAX,
-  RecoveryClient,
-  WorkerFeeds,
-  WorkerLoads,
-} from '../../router/feed/index.ts';
+import { indexSink, WorkerLoads } from '../../router/feed/index.ts';
 import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../router/index.ts';
 import { InitialWorkers } from '../../router/indexless/index.ts';
 import {
@@ -24,11 +17,18 @@ import {
 } from '../../router/standalone/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
 import { openRouterFiles, type RouterFiles } from '../router-files.ts';
+import { openFeeds } from '../worker-feeds.ts';
 import type { ServiceSettings } from './service-settings.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often. */
 const HOUSEKEEPING_MS = 100;
 const START_MS_MAX = 15_000;
+
+/** Time and chance of a process. */
+interface Chance {
+  readonly clock: Clock;
+  readonly random: Random;
+}
 
 /** A router that serves; it has no HTTP of its own. */
 export interface RunningRouter {
@@ -44,6 +44,7 @@ export async function startStandaloneRouter(
   settings: ServiceSettings,
   logger: ProcessLogger,
   signal: AbortSignal,
+  { clock, random }: Chance,
 ): Promise<RunningRouter> {
   const asked = parseEndpointName(settings.routerEndpoint ?? '');
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
@@ -53,10 +54,10 @@ export async function startStandaloneRouter(
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
   const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
-  const instanceId = systemRandom.instanceId();
+  const instanceId = random.instanceId();
   const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
-  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files });
-  const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock: systemClock, signal });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files, clock, random });
+  const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock, signal });
   const workers = new EndpointWorkers(name, (present) => {
     follow(present);
     initial.seen(present.length);
@@ -84,7 +85,7 @@ export async function startStandaloneRouter(
   };
 }
 
-interface PoolParts {
+interface PoolParts extends Chance {
   readonly name: EndpointName;
   readonly discovery: Discovery;
   readonly plane: RequestPlane;
@@ -93,14 +94,15 @@ interface PoolParts {
 }
 
 /** The workers' router, its index, and what feeds it. */
-function openPool(settings: ServiceSettings, { name, discovery, plane, logger, files }: PoolParts) {
+function openPool(settings: ServiceSettings, parts: PoolParts) {
+  const { name, discovery, logger, files, clock, random } = parts;
   const config = kvRouterConfigOf(settings, files.policies?.settings);
   const key = `${name.namespace}.${name.component}.${name.endpoint}`;
   const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
   const metrics = createRouterMetrics({
     registry: new MetricRegistry(),
     namespace: name.namespace,
-    routerId: systemRandom.instanceId(),
+    routerId: random.instanceId(),
     isKvMode: true,
     logger: logger.for('metrics'),
   });
@@ -109,24 +111,16 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, f
   const router: KvRouter = createKvRouter({
     config,
     ...files,
-    clock: systemClock,
-    random: settings.routerSeed === undefined ? systemRandom : seededRandom(settings.routerSeed),
+    clock,
+    random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
     indexFor: (_, ranks) => {
       index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
       return index;
     },
   });
-  const events = eventPlane(settings, logger.for('events'), discovery);
-  const recovery = new RecoveryClient({
-    plane,
-    clock: systemClock,
-    random: systemRandom,
-    carriesBytes: true, // the request plane's codec is msgpack
-    onSkip: (reason) => metrics.skipped(reason),
-  });
-  const surroundings = { clock: systemClock, random: systemRandom, logger: logger.for('router'), observer: metrics };
-  const feeds = new WorkerFeeds(
-    { eventPlane: events, discovery, recovery, slots: new Semaphore(RECOVERIES_AT_ONCE_MAX), ...surroundings },
+  const { feeds, close: closeFeeds } = openFeeds(
+    { ...parts, routerMetrics: metrics },
+    eventPlane(settings, logger.for('events'), discovery),
     { loads: new WorkerLoads(), followsKvEvents },
   );
   let hasWarned = false;
@@ -141,12 +135,11 @@ function openPool(settings: ServiceSettings, { name, discovery, plane, logger, f
     const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
     feeds.setWorkers(key, workers, sink);
   };
-  const housekeeping = systemClock.every(HOUSEKEEPING_MS, () => index?.housekeep());
+  const housekeeping = clock.every(HOUSEKEEPING_MS, () => index?.housekeep());
   const close = async (): Promise<void> => {
     housekeeping.cancel();
     router.close();
-    await feeds.close();
-    await events.close();
+    await closeFeeds();
   };
   return { router, pool, follow, close };
 }

@@ -196,6 +196,8 @@ describe('a process without events', () => {
 describe('replicas', () => {
   const REPLICA = ['--router-mode=kv', '--router-replica-sync'];
 
+  const BLOCKS = 'dynamo_frontend_worker_active_decode_blocks{';
+
   it('count what the others have placed, until it ends', async () => {
     fleet = new FleetRig();
     const [ours, theirs] = [await fleet.start(REPLICA), await fleet.start(REPLICA)];
@@ -204,24 +206,31 @@ describe('replicas', () => {
     await fleet.settle();
     const busy = new Set(taken.map(({ worker }) => worker.id));
     expect(busy.size).toBe(2);
+    expect(await ours.counted(BLOCKS)).toBe(8);
     const mine = await ours.choose();
     expect(busy.has(mine.worker.id)).toBe(false);
+    await fleet.settle();
+    expect(await theirs.counted(BLOCKS)).toBe(12);
     for (const place of taken) place.release();
-    await fleet.settle(1000);
-    expect((await ours.choose()).worker.id).not.toBe(mine.worker.id);
+    await fleet.settle();
+    expect(await ours.counted(BLOCKS)).toBe(4);
   });
 
-  it('forget what one had placed that is gone', async () => {
+  it('forget what one had placed that is gone, and tell one that comes', async () => {
     fleet = new FleetRig();
     const [ours, theirs] = [await fleet.start(REPLICA), await fleet.start(REPLICA)];
     await fleet.settle(1000);
     await theirs.choose();
     await theirs.choose();
     await fleet.settle();
-    const mine = await ours.choose(); // the third worker
+    expect(await ours.counted(BLOCKS)).toBe(8);
     await theirs.close();
     await fleet.settle(1000);
-    const next = [await ours.choose(), await ours.choose()].map(({ worker }) => worker.id);
-    expect(new Set([...next, mine.worker.id]).size).toBe(3);
+    expect(await ours.counted(BLOCKS)).toBe(0);
+    const third = await fleet.start(REPLICA);
+    await fleet.settle(1000);
+    await ours.choose();
+    await fleet.settle();
+    expect(await third.counted(BLOCKS)).toBe(4);
   });
 });
