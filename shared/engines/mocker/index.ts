@@ -6,10 +6,10 @@
 export type { EngineType } from './capacity-rules.ts';
 export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
 export { kvBytesPerToken } from './kv-bytes.ts';
-export { KvJournal } from './kv-journal.ts';
 export { createMockEngine } from './mock-engine.ts';
 export type { KvStreamOptions, MockEngineOptions } from './options.ts';
 export { readTimingProfile } from './profile/index.ts';
+export { KvJournal } from './rank.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';
 export type { Thinking } from './thinking-cursor.ts';

@@ -16,11 +16,10 @@ import {
   writeU32,
 } from './frame.ts';
 import { FrameParser, type FrameReceiver } from './frame-parser.ts';
-import type { Heartbeat, Pulse } from './heartbeat.ts';
-import { Liveness } from './liveness.ts';
+import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
 import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
-import type { PendingOpen } from './pending-open.ts';
+import type { PendingOpen } from './pool.ts';
 import { codecOf, readHelloAck, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';

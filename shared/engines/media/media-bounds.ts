@@ -1,5 +1,6 @@
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
+import { overLimit } from '../../errors/index.ts';
 import type { MediaPolicy } from './media-policy.ts';
 
 /** Idle connections of one scheme, over all hosts: clients may name as many hosts as they like. */
@@ -30,4 +31,23 @@ function bounded<Kind extends HttpAgent>(agent: Kind): Kind {
 
 function idleOf({ freeSockets }: HttpAgent): number {
   return Object.values(freeSockets).reduce((sum, sockets) => sum + (sockets?.length ?? 0), 0);
+}
+
+/** Bytes that the media of one request may hold together, taken as they are read: many small ones cost as much as a large one. */
+export class MediaBudget {
+  readonly #bytesMax: number;
+  #taken = 0;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** @throws ServeError `invalid_value` when the media of the request hold more than they may */
+  take(bytes: number): void {
+    this.#taken += bytes;
+    if (this.#taken > this.#bytesMax) {
+      const message = `the media of a request may hold ${this.#bytesMax} bytes together`;
+      throw overLimit('media_bytes', message, { param: 'messages', worker: 'InvalidArgument' });
+    }
+  }
 }
