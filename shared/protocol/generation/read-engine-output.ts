@@ -4,6 +4,10 @@ import type { EngineOutput } from './engine-output.ts';
 type Check = (value: unknown) => boolean;
 
 const U32_MAX = 0xffff_ffff;
+/** Of one output, UTF-16 units: what is looked through at once for stops, calls and reasoning. Workers cut longer ones. */
+const TEXT_LENGTH_MAX = 32_768;
+/** Of one output: what is detokenized at once. */
+const TOKENS_MAX = 16_384;
 
 const isText: Check = (value) => typeof value === 'string';
 const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(value); // -Infinity is a log probability
@@ -15,9 +19,9 @@ const orNull =
   (value) =>
     value === null || check(value);
 const listOf =
-  (check: Check): Check =>
+  (check: Check, lengthMax = Number.POSITIVE_INFINITY): Check =>
   (value) =>
-    Array.isArray(value) && value.every(check);
+    Array.isArray(value) && value.length <= lengthMax && value.every(check);
 
 const isBytes = listOf(isByte);
 
@@ -40,8 +44,12 @@ const isDetails: Check = (value) => isRecord(value) && Object.values(value).ever
 
 /** The fields that this process reads, each with what it may hold when it is there and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
-  ['token_ids', listOf(isTokenId), 'a list of token ids'],
-  ['text', isText, 'a text'],
+  ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
+  [
+    'text',
+    (value) => isText(value) && (value as string).length <= TEXT_LENGTH_MAX,
+    `at most ${TEXT_LENGTH_MAX} letters`,
+  ],
   ['tokens', listOf(orNull(isText)), 'a list of texts'],
   ['content_parts', Array.isArray, 'a list'],
   ['cum_log_probs', isNumber, 'a number'],
@@ -69,4 +77,43 @@ export function readEngineOutput(data: unknown): EngineOutput | string {
   }
   // `token_ids` alone has no null in its type, and engines send one.
   return data.token_ids === null ? { ...data, token_ids: [] } : data;
+}
+
+/** What has an entry for each token of an output. */
+const BY_TOKEN = ['token_ids', 'tokens', 'log_probs', 'top_logprobs'] as const;
+
+/**
+ * An output as those that carry it: one of too much text as several, each with its share of the tokens, where they are told;
+ * the last has everything else. Characters stay whole.
+ */
+export function cutLongText(output: EngineOutput): readonly EngineOutput[] {
+  const { text, index } = output;
+  if (text == null || text.length <= TEXT_LENGTH_MAX) return [output];
+  const pieces: EngineOutput[] = [];
+  let from = 0;
+  while (text.length - from > TEXT_LENGTH_MAX) {
+    const end = from + TEXT_LENGTH_MAX;
+    const to = isHighSurrogate(text.charCodeAt(end - 1)) ? end - 1 : end;
+    const place = index === undefined ? {} : { index };
+    pieces.push({
+      ...place,
+      text: text.slice(from, to),
+      ...tokensBetween(output, from / text.length, to / text.length),
+    });
+    from = to;
+  }
+  return [...pieces, { ...output, text: text.slice(from), ...tokensBetween(output, from / text.length, 1) }];
+}
+
+/** The entries of `output`'s tokens from one share of them up to another. */
+function tokensBetween(output: EngineOutput, from: number, to: number): EngineOutput {
+  const parts = BY_TOKEN.flatMap((name) => {
+    const list = output[name];
+    return list == null ? [] : [[name, list.slice(Math.floor(from * list.length), Math.floor(to * list.length))]];
+  });
+  return Object.fromEntries(parts);
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
 }
