@@ -8,3 +8,4 @@ export { inBatches } from './in-batches.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { Semaphore } from './semaphore.ts';
 export { Serial } from './serial.ts';
+export { inTurnOfItsOwn } from './slice-queue.ts';

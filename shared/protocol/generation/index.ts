@@ -46,6 +46,6 @@ export type {
   StopConditions,
 } from './options.ts';
 export type { OutputSink } from './output-sink.ts';
-export { cutLongText, readEngineOutput } from './read-engine-output.ts';
+export { cutLongOutput, readEngineOutput } from './read-engine-output.ts';
 export { requestKeyOf } from './request-key.ts';
 export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';

@@ -6,8 +6,10 @@ type Check = (value: unknown) => boolean;
 const U32_MAX = 0xffff_ffff;
 /** Of one output, UTF-16 units: what is looked through at once for stops, calls and reasoning. Workers cut longer ones. */
 const TEXT_LENGTH_MAX = 32_768;
-/** Of one output: what is detokenized at once. */
-const TOKENS_MAX = 16_384;
+/** Of one output: what is detokenized, or named, at once. Workers cut longer ones. */
+const TOKENS_MAX = 4096;
+/** Of one token. */
+const ALTERNATIVES_MAX = 128;
 
 const isText: Check = (value) => typeof value === 'string';
 const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(value); // -Infinity is a log probability
@@ -50,11 +52,11 @@ const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowe
     (value) => isText(value) && (value as string).length <= TEXT_LENGTH_MAX,
     `at most ${TEXT_LENGTH_MAX} letters`,
   ],
-  ['tokens', listOf(orNull(isText)), 'a list of texts'],
+  ['tokens', listOf(orNull(isText), TOKENS_MAX), `a list of at most ${TOKENS_MAX} texts`],
   ['content_parts', Array.isArray, 'a list'],
   ['cum_log_probs', isNumber, 'a number'],
-  ['log_probs', listOf(isNumber), 'a list of numbers'],
-  ['top_logprobs', listOf(listOf(isTopLogprob)), 'a list of lists of alternatives'],
+  ['log_probs', listOf(isNumber, TOKENS_MAX), `a list of at most ${TOKENS_MAX} numbers`],
+  ['top_logprobs', listOf(listOf(isTopLogprob, ALTERNATIVES_MAX), TOKENS_MAX), 'lists of alternatives'],
   ['finish_reason', (value) => isText(value) || (isRecord(value) && isText(value.error)), 'a reason'],
   ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
   ['index', isTokenId, 'the index of a choice'],
@@ -83,35 +85,41 @@ export function readEngineOutput(data: unknown): EngineOutput | string {
 const BY_TOKEN = ['token_ids', 'tokens', 'log_probs', 'top_logprobs'] as const;
 
 /**
- * An output as those that carry it: one of too much text as several, each with its share of the tokens, where they are told;
- * the last has everything else. Characters stay whole.
+ * An output as those that carry it: one of too much text, or of too many tokens, as several with a share of both each; the
+ * last has everything else. Characters stay whole.
  */
-export function cutLongText(output: EngineOutput): readonly EngineOutput[] {
+export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
   const { text, index } = output;
-  if (text == null || text.length <= TEXT_LENGTH_MAX) return [output];
-  const pieces: EngineOutput[] = [];
-  let from = 0;
-  while (text.length - from > TEXT_LENGTH_MAX) {
-    const end = from + TEXT_LENGTH_MAX;
-    const to = isHighSurrogate(text.charCodeAt(end - 1)) ? end - 1 : end;
-    const place = index === undefined ? {} : { index };
-    pieces.push({
-      ...place,
-      text: text.slice(from, to),
-      ...tokensBetween(output, from / text.length, to / text.length),
-    });
-    from = to;
-  }
-  return [...pieces, { ...output, text: text.slice(from), ...tokensBetween(output, from / text.length, 1) }];
+  const tokens = Math.max(...BY_TOKEN.map((name) => output[name]?.length ?? 0));
+  // One less: a cut may give a character's other half to the piece behind it.
+  const count = Math.max(1, Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)), Math.ceil(tokens / TOKENS_MAX));
+  if (count === 1) return [output];
+  const place = index === undefined ? {} : { index };
+  return Array.from({ length: count }, (_, at) => {
+    const share = {
+      ...tokensBetween(output, at, count),
+      ...(text == null ? {} : { text: textBetween(text, at, count) }),
+    };
+    return at === count - 1 ? { ...output, ...share } : { ...place, ...share };
+  });
 }
 
-/** The entries of `output`'s tokens from one share of them up to another. */
-function tokensBetween(output: EngineOutput, from: number, to: number): EngineOutput {
+/** The entries of the piece `at` of `count`, of every list with one for each token. */
+function tokensBetween(output: EngineOutput, at: number, count: number): EngineOutput {
   const parts = BY_TOKEN.flatMap((name) => {
     const list = output[name];
-    return list == null ? [] : [[name, list.slice(Math.floor(from * list.length), Math.floor(to * list.length))]];
+    if (list == null) return [];
+    return [[name, list.slice(Math.floor((at * list.length) / count), Math.floor(((at + 1) * list.length) / count))]];
   });
   return Object.fromEntries(parts);
+}
+
+function textBetween(text: string, at: number, count: number): string {
+  const cut = (share: number): number => {
+    const end = Math.floor((share * text.length) / count);
+    return isHighSurrogate(text.charCodeAt(end - 1)) && share < count ? end - 1 : end;
+  };
+  return text.slice(cut(at), cut(at + 1));
 }
 
 function isHighSurrogate(unit: number): boolean {
