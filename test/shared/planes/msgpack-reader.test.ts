@@ -67,6 +67,8 @@ describe('a reader of msgpack that pauses', () => {
     ['an extension', 'd40100'],
     ['a type that there is not', 'c1'],
     ['a map whose key is a list', '8190c0'],
+    ['a list of more than a million', `dd00200000${'c0'.repeat(0x200000)}`],
+    ['more than a million lists', `dd00000200${`dc1000${'90'.repeat(0x1000)}`.repeat(0x200)}`],
     ['lists in lists without end', '91'.repeat(1000)],
   ])('refuses %s', (_, hex) => {
     expect(() => readAll(Buffer.from(hex, 'hex'))).toThrow(RangeError);
