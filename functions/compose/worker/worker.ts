@@ -2,8 +2,7 @@ import { builtinModelPath, describeChatTemplate } from '../../../shared/artifact
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import { ConfigError, type Settings } from '../../../shared/config/index.ts';
 import type { Discovery, WorkerType } from '../../../shared/discovery/index.ts';
-import type { Engine, EngineInfo } from '../../../shared/engines/index.ts';
-import { relabelEngineMetrics } from '../../../shared/engines/index.ts';
+import { type Engine, type EngineInfo, relabelEngineMetrics } from '../../../shared/engines/index.ts';
 import { createOpenAiEngine } from '../../../shared/engines/openai/index.ts';
 import type { EventPlane } from '../../../shared/planes/event/index.ts';
 import type { RequestPlane } from '../../../shared/planes/request/index.ts';
@@ -31,7 +30,6 @@ import { openStateTable } from '../routing/router-state.ts';
 import { openTelemetry } from '../telemetry.ts';
 import { tellWhile } from '../tell-while.ts';
 import { adapterCache as openAdapterCache } from './adapter-cache.ts';
-import { cardSettings } from './card-settings.ts';
 import { withMediaGuard } from './media-guard.ts';
 import { mockEngineFor } from './mock-engine.ts';
 import { startSecondaryNode } from './secondary-node.ts';
@@ -280,5 +278,18 @@ function withEngineMetrics(
       const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
       return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
     },
+  };
+}
+
+/** What the operator says on the card: how the model's text is to be read, what is offered of it and which prefixes find it. */
+export function cardSettings(settings: Settings<'worker'>): CardSettings {
+  const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
+  return {
+    ...(toolCallParser === undefined ? {} : { tool_call_parser: toolCallParser }),
+    ...(reasoningParser === undefined ? {} : { reasoning_parser: reasoningParser }),
+    ...(defaultThinkingMode === undefined ? {} : { default_thinking_mode: defaultThinkingMode }),
+    ...(excludes ? {} : { exclude_tools_when_tool_choice_none: false }),
+    ...(settings.stableRoutingId === undefined ? {} : { stable_routing_id: settings.stableRoutingId }),
+    endpointTypes: settings.endpointTypes,
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ModelGauges } from '../../../../functions/compose/frontend/model-gauges.ts';
-import { logPreprocessing } from '../../../../functions/compose/frontend/preprocessing-log.ts';
+import { logPreprocessing } from '../../../../functions/compose/frontend/request-lines.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 

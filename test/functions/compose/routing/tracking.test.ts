@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { openTracking } from '../../../../functions/compose/routing/tracking.ts';
+import { openTracking } from '../../../../functions/compose/routing/router-files.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-tracking-'));

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { cardSettings } from '../../../../functions/compose/worker/card-settings.ts';
+import { cardSettings } from '../../../../functions/compose/worker/worker.ts';
 import { describeChatTemplate, openChatTemplate } from '../../../../shared/artifacts/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 
