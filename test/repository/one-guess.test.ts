@@ -1,14 +1,16 @@
 // Adds a toy of each kind to a copy of the tree, as CONTRIBUTING.md ("How to add") says: one new file, and at most two lines
 // elsewhere. What else a real one would need is what this test is to find.
 import { execFile } from 'node:child_process';
-import { cp, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as WorkerProcess from '../../functions/compose/worker/worker.ts';
 import type * as Time from '../../shared/clock/index.ts';
 import type * as Config from '../../shared/config/index.ts';
 import type * as ToolCalls from '../../shared/parsers/tool-calls/index.ts';
+import type * as Telemetry from '../../shared/telemetry/index.ts';
 import type * as HttpApp from '../support/http-app.ts';
 
 const LINES_ELSEWHERE_MAX = 2;
@@ -22,21 +24,22 @@ beforeAll(async () => {
   await Promise.all(COPIED.map((path) => cp(path, join(folder, path), { recursive: true })));
   await symlink(await realpath('node_modules'), join(folder, 'node_modules'));
   for (const [kind, { file, text, lines }] of Object.entries(TOYS)) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
     await writeFile(join(folder, file), text, { flag: 'wx' });
-    for (const [path, anchor, line] of lines) await addLine(path, anchor, line);
+    for (const [path, anchor, line, place] of lines) await addLine(path, anchor, line, place === 'instead' ? 1 : 0);
     linesElsewhere.set(kind, lines.length);
   }
 });
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Puts `line` in front of the one line of the file that begins with `anchor`. */
-async function addLine(path: string, anchor: string, line: string): Promise<void> {
+/** Puts `line` in front of the one line of the file that begins with `anchor`, or in its place. */
+async function addLine(path: string, anchor: string, line: string, replaced: 0 | 1): Promise<void> {
   const text = await readFile(join(folder, path), 'utf8');
   const lines = text.split('\n');
   const at = lines.findIndex((each) => each.startsWith(anchor));
   if (at < 0) throw new Error(`${path} has no line that begins with ${anchor}`);
-  await writeFile(join(folder, path), lines.toSpliced(at, 0, line).join('\n'));
+  await writeFile(join(folder, path), lines.toSpliced(at, replaced, line).join('\n'));
 }
 
 const load = <Module>(path: string): Promise<Module> => import(/* @vite-ignore */ join(folder, path));
@@ -50,11 +53,11 @@ async function settingsOf(process: Config.Process, ...argv: readonly string[]) {
 interface Toy {
   readonly file: string;
   readonly text: string;
-  /** Path, the beginning of the line behind the new one, and the new line. */
-  readonly lines: readonly (readonly [path: string, anchor: string, line: string])[];
+  /** Path, the beginning of the line behind the new one, and the new line; or of the line that is another now. */
+  readonly lines: readonly (readonly [path: string, anchor: string, line: string, place?: 'instead'])[];
 }
 
-const TOYS: Readonly<Record<'route' | 'parser' | 'flag', Toy>> = {
+const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'flag', Toy>> = {
   route: {
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
@@ -105,6 +108,48 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'flag', Toy>> = {
       ['shared/config/parser-names.ts', "  'pythonic',", "  'toy',"],
     ],
   },
+  engine: {
+    file: 'shared/engines/toy/index.ts',
+    text: `
+      import type { EngineKind } from '../engine-kind.ts';
+      import type { Engine } from '../types.ts';
+      const engine: Engine = {
+        kind: 'toy',
+        start: async () => ({
+          contextLength: 100,
+          kvBlockSizeTokens: 16,
+          totalKvBlocks: 1,
+          maxNumSeqs: 1,
+          maxNumBatchedTokens: 100,
+          dataParallelSize: 1,
+          modelInput: 'Text',
+          modelType: ['Chat'],
+          publishesKvEvents: false,
+        }),
+        generate: (_request, sink) => sink.end(),
+        health: async () => {},
+        load: () => [],
+        onKvEvents: () => {},
+        stop: async () => {},
+      };
+      export const toy: EngineKind = {
+        displayName: () => 'toy-model',
+        open: async () => ({ engine, model: {} }),
+      };`,
+    lines: [
+      [
+        'functions/compose/worker/engines.ts',
+        'export { mocker }',
+        "export { toy } from '../../../shared/engines/toy/index.ts';",
+      ],
+      [
+        'shared/config/table/worker.ts',
+        "    values: ['mocker',",
+        "    values: ['toy', 'mocker', 'vllm', 'sglang', 'openai'],",
+        'instead',
+      ],
+    ],
+  },
   flag: {
     file: 'shared/config/table/toy.ts',
     text: `
@@ -129,7 +174,7 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'flag', Toy>> = {
 };
 
 describe('a newcomer adds, in one file and at most two lines elsewhere,', () => {
-  it.each(Object.keys(TOYS))('a %s', (kind) => {
+  it.each(Object.keys(TOYS))('a toy of each: %s', (kind) => {
     expect(linesElsewhere.get(kind)).toBeLessThanOrEqual(LINES_ELSEWHERE_MAX);
   });
 
@@ -161,6 +206,16 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     expect(parser?.end('stop', out)).toBe('tool_calls');
     expect(heard).toEqual(['A toy: ', 'call ball', '{}']);
     expect((await settingsOf('worker', '--engine=mocker', '--dyn-tool-call-parser=toy')).toolCallParser).toBe('toy');
+  });
+
+  it('an engine that a worker serves', async () => {
+    const { startWorkerProcess } = await load<typeof WorkerProcess>('functions/compose/worker/worker.ts');
+    const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
+    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
+    const config = resolveConfig('worker', ['--engine=toy'], { DYN_DISCOVERY_BACKEND: 'mem' });
+    const worker = await startWorkerProcess(config, silentLogger, new AbortController().signal);
+    expect(worker.workers[0]?.card.display_name).toBe('toy-model');
+    await worker.drain();
   });
 
   it('a flag that is read, checked, explained and documented', async () => {

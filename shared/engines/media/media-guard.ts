@@ -1,8 +1,9 @@
 import { isIP } from 'node:net';
-import { systemClock } from '../../../shared/clock/index.ts';
-import { ConfigError, type Settings } from '../../../shared/config/index.ts';
-import type { Engine } from '../../../shared/engines/index.ts';
-import { createMediaGuardedEngine, mediaPolicy } from '../../../shared/engines/media/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { ConfigError, type Settings } from '../../config/index.ts';
+import type { Engine } from '../types.ts';
+import { createMediaGuardedEngine } from './guarded-engine.ts';
+import { mediaPolicy } from './media-policy.ts';
 
 const MIB = 1024 * 1024;
 /** What may stand in the list: a name, or the end of one behind `*`. */
@@ -12,7 +13,7 @@ const ALLOWED_HOST = /^(\*|\*?[\w.-]+)$/;
  * `engine`, which never follows a URL of a client: media come to it inline, read within the settings' bounds.
  * @throws ConfigError for an allowed host that none can be called
  */
-export function withMediaGuard(engine: Engine, settings: Settings<'worker'>): Engine {
+export function withMediaGuard(engine: Engine, settings: Settings<'worker'>, clock: Clock): Engine {
   const { mmMaxFileSizeMb: fileMb, mmMaxDataUrlMb: dataMb, httpTimeoutSecs: seconds } = settings;
   const unfit = settings.mediaAllowHosts?.find((host) => !ALLOWED_HOST.test(host) && isIP(host) === 0);
   if (unfit !== undefined) {
@@ -31,5 +32,5 @@ export function withMediaGuard(engine: Engine, settings: Settings<'worker'>): En
     ...(dataMb === undefined ? {} : { dataUrlBytesMax: dataMb * MIB }),
     ...(seconds === undefined ? {} : { timeoutMs: seconds * 1000 }),
   });
-  return createMediaGuardedEngine(engine, { policy, clock: systemClock, fetchesMax: settings.httpMaxConnections });
+  return createMediaGuardedEngine(engine, { policy, clock, fetchesMax: settings.httpMaxConnections });
 }
