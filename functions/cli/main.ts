@@ -2,13 +2,19 @@
 // A small young generation: left alone V8's grows to 32 MiB on the first burst and stays there, which costs 17 KiB a stream
 // at 1,000 streams; a frontend's garbage is short-lived strings, which a small one collects as well.
 import packageJson from '../../package.json' with { type: 'json' };
-import { type Command, ConfigError, resolveConfig } from '../../shared/config/index.ts';
+import { type Command, ConfigError, renderBriefHelp, renderHelp, resolveConfig } from '../../shared/config/index.ts';
 import { nearestName, reasonOf } from '../../shared/errors/index.ts';
 import { dumpConfig } from '../process/dump-config.ts';
 import { COMMANDS, UNBUILT_COMMANDS } from './commands.ts';
 import { CONFIG_HELP, showConfig, UsageError } from './config.ts';
-import { RUNNABLE, renderCommand, renderEverything, renderOverview } from './help.ts';
 import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
+
+/** Every command that a user can run with what it does, in the order of help. */
+const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
+  ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['config', 'Every setting, its effective value and where it came from'],
+  ['version', 'The version'],
+];
 
 const USAGE_EXIT = 2;
 const FAILURE_EXIT = 1;
@@ -125,3 +131,34 @@ function exitCodeOf(thrown: unknown): number {
 
 // Set, not called: what is written to a pipe leaves before the process does.
 process.exitCode = await runCommand(process.argv.slice(2)).catch(exitCodeOf);
+
+/** The text of `stator --help`: the commands, and how everybody starts. */
+function renderOverview(): string {
+  const commands = RUNNABLE.map(([name, about]) => `  ${name.padEnd(10)} ${about}`);
+  return `Usage: stator COMMAND [flags]
+
+Commands
+${commands.join('\n')}
+
+${renderBriefHelp('local').replace('\nFlags\n', '\nFlags of stator local\n')}
+  stator COMMAND --help        the flags of a command that matter most, with examples
+  stator COMMAND --help all    every flag and variable of a command
+  stator --help all            those of all commands
+`;
+}
+
+/** The text of `stator COMMAND --help`, or of `--help all`. */
+function renderCommand(name: Command, extent: 'brief' | 'all'): string {
+  const head = `Usage: stator ${name} [flags]\n\n${COMMANDS[name].about}.\n\n`;
+  if (extent === 'all') return `${head}  -h, --help, --version\n\n${renderHelp(name)}`;
+  return `${head}${renderBriefHelp(name)}
+  stator ${name} --help all    every flag and variable
+  stator config ${name}        every setting with its value
+`;
+}
+
+/** The text of `stator --help all`: every command with every flag and variable. */
+function renderEverything(): string {
+  const names = Object.keys(COMMANDS) as Command[]; // keys of COMMANDS
+  return names.map((name) => renderCommand(name, 'all')).join('\n');
+}

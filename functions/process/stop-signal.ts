@@ -1,6 +1,21 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
-import { systemClock } from '../../shared/clock/index.ts';
-import { watchNpm } from './npm-parent.ts';
+import { type Clock, systemClock } from '../../shared/clock/index.ts';
+
+/** A process as the system tells of it. */
+interface ProcessFacts {
+  readonly parentPid: number;
+  /** Command line, blanks between its words. */
+  readonly command: string;
+}
+
+const LOOK_MS = 500;
+
+/** `npm start` and `npx stator` run us in a shell, which may or may not have become us. */
+const SHELL = /^(?:\S*\/)?-?(?:ba|da|a|z|k)?sh /;
+
+const RUNNER = /^(?:\S*node\S* )?(?:\S*\/)?(?:p?np[mx]|yarn)(?:-cli)?(?:\.c?js)? /;
 
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 /** Ctrl-C reaches every process of the terminal, and npm hands the one that it got on to us: that is one wish, not two. */
@@ -32,4 +47,60 @@ export function stopSignal(interruptTaken?: AbortSignal): Promise<string> {
     // Listening keeps the channel open, and an open channel the process alive: one that has drained must be free to end.
     process.channel?.unref();
   });
+}
+
+/**
+ * Calls `onGone` once the npm (npx, pnpm, yarn) that has started this process is gone. They hand signals on to a shell that
+ * keeps them for itself, and nothing at all when they are killed outright; whoever ends them means what they run. Never calls
+ * in a process that somebody else has started: a service, or one that was put into the background, outlives its shell.
+ */
+function watchNpm(clock: Clock, onGone: () => void): void {
+  if (process.env.npm_execpath === undefined) return; // nobody of that kind is above us
+  const parent = process.ppid;
+  const runner = findRunner(parent);
+  if (runner === undefined) return;
+  const timer = clock.every(LOOK_MS, () => {
+    if (process.ppid === parent && isAlive(runner)) return;
+    timer.cancel();
+    onGone();
+  });
+}
+
+/** The parent, or the parent of the shell in between. */
+function findRunner(parentPid: number): number | undefined {
+  const parent = factsOf(parentPid);
+  if (parent === undefined) return undefined;
+  if (!SHELL.test(parent.command)) return RUNNER.test(parent.command) ? parentPid : undefined;
+  const above = factsOf(parent.parentPid);
+  return above !== undefined && RUNNER.test(above.command) ? parent.parentPid : undefined;
+}
+
+function factsOf(pid: number): ProcessFacts | undefined {
+  try {
+    return existsSync('/proc/self/stat') ? readProc(pid) : readPs(pid); // slim images have no ps, other systems no /proc
+  } catch {
+    return undefined; // ended meanwhile, or not ours to see
+  }
+}
+
+function readProc(pid: number): ProcessFacts {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const [, parentPid] = stat.slice(stat.lastIndexOf(')') + 2).split(' '); // the name in brackets may hold anything
+  const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+  return { parentPid: Number(parentPid), command };
+}
+
+function readPs(pid: number): ProcessFacts {
+  const line = execFileSync('ps', ['-o', 'ppid=,command=', '-p', String(pid)], { encoding: 'utf8' }).trim();
+  const at = line.indexOf(' ');
+  return { parentPid: Number(line.slice(0, at)), command: `${line.slice(at).trim()} ` };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'; // somebody else's, but there
+  }
 }

@@ -1,7 +1,7 @@
 import { createHandlerEngine, type RequestHandler } from '../../shared/engines/handler/index.ts';
-import type { Engine, EngineInfo, EngineLoad } from '../../shared/engines/index.ts';
+import type { Engine, EngineInfo, EngineLoad, ModelFacts } from '../../shared/engines/index.ts';
 import { readModelInfo } from '../../shared/tokens/index.ts';
-import type { CardSettings, ModelFacts } from '../../shared/worker/index.ts';
+import type { CardSettings } from '../../shared/worker/index.ts';
 
 /** What a model answers: the routes on which it is offered. */
 export type ModelKind = 'chat' | 'completions' | 'embeddings' | 'images' | 'videos' | 'tensor';

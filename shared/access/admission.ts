@@ -1,5 +1,7 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Caller, refuseStranger } from './caller.ts';
-import { holdsSecret } from './secret.ts';
+
+const BEARER = /^Bearer +(\S+) *$/i;
 
 /** Who may use a service of the fleet. */
 export interface Admission {
@@ -25,4 +27,15 @@ export function refuseCaller({ secret, isOpen }: Admission, caller: Caller): Ref
   if (stranger === undefined) return undefined;
   const message = `only requests from this machine are answered while no STATOR_PLANE_TOKEN is set; this one is refused: ${stranger}`;
   return { status: 403, message };
+}
+
+/** Whether a caller shows `secret`, as `Authorization: Bearer` or `x-api-key`. How long that takes tells nothing of it. */
+export function holdsSecret(caller: Pick<Caller, 'header'>, secret: string): boolean {
+  const shown = [BEARER.exec(caller.header('authorization') ?? '')?.[1], caller.header('x-api-key')];
+  return shown.some((each) => each !== undefined && timingSafeEqual(digest(each), digest(secret)));
+}
+
+/** Digests are of one length, whatever was shown. */
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
 }

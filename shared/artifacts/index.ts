@@ -4,6 +4,4 @@
  */
 export { builtinModelPath, builtinText } from './builtin.ts';
 export { findLocalModel } from './local-model.ts';
-export type { ModelReference } from './model-reference.ts';
-export { describeChatTemplate, openChatTemplate } from './open-chat-template.ts';
-export { openModelFolder } from './open-model-folder.ts';
+export { describeChatTemplate, type ModelReference, openChatTemplate, openModelFolder } from './open-model-folder.ts';

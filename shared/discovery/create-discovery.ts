@@ -1,7 +1,7 @@
-import { DiscoveryError } from './discovery-error.ts';
 import type { DynamoDbDiscoveryOptions } from './dynamodb/dynamodb-discovery.ts';
 import type { FileDiscoveryOptions } from './file/file-discovery.ts';
 import type { MemoryDiscoveryOptions } from './memory/memory-discovery.ts';
+import { DiscoveryError } from './options.ts';
 import type { Discovery } from './types.ts';
 
 /** A back end by name, with what it needs. */

@@ -6,7 +6,7 @@
  */
 
 export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from './create-discovery.ts';
-export { createDiscoveryTable } from './dynamodb/create-table.ts';
+export { createDiscoveryTable } from './dynamodb/discovery-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
 export type {

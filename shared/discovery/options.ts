@@ -1,6 +1,9 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
 import type { ReportProblem } from './snapshot-watcher.ts';
 
+/** What went wrong: `unavailable` may pass, the others will not by themselves. */
+type DiscoveryErrorCode = 'unavailable' | 'misconfigured' | 'record_too_large' | 'closed';
+
 /** What every back end takes. */
 export interface DiscoveryBaseOptions {
   /** How long records outlive the last renewal of their process's lease. @default 10_000 */
@@ -30,4 +33,15 @@ export function withDefaults(options: DiscoveryBaseOptions): DiscoveryBase {
     random: options.random ?? systemRandom,
     report: options.onProblem ?? ((problem) => process.emitWarning(problem)),
   };
+}
+
+/** Failure of a discovery operation. The message is one line for an operator: what failed, where, what to do. */
+export class DiscoveryError extends Error {
+  override readonly name = 'DiscoveryError';
+  readonly code: DiscoveryErrorCode;
+
+  constructor(code: DiscoveryErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
 }

@@ -69,7 +69,8 @@ export interface EngineSink extends OutputSink {
 
 /** Drives one inference engine. */
 export interface Engine {
-  readonly kind: 'mocker' | 'openai' | 'vllm' | 'sglang' | 'handler';
+  /** As `--engine` has it; `handler` for one made of code. */
+  readonly kind: string;
   /** Resolves when the engine can serve. Rejects with a message that says what to change. */
   start(signal: AbortSignal): Promise<EngineInfo>;
   /**

@@ -4,7 +4,6 @@
  * worker may report. HTTP and gRPC bodies are made here and nowhere else.
  */
 
-export { assertNever } from './assert-never.ts';
 export { anthropicErrorBody, type OpenAiErrorBody, openAiErrorBody, openAiStreamError } from './bodies.ts';
 export {
   type ErrorCode,
@@ -15,10 +14,17 @@ export {
   isErrorCode,
   logLevelOf,
 } from './codes.ts';
-export { invariant } from './invariant.ts';
-export { type FixedLimit, isLimitName, LIMITS, type LimitName, limitNames, type RefusingLimit } from './limits.ts';
+export { assertNever, invariant } from './invariant.ts';
+export {
+  type FixedLimit,
+  isLimitName,
+  LIMITS,
+  type LimitName,
+  limitNames,
+  overLimit,
+  type RefusingLimit,
+} from './limits.ts';
 export { misspeltName, nearestName } from './nearest.ts';
-export { overLimit } from './over-limit.ts';
 export { detailOf, reasonOf, ServeError, type ServeErrorOptions, toServeError } from './serve-error.ts';
 export {
   fromWire,

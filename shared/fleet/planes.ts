@@ -1,4 +1,4 @@
-import { systemClock } from '../clock/index.ts';
+import { type Clock, systemClock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
 import {
   createTcpRequestPlane,
@@ -8,8 +8,18 @@ import {
 } from '../planes/request/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import { fleetHost } from './fleet-host.ts';
-import { peerLines } from './peer-lines.ts';
 import { followPlaneTls, readPlaneTls } from './plane-tls.ts';
+
+/** A reason is told again after this long, with how often it was met meanwhile. */
+const AGAIN_MS = 60_000;
+
+/** Reasons known at once; they come from a short list, but a peer may word its own. */
+const REASONS_MAX = 64;
+
+interface Told {
+  readonly atMs: number;
+  silent: number;
+}
 
 /** How a host wants its connections to workers. */
 export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
@@ -126,4 +136,22 @@ function tcpPlane(side: 'client' | 'server', settings: FleetSettings, options: T
   return tls === undefined
     ? createTcpRequestPlane({ ...options, encryption })
     : followPlaneTls(createTcpRequestPlane({ ...options, encryption, tls }), settings, tls);
+}
+
+/** Tells of peers that are set otherwise: one line a reason and minute, however many connections fail for it. */
+function peerLines(clock: Pick<Clock, 'nowMs'>, logger: Logger): (address: string, reason: string) => void {
+  const told = new Map<string, Told>();
+  return (address, reason) => {
+    const last = told.get(reason);
+    if (last !== undefined && clock.nowMs() - last.atMs < AGAIN_MS) {
+      last.silent++;
+      return;
+    }
+    told.delete(reason);
+    const [oldest] = told.keys();
+    if (told.size >= REASONS_MAX && oldest !== undefined) told.delete(oldest);
+    told.set(reason, { atMs: clock.nowMs(), silent: 0 });
+    const more = last === undefined || last.silent === 0 ? {} : { notTold: last.silent };
+    logger.warn('a peer on the request plane is refused, or refuses', { address, reason, ...more });
+  };
 }

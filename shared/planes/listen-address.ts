@@ -1,3 +1,4 @@
+import { BlockList, isIP } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
 export interface ListenAddress {
@@ -6,6 +7,51 @@ export interface ListenAddress {
 }
 
 const WILDCARDS: Readonly<Record<string, string>> = { auto: '0.0.0.0', '0.0.0.0': '0.0.0.0', '::': '::' };
+
+/** A listener that a process is about to open for other processes of its fleet. */
+export interface FleetListener {
+  /** What listens, as its operator knows it. @example 'the request plane' */
+  readonly name: string;
+  /** What it binds: an IP address or a host name, without a port. */
+  readonly address: string;
+  /** What callers prove before they are answered; undefined = nothing. */
+  readonly protectedBy: 'token' | 'mTLS' | undefined;
+  /** Whether the operator chose to let anybody in (`STATOR_PLANE_OPEN`). */
+  readonly open: boolean;
+  /** What can be set instead, best first, each as a clause. @example ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'] */
+  readonly remedies: readonly string[];
+}
+
+/**
+ * Why `listener` must not be opened, as one line that says what to set; undefined = it may. A listener that others can
+ * reach must know who calls, unless its operator says that whoever reaches it is trusted.
+ *
+ * @example
+ * const refusal = refuseOpenListener({ name: 'the request plane', address: bind, protectedBy, open, remedies });
+ * if (refusal !== undefined) throw new Error(refusal);
+ */
+export function refuseOpenListener({ name, address, protectedBy, open, remedies }: FleetListener): string | undefined {
+  if (open || protectedBy !== undefined || isLoopback(address)) return undefined;
+  const choices = [...remedies, 'set STATOR_PLANE_OPEN=on where only trusted machines reach it'];
+  return `${name} would listen on ${address} for anybody who reaches it: ${choices.join(', or ')}`;
+}
+
+/** Loopback as IPv6 may spell it, mapped addresses included. */
+const LOOPBACK_IPV6 = new BlockList();
+LOOPBACK_IPV6.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK_IPV6.addAddress('::1', 'ipv6');
+
+/**
+ * Whether only this machine reaches `host`: 127.0.0.0/8, ::1 (also mapped, also in brackets) and `localhost`. Any other name
+ * may resolve to anything, and so counts as reachable. Asked for each request, nearly always about an IPv4 address or
+ * `localhost`, which need no list.
+ */
+export function isLoopback(host: string): boolean {
+  const bare = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
+  const family = isIP(bare);
+  if (family === 0) return bare.toLowerCase() === 'localhost';
+  return family === 4 ? bare.startsWith('127.') : LOOPBACK_IPV6.check(bare, 'ipv6');
+}
 
 /**
  * Where to listen and what to advertise for a configured `host` (`DYN_TCP_RPC_HOST`, `DYN_EVENT_PLANE_HOST`): `auto` and the

@@ -5,5 +5,12 @@
  * field and value. No schema is walked and nothing is copied, so that readers of hot paths can use it, too.
  */
 
-export { RecordReader } from './record-reader.ts';
-export { asRecord, asU64, asWholeNumber, isRecord, type UnknownRecord, u64OfHex } from './values.ts';
+export {
+  asRecord,
+  asU64,
+  asWholeNumber,
+  isRecord,
+  RecordReader,
+  type UnknownRecord,
+  u64OfHex,
+} from './record-reader.ts';

@@ -3,7 +3,7 @@
  * Which worker takes a request. One `choose()` seam: `createRouter` (in `indexless`) for the modes that know nothing of caches,
  * `createKvRouter` for mode `kv`, which decides by what each worker has cached and how loaded it is. `createScheduler` is its core, pure.
  */
-export { type CostModelChoice, costModelOf } from './config/cost-model.ts';
+
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,
@@ -14,15 +14,13 @@ export {
   type QueuePolicy,
 } from './config/kv-config.ts';
 export { readKvRouterConfig } from './config/kv-config-object.ts';
-export { kvRouterConfigOf } from './config/kv-settings.ts';
+export { type CostModelChoice, costModelOf, kvRouterConfigOf } from './config/kv-settings.ts';
 export { RendezvousShare } from './cost/replica-share.ts';
 export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
-export { createKvRouter } from './kv-router.ts';
+export { createKvRouter, poolName } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-types.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
-export { InFlight } from './modes/in-flight.ts';
-export { type Pick, pickerFor } from './modes/modes.ts';
-export { poolName } from './pool-name.ts';
+export { InFlight, type Pick, pickerFor } from './modes/router.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
 export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
 export { RankTable } from './rank-table.ts';

@@ -1,9 +1,7 @@
 import type { Timer } from '../clock/index.ts';
-import type { KvRouterConfig } from './config/kv-config.ts';
-import { kvRouterConfig, prefillPoolConfig } from './config/kv-config.ts';
+import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from './config/kv-config.ts';
 import { Inhibition } from './eligibility/inhibition.ts';
 import type { KvPool, KvRouter, KvRouterOptions } from './kv-router-types.ts';
-import { poolName } from './pool-name.ts';
 import { profileFor } from './queue/policy-config.ts';
 import { RankTable } from './rank-table.ts';
 import { createScheduler } from './scheduler/scheduler.ts';
@@ -11,6 +9,8 @@ import type { Decision, Explanation, SchedulableWorker, SchedulingRequest } from
 import { hashPrompt, schedulingRequest } from './scheduler/scheduling-request.ts';
 import { SessionAffinity } from './session-affinity.ts';
 import type { PoolRole, Reservation, RoutableWorker, RouteRequest, WorkerPool } from './types.ts';
+
+const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>();
 
 /**
  * The router of mode `kv`.
@@ -305,4 +305,15 @@ function toSchedulable(worker: RoutableWorker): SchedulableWorker {
 function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
   if (role === 'prefill') return prefillPoolConfig(config);
   return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;
+}
+
+// every request asks, of few pools
+
+/** One name for each pool: a key may have a pool in several roles. */
+export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {
+  const known = names.get(pool);
+  if (known !== undefined) return known;
+  const name = `${pool.role} ${pool.key}`;
+  names.set(pool, name);
+  return name;
 }

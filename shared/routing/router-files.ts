@@ -1,9 +1,11 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { findLocalModel } from '../artifacts/index.ts';
 import type { RouterSettings } from '../config/index.ts';
-import type { PolicyConfig, PrefillDurationModel } from '../router/index.ts';
+import { reasonOf } from '../errors/index.ts';
+import { KvRouterConfigError, type PolicyConfig, type PrefillDurationModel } from '../router/index.ts';
+import { createPrefillEstimate, readModelShape } from '../router/prefill-estimate/index.ts';
 import type { TrackingHash } from '../router/tracking/index.ts';
-import { readPolicies } from './policy-config.ts';
-import { openPrefillModel } from './prefill-model.ts';
-import { openTracking } from './tracking.ts';
 
 /** What the files that a router's settings name say. */
 export interface RouterFiles {
@@ -24,4 +26,67 @@ export async function openRouterFiles(settings: RouterSettings): Promise<RouterF
     prefillDuration: prefillLoadModel === 'aic' ? await openPrefillModel(settings) : undefined,
     tracking: await openTracking(settings),
   };
+}
+
+/**
+ * What the file of `--router-policy-config` says; undefined without one.
+ * @throws KvRouterConfigError that names the field, Error with one line when the file cannot be read
+ */
+async function readPolicies(path: string | undefined): Promise<PolicyConfig | undefined> {
+  if (path === undefined) return undefined;
+  let yaml: string;
+  try {
+    yaml = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new Error(`--router-policy-config: ${reasonOf(cause)}`, { cause });
+  }
+  const { readPolicyConfig } = await import('../router/queue/index.ts');
+  return readPolicyConfig(yaml);
+}
+
+/**
+ * What predicts prefills with `--router-prefill-load-model aic`.
+ * @throws KvRouterConfigError for a model folder that cannot be read, and as `createPrefillEstimate`
+ */
+async function openPrefillModel(settings: RouterSettings): Promise<PrefillDurationModel> {
+  return createPrefillEstimate({
+    backend: settings.aicBackend ?? '',
+    system: settings.aicSystem ?? '',
+    shape: readModelShape(await readModelConfig(settings.aicModelPath ?? '')),
+    tpSize: settings.aicTpSize ?? 1,
+    attentionDpSize: settings.aicAttentionDpSize,
+    moeTpSize: settings.aicMoeTpSize,
+    moeEpSize: settings.aicMoeEpSize,
+  });
+}
+
+async function readModelConfig(model: string): Promise<unknown> {
+  const folder = await findLocalModel(model);
+  const refuse = (reason: string): KvRouterConfigError =>
+    new KvRouterConfigError('aic_model_path', `--aic-model-path ${JSON.stringify(model)}: ${reason}`);
+  if (folder === undefined) throw refuse('no such folder, and no such model in the Hugging Face cache of this machine');
+  try {
+    return JSON.parse(await readFile(join(folder, 'config.json'), 'utf8'));
+  } catch (thrown) {
+    throw refuse(`its config.json cannot be read: ${reasonOf(thrown)}`);
+  }
+}
+
+/**
+ * The names of running requests' blocks (`--router-tracking-hash`); undefined = the public ones. The code of the others is
+ * loaded where they are asked for.
+ * @throws KvRouterConfigError for a key that cannot be read; the message says nothing of what is in the file
+ */
+export async function openTracking(settings: RouterSettings): Promise<TrackingHash | undefined> {
+  const { routerTrackingHash, routerTrackingKeyFile: path = '', routerTrackingKeyId: keyId = '' } = settings;
+  if (routerTrackingHash !== 'keyed-xxh3-v1') return undefined;
+  const { createKeyedTracking, KEY_BYTES } = await import('../router/tracking/index.ts');
+  const field = 'router_tracking_key_file';
+  const key = await readFile(path).catch((thrown: unknown) => {
+    throw new KvRouterConfigError(field, `--router-tracking-key-file cannot be read: ${reasonOf(thrown)}`);
+  });
+  if (key.length !== KEY_BYTES) {
+    throw new KvRouterConfigError(field, `--router-tracking-key-file has ${key.length} bytes, not ${KEY_BYTES}`);
+  }
+  return createKeyedTracking({ key, keyId });
 }

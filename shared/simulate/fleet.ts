@@ -5,7 +5,7 @@ import { transferMs } from '../engines/mocker/index.ts';
 import { WorkloadNames } from './block-names.ts';
 import { EventQueue } from './event-queue.ts';
 import { FleetPool } from './fleet-pool.ts';
-import { GapHistogram } from './gap-histogram.ts';
+import { GapHistogram } from './percentiles.ts';
 import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import { SimulatedRequest } from './simulated-request.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert';
 import type { SchedulerOptions, TransferModel } from '../engines/mocker/index.ts';
 import { Fleet } from './fleet.ts';
-import type { GapHistogram } from './gap-histogram.ts';
 import { hitCeiling } from './hit-ceiling.ts';
+import type { GapHistogram } from './percentiles.ts';
 import { createRouters, type PoolOptions, type RoutingOptions } from './routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';
 import type { SimulatedRequest } from './simulated-request.ts';

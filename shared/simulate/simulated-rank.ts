@@ -1,7 +1,7 @@
 import type { KvEvent } from '../engines/index.ts';
 import { KvJournal, Scheduler, type SchedulerOptions } from '../engines/mocker/index.ts';
 import type { PoolRole } from '../router/index.ts';
-import type { GapHistogram } from './gap-histogram.ts';
+import type { GapHistogram } from './percentiles.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 
 /** What is looked at besides first tokens and ends. */

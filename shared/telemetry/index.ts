@@ -16,12 +16,17 @@ export {
 export { bucketsOf } from './metric-buckets.ts';
 export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
 export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
-export { createDrainMetrics } from './metrics/drain-metrics.ts';
-export { countDroppedTelemetry, type TelemetryDropped } from './metrics/export-metrics.ts';
+export {
+  createDrainMetrics,
+  createHeldBytesMetrics,
+  createHoldMetrics,
+  createStallMetrics,
+  type HeldBytesMetrics,
+  type HoldMetrics,
+  type StallMetrics,
+} from './metrics/flow-metrics.ts';
 export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
-export { createHeldBytesMetrics, type HeldBytesMetrics } from './metrics/held-bytes-metrics.ts';
-export { createHoldMetrics, type HoldMetrics } from './metrics/hold-metrics.ts';
-export { MetricRegistry } from './metrics/registry.ts';
+export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,
   type DecisionFigures,
@@ -33,7 +38,6 @@ export {
   type RouterWorkerType,
 } from './metrics/router-metrics.ts';
 export { createRouterStateMetrics, type RouterStateMetrics, type SharedPart } from './metrics/router-state-metrics.ts';
-export { createStallMetrics, type StallMetrics } from './metrics/stall-metrics.ts';
 export {
   createWorkerMetrics,
   type WorkerErrorType,
@@ -48,7 +52,6 @@ export type { RequestEnd, RequestRecorder } from './records/request-record.ts';
 export { createStreamSink } from './records/stream-sink.ts';
 export type { RequestMeter, RequestOutcome, WorkerLabels } from './request-meter.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
-export { inSpan } from './tracing/in-span.ts';
 export type { Span, SpanAttributes, SpanSink } from './tracing/span.ts';
-export { logSpans } from './tracing/span-log.ts';
+export { inSpan, logSpans } from './tracing/span-log.ts';
 export { Tracer } from './tracing/tracer.ts';

@@ -1,8 +1,7 @@
 import { systemClock, systemRandom } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import type { ProcessLogger } from './log/logger.ts';
-import { countDroppedTelemetry } from './metrics/export-metrics.ts';
-import type { MetricRegistry } from './metrics/registry.ts';
+import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
 import { logSpans } from './tracing/span-log.ts';
 import { Tracer } from './tracing/tracer.ts';
 

@@ -2,8 +2,8 @@ import type { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { asRecord } from '../records/index.ts';
 import { type AddedToken, readAddedTokens } from './added-tokens.ts';
 import { unspellBytes } from './bpe/byte-alphabet.ts';
+import { toWellFormed } from './bpe/utf8.ts';
 import type { DecodeOptions, Detokenizer, EncodeOptions, Tokenizer, TokenizerRecipe } from './types.ts';
-import { toWellFormed } from './well-formed.ts';
 
 /** Ids of the prompt's end that decide how the first new token is written. */
 const PROMPT_TAIL_IDS = 5;

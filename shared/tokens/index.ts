@@ -20,9 +20,8 @@ export {
   seededHashes,
   xxh3Hash,
 } from './hashing/block-hashes.ts';
-export { compareModelFile, describeModelFile } from './model-files.ts';
+export { compareModelFile, describeModelFile, ModelFolderError } from './model-files.ts';
 export { type LoadModelOptions, loadModelFolder } from './model-folder.ts';
-export { ModelFolderError } from './model-folder-error.ts';
 export { type ReadModelInfoOptions, readModelInfo } from './model-info.ts';
 export {
   type EncodedPrompt,

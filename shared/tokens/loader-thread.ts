@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { shareTables } from './bpe/tables.ts';
-import type { LoaderAnswer } from './loader.ts';
-import { scanTokenizerFile } from './scan-file.ts';
+import { type LoaderAnswer, scanTokenizerFile } from './loader.ts';
 
 /** Entry of the loader thread: answers once with the tables of the file it was started for, then ends. */
 function answer(path: string): void {

@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { untilAborted } from '../concurrency/index.ts';
-import type { ScannedTokenizer } from './bpe/build-tables.ts';
-import { scanTokenizerFile } from './scan-file.ts';
+import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
+import { scanTiktoken } from './bpe/tiktoken.ts';
 import { findThreadEntry } from './thread-entry.ts';
+import { kindOfTokenizer } from './tokenizer-file.ts';
 
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
@@ -39,4 +40,12 @@ async function askThread(entry: string, path: string, signal?: AbortSignal): Pro
   } finally {
     await thread.terminate();
   }
+}
+
+/**
+ * Takes a tokenizer file apart; of a tiktoken file there are only tables.
+ * @throws SyntaxError when it is broken
+ */
+export function scanTokenizerFile(path: string, file: Uint8Array): ScannedTokenizer {
+  return kindOfTokenizer(path) === 'json' ? scanTokenizerJson(file) : { rest: undefined, tables: scanTiktoken(file) };
 }

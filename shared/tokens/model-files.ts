@@ -4,7 +4,6 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
-import { ModelFolderError } from './model-folder-error.ts';
 import { findTokenizerFile } from './tokenizer-file.ts';
 import type { ModelFile } from './types.ts';
 
@@ -117,4 +116,9 @@ async function checksumOf(path: string, size: number): Promise<string> {
 function ifMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
   throw new ModelFolderError(`${error.path ?? 'model folder'}: cannot be read: ${error.message}`, { cause: error });
+}
+
+/** A model folder cannot be used. The message is one line: which file, what is wrong, what to do. */
+export class ModelFolderError extends Error {
+  override readonly name = 'ModelFolderError';
 }

@@ -1,7 +1,6 @@
 import { basename, resolve } from 'node:path';
 import { loadTokenizer } from './load-tokenizer.ts';
-import { checkFolder, readModelFiles } from './model-files.ts';
-import { ModelFolderError } from './model-folder-error.ts';
+import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
 import { readConfigs, toModelInfo } from './model-info.ts';
 import { readSpecialTokens } from './special-tokens.ts';
 import { type ChatTemplateSource, compileChatTemplate } from './template/chat-template.ts';

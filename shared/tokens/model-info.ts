@@ -1,7 +1,6 @@
 import { join, resolve } from 'node:path';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
-import { checkFolder, readJsonObject, readModelFiles, readText } from './model-files.ts';
-import { ModelFolderError } from './model-folder-error.ts';
+import { checkFolder, ModelFolderError, readJsonObject, readModelFiles, readText } from './model-files.ts';
 import { tokenText } from './special-tokens.ts';
 import type { DefaultSampling, ModelInfo } from './types.ts';
 

@@ -10,6 +10,6 @@ export { type ControlServerOptions, startControlServer } from './control/control
 export { EndpointHealth, type EndpointHealthOptions } from './control/endpoint-health.ts';
 export type { SmallServer } from './control/small-server.ts';
 export { type StatusServerOptions, startStatusServer } from './control/status-server.ts';
-export { buildModelCard, type CardSettings, type ModelFacts, type ServedNames } from './model-card.ts';
+export { buildModelCard, type CardSettings, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
 export { startWorker, type Worker } from './worker.ts';

@@ -1,15 +1,5 @@
-import type { CheckedFile, ModelCard, ModelType, RuntimeConfig, WorkerType } from '../discovery/index.ts';
-import type { EngineInfo } from '../engines/index.ts';
-
-/** What is known of the model apart from its engine. All of it is optional for engines that take text. */
-export interface ModelFacts {
-  /** Files by role (`config.json`, `tokenizer.json`, ...). */
-  readonly files?: Readonly<Record<string, CheckedFile>>;
-  /** Context length of the architecture, in tokens. */
-  readonly contextLength?: number | undefined;
-  /** Folder or repository of the model. */
-  readonly sourcePath?: string | undefined;
-}
+import type { ModelCard, ModelType, RuntimeConfig, WorkerType } from '../discovery/index.ts';
+import type { EngineInfo, ModelFacts } from '../engines/index.ts';
 
 /** How the model is offered. */
 export interface ServedNames {

@@ -1,13 +1,13 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
-import type { Engine, EngineInfo } from '../engines/index.ts';
+import type { Engine, EngineInfo, ModelFacts } from '../engines/index.ts';
 import type { EventPlane } from '../planes/event/index.ts';
 import type { RequestPlane } from '../planes/request/index.ts';
 import type { RouterState } from '../router/state/index.ts';
 import type { Logger, Tracer, WorkerMetrics } from '../telemetry/index.ts';
 import type { AdapterCache } from './adapters/adapter-cache.ts';
 import type { EndpointHealth } from './control/endpoint-health.ts';
-import type { CardSettings, ModelFacts, ServedNames } from './model-card.ts';
+import type { CardSettings, ServedNames } from './model-card.ts';
 
 /** Where a worker stands in the namespace. */
 export interface WorkerAddress {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readSettings } from '../../infra/settings.ts';
+import { readSettings } from '../../infra/app.ts';
 
 const reading = (given: Record<string, unknown>): unknown => readSettings((name) => given[name]);
 

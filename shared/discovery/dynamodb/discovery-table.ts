@@ -1,4 +1,6 @@
-import { DiscoveryError } from '../discovery-error.ts';
+import type { Clock } from '../../clock/index.ts';
+import { DiscoveryError } from '../options.ts';
+import { createTable } from '../table/create-table.ts';
 import type { TableOptions } from '../table/table.ts';
 import type { TablePlace } from '../table/table-errors.ts';
 
@@ -14,4 +16,12 @@ export function discoveryTablePlace({ tableName, endpoint, region }: TableOption
     toError: (code, message, cause) => new DiscoveryError(code, message, cause),
     isOwnError: (thrown) => thrown instanceof DiscoveryError,
   };
+}
+
+/**
+ * Creates the discovery table, on demand and with clearing of garbage, and waits until it can be used. A table that exists
+ * is left as it is. For emulators and first trials; a deployment creates it from `DISCOVERY_TABLE_SCHEMA`.
+ */
+export function createDiscoveryTable(options: TableOptions, clock?: Clock): Promise<void> {
+  return createTable(discoveryTablePlace(options), clock);
 }

@@ -1,10 +1,9 @@
 import { setMaxListeners } from 'node:events';
 import { forAtMost, Serial } from '../../concurrency/index.ts';
-import { DiscoveryError } from '../discovery-error.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { momentOf } from '../moment.ts';
-import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';

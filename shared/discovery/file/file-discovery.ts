@@ -1,9 +1,8 @@
 import { forAtMost, inBatches, Serial } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { DiscoveryError } from '../discovery-error.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
-import { type DiscoveryBase, type DiscoveryBaseOptions, withDefaults } from '../options.ts';
+import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';

@@ -1,7 +1,7 @@
 import { lstat, mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DiscoveryError } from '../discovery-error.ts';
+import { DiscoveryError } from '../options.ts';
 
 /** Where processes of one user meet when nobody names a folder: below the temporary folder, a name of the user's own. */
 export function userFolderPath(): string {

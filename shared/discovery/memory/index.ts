@@ -2,5 +2,4 @@
  * @module discovery/memory
  * Discovery within one process. A door of its own, so that the room's loads no back end that is not used.
  */
-export { MemoryDiscovery } from './memory-discovery.ts';
-export { MemoryHub } from './memory-hub.ts';
+export { MemoryDiscovery, MemoryHub } from './memory-discovery.ts';

@@ -5,8 +5,7 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
 import { isInternalAddress } from './internal-addresses.ts';
-import type { MediaBudget } from './media-budget.ts';
-import type { MediaConnections } from './media-connections.ts';
+import type { MediaBudget, MediaConnections } from './media-bounds.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
 
 const REDIRECTS_MAX = 5;

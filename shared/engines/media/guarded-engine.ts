@@ -5,8 +5,7 @@ import type { EngineRequest } from '../../protocol/generation/index.ts';
 import type { Engine, EngineSink } from '../types.ts';
 import { fetchMedia } from './fetch-media.ts';
 import { readLocalMedia } from './local-media.ts';
-import { MediaBudget } from './media-budget.ts';
-import { MediaConnections } from './media-connections.ts';
+import { MediaBudget, MediaConnections } from './media-bounds.ts';
 import { checkMediaUrl, type MediaPolicy } from './media-policy.ts';
 import { type NamedMedium, type RebuiltBody, rebuildMessages } from './media-urls.ts';
 

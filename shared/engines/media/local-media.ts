@@ -4,7 +4,7 @@ import { extname, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { workerError } from '../../errors/index.ts';
 import type { FetchedMedia } from './fetch-media.ts';
-import type { MediaBudget } from './media-budget.ts';
+import type { MediaBudget } from './media-bounds.ts';
 
 export interface LocalMediaBounds {
   /** The only folder whose files may be read. */

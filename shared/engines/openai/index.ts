@@ -3,3 +3,4 @@
  * Any OpenAI-compatible server as an engine, streamed, by its URL. Text in and chunks out, both untouched; no KV events.
  */
 export { createOpenAiEngine, type OpenAiEngineOptions } from './openai-engine.ts';
+export { openai } from './openai-kind.ts';

@@ -2,5 +2,4 @@
  * @module engines/sglang
  * SGLang behind its own HTTP server, started or attached: tokens in and out, KV events, load, adapters, sleep.
  */
-export type { SglangLaunchSettings } from './launch.ts';
-export { createSglangEngine, type SglangEngineOptions } from './sglang-engine.ts';
+export { createSglangEngine, type SglangEngineOptions, type SglangLaunchSettings } from './launch.ts';

@@ -1,7 +1,16 @@
 import type { LaunchCommand } from '../process/engine-process.ts';
-import { argumentsOf } from '../server/command-line.ts';
 import type { LaunchPlan, LaunchPorts } from '../server/dialect.ts';
-import { type LaunchEvents, launchEvents } from '../server/launch-events.ts';
+import { argumentsOf, type LaunchEvents, launchEvents } from '../server/launch-events.ts';
+import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
+import type { Engine } from '../types.ts';
+import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';
+
+export interface SglangEngineOptions extends Omit<ServerEngineOptions, 'launch'>, Pick<SglangDialectOptions, 'events'> {
+  /** How to start the server; without it `url` names one that runs. */
+  readonly launch?: SglangLaunchSettings | undefined;
+  /** The engine renders and tokenizes chats itself. Default false. */
+  readonly takesText?: boolean | undefined;
+}
 
 /** What SGLang's server is started with. Absent fields leave the choice to SGLang. */
 export interface SglangLaunchSettings extends LaunchEvents {
@@ -66,4 +75,17 @@ function commandOf(settings: SglangLaunchSettings, ports: LaunchPorts): LaunchCo
     ...settings.fromFile,
   });
   return { program: program ?? 'python3', args: [...before, ...named, ...settings.args], env: { ...settings.env } };
+}
+
+/**
+ * SGLang as an engine: its native `/generate`, KV events by ZeroMQ.
+ *
+ * @throws TypeError when `url` is no HTTP URL.
+ * @example
+ * const engine = createSglangEngine({ url: 'http://127.0.0.1:30000' }, { clock: systemClock, logger });
+ */
+export function createSglangEngine(options: SglangEngineOptions, deps: ServerEngineDeps): Engine {
+  const { launch, takesText = false, events, ...server } = options;
+  const dialect = new SglangDialect({ takesText, events });
+  return new ServerEngine(dialect, { ...server, launch: launch && sglangLaunch(launch) }, deps);
 }

@@ -2,7 +2,6 @@
  * @module engines/vllm
  * vLLM behind its own HTTP server, started or attached: tokens in and out, KV events, load, adapters, sleep.
  */
-export type { VllmLaunchSettings } from './launch.ts';
+export { createVllmEngine, type VllmEngineOptions, type VllmLaunchSettings } from './launch.ts';
 export { createMultimodalEngine, type MultimodalOptions } from './multimodal-engine.ts';
 export { type SecondaryNode, startSecondaryVllm } from './secondary-node.ts';
-export { createVllmEngine, type VllmEngineOptions } from './vllm-engine.ts';

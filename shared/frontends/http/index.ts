@@ -15,5 +15,5 @@ export { NodeFrameSink } from './hosts/node-sink.ts';
 export { WebExchange } from './hosts/web-exchange.ts';
 export { WebFrameSink } from './hosts/web-sink.ts';
 export { ServiceLifecycle, type ServiceStage } from './lifecycle.ts';
-export { requestIdOf } from './request-id.ts';
+export { requestIdOf } from './served-exchange.ts';
 export { defaultHttpPaths, defaultHttpSettings, type HttpPaths, type HttpSettings } from './settings.ts';

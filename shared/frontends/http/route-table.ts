@@ -13,8 +13,7 @@ import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './routes/busy-threshold
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
 import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './routes/clear-kv-blocks.ts';
 import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-routing.ts';
-import { serveHealth, serveLive } from './routes/health.ts';
-import { serveMetrics } from './routes/metrics.ts';
+import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
 import { serveModel, serveModelList } from './routes/models.ts';
 import { serveRoot } from './routes/root.ts';
 import type { HttpPaths, HttpSettings } from './settings.ts';

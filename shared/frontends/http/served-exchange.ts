@@ -3,7 +3,9 @@ import type { LimitName, ServeError } from '../../errors/index.ts';
 import type { BodyIntake } from './bodies/body-intake.ts';
 import type { HostExchange, HttpExchange } from './hosts/exchange.ts';
 import type { FrameSink } from './hosts/frame-sink.ts';
-import { clientRequestId } from './request-id.ts';
+
+/** Printable, within Latin-1, which is what a header can carry; longer ones are no ids, and every log line would repeat them. */
+const REQUEST_ID = /^[\x21-\x7e\xa1-\xff](?:[\x20-\x7e\xa0-\xff]{0,510}[\x21-\x7e\xa1-\xff])?$/;
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -83,4 +85,14 @@ export class ServedExchange implements HttpExchange {
     const all = { ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
+}
+
+/** The client's own id of a request, where it is one: at most 512 printable characters. */
+function clientRequestId(header: string | undefined): string | undefined {
+  return header !== undefined && REQUEST_ID.test(header) ? header : undefined;
+}
+
+/** What `x-request-id` of an answer says: the client's own id, or a new one. @param header the request's `x-request-id` */
+export function requestIdOf(header: string | undefined, random: Pick<Random, 'uuid'>): string {
+  return clientRequestId(header) ?? random.uuid();
 }

@@ -1,12 +1,13 @@
 import { type Clock, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
-import { ServeError, toServeError } from '../../errors/index.ts';
-import { alreadyAnswered, requestIdOf } from '../http/index.ts';
+import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
+import { alreadyAnswered, type BodyIntake, type FrameSink, type HostExchange, requestIdOf } from '../http/index.ts';
 import type { FetchApp } from '../node/server.ts';
-import { endWithError, toFetchRequest, writeResponse } from './lambda-answer.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
-import { LambdaExchange } from './lambda-exchange.ts';
 import { LambdaSink } from './lambda-sink.ts';
 import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
+
+/** Largest request that Lambda passes on, the event's envelope included. */
+const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 
 /** An app as a function runs it. */
 export interface FunctionApp extends FetchApp {
@@ -149,4 +150,97 @@ function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     signal.addEventListener('abort', stop, { once: true });
     work.then(resolve, reject);
   });
+}
+
+/** The request for the app's router. Its body stays in the exchange: it is read once, with the route's own limit. */
+function toFetchRequest(request: LambdaRequest): Request {
+  const query = request.query === '' ? '' : `?${request.query}`;
+  try {
+    return new Request(`http://function${request.path}${query}`, {
+      method: request.method,
+      headers: [...request.headers],
+    });
+  } catch (cause) {
+    throw new ServeError('invalid_value', 'The method, path or headers of the request are malformed', { cause });
+  }
+}
+
+/** Writes an answer that the app made as a `Response`: errors of the router, metrics, health. */
+async function writeResponse(sink: LambdaSink, response: Response): Promise<void> {
+  const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'set-cookie'));
+  sink.head(response.status, headers, response.headers.getSetCookie());
+  const writable = new WritableStream<Uint8Array>({
+    write(chunk) {
+      sink.write(chunk);
+      return sink.isBlocked() ? new Promise((resolve) => sink.onUnblocked(resolve)) : undefined;
+    },
+  });
+  await response.body?.pipeTo(writable, { signal: sink.closed });
+  sink.end();
+}
+
+/** Ends an answer that the app left unfinished. The dialect is the app's own business, so this speaks the most common one. */
+function endWithError(sink: LambdaSink, error: ServeError, requestId: string): void {
+  if (sink.isNew) {
+    const retryAfter =
+      error.retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(error.retryAfterMs / 1000)) };
+    sink.head(error.status, { 'content-type': 'application/json', 'x-request-id': requestId, ...retryAfter });
+    sink.write(JSON.stringify(openAiErrorBody(error)));
+    sink.end();
+  } else if (sink.isOpen && sink.contentType?.startsWith('text/event-stream')) {
+    sink.write(openAiStreamError(error));
+    sink.end();
+  } else if (sink.isOpen) {
+    sink.breakOff(error); // a body that simply ended would look whole
+  }
+}
+
+/** One event and the place for its answer, as the app sees them. */
+class LambdaExchange implements HostExchange {
+  readonly sink: FrameSink;
+  readonly deadline: AbortSignal;
+  readonly #request: LambdaRequest;
+
+  constructor(request: LambdaRequest, sink: FrameSink, deadline: AbortSignal) {
+    this.#request = request;
+    this.sink = sink;
+    this.deadline = deadline;
+  }
+
+  get method(): string {
+    return this.#request.method;
+  }
+
+  get path(): string {
+    return this.#request.path;
+  }
+
+  get query(): string {
+    return this.#request.query;
+  }
+
+  get headerLines(): number {
+    return this.#request.headerLines;
+  }
+
+  headerNames(): readonly string[] {
+    return [...this.#request.headers.keys()];
+  }
+
+  header(name: string): string | undefined {
+    return this.#request.headers.get(name);
+  }
+
+  async readBody(intake: BodyIntake): Promise<void> {
+    const { body, isBase64 } = this.#request;
+    const encoding = isBase64 ? 'base64' : 'utf8';
+    // Counted before anything is decoded.
+    const sizeBytes = Buffer.byteLength(body, encoding);
+    if (sizeBytes > LAMBDA_BODY_BYTES_MAX) {
+      const limitMb = LAMBDA_BODY_BYTES_MAX / 1024 / 1024;
+      throw new ServeError('request_too_large', `Request body exceeds the limit of ${limitMb} MB`);
+    }
+    intake.expect(sizeBytes);
+    if (sizeBytes > 0) intake.add(Buffer.from(body, encoding));
+  }
 }

@@ -9,9 +9,19 @@ import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../http/
 import type { TlsMaterial } from '../tls/index.ts';
 import { Connections } from './connections.ts';
 import { drainServer } from './drain.ts';
-import { listeningAt } from './listening-at.ts';
 import { UnfinishedHeads } from './unfinished-heads.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
+
+/** Where a server can be reached, and what it listens on. */
+interface ListeningAt {
+  /** As clients on this machine reach it, without a trailing slash. */
+  readonly url: string;
+  /** Of the socket, as the system says it: `127.0.0.1:8000`, `0.0.0.0:8000`, `[::]:8000`. */
+  readonly address: string;
+}
+
+/** Every address of the machine, and the one of them that any machine has. */
+const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '[::1]' };
 
 /** What a host needs of the app. */
 export interface FetchApp {
@@ -157,4 +167,20 @@ function toListenError(error: NodeJS.ErrnoException, host: string, port: number)
         cause: error,
       });
   }
+}
+
+/**
+ * @param host as it was asked for: a name stays in the URL, since a certificate may be for it
+ * @param bound what became of it
+ */
+function listeningAt(scheme: 'http' | 'https', host: string, bound: AddressInfo): ListeningAt {
+  const loopback = LOOPBACK[bound.address];
+  return {
+    url: `${scheme}://${loopback ?? bracketed(host)}:${bound.port}`,
+    address: `${bracketed(bound.address)}:${bound.port}`,
+  };
+}
+
+function bracketed(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
 }

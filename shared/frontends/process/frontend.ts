@@ -38,16 +38,13 @@ import { ByteBudget, createHttpApp, ServiceLifecycle } from '../http/index.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
-import { ModelGauges } from './model-gauges.ts';
+import { ModelGauges, stallObserver } from './model-gauges.ts';
 import { ModelLines } from './model-lines.ts';
 import { cardFilter, chatCheck, modelOpener } from './open-model.ts';
-import { overrunObserver } from './overruns.ts';
-import { logPreprocessing } from './preprocessing-log.ts';
 import { openPromptEncoder } from './prompt-encoder.ts';
-import { logRequests } from './request-lines.ts';
+import { logPreprocessing, logRequests, overrunObserver } from './request-lines.ts';
 import { openRequestRecords } from './request-records.ts';
 import { openResponseStore } from './responses.ts';
-import { stallObserver } from './stalls.ts';
 
 export interface FrontendOptions {
   readonly logger: ProcessLogger;

@@ -2,9 +2,8 @@ import type { ReasoningFormat, ReasoningGrammar } from './formats.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
 import { MarkerParser } from './marker-parser.ts';
-import { OpenerPrepender, OpenerStripper } from './opening-parsers.ts';
 import type { ReasoningRequest } from './thinking.ts';
-import type { ReasoningParser, ReasoningStart } from './types.ts';
+import type { ReasoningParser, ReasoningSink, ReasoningStart } from './types.ts';
 
 /** How the text of one request is split; the same for all its choices. */
 export interface ReasoningPlan {
@@ -67,4 +66,52 @@ function startAfter(format: ReasoningFormat, promptText: string): ReasoningStart
 
 function startsInside(grammar: ReasoningGrammar): boolean {
   return grammar.kind === 'markers' && grammar.markers.grammar.startsInside === true;
+}
+
+/** `minimax_append_think`: nothing is split; the content gets the opener back that the prompt took from it. */
+class OpenerPrepender implements ReasoningParser {
+  #opener: string;
+
+  constructor(opener: string) {
+    this.#opener = opener;
+  }
+
+  push(text: string, out: ReasoningSink): void {
+    if (text === '') return;
+    out.content(this.#opener + text);
+    this.#opener = '';
+  }
+
+  end(): void {}
+}
+
+/** For requests without reasoning: everything is content but an opener as the very first characters. */
+class OpenerStripper implements ReasoningParser {
+  #opener: string | undefined;
+  #held = '';
+
+  constructor(opener: string) {
+    this.#opener = opener;
+  }
+
+  push(text: string, out: ReasoningSink): void {
+    if (this.#opener === undefined) {
+      if (text !== '') out.content(text);
+      return;
+    }
+    const seen = this.#held + text;
+    if (seen.length < this.#opener.length && this.#opener.startsWith(seen)) {
+      this.#held = seen;
+      return;
+    }
+    const rest = seen.startsWith(this.#opener) ? seen.slice(this.#opener.length) : seen;
+    this.#opener = undefined;
+    this.#held = '';
+    if (rest !== '') out.content(rest);
+  }
+
+  end(out: ReasoningSink): void {
+    if (this.#held !== '') out.content(this.#held);
+    this.#held = '';
+  }
 }

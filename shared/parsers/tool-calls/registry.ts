@@ -5,58 +5,18 @@ import {
 } from '../../config/index.ts';
 import { ForcedChoiceParser } from './forced-choice-parser.ts';
 import type { ToolCallFormat } from './format.ts';
-import { deepseekV3, deepseekV31 } from './formats/deepseek.ts';
-import { deepseekV4, deepseekV32 } from './formats/dsml.ts';
-import { gemma4 } from './formats/gemma4.ts';
-import { glm47, poolsideV1 } from './formats/glm.ts';
-import { harmony } from './formats/harmony.ts';
-import { inkling } from './formats/inkling.ts';
-import { defaultJson, hermes, jamba, llama3Json, mistral, nemotronDeci, phi4, qwen25 } from './formats/json-family.ts';
-import { kimiK2 } from './formats/kimi-k2.ts';
-import { kimiK3 } from './formats/kimi-k3.ts';
-import { minimaxM2 } from './formats/minimax-m2.ts';
-import { minimaxM3 } from './formats/minimax-m3.ts';
-import { pythonic } from './formats/pythonic.ts';
-import { qwen3Coder } from './formats/qwen3-coder.ts';
+import * as BY_NAME from './formats/index.ts';
+import { defaultJson } from './formats/json-family.ts';
 import { MarkupParser } from './markup-parser.ts';
 import type { ToolCallOptions, ToolCallParser } from './types.ts';
 
-/** The format of every name that the configuration takes: a name without one does not compile. */
-const BY_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = {
-  hermes,
-  qwen25,
-  nemotron_deci: nemotronDeci,
-  llama3_json: llama3Json,
-  mistral,
-  phi4,
-  jamba,
-  default: defaultJson,
-  deepseek_v3: deepseekV3,
-  deepseek_v3_1: deepseekV31,
-  deepseek_v3_2: deepseekV32,
-  deepseek_v4: deepseekV4,
-  qwen3_coder: qwen3Coder,
-  nemotron_nano: qwen3Coder,
-  qwen3: qwen3Coder,
-  minimax_m2: minimaxM2,
-  minimax_m3: minimaxM3,
-  minimax_m3_nom: minimaxM3,
-  glm47,
-  glm45: glm47,
-  poolside_v1: poolsideV1,
-  kimi_k2: kimiK2,
-  kimi_k25: kimiK2,
-  kimi_k3: kimiK3,
-  gemma4,
-  harmony,
-  pythonic,
-  inkling,
-};
+// A name that the configuration takes and nothing is exported for does not compile.
+const FORMAT_OF_NAME: Readonly<Record<ToolCallParserName, ToolCallFormat>> = { ...BY_NAME, default: defaultJson };
 
 /** Names as workers publish them, other spellings included. Matched exactly. */
 const FORMATS: ReadonlyMap<string, ToolCallFormat> = new Map([
-  ...Object.entries(BY_NAME),
-  ...Object.entries(TOOL_CALL_PARSER_SPELLINGS).map(([spelling, name]) => [spelling, BY_NAME[name]] as const),
+  ...Object.entries(FORMAT_OF_NAME),
+  ...Object.entries(TOOL_CALL_PARSER_SPELLINGS).map(([spelling, name]) => [spelling, FORMAT_OF_NAME[name]] as const),
 ]);
 
 /**

@@ -1,8 +1,8 @@
+import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import { requestKeyOf } from '../../protocol/generation/index.ts';
-import { CallBudget } from './call-budget.ts';
 import { askControl, CONTROL_CALLS_AT_ONCE_MAX, type ControlCaller, listControl } from './control-endpoints.ts';
 
 /** What the workers said to a cancel. */
@@ -75,5 +75,35 @@ export class RequestCanceller {
     if (answer.kind === 'failed') return undefined;
     const { cancelled } = (answer.output?.body ?? {}) as { readonly cancelled?: unknown };
     return typeof cancelled === 'number' ? cancelled : undefined;
+  }
+}
+
+/**
+ * How many calls may be made a second, on average, for requests that anybody can send. What is asked for while something is
+ * left is granted whole, and paid back by waiting: a fleet of any size can be asked now and then.
+ */
+class CallBudget {
+  readonly #clock: Clock;
+  readonly #perSecond: number;
+  #left: number;
+  #filledMs: number;
+
+  /** @param perSecond also the most that is saved up */
+  constructor(clock: Clock, perSecond: number) {
+    this.#clock = clock;
+    this.#perSecond = perSecond;
+    this.#left = perSecond;
+    this.#filledMs = clock.nowMs();
+  }
+
+  /** Whether so many calls may be made now; they are spent then. */
+  take(calls: number): boolean {
+    const nowMs = this.#clock.nowMs();
+    const earned = ((nowMs - this.#filledMs) / 1000) * this.#perSecond;
+    this.#left = Math.min(this.#perSecond, this.#left + earned);
+    this.#filledMs = nowMs;
+    if (this.#left <= 0) return false;
+    this.#left -= calls;
+    return true;
   }
 }

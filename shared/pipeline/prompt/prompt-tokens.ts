@@ -4,7 +4,6 @@ import type { ChatMessage, GenerationRequest } from '../../protocol/generation/i
 import type { EncodedPrompt, LoadedModel, PromptEncoder } from '../../tokens/index.ts';
 import { promptField, refuseHopeless } from './context-length.ts';
 import { mediaParts } from './media-parts.ts';
-import { stripNuls } from './strip-nuls.ts';
 
 /** What operators are told of prompts. */
 export interface PromptObserver {
@@ -135,4 +134,19 @@ function inItsField(error: ServeError, request: GenerationRequest): ServeError {
   const hint = hasMedia ? `. They hold media, which model \`${request.model}\` may not take` : '';
   const param = hasMedia || error.param === 'messages' ? promptField(request) : error.param;
   return new ServeError('invalid_value', error.message + hint, { param, cause: error });
+}
+
+/**
+ * `text` without its NUL characters, which no tokenizer has. By bytes, since replacing them in the text takes 100 ns and two
+ * objects for each: a second for eight million.
+ */
+export function stripNuls(text: string): string {
+  if (!text.includes('\0')) return text;
+  const bytes = Buffer.from(text);
+  let kept = bytes.indexOf(0);
+  for (let at = kept; at < bytes.length; at++) {
+    const byte = bytes[at] as number; // within its length
+    if (byte !== 0) bytes[kept++] = byte;
+  }
+  return bytes.toString('utf8', 0, kept);
 }

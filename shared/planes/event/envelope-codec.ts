@@ -109,7 +109,7 @@ interface RecordContents {
 function readRecord(bytes: Buffer, start: number): RecordContents {
   const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
   const record = decodeKeptRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
-  const payload = bytesOf(record.payload as Uint8Array | number[]);
+  const payload = bytesOf(record.payload);
   return {
     publisherId: record.publisher_id,
     sequence: record.sequence,
@@ -118,9 +118,11 @@ function readRecord(bytes: Buffer, start: number): RecordContents {
   };
 }
 
-/** Throws for what is no bytes. */
-function bytesOf(payload: Uint8Array | number[]): Buffer {
-  return Buffer.isBuffer(payload) ? payload : Buffer.from(payload);
+/** Nothing else is believed: of any object with a `length`, Node would make that many bytes. */
+function bytesOf(payload: unknown): Buffer {
+  if (Buffer.isBuffer(payload)) return payload;
+  if (Array.isArray(payload)) return Buffer.from(payload);
+  throw new RangeError('an event whose payload is no bytes');
 }
 
 function isId(value: unknown): value is number | bigint {

@@ -3,8 +3,13 @@
  * Moves requests to workers and their output back. Knows bytes, streams, credit and deadlines; nothing about models.
  */
 
-export { type ListenAddress, listenAddress } from '../listen-address.ts';
-export { type FleetListener, isLoopback, refuseOpenListener } from '../open-listener.ts';
+export {
+  type FleetListener,
+  isLoopback,
+  type ListenAddress,
+  listenAddress,
+  refuseOpenListener,
+} from '../listen-address.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';

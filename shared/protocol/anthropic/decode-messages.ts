@@ -1,15 +1,23 @@
+import { ServeError } from '../../errors/index.ts';
 import { isRecord } from '../../records/index.ts';
-import type { ChatMessage, GenerationRequest } from '../generation/index.ts';
+import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from '../generation/index.ts';
 import type { ChatBody } from '../openai/chat-schema.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue } from '../openai/field-checks.ts';
 import type { JsonBody } from '../openai/json-body.ts';
 import { requireShape } from '../openai/schema-errors.ts';
+import { checkTool } from '../openai/tool-checks.ts';
 import { chatMessages } from './chat-messages.ts';
-import { chatToolChoice, chatTools } from './chat-tools.ts';
-import { type CountTokensBody, countTokensSchema, type MessagesBody, messagesSchema } from './messages-schema.ts';
-import { systemText } from './system-text.ts';
+import {
+  type CountTokensBody,
+  countTokensSchema,
+  type MessagesBody,
+  messagesSchema,
+  type ToolParam,
+} from './messages-schema.ts';
+
+const PREAMBLE = 'x-anthropic-billing-header:';
 
 /** What the decoder must know of the deployment and of the model that is asked. */
 export interface MessagesDecodeOptions {
@@ -127,4 +135,73 @@ function addThinking({ thinking, output_config: config }: CountTokensBody, chat:
 /** A conversation that ends in the assistant's own text is continued from there (published contract). */
 function isPrefill(last: ChatMessage | undefined): boolean {
   return last?.role === 'assistant' && last.tool_calls === undefined && last.content !== '';
+}
+
+/**
+ * The client tools of a Messages body as functions; undefined when there are none.
+ * @throws ServeError `unsupported_parameter` for server tools, `missing_required_parameter`, `invalid_value`.
+ */
+function chatTools(tools: CountTokensBody['tools']): readonly ToolDefinition[] | undefined {
+  return tools == null || tools.length === 0 ? undefined : tools.map(chatTool);
+}
+
+function chatTool(tool: ToolParam, at: number): ToolDefinition {
+  const param = `tools[${at}]`;
+  if (tool.type != null && tool.type !== 'custom') {
+    const message = `${param}: server tool type "${tool.type}" is not supported`;
+    throw new ServeError('unsupported_parameter', message, { param: `${param}.type` });
+  }
+  if (tool.name == null) throw missing(`${param}.name`, 'field required');
+  const { name, description, input_schema: parameters, strict } = tool;
+  if (parameters == null) throw missing(`${param}.input_schema`, 'field required for client tools');
+  if (typeof parameters !== 'object' || Array.isArray(parameters)) {
+    throw invalidValue(`${param}.input_schema: must be a JSON schema object`, `${param}.input_schema`);
+  }
+  checkTool({ name, parameters, strict }, at, param);
+  return {
+    type: 'function',
+    function: {
+      name,
+      ...(description == null ? {} : { description }),
+      parameters,
+      ...(strict == null ? {} : { strict }),
+    },
+  };
+}
+
+/**
+ * `tool_choice` in chat's terms; undefined leaves it to the model.
+ * @throws ServeError 400 when the choice names no tool of `tools`.
+ */
+function chatToolChoice(
+  choice: CountTokensBody['tool_choice'],
+  tools: readonly ToolDefinition[] | undefined,
+): ToolChoice | undefined {
+  if (choice == null) return undefined;
+  if (choice.type === 'any') {
+    if (tools === undefined) throw invalidValue('tool_choice: type "any" needs at least one tool', 'tool_choice');
+    return 'required';
+  }
+  if (choice.type !== 'tool') return choice.type;
+  const { name } = choice;
+  if (name == null) throw missing('tool_choice.name', 'field required');
+  if (tools?.some((tool) => tool.function.name === name) === true) return { name };
+  throw invalidValue(`tool named "${name}" in tool_choice is not present in tools`, 'tool_choice.name');
+}
+
+/** A required field that is absent, in Anthropic's words. */
+function missing(param: string, text: string): ServeError {
+  return new ServeError('missing_required_parameter', `${param}: ${text}`, { param });
+}
+
+/**
+ * The system prompt as one text: blocks are joined by newlines. With `stripsPreamble` a leading billing line or block of
+ * a client is left out: it changes with every build of the client and would keep prompts from sharing a prefix.
+ */
+function systemText(system: CountTokensBody['system'], stripsPreamble: boolean): string {
+  if (system == null) return '';
+  const text = typeof system === 'string' ? system : system.map((block) => block.text).join('\n');
+  if (!stripsPreamble || !text.startsWith(PREAMBLE)) return text;
+  const lineEnd = text.indexOf('\n');
+  return lineEnd < 0 ? '' : text.slice(lineEnd + 1);
 }

@@ -1,3 +1,33 @@
+import type { ServeError } from '../../errors/index.ts';
+
+/**
+ * Where an engine writes what it makes and where a requester reads it: the request plane carries these calls from one
+ * side to the other. Pushed, not pulled, so that a token costs no object and no promise.
+ *
+ * | State | `tokens`, `output` | `end`, `fail` |
+ * |---|---|---|
+ * | open | delivered in order | closes |
+ * | closed, or its call was killed | ignored | ignored |
+ */
+export interface OutputSink {
+  /** Plain tokens of one choice: `ids[start .. start + count)`. The array is only valid during the call. */
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void;
+  /** A delta with more than token ids. */
+  output(output: EngineOutput): void;
+  /** The stream is complete. A stream that stops without it has failed. */
+  end(): void;
+  /** The stream has failed; nothing follows. */
+  fail(error: ServeError): void;
+}
+
+/** What a worker answers when an embedding is asked for: its one `body`. */
+export interface EmbeddingRecord {
+  /** One a prompt: base64 of little-endian f32. */
+  readonly embeddings: readonly string[];
+  readonly prompt_tokens?: number;
+  readonly total_tokens?: number;
+}
+
 /** Why a choice ended, as engines say it. `abort` is accepted for `cancelled`. */
 export type EngineFinishReason =
   | 'eos'
@@ -62,4 +92,11 @@ export interface NamedLogprob {
 /** A sampled token with its log probability and the alternatives asked for. */
 export interface TokenLogprob extends NamedLogprob {
   readonly top: readonly NamedLogprob[];
+}
+
+/** The vectors of a worker's `body`; undefined when it is no `EmbeddingRecord`. */
+export function readEmbeddings(body: unknown): readonly string[] | undefined {
+  if (typeof body !== 'object' || body === null || !('embeddings' in body)) return undefined;
+  const { embeddings } = body;
+  return Array.isArray(embeddings) && embeddings.every((vector) => typeof vector === 'string') ? embeddings : undefined;
 }

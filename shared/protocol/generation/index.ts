@@ -6,15 +6,17 @@
 
 export { logprobsMemory, textMemory, tokensThatFit, valueMemory } from './answer-memory.ts';
 export { BYTES_PER_TOKEN } from './bytes-per-token.ts';
-export { type EmbeddingRecord, readEmbeddings } from './embedding-record.ts';
 export { ENDPOINTS, type Endpoint, enginePathOf } from './endpoints.ts';
-export type {
-  CompletionUsage,
-  EngineFinishReason,
-  EngineOutput,
-  NamedLogprob,
-  TokenLogprob,
-  TopLogprob,
+export {
+  type CompletionUsage,
+  type EmbeddingRecord,
+  type EngineFinishReason,
+  type EngineOutput,
+  type NamedLogprob,
+  type OutputSink,
+  readEmbeddings,
+  type TokenLogprob,
+  type TopLogprob,
 } from './engine-output.ts';
 export {
   type BootstrapInfo,
@@ -45,7 +47,6 @@ export type {
   SamplingOptions,
   StopConditions,
 } from './options.ts';
-export type { OutputSink } from './output-sink.ts';
-export { readEngineOutput } from './read-engine-output.ts';
+export { cutLongOutput, readEngineOutput } from './read-engine-output.ts';
 export { requestKeyOf } from './request-key.ts';
 export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';

@@ -4,6 +4,12 @@ import type { EngineOutput } from './engine-output.ts';
 type Check = (value: unknown) => boolean;
 
 const U32_MAX = 0xffff_ffff;
+/** Of one output, UTF-16 units: what is looked through at once for stops, calls and reasoning. Workers cut longer ones. */
+const TEXT_LENGTH_MAX = 32_768;
+/** Of one output: what is detokenized, or named, at once. Workers cut longer ones. */
+const TOKENS_MAX = 4096;
+/** Of one token. */
+const ALTERNATIVES_MAX = 128;
 
 const isText: Check = (value) => typeof value === 'string';
 const isNumber: Check = (value) => typeof value === 'number' && !Number.isNaN(value); // -Infinity is a log probability
@@ -15,9 +21,9 @@ const orNull =
   (value) =>
     value === null || check(value);
 const listOf =
-  (check: Check): Check =>
+  (check: Check, lengthMax = Number.POSITIVE_INFINITY): Check =>
   (value) =>
-    Array.isArray(value) && value.every(check);
+    Array.isArray(value) && value.length <= lengthMax && value.every(check);
 
 const isBytes = listOf(isByte);
 
@@ -40,13 +46,17 @@ const isDetails: Check = (value) => isRecord(value) && Object.values(value).ever
 
 /** The fields that this process reads, each with what it may hold when it is there and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
-  ['token_ids', listOf(isTokenId), 'a list of token ids'],
-  ['text', isText, 'a text'],
-  ['tokens', listOf(orNull(isText)), 'a list of texts'],
+  ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
+  [
+    'text',
+    (value) => isText(value) && (value as string).length <= TEXT_LENGTH_MAX,
+    `at most ${TEXT_LENGTH_MAX} letters`,
+  ],
+  ['tokens', listOf(orNull(isText), TOKENS_MAX), `a list of at most ${TOKENS_MAX} texts`],
   ['content_parts', Array.isArray, 'a list'],
   ['cum_log_probs', isNumber, 'a number'],
-  ['log_probs', listOf(isNumber), 'a list of numbers'],
-  ['top_logprobs', listOf(listOf(isTopLogprob)), 'a list of lists of alternatives'],
+  ['log_probs', listOf(isNumber, TOKENS_MAX), `a list of at most ${TOKENS_MAX} numbers`],
+  ['top_logprobs', listOf(listOf(isTopLogprob, ALTERNATIVES_MAX), TOKENS_MAX), 'lists of alternatives'],
   ['finish_reason', (value) => isText(value) || (isRecord(value) && isText(value.error)), 'a reason'],
   ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
   ['index', isTokenId, 'the index of a choice'],
@@ -69,4 +79,49 @@ export function readEngineOutput(data: unknown): EngineOutput | string {
   }
   // `token_ids` alone has no null in its type, and engines send one.
   return data.token_ids === null ? { ...data, token_ids: [] } : data;
+}
+
+/** What has an entry for each token of an output. */
+const BY_TOKEN = ['token_ids', 'tokens', 'log_probs', 'top_logprobs'] as const;
+
+/**
+ * An output as those that carry it: one of too much text, or of too many tokens, as several with a share of both each; the
+ * last has everything else. Characters stay whole.
+ */
+export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
+  const { text, index } = output;
+  const tokens = Math.max(...BY_TOKEN.map((name) => output[name]?.length ?? 0));
+  // One less: a cut may give a character's other half to the piece behind it.
+  const count = Math.max(1, Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)), Math.ceil(tokens / TOKENS_MAX));
+  if (count === 1) return [output];
+  const place = index === undefined ? {} : { index };
+  return Array.from({ length: count }, (_, at) => {
+    const share = {
+      ...tokensBetween(output, at, count),
+      ...(text == null ? {} : { text: textBetween(text, at, count) }),
+    };
+    return at === count - 1 ? { ...output, ...share } : { ...place, ...share };
+  });
+}
+
+/** The entries of the piece `at` of `count`, of every list with one for each token. */
+function tokensBetween(output: EngineOutput, at: number, count: number): EngineOutput {
+  const parts = BY_TOKEN.flatMap((name) => {
+    const list = output[name];
+    if (list == null) return [];
+    return [[name, list.slice(Math.floor((at * list.length) / count), Math.floor(((at + 1) * list.length) / count))]];
+  });
+  return Object.fromEntries(parts);
+}
+
+function textBetween(text: string, at: number, count: number): string {
+  const cut = (share: number): number => {
+    const end = Math.floor((share * text.length) / count);
+    return isHighSurrogate(text.charCodeAt(end - 1)) && share < count ? end - 1 : end;
+  };
+  return text.slice(cut(at), cut(at + 1));
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
 }

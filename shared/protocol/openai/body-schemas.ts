@@ -1,13 +1,25 @@
-import type * as z from 'zod';
-import { busyThresholdSchema } from './busy-threshold.ts';
+import * as z from 'zod';
 import { chatSchema } from './chat-schema.ts';
 import { completionsSchema } from './completions-schema.ts';
 import { embeddingsSchema } from './embeddings-schema.ts';
+import { invalidValue } from './field-checks.ts';
 import { imageEditsSchema, imagesSchema } from './images-schema.ts';
+import type { JsonBody } from './json-body.ts';
 import { USABLE_KEYS } from './responses/body-keys.ts';
 import { compactSchema, inputTokensSchema, responsesSchema } from './responses/body-schema.ts';
 import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
+import { requireShape } from './schema-errors.ts';
 import { videosSchema } from './videos-schema.ts';
+
+/** Body of `POST /busy_threshold`. Unknown keys are ignored. */
+const busyThresholdSchema = z.looseObject({
+  model: z.string(),
+  active_decode_blocks_threshold: z.number().nullish(),
+  active_prefill_tokens_threshold: z.int().min(0).nullish(),
+  active_prefill_tokens_threshold_frac: z.number().nullish(),
+});
+
+export type BusyThresholdBody = z.infer<typeof busyThresholdSchema>;
 
 /** A body as it is checked, for those who describe it. */
 export interface BodySchema {
@@ -31,3 +43,22 @@ export const bodySchemas = {
   VideoRequest: { schema: videosSchema, keys: undefined },
   BusyThresholdRequest: { schema: busyThresholdSchema, keys: undefined },
 } as const satisfies Readonly<Record<string, BodySchema>>;
+
+/** Checks the types of the body. @throws ServeError; see `requireShape`. */
+export function parseBusyThresholdBody(body: JsonBody): BusyThresholdBody {
+  return requireShape(busyThresholdSchema, body);
+}
+
+/** Checks the bounds of the body. @throws ServeError `invalid_value` */
+export function checkBusyThresholdBody(body: BusyThresholdBody): void {
+  const share = body.active_decode_blocks_threshold ?? 0;
+  if (share < 0 || share > 1) {
+    const param = 'active_decode_blocks_threshold';
+    throw invalidValue(`${param} must be between 0.0 and 1.0, got ${share}`, param);
+  }
+  const fraction = body.active_prefill_tokens_threshold_frac ?? 0;
+  if (fraction < 0) {
+    const param = 'active_prefill_tokens_threshold_frac';
+    throw invalidValue(`${param} must be a finite value greater than or equal to 0.0, got ${fraction}`, param);
+  }
+}

@@ -1,5 +1,6 @@
+import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
-import { checkCompletionsBody, promptCount } from './completions-checks.ts';
+import type { CheckSettings } from './chat-checks.ts';
 import { type CompletionsBody, completionsSchema } from './completions-schema.ts';
 import { requireOneChoice } from './decode-chat.ts';
 import type { DecodeContext } from './decode-context.ts';
@@ -7,10 +8,27 @@ import { decodeGuided } from './decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
 import { decodeRouting, effectiveNvext } from './decode-routing.ts';
-import { invalidValue } from './field-checks.ts';
-import type { JsonBody } from './json-body.ts';
+import {
+  checkModel,
+  checkRange,
+  checkSharedBounds,
+  checkStreamOptions,
+  invalidValue,
+  refuseUnknownKeys,
+} from './field-checks.ts';
+import { RANGES } from './field-ranges.ts';
+import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
+import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { requireShape } from './schema-errors.ts';
+
+const SUFFIX_CHARS_MAX = 10_000;
+
+const EMBEDS_BYTES_MIN = 100;
+
+const EMBEDS_BYTES_MAX = 10 * 1024 * 1024;
+
+const USABLE_KEYS = usableKeys(COMPLETIONS_KEYS);
 
 /** A completions request: one generation request a prompt, all answered as one. */
 export interface DecodedCompletions extends UsageReporting {
@@ -94,4 +112,84 @@ function batchOf(request: GenerationRequest, body: CompletionsBody, prompts: rea
     id: `${request.id}-${index}`,
     body: { ...body, prompt: given?.[index] },
   }));
+}
+
+/**
+ * Everything about a completions body that its types do not say.
+ * @throws ServeError `invalid_value`, `missing_required_parameter`, `unknown_parameter`, `not_implemented`.
+ */
+function checkCompletionsBody(body: CompletionsBody, settings: CheckSettings): void {
+  checkStreamOptions(body);
+  if (!settings.ignoresUnknownKeys) refuseUnknownKeys(unknownKeys(body, COMPLETIONS_KEYS), USABLE_KEYS);
+  if (body.prompt_embeds != null) checkEmbeds(body.prompt_embeds);
+  else checkPrompt(body.prompt);
+  checkModel(body.model);
+  checkSharedBounds(body, settings);
+  checkSuffix(body.suffix);
+  checkRange(body.logprobs, RANGES.logprobs, 'Logprobs', 'logprobs');
+  checkBestOf(body);
+  const choices = promptCount(body) * (body.n ?? 1);
+  if (choices > LIMITS.choices.max) {
+    const message = `The number of prompts times n must not exceed ${LIMITS.choices.max}, got ${choices}`;
+    throw overLimit('choices', message, { param: 'n' });
+  }
+}
+
+/** Prompts of the batch; 1 unless `prompt` is an array of strings or of arrays. */
+function promptCount(body: CompletionsBody): number {
+  const { prompt } = body;
+  if (body.prompt_embeds != null || !Array.isArray(prompt) || typeof prompt[0] === 'number') return 1;
+  return prompt.length;
+}
+
+function checkPrompt(prompt: CompletionsBody['prompt']): void {
+  if (prompt === undefined) {
+    throw new ServeError('missing_required_parameter', `${DESERIALIZE_LEAD_IN}missing field \`prompt\``, {
+      param: 'prompt',
+    });
+  }
+  if (prompt === '') throw invalidValue('Prompt string cannot be empty', 'prompt');
+  if (typeof prompt === 'string') return;
+  if (prompt.length === 0) throw invalidValue('Prompt string array cannot be empty', 'prompt');
+  for (let at = 0; at < prompt.length; at++) {
+    const item = prompt[at]!;
+    if (typeof item === 'number') return;
+    if (item.length > 0) continue;
+    const kind = typeof item === 'string' ? 'string' : 'integer array';
+    throw invalidValue(`Prompt ${kind} at index ${at} cannot be empty`, `prompt[${at}]`);
+  }
+}
+
+function checkEmbeds(data: string): void {
+  if (data.length % 4 !== 0) throw notBase64();
+  const sizeBytes = Buffer.byteLength(data, 'base64'); // of the text as it stands: bounds the decoding below
+  if (sizeBytes < EMBEDS_BYTES_MIN || sizeBytes > EMBEDS_BYTES_MAX) {
+    throw invalidValue(
+      `prompt_embeds must decode to between ${EMBEDS_BYTES_MIN} and ${EMBEDS_BYTES_MAX} bytes, got ${sizeBytes}`,
+      'prompt_embeds',
+    );
+  }
+  // Encoding it again tells what a pattern over megabytes could not without overflowing its stack.
+  if (Buffer.from(data, 'base64').toString('base64') !== data) throw notBase64();
+}
+
+function notBase64(): ServeError {
+  return invalidValue('prompt_embeds must be valid base64-encoded data', 'prompt_embeds');
+}
+
+/** An empty suffix asks for nothing; any other would change the answer and no engine here fills in the middle. */
+function checkSuffix(suffix: string | null | undefined): void {
+  if (suffix == null || suffix === '') return;
+  if (suffix.length > SUFFIX_CHARS_MAX) {
+    throw invalidValue(`Suffix must not exceed ${SUFFIX_CHARS_MAX} characters, got ${suffix.length}`, 'suffix');
+  }
+  throw new ServeError('not_implemented', '`suffix` is not supported', { param: 'suffix' });
+}
+
+function checkBestOf(body: CompletionsBody): void {
+  checkRange(body.best_of, RANGES.best_of, 'best_of', 'best_of');
+  const n = body.n ?? 1;
+  if (body.best_of != null && body.best_of < n) {
+    throw invalidValue(`best_of must be greater than or equal to n, got best_of=${body.best_of}, n=${n}`, 'best_of');
+  }
 }

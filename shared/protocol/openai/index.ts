@@ -2,8 +2,13 @@
  * @module protocol/openai
  * The OpenAI bodies as published, with Dynamo's extensions: types (zod), bounds, and the way to `GenerationRequest`.
  */
-export { type BodySchema, bodySchemas } from './body-schemas.ts';
-export { type BusyThresholdBody, checkBusyThresholdBody, parseBusyThresholdBody } from './busy-threshold.ts';
+export {
+  type BodySchema,
+  type BusyThresholdBody,
+  bodySchemas,
+  checkBusyThresholdBody,
+  parseBusyThresholdBody,
+} from './body-schemas.ts';
 export type { ChatBody } from './chat-schema.ts';
 export type { CompletionsBody } from './completions-schema.ts';
 export { type DecodedChat, decodeChat, parseChatBody } from './decode-chat.ts';

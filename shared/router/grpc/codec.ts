@@ -4,6 +4,17 @@ import { isRecord } from '../../records/index.ts';
 import type { ChooseQuery, ChosenWorker, PoolLoads, ReservationChangeQuery } from '../service/index.ts';
 import { decimal, LENGTH, Reader, ROLES, readFields, tag, text, VARINT, Writer, whole } from './wire.ts';
 
+/** The services that a router serves by gRPC, as both ends name them. */
+export const ROUTER = 'stator.router.v1.Router';
+
+export const HEALTH = 'grpc.health.v1.Health';
+
+/** A prompt of a million blocks has 16 MB of hashes. */
+export const MESSAGE_BYTES_MAX = 32 << 20;
+
+/** Trailer of a failure: its class in Stator's own names, which are finer than the statuses of gRPC. */
+export const ERROR_KIND_TRAILER = 'stator-error-kind';
+
 /*
  * What a router reads and writes of proto/router.proto, by hand: a decision is one of the few things here that happens
  * thousands of times a second, and every message maps straight to the service's own types. The test reads and writes each

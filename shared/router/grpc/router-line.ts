@@ -17,7 +17,7 @@ import {
   encodeExplainRequest,
   encodeReleaseRequest,
 } from './caller-codec.ts';
-import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './methods.ts';
+import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './codec.ts';
 
 /** A resident router's channel decides when to connect and whom to ask; the library is to do only what it is told. */
 const OPTIONS: ClientOptions = {

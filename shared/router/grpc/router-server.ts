@@ -18,13 +18,16 @@ import {
   decodeExplainRequest,
   decodeHealthCheckRequest,
   decodeReleaseRequest,
+  ERROR_KIND_TRAILER,
   encodeDecisionResponse,
   encodeExplainResponse,
   encodeHealthCheckResponse,
   encodeLoadsResponse,
   encodeQueuedResponse,
+  HEALTH,
+  MESSAGE_BYTES_MAX,
+  ROUTER,
 } from './codec.ts';
-import { ERROR_KIND_TRAILER, HEALTH, MESSAGE_BYTES_MAX, ROUTER } from './methods.ts';
 
 export interface RouterGrpcOptions {
   readonly service: ChooseService;

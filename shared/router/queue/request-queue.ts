@@ -1,3 +1,5 @@
+import { assertNever } from '../../errors/index.ts';
+import type { QueuePolicy } from '../config/kv-config.ts';
 import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost/stator-cost.ts';
 import type { RoutingFailure } from '../routing-error.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from '../scheduler/chooser.ts';
@@ -5,7 +7,6 @@ import type { SchedulerObserver } from '../scheduler/router-observer.ts';
 import type { SchedulingOutcome, SchedulingRequest } from '../scheduler/scheduler-types.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
-import { queueKey } from './queue-key.ts';
 import { copyOverlaps, restoreOverlaps, type Waiting } from './waiting.ts';
 
 export interface RequestQueueOptions extends ChooserOptions {
@@ -292,4 +293,24 @@ export class RequestQueue {
 function isOverdue({ weighed }: Waiting, nowMs: number): boolean {
   const { deadlineMs } = weighed.request;
   return deadlineMs !== undefined && deadlineMs <= nowMs;
+}
+
+/**
+ * Urgency of a waiting request, larger first.
+ * @param arrivedSecs seconds from any fixed instant to its arrival
+ * @param jumpSecs seconds ahead of its arrival; below 0 counts as 0
+ * @param costTokens prompt tokens that no eligible worker has cached, at least 1
+ */
+export function queueKey(policy: QueuePolicy, arrivedSecs: number, jumpSecs: number, costTokens: number): number {
+  const jump = Math.max(0, jumpSecs);
+  switch (policy) {
+    case 'fcfs':
+      return jump - arrivedSecs;
+    case 'lcfs':
+      return jump + arrivedSecs;
+    case 'wspt':
+      return (1 + jump) / Math.max(1, costTokens);
+    default:
+      return assertNever(policy);
+  }
 }

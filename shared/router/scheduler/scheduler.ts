@@ -1,10 +1,9 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { toServeError } from '../../errors/index.ts';
 import type { KvRouterConfig } from '../config/kv-config.ts';
-import { PrefillPace } from '../cost/prefill-pace.ts';
 import type { ReplicaShare } from '../cost/stator-cost.ts';
 import { ActiveLoad } from '../load/active-load.ts';
-import type { PrefillDurationModel } from '../load/prefill-duration.ts';
+import { type PrefillDurationModel, PrefillPace } from '../load/prefill-duration.ts';
 import { Overlaps } from '../overlaps.ts';
 import { type PolicyProfile, singleClass } from '../queue/policy-config.ts';
 import { RequestQueue } from '../queue/request-queue.ts';

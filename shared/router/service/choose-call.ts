@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { ServeError } from '../../errors/index.ts';
 import type { ChooseMessage } from './messages.ts';
-import type { AskedCall, ChooseSink } from './resident-line.ts';
+import type { AskedCall, ChooseSink } from './resident-channel.ts';
 import type { ChosenWorker } from './types.ts';
 
 /**

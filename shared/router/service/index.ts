@@ -21,9 +21,14 @@ export {
   type RemoteIndexOptions,
 } from './remote-index.ts';
 export type { ReservationBookOptions } from './reservation-book.ts';
-export type { ResidentAddress, ResidentChannelOptions } from './resident-channel.ts';
+export type {
+  AskedCall,
+  ChooseSink,
+  ResidentAddress,
+  ResidentChannelOptions,
+  ResidentLine,
+} from './resident-channel.ts';
 export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
-export type { AskedCall, ChooseSink, ResidentLine } from './resident-line.ts';
 export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions } from './resident-router.ts';
 export { type ResidentUrlOptions, watchResidentUrls } from './resident-urls.ts';
 export { watchResidents } from './resident-watch.ts';

@@ -1,8 +1,58 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import {
+  askOnce,
+  type OneAnswer,
+  type PlaneRequest,
+  type RequestPlane,
+  type Transport,
+} from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import { type ChooseAnswer, ChooseCall } from './choose-call.ts';
-import { type PlaneAddress, PlaneLine, type PlaneLineOptions } from './plane-line.ts';
-import type { ResidentLine } from './resident-line.ts';
+import { type ChooseMessage, decodeMessage, encodeChange, encodeQuery, PROBE_BODY } from './messages.ts';
 import type { ChooseQuery, ReservationChangeQuery } from './types.ts';
+
+/** What carries questions to one resident router: the request plane (`PlaneLine`), or gRPC (router/grpc). */
+export interface ResidentLine {
+  /** Connects where that is to be done, and sees whether the router is there. Never rejects, and ends in time. */
+  probe(timeoutMs: number): Promise<boolean>;
+  /** Asks for a worker; what comes of it is told to `sink`, on a later turn. */
+  choose(query: ChooseQuery, sink: ChooseSink): AskedCall;
+  /** Sent, and given up after `timeoutMs`. Never throws. */
+  change(change: ReservationChangeQuery, timeoutMs: number): void;
+  /** As `ResidentChannel.explain`. */
+  explain(about: string | ChooseQuery, timeoutMs: number): Promise<ExplanationRecord | undefined>;
+  /** Nothing is asked any more. Questions under way may still be answered. */
+  close(): void;
+}
+
+/** What a question is told: messages, then its end or why it failed. */
+export interface ChooseSink {
+  message(message: ChooseMessage): void;
+  end(): void;
+  /** With the class that the router or the way to it gives: `WorkerUnavailable` is a standby's. */
+  fail(error: ServeError): void;
+}
+
+/** A question under way. */
+export interface AskedCall {
+  /** Leaves the router's queue. What the sink is told afterwards means nothing. Idempotent. */
+  kill(): void;
+}
+
+/** Where a resident router is reached on the request plane. */
+interface PlaneAddress {
+  readonly instanceId: string;
+  readonly choose: Transport;
+  readonly release: Transport;
+  readonly explain: Transport;
+}
+
+interface PlaneLineOptions {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Pick<Random, 'uuid'>;
+}
 
 /** A resident router as discovery knows it, or by its gRPC address alone: `host:port`. */
 export type ResidentAddress = PlaneAddress | { readonly instanceId: string; readonly grpc: string };
@@ -104,4 +154,65 @@ function lineTo(address: ResidentAddress, options: ResidentChannelOptions): Resi
   if (!('grpc' in address)) return new PlaneLine(address, options);
   if (options.grpcLine === undefined) throw new TypeError(`nothing here speaks gRPC to ${address.grpc}`);
   return options.grpcLine(address.grpc);
+}
+
+/** Asks a resident router on the request plane. The plane keeps the connection. */
+class PlaneLine implements ResidentLine {
+  readonly #address: PlaneAddress;
+  readonly #options: PlaneLineOptions;
+
+  constructor(address: PlaneAddress, options: PlaneLineOptions) {
+    this.#address = address;
+    this.#options = options;
+  }
+
+  async probe(timeoutMs: number): Promise<boolean> {
+    return (await this.#ask(this.#address.choose, { body: PROBE_BODY }, timeoutMs)).kind === 'answered';
+  }
+
+  choose(query: ChooseQuery, sink: ChooseSink): AskedCall {
+    const request = { id: query.requestId, headers: {}, ...encodeQuery(query) };
+    const call = this.#options.plane.call(this.#address.choose, request, {
+      accepted() {},
+      tokens: () => sink.fail(workerError('BackendProtocol', 'a router that sends tokens')),
+      output: ({ body }) => {
+        let message: ChooseMessage;
+        try {
+          message = decodeMessage(body);
+        } catch (thrown) {
+          call.kill();
+          sink.fail(toServeError(thrown));
+          return;
+        }
+        sink.message(message);
+      },
+      end: () => sink.end(),
+      fail: (error) => sink.fail(error),
+    });
+    return call;
+  }
+
+  change(change: ReservationChangeQuery, timeoutMs: number): void {
+    void this.#ask(this.#address.release, { body: encodeChange(change) }, timeoutMs); // never rejects
+  }
+
+  async explain(about: string | ChooseQuery, timeoutMs: number): Promise<ExplanationRecord | undefined> {
+    const question =
+      typeof about === 'string' ? { body: { explain: about } } : { id: about.requestId, ...encodeQuery(about) };
+    const answer = await this.#ask(this.#address.explain, question, timeoutMs);
+    if (answer.kind === 'failed') return undefined;
+    const { explanation } = (answer.output?.body ?? {}) as { readonly explanation?: ExplanationRecord | null };
+    return explanation ?? undefined;
+  }
+
+  close(): void {}
+
+  #ask(
+    transport: Transport,
+    question: Partial<PlaneRequest> & { readonly body: unknown },
+    timeoutMs: number,
+  ): Promise<OneAnswer> {
+    const { plane, clock, random } = this.#options;
+    return askOnce(plane, transport, { id: random.uuid(), headers: {}, ...question }, { clock, timeoutMs });
+  }
 }

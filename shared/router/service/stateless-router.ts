@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import { eligibleWorkers, pinnedWorkerId } from '../eligibility/eligible.ts';
 import { Inhibition } from '../eligibility/inhibition.ts';
-import { InFlight } from '../modes/in-flight.ts';
+import { InFlight } from '../modes/router.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { FleetView } from '../state/index.ts';
 import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../stateless/index.ts';

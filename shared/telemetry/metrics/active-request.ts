@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestMeter, RequestOutcome, WorkerLabels } from '../request-meter.ts';
+import type { TurnClock } from './event-loop.ts';
 import type { FrontendMetrics } from './frontend-metrics.ts';
 import type { ModelSeries, RouteSeries } from './model-series.ts';
-import type { TurnClock } from './turn-clock.ts';
 
 const MS_PER_SECOND = 1000;
 

@@ -1,18 +1,61 @@
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { limitNames } from '../../errors/index.ts';
+import { type ErrorCode, limitNames, type ServeError } from '../../errors/index.ts';
 import { type Logger, silentLogger } from '../log/logger.ts';
 import { ActiveRequest } from './active-request.ts';
 import type { BucketOverrides } from './buckets.ts';
-import { watchEventLoop } from './event-loop.ts';
-import { failureLabelsOf } from './failure-labels.ts';
+import { TurnClock, watchEventLoop } from './event-loop.ts';
 import { defineFrontendFamilies } from './frontend-families.ts';
 import type { FrontendMetrics } from './frontend-metrics.ts';
 import { modelRecorder, stageRecorder, workerRecorder } from './frontend-recorders.ts';
 import { ModelSeriesTable } from './model-series.ts';
 import { MetricRegistry } from './registry.ts';
 import { createRequestPlaneMetrics } from './request-plane-metrics.ts';
-import { TurnClock } from './turn-clock.ts';
-import { exposeUptime } from './uptime.ts';
+import { exposeUptime } from './series.ts';
+
+/** Labels of the failures counter. */
+interface FailureLabels {
+  readonly class: string;
+  readonly reason: string;
+}
+
+const INVALID: FailureLabels = { class: 'InvalidRequest', reason: 'request.invalid' };
+
+const NOT_FOUND: FailureLabels = { class: 'NotFound', reason: 'request.not_found' };
+
+const TOO_LARGE: FailureLabels = { class: 'PayloadTooLarge', reason: 'request.payload_too_large' };
+
+const RATE_LIMITED: FailureLabels = { class: 'RateLimited', reason: 'request.rate_limited' };
+
+const UNAVAILABLE: FailureLabels = { class: 'Unavailable', reason: 'backend.unavailable' };
+
+const LABELS: Readonly<Record<ErrorCode, FailureLabels>> = {
+  invalid_value: INVALID,
+  missing_required_parameter: INVALID,
+  unknown_parameter: INVALID,
+  invalid_json: INVALID,
+  context_length_exceeded: INVALID,
+  unsupported_parameter: INVALID,
+  method_not_allowed: INVALID,
+  invalid_api_key: { class: 'Unauthenticated', reason: 'request.unauthenticated' },
+  insufficient_permissions: { class: 'PermissionDenied', reason: 'request.permission_denied' },
+  model_not_found: NOT_FOUND,
+  not_found: NOT_FOUND,
+  previous_response_not_found: NOT_FOUND,
+  request_too_large: TOO_LARGE,
+  headers_too_large: TOO_LARGE,
+  websocket_not_supported: INVALID,
+  unsupported_media_type: { class: 'UnsupportedMedia', reason: 'request.unsupported_media' },
+  rate_limit_exceeded: RATE_LIMITED,
+  insufficient_quota: RATE_LIMITED,
+  client_closed_request: { class: 'Cancelled', reason: 'request.cancelled' },
+  internal_error: { class: 'Internal', reason: 'backend.unknown' },
+  bad_worker_response: { class: 'BackendProtocol', reason: 'backend.protocol' },
+  not_implemented: { class: 'NotImplemented', reason: 'runtime.not_implemented' },
+  server_overloaded: { class: 'CapacityExhausted', reason: 'capacity.exhausted' },
+  service_unavailable: UNAVAILABLE,
+  worker_lost: UNAVAILABLE,
+  deadline_exceeded: { class: 'DeadlineExceeded', reason: 'request.deadline_exceeded' },
+};
 
 const MODELS_MAX_DEFAULT = 1000;
 
@@ -74,4 +117,9 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}): Fro
     contentType: registry.contentType,
     render: () => registry.render(),
   };
+}
+
+/** Under which class and reason `error` is counted. */
+function failureLabelsOf(error: ServeError): FailureLabels {
+  return LABELS[error.code];
 }

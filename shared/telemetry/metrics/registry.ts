@@ -1,6 +1,9 @@
 import { type Metric, Registry } from 'prom-client';
 import { Counter, Gauge, Histogram } from './series.ts';
 
+/** What a collector did not get: no room was left to keep it, or it was not taken. */
+export type TelemetryDropped = (kind: 'spans' | 'lines', count: number) => void;
+
 /** Series a family keeps before further label values fall into one shared series. */
 const SERIES_MAX_DEFAULT = 10_000;
 
@@ -179,4 +182,12 @@ function sampleHistogram(
   into.push({ labels: { le: '+Inf' }, sharedLabels, value: seen, metricName: `${name}_bucket` });
   into.push({ labels: {}, sharedLabels, value: series.sum, metricName: `${name}_sum` });
   into.push({ labels: {}, sharedLabels, value: seen, metricName: `${name}_count` });
+}
+
+/** `stator_telemetry_dropped_total{kind}` in `registry`. */
+export function countDroppedTelemetry(registry: MetricRegistry): TelemetryDropped {
+  const about = 'Spans and log lines that no collector got.';
+  const family = registry.counter('stator_telemetry_dropped_total', about, ['kind']);
+  for (const kind of ['spans', 'lines']) family.with(kind).add(0);
+  return (kind, count) => family.with(kind).add(count);
 }

@@ -1,3 +1,6 @@
+import type { Clock } from '../../clock/index.ts';
+import type { MetricRegistry } from './registry.ts';
+
 /** A number that only grows. */
 export class Counter {
   value = 0;
@@ -46,4 +49,10 @@ export class Histogram {
     this.counts[at]! += times;
     this.sum += value * times;
   }
+}
+
+/** Keeps `gauge` at the seconds since this call. */
+export function exposeUptime(registry: MetricRegistry, clock: Clock, gauge: Gauge): void {
+  const startedMs = clock.nowMs();
+  registry.beforeScrape(() => gauge.set((clock.nowMs() - startedMs) / 1000));
 }

@@ -1,16 +1,41 @@
-import { TraceFlags } from '@opentelemetry/api';
-import { resourceFromAttributes } from '@opentelemetry/resources';
+import { type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
+import { type Resource, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
-import { BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace';
+import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../../clock/index.ts';
+import type { LogLevel } from '../log/filter.ts';
 import type { LineWriter } from '../log/lines.ts';
+import { hideSecretText, toLoggable } from '../log/loggable.ts';
 import type { Logger } from '../log/logger.ts';
-import type { TelemetryDropped } from '../metrics/export-metrics.ts';
-import type { SpanSink } from '../tracing/span.ts';
-import { exportLines } from './log-export.ts';
-import { toReadableSpan } from './readable-span.ts';
-import type { OtlpTarget } from './settings.ts';
+import type { TelemetryDropped } from '../metrics/registry.ts';
+import type { TraceContext } from '../trace-context.ts';
+import type { Span, SpanSink } from '../tracing/span.ts';
 import { watchExporter } from './watched-exporter.ts';
+
+/** How one signal is sent. */
+interface OtlpTarget {
+  readonly protocol: 'grpc' | 'http/protobuf';
+  /** With gRPC the address of the collector; with http/protobuf the whole URL, path included. */
+  readonly url: string;
+}
+
+export interface OtlpAddresses {
+  readonly endpoint: string;
+  /** Endpoint of one signal, used as it is. */
+  readonly tracesEndpoint?: string | undefined;
+  readonly logsEndpoint?: string | undefined;
+  readonly tracesProtocol: OtlpTarget['protocol'];
+  readonly logsProtocol: OtlpTarget['protocol'];
+}
+
+const SIGNAL_PATH = { traces: '/v1/traces', logs: '/v1/logs' } as const;
+
+const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
+
+const SCOPE = { name: 'stator' };
+
+/** Severity numbers of OpenTelemetry. */
+const SEVERITY = { error: 17, warn: 13, info: 9, debug: 5 } as const satisfies Record<LogLevel, number>;
 
 export interface OtlpOptions {
   readonly traces: OtlpTarget;
@@ -100,4 +125,78 @@ export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
 async function exportersOf(protocol: OtlpTarget['protocol']): Promise<OtlpExporters> {
   if (protocol === 'grpc') return (await import('./grpc-exporters.ts')).grpcExporters;
   return (await import('./http-exporters.ts')).httpExporters;
+}
+
+/** Log lines as log records: secrets hidden as in the line, and of the span that the line names. */
+function exportLines(provider: LoggerProvider): LineWriter {
+  const logger = provider.getLogger('stator');
+  return {
+    write(level, target, message, bindings, _shown, full) {
+      const { trace_id: traceId, span_id: spanId, ...plain } = toLoggable(bindings, full);
+      const attributes: Record<string, string | number | boolean> = { target };
+      for (const name in plain) attributes[name] = attributeOf(plain[name]);
+      const isOfSpan = typeof traceId === 'string' && typeof spanId === 'string';
+      logger.emit({
+        severityNumber: SEVERITY[level],
+        severityText: level.toUpperCase(),
+        body: hideSecretText(message),
+        attributes,
+        context: isOfSpan ? trace.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags: 1 }) : ROOT_CONTEXT,
+      });
+    },
+  };
+}
+
+function attributeOf(value: unknown): string | number | boolean {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    ? value
+    : JSON.stringify(value);
+}
+
+/** A finished span as exporters read it. */
+function toReadableSpan(span: Span, resource: Resource): ReadableSpan {
+  const { context, durationMs = 0, error } = span;
+  const { traceId, traceFlags, parentSpanId } = context;
+  return {
+    name: span.name,
+    kind: KINDS[span.kind],
+    spanContext: () => spanContextOf(context),
+    ...(parentSpanId === undefined ? {} : { parentSpanContext: { traceId, spanId: parentSpanId, traceFlags } }),
+    startTime: hrTime(span.beganAtMs),
+    endTime: hrTime(span.beganAtMs + durationMs),
+    duration: hrTime(durationMs),
+    ended: true,
+    status: error === undefined ? { code: SpanStatusCode.UNSET } : { code: SpanStatusCode.ERROR, message: error },
+    attributes: span.attributes,
+    links: span.links.map((link) => ({ context: spanContextOf(link) })),
+    events: [],
+    resource,
+    instrumentationScope: SCOPE,
+    droppedAttributesCount: 0,
+    droppedEventsCount: 0,
+    droppedLinksCount: 0,
+  };
+}
+
+function spanContextOf({ traceId, spanId, traceFlags }: TraceContext) {
+  return { traceId, spanId, traceFlags };
+}
+
+/** Seconds and nanoseconds. */
+function hrTime(ms: number): HrTime {
+  const seconds = Math.floor(ms / 1000);
+  return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
+}
+
+/** Where traces and logs go: over HTTP, the path of the signal is put behind the general endpoint. */
+export function otlpTargets(addresses: OtlpAddresses): { readonly traces: OtlpTarget; readonly logs: OtlpTarget } {
+  const { endpoint, tracesEndpoint, logsEndpoint, tracesProtocol, logsProtocol } = addresses;
+  const target = (signal: keyof typeof SIGNAL_PATH, own: string | undefined, protocol: OtlpTarget['protocol']) => {
+    const url = own ?? (protocol === 'grpc' ? endpoint : `${endpoint.replace(/\/+$/, '')}${SIGNAL_PATH[signal]}`);
+    return { protocol, url };
+  };
+  return {
+    traces: target('traces', tracesEndpoint, tracesProtocol),
+    logs: target('logs', logsEndpoint, logsProtocol),
+  };
 }

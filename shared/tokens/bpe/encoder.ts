@@ -1,9 +1,9 @@
 import { type AddedToken, AddedTokenSplitter, type SegmentVisitor } from '../added-tokens.ts';
-import { toWellFormed } from '../well-formed.ts';
 import { WordMerger } from './merge.ts';
 import type { Normalize } from './normalizer.ts';
 import type { PreTokenizer } from './pre-tokenizer.ts';
 import { type BpeTables, findToken } from './tables.ts';
+import { toWellFormed } from './utf8.ts';
 import { CACHED_UNITS_MAX, WordCache } from './word-cache.ts';
 
 /** Everything of a tokenizer.json that encoding depends on. */

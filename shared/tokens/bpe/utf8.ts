@@ -1,3 +1,9 @@
+/** Methods that Node 20 has and the ES2023 types lack. */
+interface WellFormedText {
+  isWellFormed(): boolean;
+  toWellFormed(): string;
+}
+
 /** Bytes of the longest start of a character. */
 export const UNFINISHED_MAX = 3;
 
@@ -37,4 +43,10 @@ function isPossibleSecond(lead: number, second: number): boolean {
 /** Text of `bytes[start .. end)`, each broken sequence as one U+FFFD (the same count as other decoders give). */
 export function utf8Text(bytes: Uint8Array, start: number, end: number): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString('utf8');
+}
+
+/** `text` with every lone surrogate replaced by U+FFFD. */
+export function toWellFormed(text: string): string {
+  const checked = text as unknown as WellFormedText;
+  return checked.isWellFormed() ? text : checked.toWellFormed();
 }

@@ -1,4 +1,18 @@
-import { charClasses, classAt, LETTER, NEWLINE, NUMBER, OTHER, SPACE } from './char-classes.ts';
+/** Classes of characters as the splitting patterns of byte-level tokenizers see them. */
+const OTHER = 0;
+
+const LETTER = 1;
+
+const NUMBER = 2;
+
+const SPACE = 3;
+
+const NEWLINE = 4;
+
+/** Planes 0 to 3 hold every letter and number; above them there are none. */
+const TABLE_END = 0x40000;
+
+let table: Uint8Array | undefined;
 
 /** Finds the end of the word that begins at `text[at]`. Words follow each other without gaps. */
 export type WordScanner = (text: string, at: number) => number;
@@ -119,4 +133,44 @@ function foldedUnit(text: string, at: number, ignoresCase: boolean): string {
   const unit = text.charAt(at);
   if (!ignoresCase) return unit;
   return unit === '\u017f' ? 's' : unit.toLowerCase(); // the long s folds to s as well
+}
+
+/** Class of each code point below U+40000. Filled on first use by three sweeps of regular expressions, about 5 ms. */
+function charClasses(): Uint8Array {
+  table ??= fillTable();
+  return table;
+}
+
+/** Class of the code point that begins at `text[at]`; a code point above U+FFFF takes two units. */
+function classAt(classes: Uint8Array, text: string, at: number): number {
+  const unit = text.charCodeAt(at);
+  if ((unit & 0xf800) !== 0xd800) return classes[unit]!;
+  const codePoint = text.codePointAt(at)!;
+  return codePoint < TABLE_END ? classes[codePoint]! : OTHER;
+}
+
+function fillTable(): Uint8Array {
+  const classes = new Uint8Array(TABLE_END);
+  for (let plane = 0; plane < TABLE_END; plane += 0x8000) {
+    const units: string[] = [];
+    for (let codePoint = plane; codePoint < plane + 0x8000; codePoint++) {
+      // Surrogates never reach the table; a stand-in keeps positions simple.
+      units.push((codePoint & 0x1ff800) === 0xd800 ? '\u0000' : String.fromCodePoint(codePoint));
+    }
+    const text = units.join('');
+    const width = plane < 0x10000 ? 1 : 2;
+    mark(classes, text, plane, width, /\p{L}+/gu, LETTER);
+    mark(classes, text, plane, width, /\p{N}+/gu, NUMBER);
+    mark(classes, text, plane, width, /\p{White_Space}+/gu, SPACE);
+  }
+  classes[0x0a] = NEWLINE;
+  classes[0x0d] = NEWLINE;
+  return classes;
+}
+
+function mark(classes: Uint8Array, text: string, first: number, width: number, runs: RegExp, value: number): void {
+  for (const run of text.matchAll(runs)) {
+    const start = first + run.index / width;
+    classes.fill(value, start, start + run[0].length / width);
+  }
 }

@@ -1,12 +1,15 @@
+import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../clock/index.ts';
 import { noteParts } from '../hashing/known-parts.ts';
 import { findThreadEntry } from '../thread-entry.ts';
 import type { Tokenizer } from '../types.ts';
-import { EncodeQueue } from './encode-queue.ts';
-import { createLoopLane } from './loop-lane.ts';
-import { type EncodedStretches, joinIds, StretchEncoder } from './stretches.ts';
+import { EncodeQueue, type Lane } from './encode-queue.ts';
+import { type EncodedStretches, type EncodeJob, joinIds, StretchEncoder } from './stretches.ts';
 import { ThreadLane } from './thread-lane.ts';
 import { type CachedStretch, TokenCache } from './token-cache.ts';
+
+/** The event loop is held no longer than this and one stretch. */
+const SLICE_MS = 5;
 
 export interface PromptEncoderOptions {
   readonly clock: Clock;
@@ -191,4 +194,22 @@ class PromptEncoding {
     }
     return { parts, stretches };
   }
+}
+
+/** Encodes on the event loop, a slice at a time, where there are no threads. */
+function createLoopLane(clock: Clock): Lane {
+  return {
+    async encode(job: EncodeJob, signal: AbortSignal): Promise<EncodedStretches> {
+      const encoder = new StretchEncoder(job.tokenizer.encode, job);
+      let sliceStartMs = clock.nowMs();
+      while (encoder.step()) {
+        if (clock.nowMs() - sliceStartMs < SLICE_MS) continue;
+        await setImmediate();
+        signal.throwIfAborted();
+        sliceStartMs = clock.nowMs();
+      }
+      return encoder.take();
+    },
+    close: async () => undefined,
+  };
 }

@@ -3,8 +3,20 @@ import type { SpecialTokens } from '../special-tokens.ts';
 import type { ChatTemplate, ChatTemplateInput } from '../types.ts';
 import { TemplateRuntimeError } from './ast.ts';
 import { normalizeMessages, normalizeTools, type TemplateShape } from './normalize-messages.ts';
-import { probeTemplate } from './probe.ts';
 import { compileProgram, type TemplateProgram } from './program.ts';
+
+interface Turn {
+  readonly role: string;
+  readonly content: string;
+}
+
+const MARK = 'template_test';
+
+const system: Turn = { role: 'system', content: MARK };
+
+const user: Turn = { role: 'user', content: MARK };
+
+const assistant: Turn = { role: 'assistant', content: MARK };
 
 /** Template text, or one text for conversations with tools and one for those without. */
 export type ChatTemplateSource = string | { readonly default: string; readonly toolUse: string };
@@ -109,4 +121,45 @@ function lastTextOf(content: unknown): string {
   const last: unknown = Array.isArray(content) ? content.at(-1) : undefined;
   const text = typeof last === 'object' && last !== null ? (last as Readonly<Record<string, unknown>>).text : undefined;
   return typeof text === 'string' ? text : '';
+}
+
+/** Finds out by rendering small conversations what a template takes. */
+function probeTemplate(
+  program: TemplateProgram,
+  source: string,
+  variables: Readonly<Record<string, unknown>>,
+): TemplateShape {
+  const attempt = (messages: readonly object[]): string | undefined => {
+    try {
+      return program({ ...variables, messages, add_generation_prompt: true }, 0);
+    } catch (error) {
+      if (error instanceof TemplateRuntimeError) return undefined;
+      throw error;
+    }
+  };
+  const rendersText = attempt([user])?.includes(MARK) === true;
+  const needsContentParts = !rendersText && attempt([asParts(user)])?.includes(MARK) === true;
+  const shape = (message: Turn): object => (needsContentParts ? asParts(message) : message);
+  // A template that refuses even one user turn is not judged: it may need variables that only requests bring.
+  const isJudged = attempt([shape(user)]) !== undefined;
+  const isRefused = (...turns: readonly Turn[]): boolean => isJudged && attempt(turns.map(shape)) === undefined;
+  return {
+    isSystemFirstOnly: isRefused(user, assistant, system, user),
+    mustAlternate: isRefused(user, user),
+    needsContentParts,
+    imageText: imageTextOf(source),
+    takesArgumentText: /arguments\s+is\s+string/.test(source),
+    takesReasoning: source.includes('reasoning_content'),
+  };
+}
+
+function asParts(turn: Turn): object {
+  return { ...turn, content: [{ type: 'text', text: turn.content }] };
+}
+
+/** Vision families whose templates take text only. */
+function imageTextOf(source: string): TemplateShape['imageText'] {
+  if (source.includes('<|user|>') && source.includes('<|end|>')) return (index) => `<|image_${index}|>`;
+  if (source.includes('USER:') && source.includes('ASSISTANT:')) return () => '<image>';
+  return undefined;
 }

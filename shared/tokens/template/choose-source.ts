@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { asRecord } from '../../records/index.ts';
-import { ModelFolderError } from '../model-folder-error.ts';
+import { ModelFolderError } from '../model-files.ts';
 import type { ModelConfigs } from '../model-info.ts';
 import type { ChatTemplateSource } from './chat-template.ts';
 

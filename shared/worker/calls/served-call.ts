@@ -2,6 +2,7 @@ import type { Engine, EngineSink } from '../../engines/index.ts';
 import { isInhibiting, logLevelOf, type ServeError, toServeError, toWire, workerError } from '../../errors/index.ts';
 import type { IncomingCall } from '../../planes/request/index.ts';
 import {
+  cutLongOutput,
   decodeEngineRequest,
   type EngineOutput,
   type EngineRequest,
@@ -123,7 +124,7 @@ export class ServedCall implements EngineSink {
     if (!this.#hasOutput) this.#firstOutput();
     this.#deps.onActivity?.();
     this.#responseTokens += output.token_ids?.length ?? 0;
-    this.#call.output(output);
+    for (const piece of cutLongOutput(output)) this.#call.output(piece);
   }
 
   end(): void {

@@ -1,13 +1,20 @@
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { Engine } from '../../engines/index.ts';
-import type { PlaneHandler, Transport } from '../../planes/request/index.ts';
+import { toServeError, workerError } from '../../errors/index.ts';
+import type { IncomingCall, PlaneHandler, Transport } from '../../planes/request/index.ts';
 import { recoveryEndpoint } from '../../router/feed/index.ts';
 import type { CallsUnderWay } from '../calls/calls-under-way.ts';
 import type { RankJournal } from '../events/rank-journal.ts';
 import { RecoveryService } from '../events/recovery-service.ts';
-import { CANCEL_ENDPOINT, serveCancel } from './cancel-service.ts';
-import { CLEAR_ENDPOINT, serveClear } from './clear-service.ts';
 import { ADAPTER_ENDPOINTS, type WorkerControl } from './control.ts';
+
+/** Endpoint that empties the prefix cache. */
+const CLEAR_ENDPOINT = 'clear_kv_blocks';
+
+/** Endpoint that ends a request at an edge's wish that is not the request's own edge. */
+const CANCEL_ENDPOINT = 'cancel';
+
+const ID_LENGTH_MAX = 1024;
 
 export interface SideEndpointsOptions {
   /** Without transport: where each is served. */
@@ -40,4 +47,28 @@ export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecor
     records.push(serve(name, (call) => control().handler(name)(call)));
   }
   return records;
+}
+
+/** Ends what runs here under the id `{ id }`, and answers with how many calls that were: `{ cancelled }`. */
+function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): void {
+  const { id } = (call.body ?? {}) as { readonly id?: unknown };
+  if (typeof id !== 'string' || id === '' || id.length > ID_LENGTH_MAX) {
+    call.fail(workerError('InvalidArgument', `id must be a text of 1 to ${ID_LENGTH_MAX} characters`, { param: 'id' }));
+    return;
+  }
+  call.accept();
+  call.output({ body: { cancelled: calls.cancel(id) } });
+  call.end();
+}
+
+/** Empties the engine's prefix cache and says so. What the engine had cached is told to routers by its own `cleared` events. */
+async function serveClear(engine: Pick<Engine, 'clearKvBlocks'>, call: IncomingCall): Promise<void> {
+  call.accept();
+  try {
+    await engine.clearKvBlocks?.(call.signal);
+    call.output({ body: { status: 'success', message: 'KV cache cleared' } });
+    call.end();
+  } catch (thrown) {
+    call.fail(toServeError(thrown));
+  }
 }

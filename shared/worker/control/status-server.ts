@@ -1,9 +1,19 @@
+import { createReadStream } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { basename } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import type { CheckedFile, ModelCard } from '../../discovery/index.ts';
 import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
+import type { WorkerAddress } from '../options.ts';
 import { controlOf } from './control-routes.ts';
 import type { EndpointHealth } from './endpoint-health.ts';
-import { answerFile, fileOf, type ServedFiles } from './model-files.ts';
 import { type SmallServer, startSmallServer } from './small-server.ts';
+
+/** A model whose files may be fetched. */
+interface ServedFiles {
+  readonly address: WorkerAddress;
+  readonly card: Pick<ModelCard, 'slug' | 'files'>;
+}
 
 export interface StatusServerOptions {
   readonly health: EndpointHealth;
@@ -55,4 +65,34 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
   } else {
     response.writeHead(404).end();
   }
+}
+
+/**
+ * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`:
+ * one that the card names, by the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
+ */
+function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | undefined {
+  if (served === undefined) return undefined;
+  const { address, card } = served;
+  const place = [address.namespace, address.component, address.endpoint, card.slug].map(encodeURIComponent).join('/');
+  const start = `/v1/metadata/${place}/_base/`;
+  if (!path.startsWith(start)) return undefined;
+  const name = path.slice(start.length);
+  return Object.values(card.files).find((file) => encodeURIComponent(basename(file.path)) === name);
+}
+
+/** Sends `file`; its checksum goes along, so that a reader need not compute it to know which one it is. */
+async function answerFile(file: CheckedFile | undefined, method: string, response: ServerResponse): Promise<void> {
+  if (file === undefined) {
+    response.writeHead(404).end();
+    return;
+  }
+  const headers = { 'content-type': 'application/octet-stream', etag: `"${file.checksum}"` };
+  if (method === 'HEAD') {
+    response.writeHead(200, { ...headers, 'content-length': file.size }).end();
+    return;
+  }
+  const stream = createReadStream(file.path);
+  stream.once('open', () => response.writeHead(200, { ...headers, 'content-length': file.size }));
+  await pipeline(stream, response);
 }

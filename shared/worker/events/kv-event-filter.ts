@@ -1,5 +1,6 @@
 import type { KvEvent } from '../../engines/index.ts';
-import { BlockCopies } from './block-copies.ts';
+
+const SIZE_INITIAL = 1024;
 
 type Stored = Extract<KvEvent, { kind: 'stored' }>;
 type Removed = Extract<KvEvent, { kind: 'removed' }>;
@@ -72,4 +73,93 @@ function cutStored(event: Stored, start: number, end: number): Stored {
     blockHashes: event.blockHashes.slice(start, end),
     tokensHashes: event.tokensHashes.slice(start, end),
   };
+}
+
+/**
+ * Counts the copies of each block that an engine holds under one hash: engines store a block again under the
+ * hash it has already and remove each copy on its own. Open addressing on the u32 halves; bounded by the engine's cache.
+ */
+export class BlockCopies {
+  #low = new Uint32Array(SIZE_INITIAL);
+  #high = new Uint32Array(SIZE_INITIAL);
+  #copies = new Uint32Array(SIZE_INITIAL); // 0 = empty
+  #used = 0;
+
+  /** Blocks held, copies counted once. */
+  get size(): number {
+    return this.#used;
+  }
+
+  /** Counts one more copy. True when it is the first. */
+  add(low: number, high: number): boolean {
+    if (this.#used * 2 >= this.#copies.length) this.#grow();
+    const at = this.#slotOf(low, high);
+    if (this.#copies[at]! > 0) {
+      this.#copies[at]!++;
+      return false;
+    }
+    this.#low[at] = low;
+    this.#high[at] = high;
+    this.#copies[at] = 1;
+    this.#used++;
+    return true;
+  }
+
+  /** Counts one copy less. True when it was the last, and for a block that was never seen. */
+  remove(low: number, high: number): boolean {
+    const at = this.#slotOf(low, high);
+    if (this.#copies[at]! > 1) {
+      this.#copies[at]!--;
+      return false;
+    }
+    if (this.#copies[at] === 1) this.#erase(at);
+    return true;
+  }
+
+  clear(): void {
+    this.#copies.fill(0);
+    this.#used = 0;
+  }
+
+  /** Where the block is, or the empty slot where it would go. */
+  #slotOf(low: number, high: number): number {
+    const mask = this.#copies.length - 1;
+    let at = low & mask;
+    while (this.#copies[at]! > 0 && (this.#low[at] !== low || this.#high[at] !== high)) at = (at + 1) & mask;
+    return at;
+  }
+
+  /** Empties a slot and moves later entries of its run back, so that no tombstones are needed. */
+  #erase(slot: number): void {
+    const mask = this.#copies.length - 1;
+    let hole = slot;
+    for (let at = (hole + 1) & mask; this.#copies[at]! > 0; at = (at + 1) & mask) {
+      const home = this.#low[at]! & mask;
+      if (((at - home) & mask) < ((at - hole) & mask)) continue; // its home lies behind the hole
+      this.#move(at, hole);
+      hole = at;
+    }
+    this.#copies[hole] = 0;
+    this.#used--;
+  }
+
+  #move(from: number, to: number): void {
+    this.#low[to] = this.#low[from]!;
+    this.#high[to] = this.#high[from]!;
+    this.#copies[to] = this.#copies[from]!;
+  }
+
+  #grow(): void {
+    const [low, high, copies] = [this.#low, this.#high, this.#copies];
+    this.#low = new Uint32Array(low.length * 2);
+    this.#high = new Uint32Array(low.length * 2);
+    this.#copies = new Uint32Array(low.length * 2);
+    for (let old = 0; old < low.length; old++) {
+      if (copies[old] === 0) continue;
+      const at = this.#slotOf(low[old]!, high[old]!);
+      this.#low[at] = low[old]!;
+      this.#high[at] = high[old]!;
+      this.#copies[at] = copies[old]!;
+    }
+  }
 }

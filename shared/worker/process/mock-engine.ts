@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import { builtinText } from '../../artifacts/index.ts';
+import { builtinModelPath, builtinText, describeChatTemplate } from '../../artifacts/index.ts';
 import { systemClock } from '../../clock/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import type { Engine } from '../../engines/index.ts';
+import type { Engine, EngineKind } from '../../engines/index.ts';
 import {
   createMockEngine,
   engineModel,
@@ -19,6 +19,27 @@ import { fleetHost } from '../../fleet/index.ts';
 import { type ListenAddress, listenAddress, refuseOpenListener } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { loadModelFolder, type ModelInfo, readModelInfo } from '../../tokens/index.ts';
+
+const BUILTIN_MODEL_NAME = 'stator-mini';
+
+/** `--engine mocker`: the timing, the cache and the wire of an engine, and text that nobody thought of. */
+export const mocker: EngineKind = {
+  roles: ['prefill', 'decode'],
+  isSeveral: true,
+  runtimeData: { engine: 'mocker' }, // who chats with such a model is told that nobody thinks behind it
+  displayName({ servedModelName, modelName, modelPath }) {
+    const given = servedModelName ?? modelName;
+    if (given !== undefined) return given;
+    return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
+  },
+  async open({ settings }, { at, logger }) {
+    const folder = settings.modelPath ?? builtinModelPath();
+    const { engine, info } = await mockEngineFor(folder, settings, { at, logger });
+    const template = settings.customJinjaTemplate;
+    const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
+    return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
+  },
+};
 
 export interface MockEngineContext {
   /** Its place among the engines of the process. @default 0 */

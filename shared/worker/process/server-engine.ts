@@ -1,53 +1,70 @@
 import { readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { findLocalModel } from '../../artifacts/index.ts';
-import { systemClock } from '../../clock/index.ts';
 import type { ResolvedConfig, SettingName, Settings } from '../../config/index.ts';
-import type { Engine, EngineInfo } from '../../engines/index.ts';
+import type { Engine, EngineContext, EngineInfo, EngineKind, ModelFacts } from '../../engines/index.ts';
+import { withMediaGuard } from '../../engines/media/index.ts';
 import { createSglangEngine, type SglangLaunchSettings } from '../../engines/sglang/index.ts';
 import { createMultimodalEngine, createVllmEngine, type VllmLaunchSettings } from '../../engines/vllm/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
 import { readModelInfo } from '../../tokens/index.ts';
-import type { ModelFacts } from '../index.ts';
 
 /** The settings of a worker: of those that nobody gave, some are the engine's to choose. */
 export type WorkerConfig = ResolvedConfig<'worker'>;
 
-/** What a worker needs beside its settings to drive an engine of its own. */
-export interface ServerEngineContext {
-  readonly logger: Logger;
-  onDroppedKvEvents(count: number): void;
+/** `--engine vllm`: attached by `--engine-url`, else started. */
+export const vllm: EngineKind = {
+  roles: ['prefill', 'decode', 'pd', 'encode'],
+  displayName: servedNameOf,
+  async open(config, context) {
+    const { settings } = config;
+    const { model, ...server } = await serverOf(config);
+    const isPrefill = settings.disaggregationMode === 'prefill';
+    const modelName = server.url === undefined ? undefined : settings.model;
+    const launch = model && vllmSettings(config, model);
+    const engine = createVllmEngine({ ...server, modelName, isPrefill, launch }, depsOf(context));
+    return opened(withMultimodal(withMediaGuard(engine, settings, context.clock), config), settings);
+  },
+};
+
+/** `--engine sglang`: attached by `--engine-url`, else started. */
+export const sglang: EngineKind = {
+  roles: ['prefill', 'decode', 'pd'],
+  displayName: servedNameOf,
+  async open(config, context) {
+    const { settings } = config;
+    const { model, ...server } = await serverOf(config);
+    const engine = createSglangEngine({ ...server, launch: model && sglangSettings(config, model) }, depsOf(context));
+    return opened(withMediaGuard(engine, settings, context.clock), settings);
+  },
+};
+
+function depsOf({ clock, logger, onDroppedKvEvents }: EngineContext) {
+  return { clock, logger, onDroppedKvEvents };
 }
 
-/** vLLM or SGLang as the settings want it: attached by `--engine-url`, else started. */
-export async function serverEngineFor(config: WorkerConfig, context: ServerEngineContext): Promise<Engine> {
+function opened(engine: Engine, settings: Settings<'worker'>) {
+  return { engine, model: (info: EngineInfo) => modelFactsOf(settings, info) };
+}
+
+/** What both servers are told; `model` = how to start one, undefined for one that is attached. */
+async function serverOf(config: WorkerConfig) {
   const { settings } = config;
   const { engineUrl: url, engineApiKey: apiKey, engineStartTimeoutSecs: startSecs } = settings;
-  const { logger, onDroppedKvEvents } = context;
-  const deps = { clock: systemClock, logger, onDroppedKvEvents };
-  const events = url === undefined ? undefined : eventSourceOf(settings);
-  const server = {
+  return {
     url,
     apiKey,
-    events,
+    events: url === undefined ? undefined : eventSourceOf(settings),
     // Only the engine's own renderer knows where media stand in a prompt.
     takesText: settings.useVllmTokenizer || settings.enableMultimodal,
     startTimeoutMs: startSecs === undefined ? undefined : startSecs * 1000,
+    model: url === undefined ? await launchSettings(config) : undefined,
   };
-  const launch = url === undefined ? await launchSettings(config) : undefined;
-  if (settings.engine === 'sglang') {
-    return createSglangEngine({ ...server, launch: launch && sglangSettings(config, launch) }, deps);
-  }
-  const isPrefill = settings.disaggregationMode === 'prefill';
-  const modelName = url === undefined ? undefined : settings.model;
-  return createVllmEngine({ ...server, modelName, isPrefill, launch: launch && vllmSettings(config, launch) }, deps);
 }
 
-/** `engine` with the media that the settings allow; other engines than vLLM have no settings for them. */
-export function withMultimodal(engine: Engine, config: WorkerConfig): Engine {
+/** `engine` with the media that the settings allow. */
+function withMultimodal(engine: Engine, config: WorkerConfig): Engine {
   const { settings } = config;
-  if (settings.engine !== 'vllm') return engine;
   return createMultimodalEngine(engine, {
     accepts: settings.enableMultimodal,
     isEncoder: settings.disaggregationMode === 'encode',
@@ -57,7 +74,7 @@ export function withMultimodal(engine: Engine, config: WorkerConfig): Engine {
 }
 
 /** The name clients use for a model that an engine serves; undefined where an attached engine's own name is best. */
-export function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
+function servedNameOf({ servedModelName, modelName, model, modelPath, engineUrl }: Settings<'worker'>) {
   const given = servedModelName ?? modelName;
   if (given !== undefined || engineUrl !== undefined) return given;
   const named = model ?? modelPath;
@@ -68,7 +85,7 @@ export function servedNameOf({ servedModelName, modelName, model, modelPath, eng
  * The files of the model that an engine has loaded, for the card: frontends tokenize for it. Rejects when they are not on
  * this machine.
  */
-export async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
+async function modelFactsOf(settings: Settings<'worker'>, engine: EngineInfo): Promise<ModelFacts> {
   if (engine.modelInput === 'Text') return {};
   const names = [settings.modelPath, settings.model, engine.modelPath].filter((name) => name !== undefined);
   for (const name of names) {

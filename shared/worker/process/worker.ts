@@ -1,11 +1,8 @@
-import { builtinModelPath, describeChatTemplate } from '../../artifacts/index.ts';
 import { systemClock, systemRandom } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import { ConfigError, type Settings } from '../../config/index.ts';
 import type { Discovery, WorkerType } from '../../discovery/index.ts';
-import type { Engine, EngineInfo } from '../../engines/index.ts';
-import { relabelEngineMetrics } from '../../engines/index.ts';
-import { createOpenAiEngine } from '../../engines/openai/index.ts';
+import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics } from '../../engines/index.ts';
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { openStateTable } from '../../fleet/state/index.ts';
@@ -23,28 +20,21 @@ import {
   type AdapterCache,
   type CardSettings,
   EndpointHealth,
-  type ModelFacts,
   type ServedNames,
   startWorker,
   type Worker,
   type WorkerAddress,
 } from '../index.ts';
 import { adapterCache as openAdapterCache } from './adapter-cache.ts';
-import { cardSettings } from './card-settings.ts';
-import { withMediaGuard } from './media-guard.ts';
-import { mockEngineFor } from './mock-engine.ts';
+import * as ENGINES from './engines.ts';
 import { startSecondaryNode } from './secondary-node.ts';
-import {
-  modelFactsOf,
-  type ServerEngineContext,
-  servedNameOf,
-  serverEngineFor,
-  type WorkerConfig,
-  withMultimodal,
-} from './server-engine.ts';
+import type { WorkerConfig } from './server-engine.ts';
 import { staggerDelayMs } from './stagger-delay.ts';
 import { openControlServer, openStatusServer } from './status-server.ts';
 import { topologyCard } from './topology.ts';
+
+// A name that `--engine` takes and nothing is exported for does not compile.
+const KINDS: Readonly<Record<Settings<'worker'>['engine'], EngineKind>> = ENGINES;
 
 /** The workers of one process: one, or several mock ones. */
 export interface WorkerProcess {
@@ -70,11 +60,6 @@ interface Surroundings {
   readonly adapterCache: AdapterCache | undefined;
 }
 
-interface OpenedEngine {
-  readonly engine: Engine;
-  readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
-}
-
 /** A model that is not the settings' to choose: one made from code. */
 export interface DefinedModel {
   open(): Promise<OpenedEngine>;
@@ -93,9 +78,10 @@ export async function startWorkerProcess(
   const address = parseEndpoint(settings.endpoint);
   if (settings.headless) return startSecondaryNode(config, address, logger);
   const adapterCache = openAdapterCache(settings, logger.for('worker'));
-  const names = defined?.names ?? { displayName: displayName(settings) };
+  const kind: EngineKind = KINDS[settings.engine];
+  const names = defined?.names ?? { displayName: kind.displayName(settings) };
   const metrics = createWorkerMetrics({ ...address, model: names.displayName ?? '' });
-  const count = defined === undefined && settings.engine === 'mocker' ? settings.numWorkers : 1;
+  const count = defined === undefined && kind.isSeveral === true ? settings.numWorkers : 1;
   const health = new EndpointHealth(systemClock, [address.endpoint], {
     starting: settings.systemStartingHealthStatus,
     counting: settings.systemUseEndpointHealthStatus,
@@ -129,17 +115,17 @@ export async function startWorkerProcess(
   };
   try {
     const onDroppedKvEvents = (count: number): void => metrics.droppedKvEvents(count);
-    const context = { logger: logger.for('engine'), onDroppedKvEvents };
+    const context = { clock: systemClock, logger: logger.for('engine'), onDroppedKvEvents };
     let opened = 0;
     const model = defined ?? {
-      open: () => openEngine(config, context, opened++),
+      open: () => kind.open(config, { ...context, at: opened++ }),
       names,
       card: {
         ...cardSettings(settings),
         ...(await topologyCard(settings, systemClock, signal, logger.for('worker'))),
         ...(settings.routeToEncoder ? { route_to_encoder: true } : {}),
-        workerType: workerTypeOf(settings),
-        ...(settings.engine === 'mocker' ? { runtime_data: MOCK } : {}),
+        workerType: workerTypeOf(settings, kind),
+        ...(kind.runtimeData === undefined ? {} : { runtime_data: kind.runtimeData }),
       },
     };
     const staggerMs = staggerDelayMs(settings.staggerDelaySecs, count);
@@ -154,9 +140,6 @@ export async function startWorkerProcess(
     throw error;
   }
 }
-
-/** Says on a card that nobody thinks behind it: who chats with such a model is told. */
-const MOCK = { engine: 'mocker' };
 
 async function startOne(
   surroundings: Surroundings,
@@ -212,48 +195,15 @@ function canaryOf(settings: Settings<'worker'>) {
 }
 
 /** @throws ConfigError for a role that the engine cannot take */
-function workerTypeOf({ disaggregationMode: mode, engine }: Settings<'worker'>): WorkerType {
+function workerTypeOf(
+  { disaggregationMode: mode, engine }: Settings<'worker'>,
+  { roles = [] }: EngineKind,
+): WorkerType {
   if (mode === 'agg') return 'aggregated';
-  const isBesideEncoders = mode === 'pd' || mode === 'encode'; // roles in deployments that encode media apart
-  const fits =
-    engine === 'vllm' || (engine === 'sglang' && mode !== 'encode') || (engine === 'mocker' && !isBesideEncoders);
-  if (!fits) throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
+  if (!roles.includes(mode))
+    throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
 }
-
-async function openEngine(config: WorkerConfig, context: ServerEngineContext, at: number): Promise<OpenedEngine> {
-  const { settings } = config;
-  if (settings.engine === 'vllm' || settings.engine === 'sglang') {
-    const engine = await serverEngineFor(config, context);
-    const guarded = withMediaGuard(engine, settings);
-    return { engine: withMultimodal(guarded, config), model: (info) => modelFactsOf(settings, info) };
-  }
-  if (settings.engine === 'openai') {
-    const { engineUrl, engineApiKey, model } = settings;
-    if (engineUrl === undefined) throw new Error('--engine openai needs --engine-url');
-    const engine = createOpenAiEngine(
-      { url: engineUrl, apiKey: engineApiKey, modelName: model },
-      { clock: systemClock },
-    );
-    return { engine: withMediaGuard(engine, settings), model: {} };
-  }
-  const folder = settings.modelPath ?? builtinModelPath();
-  const { engine, info } = await mockEngineFor(folder, settings, { at, logger: context.logger });
-  const template = settings.customJinjaTemplate;
-  const files = template === undefined ? info.files : { ...info.files, ...(await describeChatTemplate(template)) };
-  return { engine, model: { files, contextLength: info.contextLength, sourcePath: folder } };
-}
-
-/** The name clients use; undefined where the engine's own name is best. */
-function displayName(settings: Settings<'worker'>): string | undefined {
-  const { modelName, servedModelName, modelPath, engine } = settings;
-  if (engine === 'vllm' || engine === 'sglang') return servedNameOf(settings);
-  const given = servedModelName ?? modelName;
-  if (given !== undefined || engine === 'openai') return given;
-  return modelPath === undefined ? BUILTIN_MODEL_NAME : modelPath.split('/').findLast((part) => part !== '');
-}
-
-const BUILTIN_MODEL_NAME = 'stator-mini';
 
 /** `dyn://namespace.component.endpoint`, the scheme optional. */
 function parseEndpoint(text: string): WorkerAddress {
@@ -279,5 +229,18 @@ function withEngineMetrics(
       const pages = [own, ...theirs].map((text) => text.trimEnd()).filter((text) => text !== '');
       return pages.map((text) => `${text}\n`).join(''); // readers refuse a page whose last line is not ended
     },
+  };
+}
+
+/** What the operator says on the card: how the model's text is to be read, what is offered of it and which prefixes find it. */
+export function cardSettings(settings: Settings<'worker'>): CardSettings {
+  const { toolCallParser, reasoningParser, defaultThinkingMode, excludeToolsWhenToolChoiceNone: excludes } = settings;
+  return {
+    ...(toolCallParser === undefined ? {} : { tool_call_parser: toolCallParser }),
+    ...(reasoningParser === undefined ? {} : { reasoning_parser: reasoningParser }),
+    ...(defaultThinkingMode === undefined ? {} : { default_thinking_mode: defaultThinkingMode }),
+    ...(excludes ? {} : { exclude_tools_when_tool_choice_none: false }),
+    ...(settings.stableRoutingId === undefined ? {} : { stable_routing_id: settings.stableRoutingId }),
+    endpointTypes: settings.endpointTypes,
   };
 }

@@ -218,15 +218,15 @@ export function describeRequestPlane(
       });
 
       it('carries large items', async () => {
-        const text = 'x'.repeat(8 << 20);
+        const body = { data: 'x'.repeat(8 << 20) };
         const { sink } = send(
           serveWith((call) => {
-            call.output({ text });
+            call.output({ body });
             call.end();
           }),
         );
         await sink.closed();
-        expect(sink.events[1]).toEqual({ kind: 'output', output: { text } });
+        expect(sink.events[1]).toEqual({ kind: 'output', output: { body } });
       });
 
       it('flows on a thousand streams at once', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type FleetListener, isLoopback, refuseOpenListener } from '../../../shared/planes/open-listener.ts';
+import { type FleetListener, isLoopback, refuseOpenListener } from '../../../shared/planes/listen-address.ts';
 
 const PLANE: FleetListener = {
   name: 'the request plane',

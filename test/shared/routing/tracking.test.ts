@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../shared/config/index.ts';
-import { openTracking } from '../../../shared/routing/tracking.ts';
+import { openTracking } from '../../../shared/routing/router-files.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'stator-tracking-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { GapHistogram } from '../../../shared/simulate/gap-histogram.ts';
-import { peakToMean, spreadOf } from '../../../shared/simulate/percentiles.ts';
+import { GapHistogram, peakToMean, spreadOf } from '../../../shared/simulate/percentiles.ts';
 
 describe('spreadOf', () => {
   it('takes the values nearest to their ranks', () => {

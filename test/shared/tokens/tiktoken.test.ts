@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { unspellBytes } from '../../../shared/tokens/bpe/byte-alphabet.ts';
 import { scanTiktoken } from '../../../shared/tokens/bpe/tiktoken.ts';
 import { createBpeTokenizer } from '../../../shared/tokens/bpe/tokenizer.ts';
+import { toWellFormed } from '../../../shared/tokens/bpe/utf8.ts';
 import type { Tokenizer } from '../../../shared/tokens/index.ts';
-import { completeTiktoken } from '../../../shared/tokens/tiktoken-config.ts';
-import { toWellFormed } from '../../../shared/tokens/well-formed.ts';
+import { completeTiktoken } from '../../../shared/tokens/load-tokenizer.ts';
 import { anyText } from '../../support/tokens/texts.ts';
 import { builtinTokenizer } from '../../support/tokens/variants.ts';
 

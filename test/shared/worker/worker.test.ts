@@ -154,6 +154,21 @@ describe('a request at a worker', () => {
     expect(text).toMatch(/errors_total\{[^}]*error_type="deserialization"[^}]*\} 1\n/);
   });
 
+  it('brings a text of any length, in pieces that no frontend refuses', async () => {
+    const engine = new ScriptedEngine();
+    const text = 'grüße '.repeat(20_000);
+    engine.generate = (_request, sink) => {
+      sink.output({ text, finish_reason: 'stop' });
+      sink.end();
+    };
+    const bed = workerBed(engine);
+    const { sink } = bed.call(await bed.start(), [1]);
+    await bed.clock.advance(10);
+    expect(sink).toMatchObject({ end_: true, error: undefined });
+    expect(sink.outputs.length).toBeGreaterThan(1);
+    expect(sink.outputs.map((output) => output.text).join('')).toBe(text);
+  });
+
   it('fails when the engine throws', async () => {
     const engine = new ScriptedEngine();
     engine.generate = () => {

@@ -32,7 +32,8 @@ room. It and \`bodies_bytes\` are each a quarter of the heap limit unless set, s
 last token and ends with \`length\`, \`usage\` counts what the client was given, the worker is told to stop, and a line
 \`worker made more tokens than asked for\` names it once. Text that a worker sends without its tokens can only be estimated: it is cut at
 twice as many and 64. Choices beyond \`n\` are 502; log probabilities beyond the tokens, and alternatives beyond \`top_logprobs\`, are
-left out. What workers that answer with whole bodies say is bounded by bytes alone.
+left out. One output of a worker has at most 32,768 letters and 4,096 tokens with 128 alternatives each, so that no other stream
+waits while it is looked through; workers cut longer ones themselves. What workers that answer with whole bodies say is bounded by bytes alone.
 
 ## Every limit
 

@@ -3,6 +3,7 @@ import { decodeEventBatch } from '../../../shared/engines/kv-stream/engine-event
 import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normaliser.ts';
 import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope-codec.ts';
+import { MsgpackReader } from '../../../shared/planes/msgpack-reader.ts';
 import { decodeRouterEvents } from '../../../shared/router/feed/decode-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
@@ -24,6 +25,16 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
       decodeEnvelope('x', { publisherId: values.bytes(9), sequence: values.bytes(9), body });
     } catch (error) {
       if (!(error instanceof Error)) throw error;
+    }
+  },
+  'large records': (values) => {
+    const record = values.json();
+    const bytes = damaged(values, packr.pack(record));
+    const reader = new MsgpackReader(bytes);
+    try {
+      while (!reader.read(1 + values.random.below(100)));
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
     }
   },
   'router events': (values) => {

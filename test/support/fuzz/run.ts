@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startBrokerSession } from './broker-session.ts';
 import type { Health } from './frontend-watch.ts';
+import { MemoryWatch } from './memory-watch.ts';
 import { type PartCase, partOf, playPart } from './parts.ts';
 import { startFuzzSession } from './session.ts';
 
@@ -57,7 +58,9 @@ function failSession(seed: number, error: unknown): void {
 const partsUntilMs = fromMs + (untilMs - fromMs) * PART_SHARE;
 let parts = 0;
 let slowest = { ms: 0, seed: first };
+const memory = new MemoryWatch();
 for (; parts < casesMax && (parts % 1000 !== 0 || performance.now() < partsUntilMs); parts++) {
+  memory.note(first + parts);
   const from = process.cpuUsage();
   const drawn = partOf(first + parts);
   try {
@@ -70,6 +73,7 @@ for (; parts < casesMax && (parts % 1000 !== 0 || performance.now() < partsUntil
   const ms = (user + system) / 1000;
   if (ms > slowest.ms) slowest = { ms, seed: first + parts };
 }
+await memory.stop();
 console.log(
   `parts: ${parts} cases from seed ${first}; most CPU of one ${slowest.ms.toFixed(1)} ms (seed ${slowest.seed})`,
 );

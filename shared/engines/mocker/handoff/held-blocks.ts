@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../../clock/index.ts';
-import type { HandoffCaller, HandoffDesk } from './types.ts';
+import type { HandoffCaller, HandoffDesk } from './handoffs.ts';
 
 interface Held {
   /** Gives the blocks back to the engine. */

@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { reasonOf } from '../../../errors/index.ts';
-import type { HandoffDesk, HandoffFetch, HandoffListener, HandoffNetwork, HandoffRequest } from './types.ts';
+import type { HandoffDesk, HandoffFetch, HandoffListener, HandoffNetwork, HandoffRequest } from './handoffs.ts';
 
 export interface TcpHandoffOptions {
   /** Address to listen on. */

@@ -3,7 +3,25 @@ import { join } from 'node:path';
 import { reasonOf } from '../../../errors/index.ts';
 import type { TimingModel } from '../timing.ts';
 import { readNpz } from './npz.ts';
-import { type DecodeRow, profiledTiming, type TimingTables } from './timing-tables.ts';
+
+/** Decode steps measured at one context length. */
+interface DecodeRow {
+  readonly contextTokens: number;
+  /** Tokens in the KV cache, rising. */
+  readonly activeTokens: readonly number[];
+  readonly stepMs: readonly number[];
+}
+
+/** Measured times. */
+interface TimingTables {
+  /** Uncached prompt tokens of a pass, rising. */
+  readonly prefillTokens: readonly number[];
+  readonly prefillMs: readonly number[];
+  /** By rising context length; at least one row. */
+  readonly decode: readonly DecodeRow[];
+}
+
+const DECODE_MS_MIN = 1;
 
 type Columns = Readonly<Record<string, readonly number[]>>;
 
@@ -125,4 +143,44 @@ function rowsOf(points: readonly DecodePoint[]): readonly DecodeRow[] {
 function risingOrder(values: readonly number[]): readonly number[] {
   const order = values.map((_, at) => at).sort((one, other) => values[one]! - values[other]!);
   return order.filter((at, place) => place === 0 || values[at] !== values[order[place - 1]!]);
+}
+
+/**
+ * Linear over the prompt tokens of a pass; bilinear over active tokens and mean context. Goes on with the last slope outside
+ * of what was measured.
+ */
+function profiledTiming({ prefillTokens, prefillMs, decode }: TimingTables): TimingModel {
+  const contexts = decode.map(({ contextTokens }) => contextTokens);
+  return {
+    prefillMs: (tokens) =>
+      tokens <= 0
+        ? 0
+        : atLeast(
+            0,
+            interpolate(tokens, prefillTokens, (at) => prefillMs[at]!),
+          ),
+    decodeMs: (active, context) =>
+      atLeast(
+        DECODE_MS_MIN,
+        interpolate(context, contexts, (row) => {
+          const { activeTokens, stepMs } = decode[row]!;
+          return interpolate(active, activeTokens, (at) => stepMs[at]!);
+        }),
+      ),
+  };
+}
+
+/** The value at `x` on the line through the two points around it, or through the nearest two. */
+function interpolate(x: number, xs: readonly number[], valueAt: (at: number) => number): number {
+  if (xs.length === 1) return valueAt(0);
+  let right = 1;
+  while (right < xs.length - 1 && xs[right]! < x) right++;
+  const left = right - 1;
+  const share = (x - xs[left]!) / (xs[right]! - xs[left]!);
+  const low = valueAt(left);
+  return low + share * (valueAt(right) - low);
+}
+
+function atLeast(min: number, value: number): number {
+  return value > min ? value : min; // also for what is not a number
 }

@@ -3,13 +3,12 @@ import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '
 import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
 import { writeObject } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { BatchUsage } from './batch-usage.ts';
 import { BodyFold } from './body-fold.ts';
 import type { CompletionsParts } from './completions-parts.ts';
 import { wholeCompletionLogprobs } from './logprobs-json.ts';
 import { NvextAnswer } from './nvext-answer.ts';
 import { type SaidChoice, SaidChoices } from './said-choices.ts';
-import { usageBody } from './usage-json.ts';
+import { BatchUsage, usageBody } from './usage-json.ts';
 
 /** Folds a batch of prompts into one completions object. */
 export class CompletionsUnary extends WholeAnswer {

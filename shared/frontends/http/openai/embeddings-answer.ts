@@ -9,7 +9,7 @@ import { type DecodedEmbeddings, LazyList } from '../../../protocol/openai/index
 import { NEVER_BLOCKED, nothingSent, WholeAnswer } from '../answers/whole-answer.ts';
 import { writeObject, writeParts } from '../answers/written-answer.ts';
 import type { InferenceCall } from '../inference-call.ts';
-import { BatchUsage } from './batch-usage.ts';
+import { BatchUsage } from './usage-json.ts';
 
 /** Gathers the vectors of a batch into one list object. The first failure ends all of it. */
 export class EmbeddingsAnswer extends WholeAnswer {

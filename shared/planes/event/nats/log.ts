@@ -1,10 +1,18 @@
 import type { Clock, Random } from '../../../clock/index.ts';
-import type { NatsStream, NatsStreamFacts } from '../../nats/index.ts';
+import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
 import { decodeEnvelopeRecord } from '../envelope-codec.ts';
 import type { EventLog, EventLogEntry, EventLogFollower, EventLogListener, EventLogState } from '../types.ts';
 import { LogFollower } from './log-follower.ts';
-import { StreamPages } from './stream-pages.ts';
 import { bufferOf } from './subscription.ts';
+
+/** A batch of what a stream holds. */
+interface StreamPage {
+  readonly messages: readonly { readonly sequence: number; readonly data: Uint8Array }[];
+  /** Nothing was behind it. */
+  readonly isLast: boolean;
+  /** The reader is gone; nothing follows. */
+  readonly isLost: boolean;
+}
 
 export interface NatsEventLogOptions {
   readonly stream: NatsStream;
@@ -97,4 +105,54 @@ export class NatsEventLog implements EventLog {
 
 function anotherLog(): Error {
   return new Error('the event log was created anew: its sequences are not those known here; read its state again');
+}
+
+/** Reads what a stream holds page by page, each asked for when the one before it has been used. */
+class StreamPages {
+  #reader: NatsStreamReader | undefined;
+  #messages: { sequence: number; data: Uint8Array }[] = [];
+  #isLost = false;
+  #resolve: ((page: StreamPage) => void) | undefined;
+
+  private constructor() {}
+
+  static async open(stream: NatsStream, fromSequence: number, signal: AbortSignal): Promise<StreamPages> {
+    const pages = new StreamPages();
+    const receiver = {
+      message: (sequence: number, data: Uint8Array) => void pages.#messages.push({ sequence, data }),
+      batchEnded: (isLast: boolean) => pages.#turn(isLast, false),
+      lost: () => pages.#turn(false, true),
+    };
+    pages.#reader = await stream.read(fromSequence, receiver, signal);
+    return pages;
+  }
+
+  async next(signal: AbortSignal): Promise<StreamPage> {
+    signal.throwIfAborted();
+    if (this.#isLost) return { messages: [], isLast: false, isLost: true };
+    const page = new Promise<StreamPage>((resolve) => {
+      this.#resolve = resolve;
+    });
+    this.#reader?.next(false);
+    const onAbort = (): void => this.#turn(false, true);
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      return await page;
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      signal.throwIfAborted();
+    }
+  }
+
+  close(): void {
+    this.#reader?.close();
+  }
+
+  #turn(isLast: boolean, isLost: boolean): void {
+    this.#isLost ||= isLost;
+    const messages = this.#messages;
+    this.#messages = [];
+    this.#resolve?.({ messages, isLast, isLost });
+    this.#resolve = undefined;
+  }
 }

@@ -1,12 +1,23 @@
 import { type Clock, type Random, systemRandom } from '../../../clock/index.ts';
 import type { NatsClient, NatsStream } from '../../nats/index.ts';
 import type { RecordCodec } from '../../record-codec.ts';
+import { encodeEnvelopeRecord } from '../envelope-codec.ts';
 import { subjectOf, subjectPrefixOf } from '../subject.ts';
-import type { EventLog, EventPlane, EventScope } from '../types.ts';
+import type { EventLog, EventPlane, EventPublisher, EventScope, EventTransport } from '../types.ts';
 import { NatsEventLog } from './log.ts';
 import type { LogFollower } from './log-follower.ts';
-import { NatsPublisher } from './publisher.ts';
 import { NatsSubscription } from './subscription.ts';
+
+interface NatsPublisherOptions {
+  readonly client: NatsClient;
+  readonly subject: string;
+  /** What the subjects of the scope begin with. */
+  readonly prefix: string;
+  readonly topic: string;
+  readonly publisherId: string;
+  readonly codec: RecordCodec;
+  readonly clock: Clock;
+}
 
 /** The bounds of a log. An existing stream is left as it is; what differs is reported. */
 export interface NatsEventLogSettings {
@@ -132,4 +143,40 @@ class LogStreams {
 /** Stream of a subject, e.g. `namespace-dynamo-component-backend-kv-events`. */
 export function streamNameOf(subject: string): string {
   return subject.replace(/[._]/g, '-');
+}
+
+/** One publisher of a subject. What the client refuses is counted; subscribers see the gap. */
+class NatsPublisher implements EventPublisher {
+  readonly publisherId: string;
+  readonly transport: EventTransport;
+  readonly #options: NatsPublisherOptions;
+  #sequence = 0;
+  #dropped = 0;
+  #isClosed = false;
+
+  constructor(options: NatsPublisherOptions) {
+    this.#options = options;
+    this.publisherId = options.publisherId;
+    this.transport = { kind: 'Nats', config: { subject_prefix: options.prefix } };
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  publish(payload: unknown): void {
+    if (this.#isClosed) return;
+    const { client, subject, topic, publisherId, codec, clock } = this.#options;
+    const sequence = this.#sequence++;
+    try {
+      const event = { topic, publisherId, sequence, publishedAtMs: clock.wallMs(), payload };
+      if (!client.publish(subject, encodeEnvelopeRecord(codec, event))) this.#dropped++;
+    } catch {
+      this.#dropped++; // a payload that cannot be encoded
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+  }
 }

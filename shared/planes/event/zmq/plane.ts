@@ -5,10 +5,9 @@ import type { RecordCodec } from '../../record-codec.ts';
 import { EVENT_BYTES_MAX } from '../envelope-codec.ts';
 import { subjectOf } from '../subject.ts';
 import type { EventListener, EventPlane, EventPublisher, EventScope, EventSubscription } from '../types.ts';
-import { BrokeredSubscription } from './brokered-subscription.ts';
 import { BROKER_CONNECTION, connectToBrokers, type ZmqBrokerSource } from './brokers.ts';
 import { ZmqPublisher, type ZmqPublisherOptions } from './publisher.ts';
-import { ZmqSubscription } from './subscription.ts';
+import { BrokeredSubscription, ZmqSubscription } from './subscription.ts';
 
 /** Settings of the ZeroMQ event plane. */
 export interface ZmqEventPlaneOptions {

@@ -16,13 +16,13 @@ import {
   writeU32,
 } from './frame.ts';
 import { FrameParser, type FrameReceiver } from './frame-parser.ts';
-import type { Heartbeat, Pulse } from './heartbeat.ts';
-import { Liveness } from './liveness.ts';
+import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
 import { NO_PROOF, PeerFault, quotePeer, toPeerFault } from './peer-fault.ts';
-import type { PendingOpen } from './pending-open.ts';
+import type { PendingOpen } from './pool.ts';
 import { codecOf, readHelloAck, writeOpenFrame } from './records.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
+import { SlowStreams } from './slow-streams.ts';
 import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
@@ -60,6 +60,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   readonly #liveness: Liveness;
   readonly #greeting: ClientGreeting;
   readonly #calls = new Map<number, ClientCall>();
+  readonly #slow: SlowStreams;
   #state: 'connecting' | 'proving' | 'greeting' | 'ready' | 'probing' | 'draining' | 'closed' = 'connecting';
   #held: PendingOpen<Target>[] = [];
   #nextStreamId = 1;
@@ -75,6 +76,11 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#owner = owner;
     this.#sendBytesMax = settings.frameBytesMax;
     this.#greeting = new ClientGreeting(settings, target.instanceId);
+    this.#slow = new SlowStreams({
+      bytesMax: 2 * settings.frameBytesMax,
+      takesJson: settings.codec === 'json',
+      fault: (error) => this.#fault(workerError('BackendProtocol', error)),
+    });
     this.#parser = new FrameParser(this, this.#greeting.hasToken ? GREETING_BYTES_MAX : settings.frameBytesMax);
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(settings.idleAfterMs));
     this.#lastHeardMs = settings.clock.nowMs();
@@ -128,6 +134,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   release(streamId: number): void {
+    this.#slow.release(streamId);
     if (!this.#calls.delete(streamId) || this.#calls.size > 0) return;
     this.#socket.unref();
     if (this.#state !== 'draining') return;
@@ -160,7 +167,8 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#parser.stop();
     this.#socket.destroy();
     this.#owner.closed(this);
-    for (const call of [...this.#calls.values()]) {
+    for (const [streamId, call] of [...this.#calls]) {
+      if (this.#slow.takesEnd(streamId, error)) continue;
       try {
         call.fail(error);
       } catch (thrown) {
@@ -189,6 +197,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
         throw new FrameError(`stream ${streamId} was never opened`);
       return; // a late frame of a stream that is over
     }
+    if (this.#slow.takesFrame(call, streamId, type, flags, { bytes, start, end })) return;
     const record = decodeRecord(codecOf(flags), bytes, start, end);
     try {
       deliverToCall(call, type, record);
@@ -201,6 +210,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   streamTokens(streamId: number, choice: number, ids: Uint32Array, count: number): void {
     const call = this.#calls.get(streamId);
     if (call === undefined) return; // late tokens of a stream that is over
+    if (this.#slow.takesTokens(streamId, choice, ids, count)) return;
     try {
       call.tokens(choice, ids, 0, count);
     } catch (thrown) {

@@ -1,9 +1,11 @@
 import type { Clock } from '../../../clock/index.ts';
-import { workerError } from '../../../errors/index.ts';
-import { ClientCall } from '../client-call.ts';
+import { type WireError, workerError } from '../../../errors/index.ts';
+import type { EngineOutput } from '../../../protocol/generation/index.ts';
+import { decodeRecord, encodeRecord } from '../../record-codec.ts';
+import { type CallerWire, ClientCall } from '../client-call.ts';
 import { type RequestPlaneObserver, silentObserver } from '../observer.ts';
+import { type AnswerWire, ServerCall } from '../server-call.ts';
 import type { Call, CallSink, PlaneHandler, PlaneRequest, PlaneServer, RequestPlane, Transport } from '../types.ts';
-import { MemoryStream } from './stream.ts';
 
 export interface MemoryRequestPlaneOptions {
   readonly clock: Clock;
@@ -82,4 +84,115 @@ function serveInMemory(serverOf: Map<string, MemoryServer>): PlaneServer {
       for (const stream of [...server.streams]) stream.lose('the server was closed');
     },
   };
+}
+
+/** One stream of the memory plane: both directions are queues whose messages arrive on a later turn, in order. */
+class MemoryStream implements CallerWire, AnswerWire {
+  readonly #caller: ClientCall;
+  readonly #clock: Clock;
+  readonly #observer: RequestPlaneObserver;
+  readonly #onOver: () => void;
+  #worker: ServerCall | undefined;
+  #isOver = false;
+
+  constructor(caller: ClientCall, clock: Clock, observer: RequestPlaneObserver, onOver: () => void) {
+    this.#caller = caller;
+    this.#clock = clock;
+    this.#observer = observer;
+    this.#onOver = onOver;
+  }
+
+  /** Copies the request over and hands it to `handler` on a later turn. */
+  open(endpoint: string, request: PlaneRequest, handler: PlaneHandler): void {
+    const record = { id: request.id, headers: request.headers, body: request.body };
+    const bytes = encodeRecord('msgpack', record);
+    const tokenIds = request.tokenIds?.slice();
+    queueMicrotask(() => {
+      if (this.#caller.isClosed) this.#over();
+      if (this.#isOver) return;
+      const copy = decode(bytes) as typeof record; // what was just encoded
+      this.#worker = new ServerCall({
+        wire: this,
+        streamId: 0,
+        request: { ...copy, endpoint, deadlineMs: request.deadlineMs, tokenIds },
+        clock: this.#clock,
+        observer: this.#observer,
+      });
+      this.#worker.run(handler);
+    });
+  }
+
+  /** The way between the two is gone. */
+  lose(reason: string): void {
+    const error = workerError('Disconnected', reason);
+    this.#worker?.abort(error);
+    this.#caller.failLater(error);
+    this.#over();
+  }
+
+  stop(): void {
+    queueMicrotask(() => this.#worker?.stop());
+  }
+
+  kill(): void {
+    queueMicrotask(() => this.#worker?.abort(workerError('Cancelled', 'killed by the caller')));
+  }
+
+  credit(_streamId: number, amount: number): void {
+    queueMicrotask(() => this.#worker?.grant(amount));
+  }
+
+  accept(): void {
+    this.#deliver(() => this.#caller.accept());
+  }
+
+  tokens(_streamId: number, choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    const copy = Uint32Array.from({ length: count }, (_, at) => ids[start + at] ?? 0);
+    this.#deliver(() => this.#caller.tokens(choice, copy, 0, count));
+  }
+
+  encodeItem(output: EngineOutput): Uint8Array {
+    return encodeRecord('msgpack', output);
+  }
+
+  item(_streamId: number, record: Uint8Array): void {
+    this.#deliver(() => this.#caller.item(decode(record)));
+  }
+
+  end(): void {
+    this.#deliver(() => this.#caller.end());
+  }
+
+  fail(_streamId: number, error: WireError): void {
+    this.#deliver(() => this.#caller.failRemote(error));
+  }
+
+  isBlocked(): boolean {
+    return false;
+  }
+
+  /** One of the two sides is done; the stream counts until the worker's is. */
+  release(): void {
+    if (this.#worker?.isClosed) this.#over();
+  }
+
+  #deliver(message: () => void): void {
+    queueMicrotask(() => {
+      try {
+        message();
+      } catch (thrown) {
+        this.#caller.sinkThrew(thrown);
+      }
+    });
+  }
+
+  #over(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+  }
+}
+
+function decode(record: Uint8Array): unknown {
+  return decodeRecord('msgpack', Buffer.from(record.buffer, record.byteOffset, record.length), 0, record.length);
 }

@@ -1,4 +1,4 @@
-import { isLoopback } from '../../open-listener.ts';
+import { isLoopback } from '../../listen-address.ts';
 import type { PlaneSecret } from '../frames/plane-secret.ts';
 import type { PlaneClientTls, PlaneServerTls, PlaneTls } from './tls.ts';
 

@@ -1,13 +1,17 @@
+import { connect } from 'node:net';
 import { ClientCall } from '../client-call.ts';
+import type { ByteChannel } from '../frames/byte-channel.ts';
 import { ConnectionPool } from '../frames/pool.ts';
 import { withDefaults } from '../frames/settings.ts';
 import type { Call, CallSink, PlaneRequest, PlaneServer, RequestPlane, ServeOptions, Transport } from '../types.ts';
 import { type TcpTarget, targetOf } from './address.ts';
-import { dialTcp } from './dial.ts';
-import { securityTo } from './encryption.ts';
+import { type Security, securityTo } from './encryption.ts';
 import type { TcpPlaneServer } from './server.ts';
 import type { TcpRequestPlaneOptions, TcpSettings } from './settings.ts';
-import type { PlaneTls } from './tls.ts';
+import { connectSecurely, type PlaneClientTls, type PlaneTls } from './tls.ts';
+
+// Reads are synchronous and frames that outlive one are copied, so every connection of the process can share one buffer.
+const readBuffer = Buffer.allocUnsafeSlow(64 << 10);
 
 export interface TcpRequestPlane extends RequestPlane {
   /** New connections use these certificates; those that stand go on. What is plain stays plain. */
@@ -54,4 +58,18 @@ export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpReque
       pool.close();
     },
   };
+}
+
+/** Opens a socket to `target`, secured where `security` says how. */
+function dialTcp(
+  { host, port }: TcpTarget,
+  onBytes: (bytes: Buffer) => void,
+  security?: Security<PlaneClientTls>,
+): ByteChannel {
+  const callback = (count: number): boolean => {
+    onBytes(readBuffer.subarray(0, count));
+    return true;
+  };
+  const options = { host, port, noDelay: true, onread: { buffer: readBuffer, callback } };
+  return security === undefined ? connect(options) : connectSecurely(options, security);
 }

@@ -13,13 +13,24 @@ import { guidedByToolChoice } from '../guided-tool-choice.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
 import { checkKeys } from './body-keys.ts';
-import { type ResponsesBody, responsesSchema } from './body-schema.ts';
+import { type CompactBody, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';
 import { type DecodedTools, decodeTools } from './decode-tools.ts';
 import type { InputItem } from './items-schema.ts';
 import { itemsToMessages } from './items-to-messages.ts';
 import { parseItems } from './parse-items.ts';
-import { echoOf, type ResponseEcho, wantedLogprobs } from './response-echo.ts';
 import type { CallShape } from './tool-list.ts';
+
+/** Ends a conversation that is to be compacted. */
+export const COMPACTION_TRIGGER: InputItem = Object.freeze({ type: 'compaction_trigger' });
+
+/** Root keys that mean something to the route, or are published and harmless. */
+export const COMPACT_KEYS: ReadonlySet<string> = new Set(Object.keys(compactSchema.shape));
+
+/** Alternatives a token that can be asked for. */
+const TOP_LOGPROBS_MAX = 20;
+
+/** What a response object says of its request, with the published defaults. */
+export type ResponseEcho = ReturnType<typeof echoOf>;
 
 /** A body whose types are right, with its items. */
 export interface ParsedResponses {
@@ -178,4 +189,45 @@ function chatFormat({ text }: ResponsesBody): ChatBody['response_format'] {
       ...(strict == null ? {} : { strict }),
     },
   };
+}
+
+/** Alternatives asked for a token; undefined when no log probabilities are wanted, however many were named. */
+function wantedLogprobs(body: ResponsesBody): number | undefined {
+  if (body.include?.includes('message.output_text.logprobs') !== true) return undefined;
+  return Math.min(body.top_logprobs ?? 0, TOP_LOGPROBS_MAX);
+}
+
+/** @param isStored whether this answer will be found again: the truth, not what was asked */
+function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
+  return {
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    metadata: body.metadata ?? {},
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: body.previous_response_id ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    prompt_cache_retention: body.prompt_cache_retention ?? null,
+    reasoning: body.reasoning ?? null,
+    safety_identifier: body.safety_identifier ?? null,
+    service_tier: body.service_tier ?? 'auto',
+    temperature: body.temperature ?? 1,
+    text: { ...body.text, format: body.text?.format ?? { type: 'text' } },
+    tool_choice: tools.echoChoice,
+    tools: tools.echo,
+    top_logprobs: wantedLogprobs(body) ?? 0,
+    top_p: body.top_p ?? 1,
+    truncation: body.truncation ?? 'disabled',
+    store: isStored,
+  };
+}
+
+/** Checks the types of a body that asks for a conversation to be compacted. @throws ServeError 400; see `requireShape`. */
+export function parseCompactBody(json: JsonBody): ParsedResponses {
+  const body = requireShape(compactSchema, json);
+  return { body: responsesBodyOf(body), items: parseItems(body.input ?? []) };
+}
+
+/** The body that asks for the same answer of `POST /v1/responses`, apart from its items. */
+function responsesBodyOf({ model, instructions, previous_response_id }: CompactBody): ParsedResponses['body'] {
+  return { model, instructions, previous_response_id, input: [], store: false };
 }

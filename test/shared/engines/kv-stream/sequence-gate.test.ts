@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SequenceGate } from '../../../../shared/engines/kv-stream/sequence-gate.ts';
+import { SequenceGate } from '../../../../shared/engines/kv-stream/rank-stream.ts';
 
 describe('order of batches', () => {
   it.each([

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { scanTokenIds } from '../../../../shared/engines/server/scan-token-ids.ts';
+import { scanTokenIds } from '../../../../shared/engines/server/token-reader.ts';
 
 const MARKER = '"token_ids":[';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { stripNuls } from '../../../../shared/pipeline/prompt/strip-nuls.ts';
+import { stripNuls } from '../../../../shared/pipeline/prompt/prompt-tokens.ts';
 
 describe('stripNuls', () => {
   it('leaves everything else as it was', () => {

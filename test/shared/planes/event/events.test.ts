@@ -1,6 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeEnvelope, encodeEnvelope } from '../../../../shared/planes/event/envelope-codec.ts';
+import {
+  decodeEnvelope,
+  decodeEnvelopeRecord,
+  encodeEnvelope,
+} from '../../../../shared/planes/event/envelope-codec.ts';
 import { subjectOf } from '../../../../shared/planes/event/index.ts';
 import { SequenceWatch } from '../../../../shared/planes/event/sequence-watch.ts';
 import { decodeRecord } from '../../../../shared/planes/record-codec.ts';
@@ -77,6 +81,20 @@ describe('an envelope', () => {
     expect(() => decodeEnvelope('kv-events', { ...frames, body: otherVersion })).toThrow();
     expect(() => decodeEnvelope('kv-events', { ...frames, sequence: Buffer.alloc(7) })).toThrow();
     expect(() => decodeEnvelope('kv-events', { ...frames, publisherId: Buffer.alloc(9) })).toThrow();
+  });
+});
+
+describe('an envelope record', () => {
+  const head = { topic: 'kv-events', publisher_id: 7, sequence: 1, published_at: 1 };
+
+  it.each([
+    ['an object that says how long it is', { length: 2 ** 33 }],
+    ['a number', 2 ** 33],
+    ['a text', 'x'],
+    ['nothing', null],
+  ])('is refused when its payload is %s: no memory is taken for bytes that are not there', (_name, payload) => {
+    const bytes = Buffer.from(JSON.stringify({ ...head, payload }));
+    expect(() => decodeEnvelopeRecord('kv-events', bytes)).toThrow('an event whose payload is no bytes');
   });
 });
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readEngineOutput } from '../../../../shared/protocol/generation/index.ts';
+import { cutLongOutput, type EngineOutput, readEngineOutput } from '../../../../shared/protocol/generation/index.ts';
 
 const TOP = { rank: 1, token_id: 5, token: 'a', logprob: -0.5, bytes: [97] };
 
@@ -37,7 +37,12 @@ describe('readEngineOutput', () => {
     ['token_ids', [-1]],
     ['token_ids', [2 ** 32]],
     ['token_ids', ['5']],
+    ['token_ids', Array(4097).fill(1)],
+    ['log_probs', Array(4097).fill(-1)],
+    ['top_logprobs', Array(4097).fill([])],
+    ['top_logprobs', [Array(129).fill(TOP)]],
     ['text', 5],
+    ['text', 'x'.repeat(32_769)],
     ['tokens', [5]],
     ['content_parts', { length: 3 }],
     ['cum_log_probs', Number.NaN],
@@ -53,6 +58,31 @@ describe('readEngineOutput', () => {
     ['engine_data', []],
   ])('refuses %s that cannot be: %j', (name, value) => {
     expect(readEngineOutput({ [name]: value })).toMatch(new RegExp(`^an output whose ${name} is not `));
+  });
+
+  it('takes every piece that a long output is cut into, which joined are the output', () => {
+    const text = fc
+      .integer({ min: 0, max: 70_000 })
+      .chain((length) =>
+        fc
+          .string({ unit: 'binary', maxLength: 7 })
+          .map((unit) => (unit === '' ? 'x' : unit).repeat(length).slice(0, length)),
+      );
+    fc.assert(
+      fc.property(text, fc.nat(10_000), (long, tokens) => {
+        const ids = Array.from({ length: tokens }, (_, at) => at);
+        const output: EngineOutput = { text: long, index: 2, finish_reason: 'stop', token_ids: ids, log_probs: ids };
+        const pieces = cutLongOutput(output);
+        for (const piece of pieces) expect(readEngineOutput(piece)).toBe(piece);
+        expect(pieces.map((piece) => piece.text).join('')).toBe(long);
+        expect(pieces.every(({ index }) => index === 2)).toBe(true);
+        expect(pieces.flatMap((piece) => piece.token_ids)).toEqual(ids);
+        expect(pieces.flatMap((piece) => piece.log_probs)).toEqual(ids);
+        expect(pieces.filter((piece) => 'finish_reason' in piece)).toEqual([pieces.at(-1)]);
+        for (const piece of pieces.slice(0, -1)) expect(piece.text).not.toMatch(/[\ud800-\udbff]$/);
+      }),
+      { numRuns: 50 },
+    );
   });
 
   it('answers for anything, and never throws', () => {

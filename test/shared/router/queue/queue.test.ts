@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { defaultKvRouterConfig, RoutingError } from '../../../../shared/router/index.ts';
 import { readPolicyConfig } from '../../../../shared/router/queue/index.ts';
 import { singleClass } from '../../../../shared/router/queue/policy-config.ts';
-import { queueKey } from '../../../../shared/router/queue/queue-key.ts';
+import { queueKey } from '../../../../shared/router/queue/request-queue.ts';
 import { Pool, type PoolOptions, promptTokens, type Submitted, worker } from '../pool.ts';
 
 const ISL = 1000;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { describeChatTemplate, openChatTemplate } from '../../../../shared/artifacts/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { cardSettings } from '../../../../shared/worker/process/card-settings.ts';
+import { cardSettings } from '../../../../shared/worker/process/worker.ts';
 
 const UNSET = resolveConfig('worker', [], {}, { allowMissing: true }).settings;
 

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
+import { systemClock } from '../../../../shared/clock/index.ts';
 import { ConfigError, resolveConfig } from '../../../../shared/config/index.ts';
 import type { Engine } from '../../../../shared/engines/index.ts';
-import { withMediaGuard } from '../../../../shared/worker/process/media-guard.ts';
+import { withMediaGuard } from '../../../../shared/engines/media/media-guard.ts';
 import { mockEngineFor } from '../../../../shared/worker/process/mock-engine.ts';
 
 const read = (argv: readonly string[], env = {}) => resolveConfig('worker', ['--engine=mocker', ...argv], env).settings;
@@ -47,7 +48,7 @@ describe('settings that only the composed worker can judge are refused with the 
 
   it('hosts of media: names, and ends of names', () => {
     const engine = {} as Engine;
-    const guard = (hosts: string) => withMediaGuard(engine, read([], { STATOR_MEDIA_ALLOW_HOSTS: hosts }));
+    const guard = (hosts: string) => withMediaGuard(engine, read([], { STATOR_MEDIA_ALLOW_HOSTS: hosts }), systemClock);
     for (const hosts of ['a.example', '*.example.com,b-1.example', '*', '10.0.0.1', 'fd00::1']) {
       expect(() => guard(hosts), hosts).not.toThrow();
     }

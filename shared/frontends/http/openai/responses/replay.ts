@@ -3,7 +3,7 @@ import { jsonPieces, openSummary } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { ItemFrames } from './item-frames.ts';
 import type { OutputItem } from './output-items.ts';
-import type { FinalEvent } from './responses-outlet.ts';
+import type { FinalEvent } from './responses-unary.ts';
 
 const FINAL_EVENTS: Readonly<Record<string, FinalEvent>> = {
   completed: 'response.completed',

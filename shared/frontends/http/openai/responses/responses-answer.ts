@@ -19,7 +19,7 @@ import { itemBody } from './item-body.ts';
 import { OutputItems } from './output-items.ts';
 import { incompleteReasonOf, type ResponseState, responseBody } from './response-body.ts';
 import { type KeptInput, keep } from './response-keeper.ts';
-import type { FinalEvent, ResponsesOutlet } from './responses-outlet.ts';
+import type { FinalEvent, ResponsesOutlet } from './responses-unary.ts';
 
 type SaidEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
 

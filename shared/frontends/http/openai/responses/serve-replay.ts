@@ -5,7 +5,7 @@ import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { replayFrames } from './replay.ts';
 import { ANYBODY, findStored, responseNotFound } from './response-keeper.ts';
-import type { RunningResponses } from './running-responses.ts';
+import type { RunningResponses } from './serve-stored.ts';
 
 /** Characters that are written before others get a turn. */
 const TURN_CHARS = 128 * 1024;

@@ -1,4 +1,4 @@
-import { toServeError } from '../../../../errors/index.ts';
+import { type ServeError, toServeError } from '../../../../errors/index.ts';
 import {
   checkResponsesBody,
   type DecodedResponses,
@@ -12,6 +12,8 @@ import {
 } from '../../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../../telemetry/index.ts';
 import { answerError, answerJson } from '../../answers/answer.ts';
+import { SseStream } from '../../answers/sse-stream.ts';
+import { objectText } from '../../answers/written-answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import { decodeContext, requireServed, requireService } from '../../gates.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
@@ -19,11 +21,11 @@ import { CHOSEN_ID, type InferenceCall, idIsTaken } from '../../inference-call.t
 import { readJson } from '../../read-json.ts';
 import type { Serve } from '../../route.ts';
 import { generate, serveInference } from '../../serve-inference.ts';
+import { ItemFrames } from './item-frames.ts';
 import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
-import { ResponsesStream } from './responses-stream.ts';
-import { ResponsesUnary } from './responses-unary.ts';
-import type { RunningResponse, RunningResponses } from './running-responses.ts';
+import { type FinalEvent, type ResponsesOutlet, ResponsesUnary } from './responses-unary.ts';
+import type { RunningResponse, RunningResponses } from './serve-stored.ts';
 
 /** `POST /v1/responses`. */
 export function serveResponses(running: RunningResponses): Serve {
@@ -101,4 +103,43 @@ function warningHeader(dropped: readonly string[]): Readonly<Record<string, stri
   if (dropped.length === 0) return {};
   const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');
   return { warning: `299 - "hosted tools are not supported and were dropped: ${names}"` };
+}
+
+/** An answer as events. */
+class ResponsesStream implements ResponsesOutlet {
+  readonly observer: ItemFrames;
+  readonly needsItem = false;
+  readonly #out: SseStream;
+
+  constructor(call: InferenceCall, headers: Readonly<Record<string, string>>, showsSummary: boolean) {
+    const out = new SseStream(call, headers);
+    this.#out = out;
+    this.observer = new ItemFrames((frame, isKnownAscii) => out.write(frame, isKnownAscii), showsSummary);
+  }
+
+  get isBegun(): boolean {
+    return this.#out.isCommitted;
+  }
+
+  /** Both events wait with the head: until something was generated, a failure still has its status. */
+  begin(body: string): void {
+    this.#out.annotate(this.observer.response('response.created', body));
+    this.#out.annotate(this.observer.response('response.in_progress', body));
+  }
+
+  annotate(frame: string): void {
+    this.#out.annotate(frame);
+  }
+
+  finish(event: FinalEvent, body: object, nvext: Iterable<string>): undefined {
+    this.#out.close(this.observer.response(event, objectText(body, nvext)));
+  }
+
+  refuse(error: ServeError): void {
+    this.#out.fail(error);
+  }
+
+  abandon(): void {
+    this.#out.abandon();
+  }
 }

@@ -1,14 +1,22 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import { requestKeyOf } from '../../../../protocol/generation/index.ts';
-import type { JsonObject } from '../../../../responses/index.ts';
+import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import { answerError } from '../../answers/answer.ts';
 import { writeStored } from '../../answers/written-answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { cancelRequest } from '../../routes/cancel.ts';
 import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
-import type { RunningResponses } from './running-responses.ts';
 import { readReplayQuery, serveReplay } from './serve-replay.ts';
+
+/** A response that is being made in this process. */
+export interface RunningResponse {
+  readonly owner: string;
+  /** The response as it stands; its last state once it is over. */
+  snapshot(): JsonObject;
+  /** The response once it is over; undefined when it ended without one. Never rejects. */
+  readonly recorded: Promise<Pick<StoredResponse, 'response' | 'pieces'> | undefined>;
+}
 
 const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 100;
@@ -129,4 +137,24 @@ function afterIndex(items: readonly JsonObject[], after: string | null): number 
   const at = items.findIndex((item) => item.id === after);
   if (at >= 0) return at + 1;
   throw new ServeError('invalid_value', `no item with id '${after}'`, { param: 'after' });
+}
+
+/** The responses under way in this process, by id. Bounded by the requests that are under way. */
+export class RunningResponses {
+  readonly #byId = new Map<string, RunningResponse>();
+
+  add(id: string, running: RunningResponse): void {
+    this.#byId.set(id, running);
+  }
+
+  /** @param running the one that ended: a later one of the same id stays */
+  remove(id: string, running: RunningResponse): void {
+    if (this.#byId.get(id) === running) this.#byId.delete(id);
+  }
+
+  /** Undefined for ids that nobody works on and for those of another owner. */
+  find(id: string, owner: string): RunningResponse | undefined {
+    const running = this.#byId.get(id);
+    return running?.owner === owner ? running : undefined;
+  }
 }

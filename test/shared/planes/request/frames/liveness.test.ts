@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
 import { VirtualClock } from '../../../../../shared/clock/index.ts';
-import { Heartbeat } from '../../../../../shared/planes/request/frames/heartbeat.ts';
-import { Liveness } from '../../../../../shared/planes/request/frames/liveness.ts';
+import { Heartbeat, Liveness } from '../../../../../shared/planes/request/frames/heartbeat.ts';
 
 it('pings while streams are open and takes the peer for dead after its silent beats', () => {
   const liveness = new Liveness(3, 100);

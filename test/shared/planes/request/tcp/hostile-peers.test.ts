@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../../shared/clock/index.ts';
-import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
+import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
+import { FrameType, MSGPACK_FLAG } from '../../../../../shared/planes/request/frames/frame.ts';
 import {
   createTcpRequestPlane,
   type PlaneHandler,
@@ -65,7 +66,7 @@ describe('a hostile worker', () => {
 
   it('that fails in a million words is quoted in part', async () => {
     const error = { kind: 'Internal', message: 'x'.repeat(1e6), param: 'y'.repeat(1e6), retryAfterMs: 1e300 };
-    const { sink } = await ask(frameBytes(FrameType.error, 1, JSON.stringify(error)));
+    const { sink } = await ask(frameBytes(FrameType.error, 1, encodeRecord('msgpack', error), MSGPACK_FLAG));
     const failure = await sink.failed();
     expect(String(failure.cause).length).toBeLessThan(20_000);
     expect(failure.param?.length ?? 0).toBeLessThan(300);

@@ -1,0 +1,25 @@
+/**
+ * The formats under the names that the configuration takes (`shared/config/parser-names.ts`). To add one: its file here, its
+ * line below, its name there.
+ */
+export { deepseekV3 as deepseek_v3, deepseekV31 as deepseek_v3_1 } from './deepseek.ts';
+export { deepseekV4 as deepseek_v4, deepseekV32 as deepseek_v3_2 } from './dsml.ts';
+export { gemma4 } from './gemma4.ts';
+export { glm47, glm47 as glm45, poolsideV1 as poolside_v1 } from './glm.ts';
+export { harmony } from './harmony.ts';
+export { inkling } from './inkling.ts';
+export {
+  hermes,
+  jamba,
+  llama3Json as llama3_json,
+  mistral,
+  nemotronDeci as nemotron_deci,
+  phi4,
+  qwen25,
+} from './json-family.ts';
+export { kimiK2 as kimi_k2, kimiK2 as kimi_k25 } from './kimi-k2.ts';
+export { kimiK3 as kimi_k3 } from './kimi-k3.ts';
+export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
+export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
+export { pythonic } from './pythonic.ts';
+export { qwen3Coder as nemotron_nano, qwen3Coder as qwen3, qwen3Coder as qwen3_coder } from './qwen3-coder.ts';

@@ -1,0 +1,169 @@
+import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
+import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts';
+import { MsgpackReader } from '../../msgpack-reader.ts';
+import { decodeRecord, type RecordCodec } from '../../record-codec.ts';
+import type { ClientCall } from '../client-call.ts';
+import { deliverToCall } from './call-frames.ts';
+import { FrameError, type FrameTypeCode, MSGPACK_FLAG } from './frame.ts';
+
+/** A longer record is decoded in slices. One of this length takes a millisecond or two. */
+const SLICED_BYTES_MIN = 64 << 10;
+/** Values read in a slice: one to three milliseconds, without the garbage of it. */
+const SLICE_STEPS = 10_000;
+/** What a waiting frame costs beside its bytes. */
+const OVERHEAD_BYTES = 128;
+
+interface SlowStreamsOptions {
+  /** Bytes of all frames that wait. */
+  readonly bytesMax: number;
+  /** Whether answers may be JSON, which is decoded at once however long it is. */
+  readonly takesJson: boolean;
+  /** The worker sends what no worker sends. */
+  readonly fault: (error: unknown) => void;
+}
+
+interface Waiting {
+  readonly bytes: number;
+  /** Reads on; false = there is more to read. */
+  readonly deliver: () => boolean;
+}
+
+interface SlowStream {
+  readonly call: ClientCall;
+  readonly frames: Waiting[];
+}
+
+/**
+ * The streams of a connection with a large frame to decode: a list of 100,000 log probabilities takes 150 ms, in which no
+ * other stream of the process would go on. It is decoded a slice a turn; what follows on its stream waits its turn, in a
+ * bounded room, and other streams pass by.
+ */
+export class SlowStreams {
+  readonly #options: SlowStreamsOptions;
+  readonly #streams = new Map<number, SlowStream>();
+  #bytes = 0;
+
+  constructor(options: SlowStreamsOptions) {
+    this.#options = options;
+  }
+
+  /** Keeps a frame that is large, or behind a large one of its stream. False, and nothing done, for every other. */
+  takesFrame(
+    call: ClientCall,
+    streamId: number,
+    type: FrameTypeCode,
+    flags: number,
+    payload: { readonly bytes: Buffer; readonly start: number; readonly end: number },
+  ): boolean {
+    const { bytes, start, end } = payload;
+    const isLarge = end - start > SLICED_BYTES_MIN;
+    if (!isLarge && !this.#streams.has(streamId)) return false;
+    const isMsgpack = (flags & MSGPACK_FLAG) !== 0;
+    if (isLarge && !isMsgpack && !this.#options.takesJson)
+      throw new FrameError(`an answer of ${end - start} bytes in JSON, which nobody asked for`);
+    const copy = Buffer.from(bytes.subarray(start, end)); // the connection reads into its buffer again
+    const reader = isLarge && isMsgpack ? new MsgpackReader(copy) : undefined;
+    this.#add(call, streamId, copy.length, () => {
+      if (reader !== undefined && !readOn(reader)) return false;
+      const record = reader === undefined ? decode(isMsgpack ? 'msgpack' : 'json', copy) : reader.value;
+      deliverToCall(call, type, record);
+      return true;
+    });
+    return true;
+  }
+
+  /** Keeps tokens behind a large frame of their stream; false where there is none. */
+  takesTokens(streamId: number, choice: number, ids: Uint32Array, count: number): boolean {
+    const call = this.#streams.get(streamId)?.call;
+    if (call === undefined) return false;
+    const copy = ids.slice(0, count);
+    this.#add(call, streamId, copy.byteLength, () => {
+      call.tokens(choice, copy, 0, count);
+      return true;
+    });
+    return true;
+  }
+
+  /** The connection is gone: what came before is still delivered, then `error`. False where nothing waits. */
+  takesEnd(streamId: number, error: ServeError): boolean {
+    const stream = this.#streams.get(streamId);
+    if (stream === undefined) return false;
+    this.#add(stream.call, streamId, 0, () => {
+      stream.call.fail(error);
+      return true;
+    });
+    return true;
+  }
+
+  /** The stream is over: nothing of it is delivered any more. */
+  release(streamId: number): void {
+    const stream = this.#streams.get(streamId);
+    if (stream === undefined) return;
+    this.#streams.delete(streamId);
+    for (const { bytes } of stream.frames.splice(0)) this.#bytes -= bytes;
+  }
+
+  #add(call: ClientCall, streamId: number, payloadBytes: number, deliver: () => boolean): void {
+    const bytes = payloadBytes + OVERHEAD_BYTES;
+    if (this.#bytes + bytes > this.#options.bytesMax) {
+      call.abandon(
+        workerError('PayloadTooLarge', `the worker sends faster than ${this.#options.bytesMax} bytes are read`),
+      );
+      return;
+    }
+    this.#bytes += bytes;
+    const stream = this.#streams.get(streamId);
+    if (stream !== undefined) {
+      stream.frames.push({ bytes, deliver });
+      return;
+    }
+    const opened: SlowStream = { call, frames: [{ bytes, deliver }] };
+    this.#streams.set(streamId, opened);
+    inTurnOfItsOwn(() => this.#deliver(streamId, opened));
+  }
+
+  /** One slice, or one frame, of a stream. */
+  #deliver(streamId: number, stream: SlowStream): void {
+    const [first] = stream.frames;
+    if (first === undefined) return; // released
+    try {
+      if (first.deliver()) this.#delivered(stream, first);
+    } catch (thrown) {
+      this.#delivered(stream, first);
+      this.#failed(streamId, stream, thrown);
+    }
+    if (stream.frames.length > 0) inTurnOfItsOwn(() => this.#deliver(streamId, stream));
+    else if (this.#streams.get(streamId) === stream) this.#streams.delete(streamId);
+  }
+
+  #delivered(stream: SlowStream, waiting: Waiting): void {
+    if (stream.frames[0] !== waiting) return; // released by what it said
+    stream.frames.shift();
+    this.#bytes -= waiting.bytes;
+  }
+
+  #failed(streamId: number, stream: SlowStream, thrown: unknown): void {
+    if (!(thrown instanceof FrameError)) {
+      stream.call.sinkThrew(thrown);
+      return;
+    }
+    this.release(streamId);
+    this.#options.fault(thrown);
+  }
+}
+
+function readOn(reader: MsgpackReader): boolean {
+  try {
+    return reader.read(SLICE_STEPS);
+  } catch (cause) {
+    throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
+  }
+}
+
+function decode(codec: RecordCodec, bytes: Buffer): unknown {
+  try {
+    return decodeRecord(codec, bytes, 0, bytes.length);
+  } catch (cause) {
+    throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
+  }
+}

@@ -1,0 +1,7 @@
+/**
+ * The engines under the names that `--engine` takes (`shared/config/table/worker.ts`). To add one: a folder of
+ * `shared/engines` with its `EngineKind`, its line below, its name there.
+ */
+export { openai } from '../../engines/openai/index.ts';
+export { mocker } from './mock-engine.ts';
+export { sglang, vllm } from './server-engine.ts';

@@ -1,0 +1,238 @@
+// Adds a toy of each kind to a copy of the tree, as CONTRIBUTING.md ("How to add") says: one new file, and at most two lines
+// elsewhere. What else a real one would need is what this test is to find.
+import { execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
+import type * as Time from '../../shared/clock/index.ts';
+import type * as Config from '../../shared/config/index.ts';
+import type * as ToolCalls from '../../shared/parsers/tool-calls/index.ts';
+import type * as Telemetry from '../../shared/telemetry/index.ts';
+import type * as HttpApp from '../support/http-app.ts';
+
+const LINES_ELSEWHERE_MAX = 2;
+const COPIED = ['shared', 'functions', 'test/support', 'package.json', 'tsconfig.json'];
+
+let folder: string;
+const linesElsewhere = new Map<string, number>();
+
+beforeAll(async () => {
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'stator-one-guess-')));
+  await Promise.all(COPIED.map((path) => cp(path, join(folder, path), { recursive: true })));
+  await symlink(await realpath('node_modules'), join(folder, 'node_modules'));
+  for (const [kind, { file, text, lines }] of Object.entries(TOYS)) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await writeFile(join(folder, file), text, { flag: 'wx' });
+    for (const [path, anchor, line, place] of lines) await addLine(path, anchor, line, place === 'instead' ? 1 : 0);
+    linesElsewhere.set(kind, lines.length);
+  }
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** Puts `line` in front of the one line of the file that begins with `anchor`, or in its place. */
+async function addLine(path: string, anchor: string, line: string, replaced: 0 | 1): Promise<void> {
+  const text = await readFile(join(folder, path), 'utf8');
+  const lines = text.split('\n');
+  const at = lines.findIndex((each) => each.startsWith(anchor));
+  if (at < 0) throw new Error(`${path} has no line that begins with ${anchor}`);
+  await writeFile(join(folder, path), lines.toSpliced(at, replaced, line).join('\n'));
+}
+
+const load = <Module>(path: string): Promise<Module> => import(/* @vite-ignore */ join(folder, path));
+
+/** What the copy's table makes of flags. */
+async function settingsOf(process: Config.Process, ...argv: readonly string[]) {
+  const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
+  return resolveConfig(process, argv, {}).settings;
+}
+
+interface Toy {
+  readonly file: string;
+  readonly text: string;
+  /** Path, the beginning of the line behind the new one, and the new line; or of the line that is another now. */
+  readonly lines: readonly (readonly [path: string, anchor: string, line: string, place?: 'instead'])[];
+}
+
+const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'flag', Toy>> = {
+  route: {
+    file: 'shared/frontends/http/openai/toy.ts',
+    text: `
+      import { parseCompletionsBody } from '../../../protocol/openai/index.ts';
+      import { answerJson } from '../answers/answer.ts';
+      import { serveInference } from '../serve-inference.ts';
+      export const serveToy = serveInference({
+        endpoint: 'completions',
+        parse: parseCompletionsBody,
+        answer: (call, body) => answerJson(call.exchange, 200, { toy: body.model }),
+      });`,
+    lines: [
+      [
+        'shared/frontends/http/route-table.ts',
+        'import { serveMotionJpeg',
+        "import { serveToy } from './openai/toy.ts';",
+      ],
+      [
+        'shared/frontends/http/route-table.ts',
+        '    ...responsesRoutes(',
+        "    made('/v1/toys', serveToy, 'createToy', 'Makes a toy.', 'CompletionRequest'),",
+      ],
+    ],
+  },
+  parser: {
+    file: 'shared/parsers/tool-calls/formats/toy.ts',
+    text: `
+      import { countedId } from '../call-writer.ts';
+      import type { ToolCallFormat } from '../format.ts';
+      import { Markers } from '../markers.ts';
+      import { readUntil } from '../scan.ts';
+      const BEGIN = new Markers(['<toy>']);
+      const END = new Markers(['</toy>']);
+      export const toy: ToolCallFormat = {
+        newId: countedId,
+        finder: () => BEGIN,
+        *read(_marker, source, calls) {
+          let name = '';
+          yield* readUntil(source, END, (piece) => {
+            name += piece;
+          });
+          calls.whole(name, '{}');
+          return 'markup';
+        },
+      };`,
+    lines: [
+      ['shared/parsers/tool-calls/formats/index.ts', 'export { pythonic }', "export { toy } from './toy.ts';"],
+      ['shared/config/parser-names.ts', "  'pythonic',", "  'toy',"],
+    ],
+  },
+  engine: {
+    file: 'shared/engines/toy/index.ts',
+    text: `
+      import type { EngineKind } from '../engine-kind.ts';
+      import type { Engine } from '../types.ts';
+      const engine: Engine = {
+        kind: 'toy',
+        start: async () => ({
+          contextLength: 100,
+          kvBlockSizeTokens: 16,
+          totalKvBlocks: 1,
+          maxNumSeqs: 1,
+          maxNumBatchedTokens: 100,
+          dataParallelSize: 1,
+          modelInput: 'Text',
+          modelType: ['Chat'],
+          publishesKvEvents: false,
+        }),
+        generate: (_request, sink) => sink.end(),
+        health: async () => {},
+        load: () => [],
+        onKvEvents: () => {},
+        stop: async () => {},
+      };
+      export const toy: EngineKind = {
+        displayName: () => 'toy-model',
+        open: async () => ({ engine, model: {} }),
+      };`,
+    lines: [
+      [
+        'shared/worker/process/engines.ts',
+        'export { mocker }',
+        "export { toy } from '../../../shared/engines/toy/index.ts';",
+      ],
+      [
+        'shared/config/table/worker.ts',
+        "    values: ['mocker',",
+        "    values: ['toy', 'mocker', 'vllm', 'sglang', 'openai'],",
+        'instead',
+      ],
+    ],
+  },
+  flag: {
+    file: 'shared/config/table/toy.ts',
+    text: `
+      import { int } from '../row.ts';
+      export const toyRows = {
+        toyCount: int({
+          flags: ['--toy-count'],
+          env: ['STATOR_TOY_COUNT'],
+          default: 3,
+          min: 0,
+          max: 9,
+          usedBy: ['frontend'],
+          source: 'Stator',
+          about: 'Toys.',
+        }),
+      };`,
+    lines: [
+      ['shared/config/table.ts', 'import { workerRows }', "import { toyRows } from './table/toy.ts';"],
+      ['shared/config/table.ts', '  Cloud: ', '  Toys: toyRows,'],
+    ],
+  },
+};
+
+describe('a newcomer adds, in one file and at most two lines elsewhere,', () => {
+  it.each(Object.keys(TOYS))('a toy of each: %s', (kind) => {
+    expect(linesElsewhere.get(kind)).toBeLessThanOrEqual(LINES_ELSEWHERE_MAX);
+  });
+
+  it('a route that is served, refuses other methods and is documented', async () => {
+    const { createTestApp } = await load<typeof HttpApp>('test/support/http-app.ts');
+    const { app } = createTestApp();
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify({ model: 'm', prompt: 'x' });
+    const served = await app.request('/v1/toys', { method: 'POST', headers, body });
+    expect(await served.json()).toEqual({ toy: 'm' });
+    const refused = await app.request('/v1/toys');
+    expect([refused.status, refused.headers.get('allow')]).toEqual([405, 'POST']);
+    const document = (await (await app.request('/openapi.json')).json()) as { paths: Record<string, unknown> };
+    expect(document.paths).toHaveProperty('/v1/toys');
+  });
+
+  it('a tool-call parser that the flag takes and that reads calls', async () => {
+    const { createToolCallParser } = await load<typeof ToolCalls>('shared/parsers/tool-calls/index.ts');
+    const { systemRandom } = await load<typeof Time>('shared/clock/index.ts');
+    const tools = [{ type: 'function', function: { name: 'ball' } }] as const;
+    const heard: string[] = [];
+    const out = {
+      content: (text: string) => void heard.push(text),
+      callStart: (_at: number, _id: string, name: string) => void heard.push(`call ${name}`),
+      callArguments: (_at: number, text: string) => void heard.push(text),
+    };
+    const parser = createToolCallParser('toy', { tools, random: systemRandom });
+    parser?.push('A toy: <toy>ball</toy>', out);
+    expect(parser?.end('stop', out)).toBe('tool_calls');
+    expect(heard).toEqual(['A toy: ', 'call ball', '{}']);
+    expect((await settingsOf('worker', '--engine=mocker', '--dyn-tool-call-parser=toy')).toolCallParser).toBe('toy');
+  });
+
+  it('an engine that a worker serves', async () => {
+    const { startWorkerProcess } = await load<typeof WorkerProcess>('shared/worker/process/worker.ts');
+    const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
+    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
+    const config = resolveConfig('worker', ['--engine=toy'], { DYN_DISCOVERY_BACKEND: 'mem' });
+    const worker = await startWorkerProcess(config, silentLogger, new AbortController().signal);
+    expect(worker.workers[0]?.card.display_name).toBe('toy-model');
+    await worker.drain();
+  });
+
+  it('a flag that is read, checked, explained and documented', async () => {
+    expect(await settingsOf('frontend')).toMatchObject({ toyCount: 3 });
+    expect(await settingsOf('frontend', '--toy-count', '7')).toMatchObject({ toyCount: 7 });
+    await expect(settingsOf('frontend', '--toy-count', '10')).rejects.toThrow('--toy-count');
+    const { renderConfigurationDocs, renderHelp } = await load<typeof Config>('shared/config/index.ts');
+    expect(renderHelp('frontend')).toContain('--toy-count');
+    expect(renderConfigurationDocs()).toContain('STATOR_TOY_COUNT');
+  });
+
+  it('all of which the compiler accepts', async () => {
+    const tsconfig = { extends: './tsconfig.json', include: ['shared', 'functions'] };
+    await writeFile(join(folder, 'tsconfig.toys.json'), JSON.stringify(tsconfig));
+    const { stdout } = await promisify(execFile)('node_modules/.bin/tsc', ['--noEmit', '-p', 'tsconfig.toys.json'], {
+      cwd: folder,
+    }).catch((error: { stdout: string }) => error);
+    expect(stdout).toBe('');
+  });
+});

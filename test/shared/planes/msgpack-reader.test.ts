@@ -1,0 +1,89 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MsgpackReader } from '../../../shared/planes/msgpack-reader.ts';
+import { decodeRecord, encodeRecord } from '../../../shared/planes/record-codec.ts';
+
+/** Reads all of `bytes`, so many steps at a time. */
+function readAll(bytes: Uint8Array, stepsOf: () => number = () => 10): unknown {
+  const reader = new MsgpackReader(Buffer.from(bytes));
+  while (!reader.read(stepsOf()));
+  return reader.value;
+}
+
+const { value: records } = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    fc.constantFrom(null, true, false, 0, -1, 127, 128, -32, -33, 255, 65_536, 2 ** 32, 2 ** 53 - 1, -(2 ** 40)),
+    fc.integer(),
+    fc.double({ noNaN: true }),
+    fc.bigInt({ min: -(2n ** 63n), max: 2n ** 64n - 1n }),
+    fc.string({ unit: 'grapheme', maxLength: 300 }),
+    fc.string({ minLength: 40_000, maxLength: 70_000 }),
+    fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes)),
+    fc.array(tie('value'), { maxLength: 40 }),
+    fc.dictionary(fc.oneof(fc.string(), fc.constant('__proto__')), tie('value'), { maxKeys: 40 }),
+  ),
+}));
+
+describe('a reader of msgpack that pauses', () => {
+  it('reads what the library reads, wherever it pauses', () => {
+    fc.assert(
+      fc.property(records, fc.infiniteStream(fc.integer({ min: 1, max: 50 })), (record, steps) => {
+        const bytes = encodeRecord('msgpack', record);
+        expect(readAll(bytes, () => steps.next().value as number)).toEqual(
+          decodeRecord('msgpack', Buffer.from(bytes), 0, bytes.length),
+        );
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('reads floats of 32 bits, and every width of an integer', () => {
+    const widths =
+      'cb3ff8000000000000 ca3fc00000 cc05 cd0005 ce00000005 cf0000000000000005 d0fb d1fffb d2fffffffb d3fffffffffffffffb';
+    const values = widths.split(' ').map((hex) => readAll(Buffer.from(hex, 'hex')));
+    expect(values).toEqual([1.5, 1.5, 5, 5, 5, 5, -5, -5, -5, -5]);
+  });
+
+  it('pauses about as often as it has values', () => {
+    const bytes = encodeRecord(
+      'msgpack',
+      Array.from({ length: 10_000 }, (_, at) => ({ at })),
+    );
+    const reader = new MsgpackReader(Buffer.from(bytes));
+    let pauses = 0;
+    while (!reader.read(1000)) pauses++;
+    expect(pauses).toBeGreaterThan(20);
+  });
+
+  it.each([
+    ['a list longer than its bytes', 'ddffffffff'],
+    ['a map longer than its bytes', 'dfffffffff00'],
+    ['a text longer than its bytes', 'dbffffffff41'],
+    ['bytes longer than there are', 'c6ffffffff00'],
+    ['a value that is not there', '92c0'],
+    ['something behind the value', 'c0c0'],
+    ['nothing', ''],
+    ['an extension', 'd40100'],
+    ['a type that there is not', 'c1'],
+    ['a map whose key is a list', '8190c0'],
+    ['a list of more than a million', `dd00200000${'c0'.repeat(0x200000)}`],
+    ['more than a million lists', `dd00000200${`dc1000${'90'.repeat(0x1000)}`.repeat(0x200)}`],
+    ['lists in lists without end', '91'.repeat(1000)],
+  ])('refuses %s', (_, hex) => {
+    expect(() => readAll(Buffer.from(hex, 'hex'))).toThrow(RangeError);
+  });
+
+  it('answers any bytes with a value or a RangeError', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
+        try {
+          readAll(bytes);
+        } catch (error) {
+          expect(error).toBeInstanceOf(RangeError);
+        }
+      }),
+      { numRuns: 3000 },
+    );
+  });
+});
