@@ -17,6 +17,7 @@ export { readKvRouterConfig } from './config/kv-config-object.ts';
 export { type CostModelChoice, costModelOf, kvRouterConfigOf } from './config/kv-settings.ts';
 export { RendezvousShare } from './cost/replica-share.ts';
 export { type CandidateRecord, type ExplanationRecord, explanationRecord } from './explain/explanation-record.ts';
+export { renderExplanation } from './explain/render-explanation.ts';
 export { createKvRouter, poolName } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-types.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';

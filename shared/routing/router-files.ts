@@ -18,7 +18,7 @@ export interface RouterFiles {
 }
 
 /** Reads them. @throws KvRouterConfigError for one that cannot be used */
-export async function openRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
+export async function readRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
   const policies = await readPolicies(settings.routerPolicyConfig);
   const { prefillLoadModel = settings.routerPrefillLoadModel } = policies?.settings ?? {};
   return {

@@ -1,9 +1,10 @@
-import type { EdgeSettings } from '../config/index.ts';
+import type { EdgeSettings, RouterSettings } from '../config/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
 import type { KvRouting } from './kv-routing.ts';
+import type { RouterFiles } from './router-files.ts';
 import type { RoutingParts } from './worker-feeds.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
@@ -54,13 +55,13 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */
 async function openIndexedRouting(settings: EdgeSettings, parts: RoutingParts): Promise<KvRouting> {
-  const [{ openRouterFiles }, { KvRouting }, remote] = await Promise.all([
-    import('./router-files.ts'),
+  const [files, { KvRouting }, remote] = await Promise.all([
+    openRouterFiles(settings),
     import('./kv-routing.ts'),
     settings.useRemoteIndexer ? import('./remote-indexes.ts') : undefined,
   ]);
   const openRemote = remote && ((isRecording: boolean) => new remote.RemoteIndexes(parts, isRecording));
-  return new KvRouting(settings, parts, await openRouterFiles(settings), openRemote);
+  return new KvRouting(settings, parts, files, openRemote);
 }
 
 export function openRouterMetrics(
@@ -75,4 +76,14 @@ export function openRouterMetrics(
     buckets: bucketsOf(settings),
     logger: logger.for('metrics'),
   });
+}
+
+/**
+ * What the files that a router's settings name say; the code that reads them is loaded here.
+ *
+ * @throws KvRouterConfigError for one that cannot be used
+ */
+export async function openRouterFiles(settings: RouterSettings): Promise<RouterFiles> {
+  const { readRouterFiles } = await import('./router-files.ts');
+  return readRouterFiles(settings);
 }

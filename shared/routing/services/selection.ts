@@ -2,7 +2,7 @@ import { seededRandom, systemClock, systemRandom } from '../../clock/index.ts';
 import { kvRouterConfigOf } from '../../router/index.ts';
 import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../router/standalone/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { openRouterFiles } from '../router-files.ts';
+import { readRouterFiles } from '../router-files.ts';
 import { zmqListeners } from './kv-listener.ts';
 import { openReplicas } from './replicas.ts';
 import type { RunningService, ServiceSettings } from './service-settings.ts';
@@ -14,7 +14,7 @@ const EXPIRY_CHECK_MS = 60_000;
 
 /** The selection service. */
 export async function startSelectionService(settings: ServiceSettings, logger: Logger): Promise<RunningService> {
-  const { policies, prefillDuration } = await openRouterFiles(settings);
+  const { policies, prefillDuration } = await readRouterFiles(settings);
   const { routerSessionAffinityTtlSecs: affinitySecs, routerSessionAffinityMode: affinityMode } = settings;
   const replicas = await openReplicas(settings, logger);
   const service = new SelectionService({

@@ -16,7 +16,7 @@ import {
   STANDALONE_COMPONENT,
 } from '../../router/standalone/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../../telemetry/index.ts';
-import { openRouterFiles, type RouterFiles } from '../router-files.ts';
+import { type RouterFiles, readRouterFiles } from '../router-files.ts';
 import { openFeeds } from '../worker-feeds.ts';
 import type { ServiceSettings } from './service-settings.ts';
 
@@ -50,7 +50,7 @@ export async function startStandaloneRouter(
   if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
   const suffix = settings.namespaceWorkerSuffix; // the workers have it on their namespace
   const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
-  const files = await openRouterFiles(settings);
+  const files = await readRouterFiles(settings);
   const discovery = await openDiscovery(settings, logger.for('discovery'));
   const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
   const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
