@@ -30,10 +30,9 @@ beforeAll(async () => {
       {
         name: 'echo-commands',
         setup: (builder) => {
-          builder.onResolve({ filter: /^\.\/(local|frontend|worker)\.ts$/ }, ({ path }) => ({
-            path: `${path}.js`,
-            external: true,
-          }));
+          builder.onResolve({ filter: /^\.\/(local|frontend|worker)\.ts$/ }, ({ path, importer }) =>
+            importer.endsWith('commands.ts') ? { path: `${path}.js`, external: true } : undefined,
+          );
         },
       },
     ],

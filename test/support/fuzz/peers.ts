@@ -129,7 +129,7 @@ async function spoilDiscovery(folder: string, card: Record<string, unknown>, val
       return writeOver(path(at), values.brokenText(record(at)));
     case 2:
       await rm(path(at), { force: true, recursive: true });
-      return symlink(values.one(['/dev/zero', '/etc/passwd', folder, '/nowhere']), path(at));
+      return unlessThere(symlink(values.one(['/dev/zero', '/etc/passwd', folder, join(folder, 'nowhere')]), path(at)));
     case 3:
       return values.chance(0.2) ? writeOver(path(at), Buffer.alloc(HUGE_BYTES, 0x5b)) : undefined;
     case 4:
@@ -148,5 +148,14 @@ async function spoilDiscovery(folder: string, card: Record<string, unknown>, val
 /** Links and folders of earlier cases may stand there. */
 async function writeOver(path: string, text: string | Buffer): Promise<void> {
   await rm(path, { force: true, recursive: true });
-  await writeFile(path, text);
+  await unlessThere(writeFile(path, text, { flag: 'wx' })); // a link that another case has laid there meanwhile is not followed
+}
+
+/** Cases run side by side: another may have been there first. */
+async function unlessThere(making: Promise<void>): Promise<void> {
+  try {
+    await making;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
 }
