@@ -3,6 +3,8 @@ const DEPTH_MAX = 512;
 /** Lists and maps of one record, and entries of each: every prompt token of a long context with its alternatives. */
 const CONTAINERS_MAX = 1 << 20;
 const ENTRIES_MAX = 1 << 20;
+/** Entries of one map: an object with more keys takes a turn to grow. */
+const KEYS_MAX = 1 << 17;
 /** Bytes of a text or of bytes that count as one more step. */
 const BYTES_PER_STEP = 256;
 
@@ -19,7 +21,7 @@ interface Level {
 /**
  * Reads one msgpack value in steps, so that a large one need not be read in one turn of the event loop. The result is that of
  * `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied. A length beyond the bytes that are left, types of an
- * extension, nesting deeper than 512, and more than 2^20 lists and maps, or entries of one, are refused.
+ * extension, nesting deeper than 512, and more than 2^20 lists and maps, or entries of a list, or 2^17 of a map, are refused.
  *
  * @example
  * const reader = new MsgpackReader(bytes);
@@ -144,8 +146,8 @@ export class MsgpackReader {
   #open(container: Container, count: number, bytesPerEntry: number): Container {
     if (count * bytesPerEntry > this.#bytes.length - this.#at)
       throw new RangeError('a msgpack record that ends too early');
-    if (count > ENTRIES_MAX || ++this.#containers > CONTAINERS_MAX)
-      throw new RangeError(`a msgpack record of more than ${CONTAINERS_MAX} lists and maps, or entries of one`);
+    if (count > (bytesPerEntry === 1 ? ENTRIES_MAX : KEYS_MAX) || ++this.#containers > CONTAINERS_MAX)
+      throw new RangeError('a msgpack record of too many lists and maps, or entries of one');
     if (count === 0) return container;
     if (this.#levels.length === DEPTH_MAX) throw new RangeError('a msgpack record that is nested too deeply');
     this.#levels.push({ container, left: count, key: undefined });

@@ -68,6 +68,7 @@ describe('a reader of msgpack that pauses', () => {
     ['a type that there is not', 'c1'],
     ['a map whose key is a list', '8190c0'],
     ['a list of more than a million', `dd00200000${'c0'.repeat(0x200000)}`],
+    ['a map of more than 131,072', `df00020001${'a161c0'.repeat(0x20001)}`],
     ['more than a million lists', `dd00000200${`dc1000${'90'.repeat(0x1000)}`.repeat(0x200)}`],
     ['lists in lists without end', '91'.repeat(1000)],
   ])('refuses %s', (_, hex) => {

@@ -27,6 +27,8 @@ import { readTokens, type TokenReceiver } from './tokens-frame.ts';
 
 const STREAM_ID_MAX = 0xffff_fffd;
 const EMPTY = new Uint8Array(0);
+/** HELLO_ACK and ERROR: an instance, the names of its endpoints, a reason. */
+const CONNECTION_RECORD_BYTES_MAX = 64 << 10;
 const PING_PAYLOAD = new Uint8Array(8);
 
 /** What a connection tells the pool that owns it. */
@@ -275,6 +277,7 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
   }
 
   #connectionFrame(type: FrameTypeCode, flags: number, bytes: Buffer, start: number, end: number): void {
+    if (end - start > CONNECTION_RECORD_BYTES_MAX) throw new FrameError(`${end - start} bytes on stream 0`);
     switch (type) {
       case FrameType.helloAck:
         this.#greeted(decodeRecord(codecOf(flags), bytes, start, end));

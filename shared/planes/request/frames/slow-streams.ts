@@ -8,6 +8,10 @@ import { FrameError, type FrameTypeCode, MSGPACK_FLAG } from './frame.ts';
 
 /** A longer record is decoded in slices. One of this length takes a millisecond or two. */
 const SLICED_BYTES_MIN = 64 << 10;
+/** So is a shorter one, once so many bytes were decoded in one turn of the event loop. */
+const TURN_BYTES_MAX = 256 << 10;
+/** What ends a stream, or says little, counts for nothing. */
+const COUNTED_BYTES_MIN = 1024;
 /** Values read in a slice: one to three milliseconds, without the garbage of it. */
 const SLICE_STEPS = 10_000;
 /** What a waiting frame costs beside its bytes. */
@@ -56,10 +60,10 @@ export class SlowStreams {
     payload: { readonly bytes: Buffer; readonly start: number; readonly end: number },
   ): boolean {
     const { bytes, start, end } = payload;
-    const isLarge = end - start > SLICED_BYTES_MIN;
+    const isLarge = takesTurns(end - start);
     if (!isLarge && !this.#streams.has(streamId)) return false;
     const isMsgpack = (flags & MSGPACK_FLAG) !== 0;
-    if (isLarge && !isMsgpack && !this.#options.takesJson)
+    if (end - start > SLICED_BYTES_MIN && !isMsgpack && !this.#options.takesJson)
       throw new FrameError(`an answer of ${end - start} bytes in JSON, which nobody asked for`);
     const copy = Buffer.from(bytes.subarray(start, end)); // the connection reads into its buffer again
     const reader = isLarge && isMsgpack ? new MsgpackReader(copy) : undefined;
@@ -166,4 +170,19 @@ function decode(codec: RecordCodec, bytes: Buffer): unknown {
   } catch (cause) {
     throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
   }
+}
+
+let turnBytes = 0;
+
+/** Whether a record is to be decoded from the next turn on: for its own length, or for all that this turn had already. */
+function takesTurns(recordBytes: number): boolean {
+  if (recordBytes > SLICED_BYTES_MIN) return true;
+  if (recordBytes < COUNTED_BYTES_MIN) return false;
+  if (turnBytes === 0) setImmediate(startTurn);
+  turnBytes += recordBytes;
+  return turnBytes > TURN_BYTES_MAX;
+}
+
+function startTurn(): void {
+  turnBytes = 0;
 }

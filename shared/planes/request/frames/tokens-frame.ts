@@ -15,6 +15,8 @@ import {
  */
 
 const ENTRY_BYTES = 6;
+/** Longer than any engine step: what all streams of a connection have credit for, each token in an entry of its own. */
+const FRAME_BYTES_MAX = 4 << 20;
 /** Token ids in one entry. */
 const IDS_MAX = 255;
 
@@ -59,6 +61,7 @@ const scratch = new Uint32Array(IDS_MAX);
 
 /** Hands every entry of `bytes[start .. end)` to `receiver`. Throws `FrameError` when the entries do not fill it exactly. */
 export function readTokens(bytes: Buffer, start: number, end: number, receiver: TokenReceiver): void {
+  if (end - start > FRAME_BYTES_MAX) throw new FrameError(`a TOKENS frame of ${end - start} bytes`);
   let at = start;
   while (at < end) {
     if (end - at < ENTRY_BYTES) throw new FrameError('TOKENS frame cut inside an entry');
@@ -66,6 +69,7 @@ export function readTokens(bytes: Buffer, start: number, end: number, receiver: 
     const choice = bytes[at + 4]!; // inside the entry
     const count = bytes[at + 5]!; // inside the entry
     at += ENTRY_BYTES;
+    if (count === 0) throw new FrameError('TOKENS without a token'); // it would take no credit
     if (end - at < 4 * count) throw new FrameError('TOKENS frame cut inside its ids');
     for (let id = 0; id < count; id++, at += 4) scratch[id] = readU32(bytes, at);
     receiver.streamTokens(streamId, choice, scratch, count);

@@ -75,6 +75,9 @@ describe('a hostile worker', () => {
 
   it.each([
     ['a limit that is none', frameBytes(FrameType.helloAck, 0, '{"instanceId":"2a","maxFrame":-1}')],
+    ['a letter on stream 0', frameBytes(FrameType.helloAck, 0, `{"instanceId":"${'x'.repeat(70_000)}"}`)],
+    ['tokens without a token', Buffer.concat([HELLO_ACK, tokens(0)])],
+    ['a step of five megabytes', Buffer.concat([HELLO_ACK, frameBytes(FrameType.tokens, 0, Buffer.alloc(5 << 20, 1))])],
     ['a PING that is a letter', Buffer.concat([HELLO_ACK, frameBytes(FrameType.ping, 0, new Uint8Array(65))])],
   ])('that sends %s loses the connection', async (_, bytes) => {
     const worker = await startRawWorker((socket) => socket.once('data', () => socket.write(bytes)));

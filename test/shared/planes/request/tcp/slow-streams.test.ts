@@ -140,6 +140,18 @@ describe('a stream with a large frame', () => {
     expect((await taken.large.closed()).kind).toBe('end');
   });
 
+  it('takes its turn, short as it is, where this turn has had enough of them', async () => {
+    const short = { engine_data: { prompt_logprobs: NUMBERS.slice(0, 3000) } }; // 27 kB
+    const { large, heard } = await ask((socket) =>
+      socket.write(
+        Buffer.concat([...Array.from({ length: 40 }, () => data(1, short)), end(1), data(3, { text: 'x' }), end(3)]),
+      ),
+    );
+    expect((await large.closed()).kind).toBe('end');
+    expect(heard.filter((each) => each === 'large output')).toHaveLength(40);
+    expect(heard.indexOf('small end')).toBeLessThan(heard.indexOf('large end'));
+  });
+
   it('loses itself alone when more waits behind it than there is room for', async () => {
     const frames = Array.from({ length: 6 }, () =>
       data(1, { engine_data: { prompt_logprobs: NUMBERS.slice(0, 10_000) } }),
