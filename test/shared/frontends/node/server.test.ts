@@ -218,7 +218,7 @@ describe('the Node server', () => {
     await waitUntil(() => client.isClosed);
     const [answer = '', refusal = ''] = client.text.split('0\r\n\r\n');
     expect(answer).toMatch(/data: \[DONE\]\n\n\r\n$/);
-    expect(answer).not.toContain('400');
+    expect(answer).not.toContain('HTTP/1.1 400');
     expect(refusal).toMatch(/^HTTP\/1\.1 400 /);
     expect(client.text.split('HTTP/1.1 400')).toHaveLength(2);
   });
