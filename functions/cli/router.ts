@@ -2,7 +2,7 @@ import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
 import type { ServiceSettings } from '../../shared/routing/services/index.ts';
 import {
-  serveApp,
+  serveService,
   startIndexer,
   startSelectionService,
   startSlotTracker,
@@ -62,8 +62,7 @@ async function startService(
 ): Promise<Running> {
   const service = await START[name](settings, logger.for('router'));
   try {
-    const { serviceHost: host, servicePort: port = service.port, planeToken: secret, planeOpen } = settings;
-    const server = await serveApp(service.app, { host, port, secret, isOpen: planeOpen });
+    const server = await serveService(service, settings, systemClock);
     const close = async (): Promise<void> => {
       await server.close(GRACE_MS);
       await service.close();

@@ -5,4 +5,11 @@
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { fleetHost } from './fleet-host.ts';
-export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
+export { readPlaneTls, refuseClearToken } from './plane-tls.ts';
+export { type CallingPlaneOptions, callingPlane, protectionOf, servingPlane } from './planes.ts';
+export {
+  createServiceServer,
+  followServiceCertificate,
+  type ServiceSecurity,
+  secureService,
+} from './service-security.ts';

@@ -1,9 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import { systemClock } from '../clock/index.ts';
+import { type Clock, systemClock, type Timer } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import type { PlaneClientTls, PlaneServerTls, PlaneTls, TcpRequestPlane } from '../planes/request/index.ts';
+import {
+  isLoopback,
+  type PlaneClientTls,
+  type PlaneServerTls,
+  type PlaneTls,
+  type TcpRequestPlane,
+} from '../planes/request/index.ts';
 
 /** Renewed files show within this. */
 const LOOK_INTERVAL_MS = 10_000;
@@ -15,26 +21,20 @@ const LOOK_INTERVAL_MS = 10_000;
  * @throws Error with one line that names the flags to look at.
  */
 export function readPlaneTls(settings: FleetSettings): PlaneTls | undefined {
-  const server = serverTls(settings);
+  const server = readServerTls(settings);
   const client = clientTls(settings);
   if (server === undefined && client === undefined) return undefined;
   return { server, client, handshakeTimeoutMs: settings.tcpTlsHandshakeTimeoutSecs * 1000 };
 }
 
-/** `plane`, which takes up certificates that are renewed while it runs. Files that are half written are tried again. */
+/** `plane`, which takes up certificates that are renewed while it runs. */
 export function followPlaneTls(plane: TcpRequestPlane, settings: FleetSettings, current: PlaneTls): TcpRequestPlane {
-  let known = JSON.stringify(current);
-  const timer = systemClock.every(LOOK_INTERVAL_MS, () => {
-    try {
-      const found = readPlaneTls(settings);
-      const text = JSON.stringify(found);
-      if (found === undefined || text === known) return;
-      known = text;
-      plane.renewTls(found);
-    } catch {
-      // A certificate and a key of different ages, or a file that is away while it is replaced: the next look tells.
-    }
-  });
+  const timer = followCertificates(
+    systemClock,
+    () => readPlaneTls(settings),
+    current,
+    (found) => plane.renewTls(found),
+  );
   return {
     ...plane,
     close: () => {
@@ -44,7 +44,51 @@ export function followPlaneTls(plane: TcpRequestPlane, settings: FleetSettings, 
   };
 }
 
-function serverTls(settings: FleetSettings): PlaneServerTls | undefined {
+/** Hands `use` what `read` finds whenever it is something else than before. Files that are half written are tried again. */
+export function followCertificates<Certificates>(
+  clock: Clock,
+  read: () => Certificates | undefined,
+  current: Certificates,
+  use: (found: Certificates) => void,
+): Timer {
+  let known = JSON.stringify(current);
+  return clock.every(LOOK_INTERVAL_MS, () => {
+    try {
+      const found = read();
+      const text = JSON.stringify(found);
+      if (found === undefined || text === known) return;
+      known = text;
+      use(found);
+    } catch {
+      // A certificate and a key of different ages, or a file that is away while it is replaced: the next look tells.
+    }
+  });
+}
+
+/** Where the plane token would be shown as a header. */
+export interface ShownToken {
+  /** Begins the line: what shows it, or is shown it. */
+  readonly what: string;
+  readonly host: string;
+  /** What ends that, best first, each as a clause. */
+  readonly remedies: readonly string[];
+}
+
+/**
+ * Why the plane token must not be shown where nothing encrypts, as one line that says what to set; undefined = it may: there
+ * is none, or it does not leave the machine (with `STATOR_PLANE_TLS=on` not even that is enough), or its operator says so.
+ */
+export function refuseClearToken(
+  { planeToken, planeTls }: FleetSettings,
+  { what, host, remedies }: ShownToken,
+): string | undefined {
+  if (planeToken === undefined || planeTls === 'off' || (planeTls === 'auto' && isLoopback(host))) return undefined;
+  const choices = [...remedies, 'set STATOR_PLANE_TLS=off where nobody else reads the network'];
+  return `${what} STATOR_PLANE_TOKEN in clear at ${host}: ${choices.join(', or ')}`;
+}
+
+/** @throws Error with one line that names the flags to look at */
+export function readServerTls(settings: FleetSettings): PlaneServerTls | undefined {
   const { tcpTlsCertPath: cert, tcpTlsKeyPath: key, tcpTlsClientCaCertPath: clientCa } = settings;
   if (cert === undefined && key === undefined) return undefined;
   const pair = readPair('--tcp-tls-cert-path', cert, '--tcp-tls-key-path', key);

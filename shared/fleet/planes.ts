@@ -97,8 +97,8 @@ export async function servingPlane(
   });
 }
 
-/** What callers of the TCP plane prove. */
-function protectionOf({
+/** What callers of the TCP plane, and of the services beside it, prove. */
+export function protectionOf({
   planeToken,
   tcpTlsCertPath,
   tcpTlsClientCaCertPath,

@@ -3,7 +3,9 @@ import type { Clock } from '../clock/index.ts';
 import { ConfigError, type EdgeSettings } from '../config/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
+import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
 import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import type { PlaneClientTls } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { RoutableWorker, Router, WorkerPool } from '../router/index.ts';
 import {
@@ -82,12 +84,32 @@ export async function openChooseRouting(
 
 /** What speaks gRPC, where a URL asks for it: a function that starts cold pays for every module that it loads. */
 async function loadGrpcLine(
-  { routerUrl = [], planeToken }: EdgeSettings,
+  settings: EdgeSettings,
   clock: Clock,
 ): Promise<((place: string) => ResidentLine) | undefined> {
-  if (!routerUrl.some(isGrpc)) return undefined;
+  const { routerUrl = [], planeToken: secret } = settings;
+  const urls = routerUrl.filter(isGrpc);
+  if (urls.length === 0) return undefined;
+  let known = readPlaneTls(settings)?.client;
+  for (const url of known === undefined ? urls : []) {
+    const remedies = ['set DYN_TCP_TLS_CA_CERT_PATH'];
+    const refusal = refuseClearToken(settings, {
+      what: `STATOR_ROUTER_URL ${url} would be shown`,
+      host: new URL(url).hostname,
+      remedies,
+    });
+    if (refusal !== undefined) throw new ConfigError([refusal]);
+  }
+  const tls = (): PlaneClientTls | undefined => {
+    try {
+      known = readPlaneTls(settings)?.client;
+    } catch {
+      // A file is away while it is replaced: what was there stands.
+    }
+    return known;
+  };
   const { openRouterLine } = await import('../router/grpc/index.ts');
-  return (place) => openRouterLine(place, clock, planeToken);
+  return (place) => openRouterLine(place, clock, { secret, tls });
 }
 
 function isGrpc(url: string): boolean {
@@ -120,10 +142,8 @@ function follow(
   const onProblem = (url: string, reason: unknown): void =>
     log.warn('resident router not found', { url, reason: reasonOf(reason) });
   // A certificate is for the name, so a name that has several addresses stays one.
-  const resolve = async (host: string, url: string): Promise<readonly string[]> =>
-    tcpTlsCaCertPath === undefined || isGrpc(url)
-      ? (await lookup(host, { all: true })).map(({ address }) => address)
-      : [host];
+  const resolve = async (host: string): Promise<readonly string[]> =>
+    tcpTlsCaCertPath === undefined ? (await lookup(host, { all: true })).map(({ address }) => address) : [host];
   return watchResidentUrls({ urls, namespace, clock, resolve, onChange, onProblem });
 }
 

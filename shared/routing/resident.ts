@@ -1,8 +1,8 @@
 import type { Clock, Random } from '../clock/index.ts';
 import type { EdgeSettings } from '../config/index.ts';
-import { fleetHost } from '../fleet/index.ts';
+import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
-import { listenAddress, refuseOpenListener } from '../planes/request/index.ts';
+import { listenAddress } from '../planes/request/index.ts';
 import type { KvRouter, PoolRole, Router } from '../router/index.ts';
 import {
   Answering,
@@ -72,7 +72,7 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
   if (settings.requestPlane === 'tcp') {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  const grpc = await openGrpc(settings, service, answering);
+  const grpc = await openGrpc(settings, service, answering, parts.clock);
   const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
@@ -95,22 +95,26 @@ async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,
   answering: Answering,
+  clock: Clock,
 ): Promise<{ close(): Promise<void> } | undefined> {
   const { routerGrpcPort: port, planeToken: secret } = settings;
   if (port === undefined) return undefined;
-  const protectedBy = secret === undefined ? undefined : 'token';
-  const host = listenAddress(fleetHost(settings.tcpRpcHost, settings, protectedBy)).bind;
-  const refusal = refuseOpenListener({
+  const host = listenAddress(fleetHost(settings.tcpRpcHost, settings, protectionOf(settings))).bind;
+  const { tls } = secureService(settings, {
     name: "the router's gRPC service",
-    address: host,
-    protectedBy,
-    open: settings.planeOpen ?? false,
-    remedies: ['set STATOR_PLANE_TOKEN', 'set DYN_TCP_RPC_HOST=127.0.0.1'],
+    host,
+    remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
-  if (refusal !== undefined) throw new Error(refusal);
   const { serveRouterGrpc } = await import('../router/grpc/index.ts');
   const isAnswering = (): boolean => answering.isAnswering;
-  return serveRouterGrpc({ service, host, port, secret, isAnswering });
+  const server = await serveRouterGrpc({ service, host, port, secret, tls, isAnswering });
+  const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
+  return {
+    close: () => {
+      following?.cancel();
+      return server.close();
+    },
+  };
 }
 
 function makeService(settings: EdgeSettings, parts: ResidentParts, state: RouterState, namespace: string) {

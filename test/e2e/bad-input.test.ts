@@ -220,6 +220,15 @@ describe('a command that cannot start', () => {
       },
     ],
     [
+      'controls that would be shown the token in clear (worker)',
+      {
+        args: ['worker', '--engine=mocker'],
+        env: { ...kv, STATOR_CONTROL_HOST: '0.0.0.0', STATOR_CONTROL_PORT: '0', STATOR_PLANE_TOKEN: 't'.repeat(32) },
+        code: 1,
+        says: /the control server would be shown STATOR_PLANE_TOKEN in clear at 0\.0\.0\.0.*STATOR_CONTROL_HOST=127\.0\.0\.1/,
+      },
+    ],
+    [
       'an engine that is not there (local)',
       {
         args: ['local', '--http-port=0', '--engine=openai', `--engine-url=${nobody}`],

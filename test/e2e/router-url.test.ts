@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { askAbout, freePort, postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
@@ -6,11 +7,22 @@ const LOOPBACK = { STATOR_LEASE_TTL_SECS: '2', DYN_TCP_RPC_HOST: '127.0.0.1' };
 const PATIENT = { STATOR_ROUTER_CHOOSE_TIMEOUT_MS: '500', STATOR_ROUTER_CONNECT_TIMEOUT_MS: '2000' };
 const KV = ['--router-mode=kv'];
 
+const tlsFile = (name: string): string => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));
+/** A fleet in which every listener shows a certificate, and every caller the token. */
+const SECURED = {
+  STATOR_PLANE_TOKEN: 't'.repeat(32),
+  STATOR_PLANE_TLS: 'on',
+  DYN_TCP_TLS_CERT_PATH: tlsFile('first.crt'),
+  DYN_TCP_TLS_KEY_PATH: tlsFile('first.key'),
+  DYN_TCP_TLS_CA_CERT_PATH: tlsFile('first.crt'),
+};
+
 describe.each([
-  { scheme: 'tcp', portName: 'DYN_TCP_RPC_PORT' },
-  { scheme: 'grpc', portName: 'STATOR_ROUTER_GRPC_PORT' },
-])('a container with the role router, and a frontend that knows its address ($scheme)', ({ scheme, portName }) => {
-  const fleet = useFleet({ ...LOOPBACK, ...PATIENT });
+  { scheme: 'tcp', portName: 'DYN_TCP_RPC_PORT', by: 'tcp', secured: {} },
+  { scheme: 'grpc', portName: 'STATOR_ROUTER_GRPC_PORT', by: 'grpc', secured: {} },
+  { scheme: 'grpc', portName: 'STATOR_ROUTER_GRPC_PORT', by: 'grpc with TLS', secured: SECURED },
+])('a container with the role router, and a frontend that knows its address ($by)', ({ scheme, portName, secured }) => {
+  const fleet = useFleet({ ...LOOPBACK, ...PATIENT, ...secured });
   let router: StatorProcess;
   let asker: StatorProcess;
   let port: number;

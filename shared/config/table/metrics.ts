@@ -224,7 +224,7 @@ export const metricsRows = {
     default: '127.0.0.1',
     usedBy: ['worker'],
     source: 'Stator',
-    about: 'Address of the control routes; beyond loopback they want STATOR_PLANE_TOKEN.',
+    about: 'Address of the control routes; beyond loopback they want STATOR_PLANE_TOKEN and TLS.',
   }),
   systemHealthPath: route({
     env: ['DYN_SYSTEM_HEALTH_PATH'],

@@ -105,7 +105,8 @@ export const requestPlaneRows = {
     default: 'auto',
     usedBy: FLEET,
     source: 'Stator',
-    about: 'Whether the plane token alone encrypts the TCP plane; auto = beyond loopback. Certificates always encrypt.',
+    about:
+      'Whether the plane token alone encrypts the TCP plane, and its services want a certificate; auto = beyond loopback.',
   }),
   planeOpen: bool({
     env: ['STATOR_PLANE_OPEN'],

@@ -113,7 +113,7 @@ export const routerModesRows = {
     default: '127.0.0.1',
     usedBy: ['router'],
     source: 'Stator',
-    about: 'Listen address of an HTTP service; beyond loopback it wants STATOR_PLANE_TOKEN.',
+    about: 'Listen address of an HTTP service; beyond loopback it wants STATOR_PLANE_TOKEN and TLS.',
   }),
   serviceSyncPort: port({
     flags: ['--service-sync-port'],

@@ -33,7 +33,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LASTING_FLEET,
     source: '1.6.1',
-    about: 'Certificate of the TCP request plane server.',
+    about: 'Certificate of the TCP request plane server, and of services that take the plane token.',
   }),
   tcpTlsKeyPath: file({
     flags: ['--tcp-tls-key-path'],
@@ -41,7 +41,7 @@ export const tlsRows = {
     allowed: 'PEM',
     usedBy: LASTING_FLEET,
     source: '1.6.1',
-    about: 'Key of the TCP request plane server.',
+    about: 'Key of that certificate.',
   }),
   tcpTlsCaCertPath: file({
     flags: ['--tcp-tls-ca-cert-path'],

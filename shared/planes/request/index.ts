@@ -17,7 +17,13 @@ export { type RequestPlaneObserver, silentObserver } from './observer.ts';
 export type { TokenEncryption } from './tcp/encryption.ts';
 export { createTcpRequestPlane, type TcpRequestPlane } from './tcp/plane.ts';
 export type { TcpRequestPlaneOptions } from './tcp/settings.ts';
-export type { PlaneClientTls, PlaneServerTls, PlaneTls } from './tcp/tls.ts';
+export {
+  clientTlsOptions,
+  type PlaneClientTls,
+  type PlaneServerTls,
+  type PlaneTls,
+  serverTlsOptions,
+} from './tcp/tls.ts';
 export type {
   Call,
   CallSink,

@@ -1,6 +1,14 @@
-import { Client, type ClientOptions, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import {
+  type ChannelCredentials,
+  Client,
+  type ClientOptions,
+  credentials,
+  Metadata,
+  type ServiceError,
+} from '@grpc/grpc-js';
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
+import type { PlaneClientTls } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../explain/explanation-record.ts';
 import type {
   AskedCall,
@@ -30,23 +38,29 @@ const OPTIONS: ClientOptions = {
 };
 const NOTHING = new Uint8Array(0);
 
-/**
- * Asks the resident router at `place`, `host:port`, by gRPC without TLS. Connects when it is first asked.
- * @param secret shown with every call, where the fleet has one
- */
-export function openRouterLine(place: string, clock: Clock, secret?: string): ResidentLine {
-  return new RouterLine(place, clock, secret);
+export interface RouterLineOptions {
+  /** Shown with every call, where the fleet has one. */
+  readonly secret?: string | undefined;
+  /** Asked for each connection: certificates are renewed. @default it speaks plainly */
+  readonly tls?: () => PlaneClientTls | undefined;
+}
+
+/** Asks the resident router at `place`, `host:port`, by gRPC. Connects when it is first asked. */
+export function openRouterLine(place: string, clock: Clock, options: RouterLineOptions = {}): ResidentLine {
+  return new RouterLine(place, clock, options);
 }
 
 class RouterLine implements ResidentLine {
   readonly #place: string;
   readonly #clock: Clock;
   readonly #metadata = new Metadata();
+  readonly #tls: () => PlaneClientTls | undefined;
   #client: Client | undefined;
   #isClosed = false;
 
-  constructor(place: string, clock: Clock, secret: string | undefined) {
+  constructor(place: string, clock: Clock, { secret, tls = () => undefined }: RouterLineOptions) {
     if (secret !== undefined) this.#metadata.set('authorization', `Bearer ${secret}`);
+    this.#tls = tls;
     this.#place = place;
     this.#clock = clock;
   }
@@ -102,7 +116,10 @@ class RouterLine implements ResidentLine {
   }
 
   #connected(): Client {
-    this.#client ??= new Client(this.#place, credentials.createInsecure(), OPTIONS);
+    if (this.#client === undefined) {
+      const tls = this.#tls();
+      this.#client = new Client(this.#place, credentialsOf(tls), optionsOf(tls));
+    }
     return this.#client;
   }
 
@@ -123,6 +140,18 @@ class RouterLine implements ResidentLine {
       const timer = this.#clock.after(timeoutMs, () => call.cancel());
     });
   }
+}
+
+function credentialsOf(tls: PlaneClientTls | undefined): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  const { ca, cert, key, isInsecure = false } = tls;
+  const [roots, privateKey, chain] = [ca, key, cert].map((pem) => (pem === undefined ? null : Buffer.from(pem)));
+  return credentials.createSsl(roots, privateKey, chain, { rejectUnauthorized: !isInsecure });
+}
+
+function optionsOf(tls: PlaneClientTls | undefined): ClientOptions {
+  const name = tls?.serverName;
+  return name === undefined ? OPTIONS : { ...OPTIONS, 'grpc.ssl_target_name_override': name };
 }
 
 /** A failure that names its class is the router's; one without is the connection's. */

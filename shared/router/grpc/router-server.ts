@@ -1,4 +1,5 @@
 import {
+  experimental,
   Metadata,
   type MethodDefinition,
   Server,
@@ -11,6 +12,7 @@ import {
 } from '@grpc/grpc-js';
 import { holdsSecret } from '../../access/index.ts';
 import { grpcStatusOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
+import type { PlaneServerTls } from '../../planes/request/index.ts';
 import { explanationRecord } from '../explain/explanation-record.ts';
 import type { ChooseQuery, ChooseService } from '../service/index.ts';
 import {
@@ -36,6 +38,8 @@ export interface RouterGrpcOptions {
   readonly port: number;
   /** What callers show as `authorization: Bearer`; the health check is for anybody. @default nothing is asked for */
   readonly secret?: string | undefined;
+  /** @default it speaks plainly */
+  readonly tls?: PlaneServerTls | undefined;
   /** Whether this process answers `Choose`, for health checks of the router by name. */
   isAnswering(): boolean;
 }
@@ -43,6 +47,8 @@ export interface RouterGrpcOptions {
 /** The router's gRPC server. */
 export interface RouterGrpcServer {
   readonly port: number;
+  /** For new connections, where there was a certificate from the start. */
+  useCertificate(tls: PlaneServerTls): void;
   /** Calls under way are cut. */
   close(): Promise<void>;
 }
@@ -75,7 +81,7 @@ type Unary = (call: ServerUnaryCall<Buffer, Uint8Array>, answer: sendUnaryData<U
  * @throws Error with one line that names the setting to change when the port cannot be bound
  */
 export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<RouterGrpcServer> {
-  const { service, host, port, secret } = options;
+  const { service, host, port, secret, tls } = options;
   const guarded = (answer: (request: Uint8Array) => Uint8Array): Unary =>
     unary((bytes, metadata) => {
       requireSecret(metadata, secret);
@@ -96,9 +102,11 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
     Explain: guarded((bytes) => encodeExplainResponse(explain(service, bytes))),
   });
   server.addService(HEALTH_METHODS, { Check: unary((bytes) => encodeHealthCheckResponse(isServing(options, bytes))) });
-  const bound = await listen(server, host, port);
+  const certificate = tls && new Certificate(tls);
+  const bound = await listen(server, host, port, certificate);
   return {
     port: bound,
+    useCertificate: (renewed) => certificate?.renew(renewed),
     close: async () => {
       server.drain(addressOf(host, bound), 0); // forceShutdown cuts the calls of channelz's books alone
       server.forceShutdown();
@@ -106,14 +114,65 @@ export async function serveRouterGrpc(options: RouterGrpcOptions): Promise<Route
   };
 }
 
-function listen(server: Server, host: string, port: number): Promise<number> {
+function listen(server: Server, host: string, port: number, certificate: Certificate | undefined): Promise<number> {
+  const security = certificate?.credentials ?? ServerCredentials.createInsecure();
   const address = addressOf(host, port);
   return new Promise((resolve, reject) => {
-    server.bindAsync(address, ServerCredentials.createInsecure(), (error, bound) => {
+    server.bindAsync(address, security, (error, bound) => {
       if (error === null) resolve(bound);
       else reject(new Error(`cannot listen on ${address} (STATOR_ROUTER_GRPC_PORT): ${error.message}`));
     });
   });
+}
+
+type Listener = experimental.IdentityCertificateUpdateListener;
+type CaListener = experimental.CaCertificateUpdateListener;
+
+/** The certificate of a server, and the authority of its callers' where they must show one, as the library asks for them. */
+class Certificate implements experimental.CertificateProvider {
+  readonly credentials: ServerCredentials;
+  readonly #listeners = new Set<Listener>();
+  readonly #caListeners = new Set<CaListener>();
+  #tls: PlaneServerTls;
+
+  constructor(tls: PlaneServerTls) {
+    this.#tls = tls;
+    const callers = tls.clientCa === undefined ? null : this;
+    this.credentials = experimental.createCertificateProviderServerCredentials(this, callers, callers !== null);
+  }
+
+  renew(tls: PlaneServerTls): void {
+    this.#tls = tls;
+    for (const listener of this.#listeners) this.#tell(listener);
+    for (const listener of this.#caListeners) this.#tellCa(listener);
+  }
+
+  addIdentityCertificateListener(listener: Listener): void {
+    this.#listeners.add(listener);
+    queueMicrotask(() => this.#tell(listener)); // the library hears nothing before it has finished asking
+  }
+
+  removeIdentityCertificateListener(listener: Listener): void {
+    this.#listeners.delete(listener);
+  }
+
+  addCaCertificateListener(listener: CaListener): void {
+    this.#caListeners.add(listener);
+    queueMicrotask(() => this.#tellCa(listener));
+  }
+
+  removeCaCertificateListener(listener: CaListener): void {
+    this.#caListeners.delete(listener);
+  }
+
+  #tell(listener: Listener): void {
+    listener({ certificate: Buffer.from(this.#tls.cert), privateKey: Buffer.from(this.#tls.key) });
+  }
+
+  #tellCa(listener: CaListener): void {
+    const { clientCa } = this.#tls;
+    if (clientCa !== undefined) listener({ caCertificate: Buffer.from(clientCa) });
+  }
 }
 
 function addressOf(host: string, port: number): string {

@@ -14,7 +14,7 @@ export interface ResidentUrlOptions {
   readonly namespace: string;
   readonly clock: Clock;
   /** Addresses of the host name of a URL: a name of several tasks has several, of which one answers. */
-  resolve(host: string, url: string): Promise<readonly string[]>;
+  resolve(host: string): Promise<readonly string[]>;
   onChange(residents: readonly ResidentAddress[]): void;
   /** A name could not be resolved; what it stood for before stays. */
   onProblem(url: string, reason: unknown): void;
@@ -37,7 +37,7 @@ export async function watchResidentUrls(options: ResidentUrlOptions): Promise<{ 
         const { protocol, hostname, port } = new URL(url);
         const addressOf = protocol === 'grpc:' ? grpcAddressOf : tcpAddressOf;
         try {
-          const hosts = await resolve(hostname.replace(/^\[|\]$/g, ''), url);
+          const hosts = await resolve(hostname.replace(/^\[|\]$/g, ''));
           known.set(
             url,
             [...hosts].sort().map((host) => addressOf(placeOf(host, port), namespace)),

@@ -4,7 +4,7 @@
  */
 export { startIndexer } from './indexer.ts';
 export { startSelectionService } from './selection.ts';
-export { serveApp } from './service-server.ts';
+export { serveService } from './service-server.ts';
 export type { ServiceSettings } from './service-settings.ts';
 export { startSlotTracker } from './slot-tracker.ts';
 export { startStandaloneRouter } from './standalone-router.ts';

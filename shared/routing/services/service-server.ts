@@ -1,21 +1,17 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { type Admission, refuseCaller } from '../../access/index.ts';
-import { isLoopback, refuseOpenListener } from '../../planes/request/index.ts';
-import { SERVICE_BODY_BYTES_MAX, type ServiceApp } from '../../router/standalone/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { createServiceServer, followServiceCertificate, secureService } from '../../fleet/index.ts';
+import { SERVICE_BODY_BYTES_MAX } from '../../router/standalone/index.ts';
+import type { RunningService, ServiceSettings } from './service-settings.ts';
 
 export interface ServiceServer {
   /** Without a trailing slash. */
   readonly url: string;
   /** Answers under way have `graceMs` to end. */
   close(graceMs: number): Promise<void>;
-}
-
-export interface ServiceServerOptions extends Admission {
-  readonly host: string;
-  /** 0 = any free one. */
-  readonly port: number;
 }
 
 /** Asked by probes and scrapers, which have no secret to show; they change nothing and name no worker. */
@@ -27,24 +23,22 @@ const CHECK_MS = 5000;
 const BODIES_BYTES_MAX = 32 * SERVICE_BODY_BYTES_MAX;
 
 /**
- * Serves one of the standalone services on a port, to callers that may use it.
- * @throws Error with one line that names the setting to change when the port cannot be bound, or anybody would reach it
+ * Serves one of the standalone services, to callers that may use it.
+ * @throws Error with one line that names the setting to change when the port cannot be bound, anybody would reach it, or the
+ * token would cross a network in clear
  */
-export async function serveApp(app: ServiceApp, options: ServiceServerOptions): Promise<ServiceServer> {
-  const { host, port, secret } = options;
-  const refusal = refuseOpenListener({
-    name: 'the HTTP service',
-    address: host,
-    protectedBy: secret === undefined ? undefined : 'token',
-    open: options.isOpen,
-    remedies: ['set STATOR_PLANE_TOKEN', 'set --service-host 127.0.0.1'],
-  });
-  if (refusal !== undefined) throw new Error(refusal);
-  const admission = { secret, isOpen: options.isOpen && !isLoopback(host) };
+export async function serveService(
+  { app, port: usualPort }: Pick<RunningService, 'app' | 'port'>,
+  settings: ServiceSettings,
+  clock: Clock,
+): Promise<ServiceServer> {
+  const { serviceHost: host, servicePort: port = usualPort } = settings;
+  const remedy = 'set --service-host 127.0.0.1';
+  const { admission, tls } = secureService(settings, { name: 'the HTTP service', host, remedy });
   const answer = getRequestListener((request) => app.fetch(request), { overrideGlobalObjects: false });
   const bodies = new BodiesUnderWay();
   const limits = { noDelay: true, requestTimeout: REQUEST_MS_MAX, connectionsCheckingInterval: CHECK_MS };
-  const server = createServer(limits, (incoming, outgoing) => {
+  const { server, useCertificate } = createServiceServer(limits, tls, (incoming, outgoing) => {
     const refused = refuse(admission, incoming) ?? bodies.take(incoming, outgoing);
     if (refused === undefined) void answer(incoming, outgoing);
     else sendRefusal(outgoing, refused);
@@ -57,11 +51,13 @@ export async function serveApp(app: ServiceApp, options: ServiceServerOptions): 
   });
   server.removeAllListeners('error');
   const { port: bound } = server.address() as AddressInfo; // a TCP server that listens has one
+  const following = followServiceCertificate(settings, clock, tls, useCertificate);
   const shown = host === '0.0.0.0' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host;
   return {
-    url: `http://${shown}:${bound}`,
+    url: `${tls === undefined ? 'http' : 'https'}://${shown}:${bound}`,
     close: (graceMs) =>
       new Promise((resolve) => {
+        following?.cancel();
         const cut = setTimeout(() => server.closeAllConnections(), graceMs);
         server.close(() => {
           clearTimeout(cut);

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admission, refuseCaller } from '../../access/index.ts';
+import type { PlaneServerTls } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import type { WorkerControl } from './control.ts';
 import { answerControl, answerJson, controlOf } from './control-routes.ts';
@@ -9,6 +10,8 @@ export interface ControlServerOptions {
   /** Controls of the worker, once it serves. */
   control(): WorkerControl | undefined;
   readonly admission: Admission;
+  /** @default it speaks plainly */
+  readonly tls?: PlaneServerTls | undefined;
   readonly logger: Logger;
   /** `STATOR_CONTROL_PORT`; 0 = any free one. */
   readonly port: number;
@@ -22,8 +25,8 @@ export interface ControlServerOptions {
  * @throws Error with a text for the operator when the port cannot be had.
  */
 export function startControlServer(options: ControlServerOptions): Promise<SmallServer> {
-  const { host, port, logger } = options;
-  const place = { name: 'control server', host, port, portSetting: 'STATOR_CONTROL_PORT', logger };
+  const { host, port, tls, logger } = options;
+  const place = { name: 'control server', host, port, portSetting: 'STATOR_CONTROL_PORT', tls, logger };
   return startSmallServer(place, (request, response) => answer(options, request, response));
 }
 

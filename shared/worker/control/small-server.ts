@@ -1,12 +1,16 @@
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { reasonOf } from '../../errors/index.ts';
+import { createServiceServer } from '../../fleet/index.ts';
+import type { PlaneServerTls } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 /** A server of a worker process that listens. */
 export interface SmallServer {
   readonly port: number;
+  /** For new connections, where there was a certificate from the start. */
+  useCertificate(tls: PlaneServerTls): void;
   close(): Promise<void>;
 }
 
@@ -18,6 +22,8 @@ export interface SmallServerOptions {
   readonly port: number;
   /** Setting of the port, for whoever finds it taken. */
   readonly portSetting: string;
+  /** @default it speaks plainly */
+  readonly tls?: PlaneServerTls | undefined;
   readonly logger: Logger;
 }
 
@@ -32,7 +38,7 @@ const CONNECTIONS_MAX = 256;
  * @throws Error with one line for the operator when the port cannot be had
  */
 export async function startSmallServer(
-  { name, host, port, portSetting, logger }: SmallServerOptions,
+  { name, host, port, portSetting, tls, logger }: SmallServerOptions,
   answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>,
 ): Promise<SmallServer> {
   const limits = {
@@ -40,7 +46,7 @@ export async function startSmallServer(
     headersTimeout: REQUEST_MS_MAX,
     connectionsCheckingInterval: CHECK_MS,
   };
-  const server = createServer(limits, (request, response) => {
+  const { server, useCertificate } = createServiceServer(limits, tls, (request, response) => {
     answer(request, response).catch((thrown: unknown) => {
       logger.error(`${name}: request failed`, { reason: reasonOf(thrown) });
       if (!response.headersSent) response.writeHead(500);
@@ -57,6 +63,7 @@ export async function startSmallServer(
   }
   return {
     port: (server.address() as AddressInfo).port, // a listening TCP server has an AddressInfo
+    useCertificate,
     close: () => closeServer(server),
   };
 }

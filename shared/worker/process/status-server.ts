@@ -1,5 +1,6 @@
+import { systemClock } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
-import { isLoopback, refuseOpenListener } from '../../planes/request/index.ts';
+import { followServiceCertificate, secureService } from '../../fleet/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import {
   type ControlServerOptions,
@@ -31,25 +32,26 @@ export async function openStatusServer(
 
 /**
  * The server of the worker's controls that the settings ask for; undefined = none.
- * @throws Error with one line when anybody would reach it
+ * @throws Error with one line when anybody would reach it, or the token would cross a network in clear
  */
 export async function openControlServer(
-  { controlPort: port, controlHost: host, planeToken, planeOpen }: Settings<'worker'>,
+  settings: Settings<'worker'>,
   logger: ProcessLogger,
   control: ControlServerOptions['control'],
 ): Promise<SmallServer | undefined> {
+  const { controlPort: port, controlHost: host } = settings;
   if (port === undefined || port < 0) return undefined;
-  const refusal = refuseOpenListener({
-    name: 'the control server',
-    address: host,
-    protectedBy: planeToken === undefined ? undefined : 'token',
-    open: planeOpen,
-    remedies: ['set STATOR_PLANE_TOKEN', 'set STATOR_CONTROL_HOST=127.0.0.1'],
-  });
-  if (refusal !== undefined) throw new Error(refusal);
+  const remedy = 'set STATOR_CONTROL_HOST=127.0.0.1';
+  const { admission, tls } = secureService(settings, { name: 'the control server', host, remedy });
   const log = logger.for('control');
-  const admission = { secret: planeToken, isOpen: planeOpen && !isLoopback(host) };
-  const server = await startControlServer({ control, admission, logger: log, port, host });
+  const server = await startControlServer({ control, admission, tls, logger: log, port, host });
+  const following = followServiceCertificate(settings, systemClock, tls, server.useCertificate);
   log.info('control server is up', { port: server.port });
-  return server;
+  return {
+    ...server,
+    close: () => {
+      following?.cancel();
+      return server.close();
+    },
+  };
 }

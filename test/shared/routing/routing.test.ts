@@ -139,6 +139,16 @@ describe('openRouting', () => {
     await expect(started).rejects.toThrow(/STATOR_ROUTER_URL takes tcp:\/\/host:port/);
   });
 
+  it('refuses to show the plane token in clear to a resident elsewhere', async () => {
+    fleet = new FleetRig();
+    const token = { STATOR_PLANE_TOKEN: 't'.repeat(32) };
+    const started = fleet.start(CHOOSE, { env: { ...token, STATOR_ROUTER_URL: 'grpc://10.0.0.9:7000' } });
+    await expect(started).rejects.toThrow(
+      'STATOR_ROUTER_URL grpc://10.0.0.9:7000 would be shown STATOR_PLANE_TOKEN in clear at 10.0.0.9: ' +
+        'set DYN_TCP_TLS_CA_CERT_PATH, or set STATOR_PLANE_TLS=off where nobody else reads the network',
+    );
+  });
+
   it('takes turns without knowing anything', async () => {
     fleet = new FleetRig();
     const process = await fleet.start([]);

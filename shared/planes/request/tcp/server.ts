@@ -9,7 +9,13 @@ import { ServerConnection } from '../frames/server-connection.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
 import { type EncryptionSettings, securityAt } from './encryption.ts';
 import type { TcpSettings } from './settings.ts';
-import { explainHandshake, handshakeTimeoutOf, keyServerOptions, type PlaneServerTls, serverOptions } from './tls.ts';
+import {
+  explainHandshake,
+  handshakeTimeoutOf,
+  keyServerOptions,
+  type PlaneServerTls,
+  serverTlsOptions,
+} from './tls.ts';
 
 /** Who hears of a listener's connections. */
 interface ListenerEvents {
@@ -118,7 +124,7 @@ function createListener(settings: EncryptionSettings, events: ListenerEvents): P
   const { tls, secret } = settings;
   const securing =
     tls?.server !== undefined
-      ? secured(serverOptions(tls.server), settings, events)
+      ? secured(serverTlsOptions(tls.server), settings, events)
       : secret !== undefined && settings.encryption !== 'off'
         ? secured(keyServerOptions(secret.tlsKey), settings, events)
         : undefined;
@@ -131,7 +137,7 @@ function createListener(settings: EncryptionSettings, events: ListenerEvents): P
   return {
     server,
     renew: (renewed) => {
-      if (tls?.server !== undefined) securing?.setSecureContext(serverOptions(renewed));
+      if (tls?.server !== undefined) securing?.setSecureContext(serverTlsOptions(renewed));
     },
   };
 }

@@ -40,12 +40,13 @@ export function handshakeTimeoutOf(tls: PlaneTls | undefined): number {
 
 /** Opens a secured channel with the options of `net.connect`, `onread` among them. */
 export function connectSecurely(options: object, security: Security<PlaneClientTls>): ByteChannel {
-  const secure = security.kind === 'key' ? keyClientOptions(security.key) : clientOptions(security.tls);
+  const secure = security.kind === 'key' ? keyClientOptions(security.key) : clientTlsOptions(security.tls);
   // The types of tls.connect leave out what it hands on to the socket.
   return new SecureChannel(connect({ ...options, ...secure } as ConnectionOptions));
 }
 
-export function serverOptions({ cert, key, clientCa }: PlaneServerTls): TlsOptions {
+/** What Node's servers take. */
+export function serverTlsOptions({ cert, key, clientCa }: PlaneServerTls): TlsOptions {
   const base: TlsOptions = { cert, key, minVersion: 'TLSv1.2' };
   return clientCa === undefined ? base : { ...base, ca: clientCa, requestCert: true, rejectUnauthorized: true };
 }
@@ -71,7 +72,8 @@ function keyClientOptions(psk: Buffer): ConnectionOptions {
   };
 }
 
-function clientOptions({ ca, cert, key, serverName, isInsecure = false }: PlaneClientTls): ConnectionOptions {
+/** What Node's clients take. */
+export function clientTlsOptions({ ca, cert, key, serverName, isInsecure = false }: PlaneClientTls): ConnectionOptions {
   return {
     rejectUnauthorized: !isInsecure,
     minVersion: 'TLSv1.2',

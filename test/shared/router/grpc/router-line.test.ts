@@ -1,9 +1,18 @@
 import protobuf from 'protobufjs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, systemClock, VirtualClock } from '../../../../shared/clock/index.ts';
-import { createMemoryRequestPlane } from '../../../../shared/planes/request/index.ts';
+import {
+  createMemoryRequestPlane,
+  type PlaneClientTls,
+  type PlaneServerTls,
+} from '../../../../shared/planes/request/index.ts';
 import { decodeChooseResponse, encodeChooseRequest } from '../../../../shared/router/grpc/caller-codec.ts';
-import { openRouterLine, type RouterGrpcServer, serveRouterGrpc } from '../../../../shared/router/grpc/index.ts';
+import {
+  openRouterLine,
+  type RouterGrpcServer,
+  type RouterLineOptions,
+  serveRouterGrpc,
+} from '../../../../shared/router/grpc/index.ts';
 import type { Router } from '../../../../shared/router/index.ts';
 import {
   type ChooseListener,
@@ -16,7 +25,7 @@ import {
   ResidentClient,
 } from '../../../../shared/router/service/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
-import { freePort, waitUntil } from '../../../support/index.ts';
+import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -29,8 +38,9 @@ async function serve(
   service: ChooseService,
   port = 0,
   secret?: string,
+  tls?: PlaneServerTls,
 ): Promise<{ address: ResidentAddress; server: RouterGrpcServer }> {
-  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, isAnswering: () => true });
+  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, tls, isAnswering: () => true });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
   return { address: { instanceId: place, grpc: place }, server };
@@ -42,7 +52,7 @@ class Asker {
   readonly router: Router;
   readonly #registry = new MetricRegistry();
 
-  constructor(chooseTimeoutMs = 5000, secret?: string) {
+  constructor(chooseTimeoutMs = 5000, options: RouterLineOptions = {}) {
     const clock = systemClock;
     this.client = new ResidentClient({
       plane: createMemoryRequestPlane({ clock }),
@@ -50,7 +60,7 @@ class Asker {
       random: seededRandom(9),
       chooseTimeoutMs,
       connectTimeoutMs: 5000,
-      grpcLine: (place) => openRouterLine(place, clock, secret),
+      grpcLine: (place) => openRouterLine(place, clock, options),
     });
     opened.push(this.client);
     this.router = createResidentRouter({
@@ -112,11 +122,34 @@ describe('a router that asks the resident one by gRPC', () => {
     const resident = await Resident.open(new VirtualClock());
     const { address } = await serve(resident.service, 0, token);
     for (const secret of [token, undefined]) {
-      const asker = new Asker(5000, secret);
+      const asker = new Asker(5000, { secret });
       await asker.know(address);
       (await asker.choose('r', prompt(160))).release();
       expect(await asker.alone('lost')).toBe(secret === undefined ? 1 : 0);
     }
+  });
+
+  it('is asked by TLS where there are certificates, and by nobody else', async () => {
+    const certificate = (name: string) => ({ cert: readTlsFixture(`${name}.crt`), key: readTlsFixture(`${name}.key`) });
+    const [first, second, client] = [certificate('first'), certificate('second'), certificate('client')];
+    const resident = await Resident.open(new VirtualClock());
+    const decidesAlone = async (address: ResidentAddress, tls: PlaneClientTls | undefined): Promise<number> => {
+      const asker = new Asker(5000, { tls: () => tls });
+      await asker.know(address);
+      (await asker.choose('r', prompt(160))).release();
+      return asker.alone('lost');
+    };
+    const open = await serve(resident.service, 0, undefined, first);
+    expect(await decidesAlone(open.address, { ca: first.cert })).toBe(0);
+    expect(await decidesAlone(open.address, { ca: first.cert, serverName: 'localhost' })).toBe(0);
+    expect(await decidesAlone(open.address, { ca: first.cert, serverName: 'elsewhere' })).toBe(1);
+    expect(await decidesAlone(open.address, { ca: second.cert })).toBe(1);
+    expect(await decidesAlone(open.address, undefined)).toBe(1);
+    open.server.useCertificate(second);
+    expect(await decidesAlone(open.address, { ca: second.cert })).toBe(0);
+    const mutual = await serve(resident.service, 0, undefined, { ...first, clientCa: client.cert });
+    expect(await decidesAlone(mutual.address, { ca: first.cert, ...client })).toBe(0);
+    expect(await decidesAlone(mutual.address, { ca: first.cert })).toBe(1);
   });
 
   it('keeps its hints, and what it knows of workers that failed', async () => {

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
 import { startIndexer } from '../../../../shared/routing/services/indexer.ts';
-import { serveApp } from '../../../../shared/routing/services/service-server.ts';
-import type { ServiceSettings } from '../../../../shared/routing/services/service-settings.ts';
+import { serveService } from '../../../../shared/routing/services/service-server.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { type ServiceClient, serviceClient } from '../../../support/router/service-client.ts';
@@ -14,9 +15,10 @@ afterEach(async () => {
 });
 
 async function openIndexer(peers: readonly string[] = []): Promise<ServiceClient & { readonly url: string }> {
-  const settings = { servicePeers: peers, kvIndexerTestEndpoints: true } as unknown as ServiceSettings;
+  const flags = ['--service-port=0', ...(peers.length === 0 ? [] : [`--service-peers=${peers.join()}`])];
+  const { settings } = resolveConfig('router', flags, { DYN_KV_INDEXER_TEST_ENDPOINTS: '1' });
   const service = await startIndexer(settings, silentLogger);
-  const server = await serveApp(service.app, { host: '127.0.0.1', port: 0, secret: undefined, isOpen: false });
+  const server = await serveService(service, settings, systemClock);
   cleanups.push(service.close, () => server.close(1000));
   return { ...serviceClient(server.url), url: server.url };
 }

@@ -1,23 +1,24 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import { SERVICE_BODY_BYTES_MAX } from '../../../../shared/router/standalone/index.ts';
 import { openReplicas } from '../../../../shared/routing/services/replicas.ts';
-import { type ServiceServerOptions, serveApp } from '../../../../shared/routing/services/service-server.ts';
+import { serveService } from '../../../../shared/routing/services/service-server.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 
 const TOKEN = 't'.repeat(32);
 const APP = { fetch: async (asked: Request) => new Response(await asked.text()) };
-const LOOPBACK = { host: '127.0.0.1', port: 0, secret: undefined, isOpen: false };
 const cleanups: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-async function serve(options: Partial<ServiceServerOptions> = {}): Promise<string> {
-  const server = await serveApp(APP, { ...LOOPBACK, ...options });
+async function serve(env: Readonly<Record<string, string>> = {}, flags: readonly string[] = []): Promise<string> {
+  const { settings } = resolveConfig('router', ['--service-port=0', ...flags], env);
+  const server = await serveService({ app: APP, port: 8090 }, settings, systemClock);
   cleanups.push(() => server.close(0));
   return server.url;
 }
@@ -27,11 +28,13 @@ const statusOf = async (url: string, headers: Readonly<Record<string, string>> =
 
 describe('a service beyond loopback', () => {
   it('does not start without a token, and says in one line what to set', async () => {
-    await expect(serve({ host: '0.0.0.0' })).rejects.toThrow(
+    await expect(serve({}, ['--service-host=0.0.0.0'])).rejects.toThrow(
       'the HTTP service would listen on 0.0.0.0 for anybody who reaches it: set STATOR_PLANE_TOKEN, ' +
         'or set --service-host 127.0.0.1, or set STATOR_PLANE_OPEN=on where only trusted machines reach it',
     );
-    expect(await statusOf(`${await serve({ host: '0.0.0.0', isOpen: true })}/register`)).toBe(200);
+    expect(await statusOf(`${await serve({ STATOR_PLANE_OPEN: 'on' }, ['--service-host=0.0.0.0'])}/register`)).toBe(
+      200,
+    );
   });
 
   it('does not tell replicas by ZeroMQ what anybody could read', async () => {
@@ -42,7 +45,7 @@ describe('a service beyond loopback', () => {
 
 describe('a service', () => {
   it('asks for the token where there is one, but not of probes', async () => {
-    const url = await serve({ secret: TOKEN });
+    const url = await serve({ STATOR_PLANE_TOKEN: TOKEN });
     expect(await statusOf(`${url}/register`)).toBe(401);
     expect(await statusOf(`${url}/register`, { authorization: `Bearer ${TOKEN}x` })).toBe(401);
     expect(await statusOf(`${url}/register`, { authorization: `Bearer ${TOKEN}` })).toBe(200);

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { serveApp } from '../../../../shared/routing/services/service-server.ts';
-import type { ServiceSettings } from '../../../../shared/routing/services/service-settings.ts';
+import { systemClock } from '../../../../shared/clock/index.ts';
+import { resolveConfig } from '../../../../shared/config/index.ts';
+import { serveService } from '../../../../shared/routing/services/service-server.ts';
 import { startSlotTracker } from '../../../../shared/routing/services/slot-tracker.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
@@ -13,14 +14,9 @@ afterEach(async () => {
 });
 
 async function openReplica(syncPort: number): Promise<ServiceClient> {
-  const settings = {
-    servicePeers: [],
-    serviceHost: '127.0.0.1',
-    serviceSyncPort: syncPort,
-    routerActiveRequestExpirySecs: 300,
-  } as unknown as ServiceSettings;
+  const { settings } = resolveConfig('router', ['--service-port=0', `--service-sync-port=${syncPort}`], {});
   const service = await startSlotTracker(settings, silentLogger);
-  const server = await serveApp(service.app, { host: '127.0.0.1', port: 0, secret: undefined, isOpen: false });
+  const server = await serveService(service, settings, systemClock);
   cleanups.push(service.close, () => server.close(1000));
   return serviceClient(server.url);
 }
