@@ -73,7 +73,11 @@ function readText(
   return { problem: `${typed} needs a value: ${describeAllowed(row)}` };
 }
 
-/** Reads the arguments of `process`: every flag with its text, in order, and every argument that fits nowhere. */
+/**
+ * Reads the arguments of `process`: every flag with its text, in order, and every argument that fits nowhere. Not by
+ * `parseArgs` of `node:util`, to which `--a --b` is the flag `--a` with the value `--b`, `-abc` three flags, and what follows an
+ * unknown flag an argument of its own: telling these apart again takes more lines than splitting at `=`.
+ */
 export function readCommandLine(process: Process, argv: readonly string[]): CommandLine {
   const flags = flagsOf(process);
   const end = argv.indexOf('--');

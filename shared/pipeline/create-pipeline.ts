@@ -12,23 +12,20 @@ import type { Router } from '../router/index.ts';
 import { Inhibition } from '../router/indexless/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
-import { Answer } from './answer/answer.ts';
+import { ResponseAssembler } from './answer/response-assembler.ts';
 import { planSplit } from './answer/text-split.ts';
 import { EncodeStage } from './disaggregation/encode-stage.ts';
 import { type Bypass, PrefillStage } from './disaggregation/prefill-stage.ts';
-import { canaryProbe } from './health/canary.ts';
-import { StalledWorkers } from './health/stalled-workers.ts';
+import { canaryProbe, StalledWorkers } from './health/stalled-workers.ts';
 import { StreamWatch } from './health/stream-watch.ts';
 import { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
 import type { LiveModelDirectory, RoutableModel, Worker } from './models/model-directory.ts';
 import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
-import { placesOf } from './models/places.ts';
-import { withDefaultThinking } from './prompt/default-thinking.ts';
+import { withCardDefaults } from './prompt/card-defaults.ts';
 import { type Preprocessed, preprocess, promptTokens } from './prompt/preprocess.ts';
 import type { PromptTools } from './prompt/prompt-tokens.ts';
-import { withoutUnusableTools } from './prompt/unusable-tools.ts';
-import type { Hold, Takers } from './run/hold.ts';
+import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold-start-queue.ts';
 import { RequestRun } from './run/run.ts';
 import type { RunContext } from './run/run-context.ts';
 import type { GenerateOptions, ModelDirectory, Pipeline, PipelineObserver } from './types.ts';
@@ -61,7 +58,7 @@ export interface PipelineOptions {
   /** When a decode worker computes a prompt itself (`--router-conditional-disagg`). @default never */
   readonly bypassesPrefill?: Bypass | undefined;
   /** Where requests wait while their model has no worker. Its owner has it `look` after every change of `models`. @default they fail */
-  readonly hold?: Hold | undefined;
+  readonly hold?: ColdStartQueue | undefined;
   /** Busy thresholds of every model until others are set. @default none */
   readonly thresholds?: BusyThresholdValues;
   /** Tells which workers are above `limits`. @default nobody is */
@@ -80,7 +77,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly models: LiveModelDirectory;
   readonly requestable: ModelDirectory;
   readonly thresholds: BusyThresholds;
-  readonly #hold: Hold | undefined;
+  readonly #hold: ColdStartQueue | undefined;
   readonly #store: ModelStore;
   readonly #clock: Clock;
   readonly #random: Random;
@@ -133,13 +130,13 @@ class DiscoveredPipeline implements Pipeline {
       streamWatch,
       stalledWorkers: this.#stalled.ids,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
+      busyOf,
     };
     this.#context = {
       ...shared,
       encode: new EncodeStage({ ...shared, modelNow }),
       prefill: new PrefillStage({
         ...shared,
-        busyOf,
         modelNow,
         random: this.#random,
         isEnforced: options.enforcesPrefill ?? false,
@@ -148,7 +145,6 @@ class DiscoveredPipeline implements Pipeline {
       migrationLimit,
       migrationTokensMax: options.migrationTokensMax,
       hold: options.hold,
-      busyOf,
       workersOf: (model) => {
         const { workers = [], standing = [] } = modelNow(model) ?? {};
         return workers.length > 0 ? workers : standing;
@@ -165,9 +161,9 @@ class DiscoveredPipeline implements Pipeline {
         this.#load(request, model, sink, options);
         return;
       }
-      const find = (): (Takers & { readonly ready: RoutableModel }) | undefined => {
+      const find = (): (WorkerCapacity & { readonly ready: RoutableModel }) | undefined => {
         const ready = this.models.find(request.model);
-        return ready?.readiness.isReady === true ? { ready, places: placesOf(ready, ready.workers) } : undefined;
+        return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
       };
       this.#hold
         .until(model.primaryName, find, sink, options.signal)
@@ -215,7 +211,7 @@ class DiscoveredPipeline implements Pipeline {
 
   /** The request with what the model's card and this deployment say about its prompt. */
   #asModelWants(request: GenerationRequest, { card }: RoutableModel): GenerationRequest {
-    return withoutUnusableTools(withDefaultThinking(request, card), card, this.#excludesTools);
+    return withCardDefaults(request, card, this.#excludesTools);
   }
 
   #notFound(name: string, type?: ModelType): ServeError {
@@ -268,8 +264,8 @@ class DiscoveredPipeline implements Pipeline {
       random: this.#random,
     });
     const prompt = plan?.keepsSpecialTokens ? keepSpecialTokens(preprocessed) : preprocessed;
-    const answer = new Answer(request, prompt, loaded, sink, options.meter, plan);
-    new RequestRun(this.#context, request, model, prompt, answer, sink, options.signal).start();
+    const response = new ResponseAssembler(request, prompt, loaded, sink, options.meter, plan);
+    new RequestRun(this.#context, request, model, prompt, response, sink, options.signal).start();
   }
 }
 

@@ -13,10 +13,9 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
-export { bucketsOf } from './metric-buckets.ts';
-export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/create-frontend-metrics.ts';
-export { createDisaggregationMetrics } from './metrics/disaggregation-metrics.ts';
+export { bucketsOf } from './metrics/buckets.ts';
 export {
+  createDisaggregationMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,
   createHoldMetrics,
@@ -25,7 +24,14 @@ export {
   type HoldMetrics,
   type StallMetrics,
 } from './metrics/flow-metrics.ts';
-export type { FrontendMetrics, RequestRoute } from './metrics/frontend-metrics.ts';
+export type {
+  FrontendMetrics,
+  RequestMeter,
+  RequestOutcome,
+  RequestRoute,
+  WorkerLabels,
+} from './metrics/frontend-metrics.ts';
+export { createFrontendMetrics, type FrontendMetricsOptions } from './metrics/frontend-metrics.ts';
 export { countDroppedTelemetry, MetricRegistry, type TelemetryDropped } from './metrics/registry.ts';
 export {
   createRouterMetrics,
@@ -46,12 +52,9 @@ export {
   type WorkerRequestMeter,
 } from './metrics/worker-metrics.ts';
 export { openTelemetry, type Telemetry } from './open-telemetry.ts';
-export { createFileSink, type FileSinkOptions } from './records/file-sink.ts';
-export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/queued-recorder.ts';
-export type { RequestEnd, RequestRecorder } from './records/request-record.ts';
-export { createStreamSink } from './records/stream-sink.ts';
-export type { RequestMeter, RequestOutcome, WorkerLabels } from './request-meter.ts';
+export { createFileSink, createStreamSink, type FileSinkOptions } from './records/record-sinks.ts';
+export type { RequestEnd, RequestRecorder } from './records/request-records.ts';
+export { QueuedRecorder, type QueuedRecorderOptions, type RecordSink } from './records/request-records.ts';
 export { continueTrace, formatTraceparent, parseTraceparent, type TraceContext } from './trace-context.ts';
-export type { Span, SpanAttributes, SpanSink } from './tracing/span.ts';
-export { inSpan, logSpans } from './tracing/span-log.ts';
-export { Tracer } from './tracing/tracer.ts';
+export type { Span, SpanAttributes, SpanSink } from './tracing.ts';
+export { inSpan, logSpans, Tracer } from './tracing.ts';

@@ -2,8 +2,7 @@ import { systemClock, systemRandom } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import type { ProcessLogger } from './log/logger.ts';
 import { countDroppedTelemetry, type MetricRegistry } from './metrics/registry.ts';
-import { logSpans } from './tracing/span-log.ts';
-import { Tracer } from './tracing/tracer.ts';
+import { logSpans, Tracer } from './tracing.ts';
 
 /** The traces of a process, and its log lines on their way to a collector. */
 export interface Telemetry {
@@ -41,7 +40,7 @@ export async function openTelemetry(
 }
 
 async function openExport(settings: FleetSettings, logger: ProcessLogger, registry: MetricRegistry | undefined) {
-  const { openOtlp, otlpTargets } = await import('./otlp/index.ts');
+  const { openOtlp, otlpTargets } = await import('./otlp/open-otlp.ts');
   const targets = otlpTargets({
     endpoint: settings.otelExporterOtlpEndpoint,
     tracesEndpoint: settings.otelExporterOtlpTracesEndpoint,

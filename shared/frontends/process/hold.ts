@@ -2,7 +2,7 @@ import { systemClock, systemRandom } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import { Hold } from '../../pipeline/index.ts';
+import { ColdStartQueue } from '../../pipeline/index.ts';
 import type { EventPlane, EventPublisher, EventScope } from '../../planes/event/index.ts';
 import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
@@ -18,7 +18,7 @@ interface HoldParts {
 
 /** Where requests wait for workers, and the events that ask for some. */
 export interface OpenHold {
-  readonly hold: Hold;
+  readonly hold: ColdStartQueue;
   close(): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   if (holdTimeoutSecs === 0) return undefined;
   const { logger, registry } = parts;
   const events = new HeldEvents(parts);
-  const hold = new Hold({
+  const hold = new ColdStartQueue({
     clock: systemClock,
     timeoutMs: holdTimeoutSecs * 1000,
     requestsMax: holdMax,

@@ -1,4 +1,5 @@
-import type { Detokenizer } from '../../tokens/index.ts';
+import { BYTES_PER_TOKEN } from '../../protocol/generation/index.ts';
+import type { Detokenizer, Tokenizer } from '../../tokens/index.ts';
 import { StopStrings } from './stop-strings.ts';
 
 /** What ends the text of one choice, and what of it is shown. Built once a request, shared by its choices. */
@@ -118,5 +119,30 @@ export class ChoiceText {
 
   #ends(id: number): boolean {
     return this.#rules.hiddenIds.has(id) || this.#rules.stopIds.has(id) || this.#rules.visibleIds.has(id);
+  }
+}
+
+/** Longer pieces are estimated: encoding them would hold up other streams. */
+const ENCODED_CHARS_MAX = 16_384;
+
+/**
+ * Counts the tokens of text that a worker sends without their ids: by the model's tokenizer, each piece for itself; without
+ * one, a token for every three bytes of all pieces so far.
+ */
+export class TextTokens {
+  readonly #tokenizer: Tokenizer | undefined;
+  #estimatedBytes = 0;
+
+  constructor(tokenizer: Tokenizer | undefined) {
+    this.#tokenizer = tokenizer;
+  }
+
+  /** Tokens that `piece` adds. */
+  of(piece: string): number {
+    if (piece === '') return 0;
+    if (this.#tokenizer !== undefined && piece.length <= ENCODED_CHARS_MAX) return this.#tokenizer.encode(piece).length;
+    const before = Math.ceil(this.#estimatedBytes / BYTES_PER_TOKEN);
+    this.#estimatedBytes += Buffer.byteLength(piece);
+    return Math.ceil(this.#estimatedBytes / BYTES_PER_TOKEN) - before;
   }
 }

@@ -8,9 +8,8 @@ import { prefillRouting } from '../disaggregation/prefill-stage.ts';
 import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
-import { withDefaultThinking } from '../prompt/default-thinking.ts';
+import { withCardDefaults } from '../prompt/card-defaults.ts';
 import { preprocess } from '../prompt/preprocess.ts';
-import { withoutUnusableTools } from '../prompt/unusable-tools.ts';
 
 /** What knows why requests go where they go: this process's router, or the resident one that it asks. */
 export interface ExplanationSource {
@@ -56,7 +55,7 @@ export class RoutingExplainer {
     if (model.card.model_input !== 'Tokens') {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }
-    const request = withoutUnusableTools(withDefaultThinking(asked, model.card), model.card, true);
+    const request = withCardDefaults(asked, model.card, true);
     const tools = { encoder, clock, observer: UNOBSERVED };
     const { request: ready } = await preprocess(request, model, await store.get(model), tools);
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;

@@ -1,22 +1,16 @@
-import type { Clock } from '../../clock/index.ts';
 import { toServeError, workerError } from '../../errors/index.ts';
-import { askOnce, type RequestPlane } from '../../planes/request/index.ts';
+import { askOnce } from '../../planes/request/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import type { PipelineObserver } from '../types.ts';
+import type { DispatchContext, RoutedRequest } from '../run/run-context.ts';
 
 /** Longest time that media may take to be encoded elsewhere: after it they are encoded where the prompt is computed. */
 const ENCODE_MS = 30_000;
 
 export type EncoderResult = NonNullable<EngineRequest['encoderResult']>;
 
-export interface EncodeStageOptions {
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
-  readonly observer: PipelineObserver;
-  /** Workers that get no new request. */
-  readonly stalledWorkers: ReadonlySet<string>;
+export interface EncodeStageOptions extends Pick<DispatchContext, 'plane' | 'clock' | 'observer' | 'stalledWorkers'> {
   /** The model as it is now; undefined when another one has its name. */
   modelNow(model: RoutableModel): RoutableModel | undefined;
 }
@@ -41,12 +35,8 @@ export class EncodeStage {
    * The encode worker's result; undefined where nobody wants one, no encode worker is there, or it failed.
    * Rejects with a ServeError that the client is to blame for, and with the signal's reason when it aborts.
    */
-  async run(
-    request: EngineRequest,
-    model: RoutableModel,
-    headers: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-  ): Promise<EncoderResult | undefined> {
+  async run(request: EngineRequest, routed: RoutedRequest): Promise<EncoderResult | undefined> {
+    const { model, signal } = routed;
     const { observer, stalledWorkers, modelNow } = this.#options;
     const now = modelNow(model);
     if (now === undefined || !wantsEncoder(now)) return undefined;
@@ -57,7 +47,7 @@ export class EncodeStage {
       return undefined;
     }
     try {
-      return await this.#ask(worker, request, headers, signal);
+      return await this.#ask(worker, request, routed);
     } catch (thrown) {
       const error = toServeError(thrown);
       if (signal.aborted || error.status < 500) throw thrown; // nobody else could do better
@@ -66,15 +56,9 @@ export class EncodeStage {
     }
   }
 
-  async #ask(
-    worker: Worker,
-    request: EngineRequest,
-    headers: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-  ): Promise<EncoderResult> {
+  async #ask(worker: Worker, request: EngineRequest, { headers, signal }: RoutedRequest): Promise<EncoderResult> {
     const { plane, clock } = this.#options;
-    const { body, tokenIds } = encodeEngineRequest(request);
-    const question = { id: request.id, headers, body, ...(tokenIds && { tokenIds }) };
+    const question = { id: request.id, headers, ...encodeEngineRequest(request) };
     const answer = await askOnce(plane, worker.transport, question, { clock, timeoutMs: ENCODE_MS, signal });
     signal.throwIfAborted();
     if (answer.kind === 'failed') throw answer.error;

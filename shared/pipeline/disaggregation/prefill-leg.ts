@@ -1,6 +1,5 @@
-import type { Clock } from '../../clock/index.ts';
-import { isInhibiting, type ServeError, workerError } from '../../errors/index.ts';
-import type { Call, CallSink, RequestPlane } from '../../planes/request/index.ts';
+import { type ServeError, workerError } from '../../errors/index.ts';
+import type { Call, CallSink } from '../../planes/request/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -8,13 +7,13 @@ import {
   encodeEngineRequest,
   RELEASE_PREFILL,
 } from '../../protocol/generation/index.ts';
-import type { Reservation, Router } from '../../router/index.ts';
-import type { Inhibition } from '../../router/indexless/index.ts';
+import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import { failureInFinish } from '../answer/finish-reasons.ts';
-import type { StreamWatch, WatchedStream } from '../health/stream-watch.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import type { PrefillPool } from './prefill-pool.ts';
+import { failureInFinish } from '../answer/worker-output.ts';
+import type { WatchedStream } from '../health/stream-watch.ts';
+import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
+import type { DispatchContext } from '../run/run-context.ts';
+import { avoidAfter } from '../run/worker-eligibility.ts';
 
 /** What a prefill worker made of a prompt. */
 export interface PrefillReport {
@@ -28,11 +27,7 @@ export interface PrefillReport {
 }
 
 export interface PrefillLegOptions {
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
-  readonly router: Router;
-  readonly streamWatch: StreamWatch | undefined;
-  readonly fullWorkers: Pick<Inhibition, 'add'>;
+  readonly context: DispatchContext;
   readonly model: RoutableModel;
   readonly pool: PrefillPool['pool'];
   readonly reservation: Reservation<Worker>;
@@ -111,14 +106,10 @@ export class PrefillLeg implements CallSink, WatchedStream {
   }
 
   start(): void {
-    const { plane, streamWatch, model, request, headers } = this.#options;
-    const { body, tokenIds } = encodeEngineRequest(request);
-    streamWatch?.add(this, this.worker, model);
-    this.#call = plane.call(
-      this.worker.transport,
-      { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
-      this,
-    );
+    const { context, model, request, headers } = this.#options;
+    const sent = { id: request.id, headers, ...encodeEngineRequest(request) };
+    context.streamWatch?.add(this, this.worker, model);
+    this.#call = context.plane.call(this.worker.transport, sent, this);
   }
 
   get isDone(): boolean {
@@ -127,13 +118,13 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   /** Its worker is done, and has to live until a decode worker has fetched the blocks. */
   keep(): void {
-    const { streamWatch, model } = this.#options;
-    streamWatch?.add(this, this.worker, model);
+    const { context, model } = this.#options;
+    context.streamWatch?.add(this, this.worker, model);
   }
 
   /** Its worker may do now as it likes. Idempotent. */
   fetched(): void {
-    this.#options.streamWatch?.delete(this);
+    this.#options.context.streamWatch?.delete(this);
   }
 
   /** Nobody goes on from what the worker computes: it is told to free that. Idempotent. */
@@ -167,7 +158,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   end(): void {
     if (this.#isOver) return;
     this.#close();
-    this.endedAtMs = this.#options.clock.nowMs();
+    this.endedAtMs = this.#options.context.clock.nowMs();
     if (this.#isAbandoned) {
       this.#release();
       return;
@@ -186,8 +177,7 @@ export class PrefillLeg implements CallSink, WatchedStream {
   fail(error: ServeError): void {
     if (this.#isOver) return;
     this.#close();
-    if (isInhibiting(error)) this.#options.router.inhibit(this.worker.id);
-    if (error.worker === 'WorkerOverloaded') this.#options.fullWorkers.add(this.worker.id);
+    avoidAfter(this.#options.context, this.worker.id, error);
     this.#failWith(error);
   }
 
@@ -227,28 +217,25 @@ export class PrefillLeg implements CallSink, WatchedStream {
 
   #close(): void {
     this.#isOver = true;
-    const { streamWatch, reservation } = this.#options;
-    streamWatch?.delete(this);
+    const { context, reservation } = this.#options;
+    context.streamWatch?.delete(this);
     reservation.prefillDone();
     reservation.release();
   }
 
   /** A request with the handoff of another one: frees what it holds. Nothing else ends before the worker's own time-out. */
   #release(): void {
-    const { plane, request } = this.#options;
+    const { context, request } = this.#options;
     if (this.#params === undefined && request.bootstrapInfo === undefined) return;
-    const { body, tokenIds } = encodeEngineRequest({
+    const release = encodeEngineRequest({
       ...request,
       input: { kind: 'tokens', tokenIds: new Uint32Array(1) }, // the prompt need not travel again
       annotations: [RELEASE_PREFILL],
       ...(this.#params === undefined ? {} : { prefillResult: { disaggregated_params: this.#params } }),
     });
     const sink: CallSink = { accepted() {}, tokens() {}, output() {}, end() {}, fail() {} }; // it helps or it does not
-    plane.call(
-      this.worker.transport,
-      { id: `release-${request.id}`, headers: {}, deadlineMs: RELEASE_MS, body, ...(tokenIds && { tokenIds }) },
-      sink,
-    );
+    const sent = { id: `release-${request.id}`, headers: {}, deadlineMs: RELEASE_MS, ...release };
+    context.plane.call(this.worker.transport, sent, sink);
   }
 }
 

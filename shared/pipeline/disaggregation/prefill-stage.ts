@@ -1,27 +1,21 @@
-import type { Clock, Random } from '../../clock/index.ts';
+import type { Random } from '../../clock/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
-import type { Reservation, RouteRequest, Router } from '../../router/index.ts';
+import type { Reservation, RouteRequest } from '../../router/index.ts';
 import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
-  type Inhibition,
   outOfReach,
   prefillStop,
   requirePrefillWorker,
   withTransferPolicy,
 } from '../../router/indexless/index.ts';
-import { inSpan, type Span } from '../../telemetry/index.ts';
-import { passingOverFull } from '../health/full-workers.ts';
-import type { StreamWatch } from '../health/stream-watch.ts';
-import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import { traceHeaders } from '../run/call-headers.ts';
-import { dispatchSpan } from '../run/dispatch-span.ts';
-import type { PipelineObserver } from '../types.ts';
+import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
+import { dispatchSpan, traceHeaders } from '../run/attempt.ts';
+import type { DispatchContext, RoutedRequest } from '../run/run-context.ts';
+import type { WorkerEligibility } from '../run/worker-eligibility.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
-import type { PrefillPool } from './prefill-pool.ts';
 
 /** Whether a decode worker should compute the prompt itself (conditional disaggregation). */
 export type Bypass = (
@@ -29,37 +23,22 @@ export type Bypass = (
   decode: { readonly request: RouteRequest; readonly workers: readonly Worker[] },
 ) => Promise<boolean>;
 
-export interface PrefillStageOptions {
-  readonly router: Router;
-  readonly plane: RequestPlane;
-  readonly clock: Clock;
+export interface PrefillStageOptions extends DispatchContext {
   readonly random: Random;
-  readonly observer: PipelineObserver;
-  readonly streamWatch: StreamWatch | undefined;
-  /** Workers that get no new request. */
-  readonly stalledWorkers: ReadonlySet<string>;
-  /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
-  readonly fullWorkers: Inhibition;
   /** A failed prefill fails its request (`--enforce-disagg`). */
   readonly isEnforced: boolean;
   /** Undefined where every prompt goes to a prefill worker. */
   readonly bypasses: Bypass | undefined;
   /** The model as it is now; undefined when another one has its name. */
   modelNow(model: RoutableModel): RoutableModel | undefined;
-  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
 }
 
 /** One request that is to be prefilled. */
 export interface PrefillAsk {
   readonly request: EngineRequest;
-  readonly model: RoutableModel;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly policyClass: string | undefined;
-  /** Of the request, where spans are made. */
-  readonly span?: Span | undefined;
-  readonly signal: AbortSignal;
-  /** Prefill workers that failed the request; those that fail it now are added. */
-  readonly failed: Set<string>;
+  readonly routed: RoutedRequest;
+  /** Of prefill workers; those that fail the request now are noted. */
+  readonly eligibility: WorkerEligibility;
   /** Whether it may be tried at another prefill worker after `error`; counts as a move when it may. */
   mayRetry(error: ServeError): boolean;
 }
@@ -97,7 +76,8 @@ export class PrefillStage {
   /** Rejects with a ServeError when the request cannot go on at all, and with the signal's reason when it aborts. */
   async run(ask: PrefillAsk): Promise<Prefilled> {
     const { observer, isEnforced, modelNow } = this.#options;
-    const { request, model } = ask;
+    const { request, routed } = ask;
+    const { model, signal } = routed;
     const prefill = modelNow(model)?.prefill;
     if (prefill === undefined) {
       if (model.card.needs.length === 0) return { kind: 'here', request }; // an adapter: its decode workers have it alone
@@ -113,7 +93,7 @@ export class PrefillStage {
         return await this.#once(ask, prefill);
       } catch (thrown) {
         const error = toServeError(thrown);
-        if (ask.signal.aborted || error.status < 500) throw error; // nobody else could do better
+        if (signal.aborted || error.status < 500) throw error; // nobody else could do better
         if (this.#hasUntried(ask, prefill) && ask.mayRetry(error)) continue;
         if (isEnforced) throw error;
         observer.decodedAlone?.(model.primaryName, error);
@@ -123,65 +103,41 @@ export class PrefillStage {
   }
 
   async #once(ask: PrefillAsk, { pool, workers }: PrefillPool): Promise<Prefilled> {
-    const { router, clock, observer, plane, streamWatch, fullWorkers } = this.#options;
-    const { request, model, headers, signal } = ask;
-    const startMs = clock.nowMs();
-    const reservation = await inSpan(ask.span, 'prefill_routing', () =>
-      router.choose(this.#route(ask, { pool, workers }), workers, signal),
-    );
-    observer.stage('route', clock.nowMs() - startMs);
+    const { request, routed, eligibility } = ask;
+    const reservation = await eligibility.choose('prefill_routing', this.#route(ask, { pool, workers }), workers);
     const bootstrapInfo = this.#meetingOf(reservation);
-    const span = dispatchSpan(ask.span, 'prefill', reservation);
+    const span = dispatchSpan(routed.span, 'prefill', reservation);
     const leg = new PrefillLeg({
-      plane,
-      clock,
-      router,
-      streamWatch,
-      fullWorkers,
-      model,
+      context: this.#options,
+      model: routed.model,
       pool,
       reservation,
       request: { ...firstLeg(request, reservation), ...(bootstrapInfo && { bootstrapInfo }) },
-      headers: { ...headers, ...traceHeaders(span) },
+      headers: { ...routed.headers, ...traceHeaders(span) },
       span,
     });
     leg.start();
     const decode = this.#secondLeg(request, reservation);
     if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg };
     try {
-      const report = await unlessAborted(leg, signal);
+      const report = await unlessAborted(leg, routed.signal);
       if (report.isWhole) return { kind: 'whole', leg, outputs: report.outputs };
       return handoffOf(request, decode, leg, report);
     } catch (thrown) {
-      ask.failed.add(leg.worker.id);
+      eligibility.failedAt(leg.worker.id);
       throw thrown;
     }
   }
 
-  #route(ask: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
-    const { router, busyOf } = this.#options;
-    const { request, model, policyClass } = ask;
-    if (router.mode === 'direct') requirePrefillWorker(request.routing);
-    return {
-      id: request.id,
-      pool,
-      routing: prefillRouting(request.routing, workers),
-      override: request.routerConfigOverride,
-      tokenIds: request.input.kind === 'tokens' ? request.input.tokenIds : undefined,
-      excluded: this.#excluded(ask, workers),
-      busy: busyOf(model, workers),
-      policyClass,
-    };
+  #route({ request, routed, eligibility }: PrefillAsk, { pool, workers }: PrefillPool): RouteRequest {
+    if (this.#options.router.mode === 'direct') requirePrefillWorker(request.routing);
+    const remote = this.#remote(request, routed.model, workers);
+    return eligibility.route(request, pool, workers, remote, prefillRouting(request.routing, workers));
   }
 
-  /** Those that failed, that are silent, whose blocks no decode worker may fetch, or that are full while another is left. */
-  #excluded({ request, model, failed }: PrefillAsk, workers: readonly Worker[]): ReadonlySet<string> {
-    const { stalledWorkers, fullWorkers, modelNow } = this.#options;
-    const { workers: decodes } = modelNow(model) ?? model;
-    const remote = outOfReach(workers, request.routing, decodes);
-    const isPlain = stalledWorkers.size === 0 && remote.length === 0;
-    const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...remote]);
-    return passingOverFull(excluded, workers, fullWorkers);
+  /** Those of `workers` whose blocks no decode worker may fetch. */
+  #remote(request: EngineRequest, model: RoutableModel, workers: readonly Worker[]): readonly string[] {
+    return outOfReach(workers, request.routing, (this.#options.modelNow(model) ?? model).workers);
   }
 
   /** A prompt is not computed for a request that no decode worker would take then. */
@@ -194,15 +150,15 @@ export class PrefillStage {
 
   async #isBypassed(ask: PrefillAsk, prefill: PrefillPool): Promise<boolean> {
     const { bypasses, modelNow } = this.#options;
-    const now = modelNow(ask.model);
+    const now = modelNow(ask.routed.model);
     if (bypasses === undefined || now === undefined) return false;
     const toPrefill = this.#route(ask, prefill);
     const toDecode = { ...toPrefill, pool: now.pool, routing: ask.request.routing, excluded: NOBODY, busy: undefined };
     return bypasses({ request: toPrefill, workers: prefill.workers }, { request: toDecode, workers: now.workers });
   }
 
-  #hasUntried(ask: PrefillAsk, { workers }: PrefillPool): boolean {
-    const excluded = this.#excluded(ask, workers);
+  #hasUntried({ request, routed, eligibility }: PrefillAsk, { workers }: PrefillPool): boolean {
+    const excluded = eligibility.excluded(workers, this.#remote(request, routed.model, workers));
     return workers.some(({ id }) => !excluded.has(id));
   }
 

@@ -1,7 +1,6 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import type { Probe } from './canary.ts';
-import type { StalledWorkers } from './stalled-workers.ts';
+import type { Probe, StalledWorkers } from './stalled-workers.ts';
 
 /** A stream that may fall silent. */
 export interface WatchedStream {

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import type { Clock } from '../../clock/index.ts';
 import type {
   Discovery,
@@ -10,11 +9,10 @@ import type {
   WatchListener,
 } from '../../discovery/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
-import type { PoolRole, RoutableWorker, WorkerPool } from '../../router/index.ts';
-import { type KvTransferPolicy, kvTransferPolicy } from '../../router/indexless/index.ts';
-import { computesFor, isPrefill, type PrefillPool, prefillPoolOf } from '../disaggregation/prefill-pool.ts';
+import type { RoutableWorker, WorkerPool } from '../../router/index.ts';
+import type { KvTransferPolicy } from '../../router/indexless/index.ts';
 import type { ModelDirectory, ServedModel } from '../types.ts';
-import { isServing, readinessOf } from './readiness.ts';
+import { type JoinedCard, modelOf } from './join-cards.ts';
 import { RememberedModels } from './remembered-models.ts';
 
 /** A live endpoint instance that serves a model. */
@@ -35,6 +33,13 @@ export interface Worker extends RoutableWorker {
   readonly routesToEncoder?: boolean | undefined;
 }
 
+/** The prefill workers of a model whose decode workers have their prompts computed elsewhere. */
+export interface PrefillPool {
+  readonly pool: WorkerPool;
+  /** At least one, in key order. */
+  readonly workers: readonly Worker[];
+}
+
 /** A model as the pipeline needs it: what clients see, and who serves it. */
 export interface RoutableModel extends ServedModel {
   /** Checksum of the card's identity; workers with another one are another worker set. */
@@ -51,6 +56,12 @@ export interface RoutableModel extends ServedModel {
   readonly prefill?: PrefillPool | undefined;
   /** Who encodes media for them. @default nobody */
   readonly encoders?: readonly Worker[];
+}
+
+/** The worker sets of a model as routing follows them: its own, and its prefill workers as one more. */
+export function workerSetsOf(model: RoutableModel): readonly RoutableModel[] {
+  const { prefill } = model;
+  return prefill === undefined ? [model] : [model, { ...model, ...prefill, prefill: undefined }];
 }
 
 export interface ModelDirectoryOptions {
@@ -244,140 +255,10 @@ export class LiveModelDirectory implements ModelDirectory {
 }
 
 const REMEMBERED_MAX = 1024;
-const NO_WORKERS: readonly Worker[] = [];
-
-/** A card with the endpoint instance that serves it, while that lives. */
-interface JoinedCard {
-  readonly record: ModelRecord;
-  readonly endpoint: EndpointRecord | undefined;
-}
 
 /** Key of the instance that a card belongs to: the card's own, without the adapter at its end. */
 function endpointKeyOf(cardKey: string, { model_suffix: adapter }: ModelRecord): string {
   return adapter === undefined ? cardKey : cardKey.slice(0, cardKey.lastIndexOf('/'));
-}
-
-function modelOf(
-  name: string,
-  cards: readonly JoinedCard[],
-  options: ModelDirectoryOptions,
-): Omit<RoutableModel, 'createdSecs'> {
-  const { kvCacheBlockSizeTokens: blockSizeTokens, decodesAlone = false } = options;
-  const live = cards.filter(({ endpoint }) => endpoint !== undefined);
-  const readiness = readinessOf(
-    live.map(({ record }) => record),
-    decodesAlone,
-  );
-  const isReady = (namespace: string): boolean => readiness.namespaces[namespace]?.isReady === true;
-  const ready = live.filter(({ record }) => isServing(record) && isReady(record.namespace));
-  // Workers whose cards differ cannot share one prompt format: the first ready card in key order decides.
-  const chosen = ready[0] ?? cards.find(({ record }) => isServing(record)) ?? cards[0];
-  if (chosen === undefined) throw new Error(`model ${name} has no card`);
-  const { card } = chosen.record;
-  const mdcSum = cardChecksum(card);
-  const role = roleOf(card);
-  const isAlike = ({ record }: JoinedCard): boolean =>
-    roleOf(record.card) === role && cardChecksum(record.card) === mdcSum;
-  const workers = ready.filter(isAlike).flatMap(workerOf);
-  const contextLength = card.runtime_config.context_length ?? card.architectural_max_context_length ?? 0;
-  const pool: WorkerPool = {
-    key: mdcSum,
-    model: name,
-    role,
-    blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
-  };
-  const helpers = live.filter(
-    ({ record }) => isPrefill(record) && isReady(record.namespace) && computesFor(record.card, card),
-  );
-  const prefill = prefillPoolOf(pool, helpers.flatMap(workerOf));
-  const encoders = live
-    .filter(({ record: { card: own, namespace } }) => own.worker_type === 'encode' && isReady(namespace))
-    .flatMap(workerOf);
-  const isStanding = role === 'decode' && workers.length === 0;
-  const standing = isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS;
-  return {
-    name,
-    primaryName: name,
-    card,
-    contextLength,
-    readiness,
-    mdcSum,
-    namespace: chosen.record.namespace,
-    pool,
-    workers,
-    standing,
-    prefill,
-    encoders,
-  };
-}
-
-function roleOf({ worker_type: type }: ModelCard): PoolRole {
-  return type === 'prefill' || type === 'decode' ? type : 'aggregated';
-}
-
-function workerOf({ record, endpoint }: JoinedCard): Worker[] {
-  if (endpoint === undefined) return [];
-  const { runtime_config: runtime } = record.card;
-  return [
-    {
-      id: record.instance_id,
-      transport: endpoint.transport,
-      endpoint: `${record.namespace}.${record.component}.${record.endpoint}`,
-      scope: { namespace: record.namespace, component: record.component },
-      publishesKvEvents: runtime.kv_event_publishing_enabled !== false,
-      hasLocalIndexer: runtime.enable_local_indexer !== false,
-      totalKvBlocks: runtime.total_kv_blocks,
-      maxNumBatchedTokens: runtime.max_num_batched_tokens,
-      dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
-      dataParallelSize: runtime.data_parallel_size ?? 1,
-      deviceType: endpoint.device_type,
-      taints: runtime.taints ?? [],
-      stableId: runtime.stable_routing_id,
-      rendezvous: rendezvousOf(runtime, endpoint),
-      kvTransfer: kvTransferPolicy(runtime),
-      routesToEncoder: runtime.route_to_encoder,
-    },
-  ];
-}
-
-/** Engines that do not know their machine's address are met where the worker itself is. */
-function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
-  if (at?.bootstrap_port === undefined) return undefined;
-  const host = at.bootstrap_host ?? ('tcp' in transport ? hostOf(transport.tcp) : undefined);
-  return host === undefined ? undefined : { host, port: at.bootstrap_port };
-}
-
-/** Of `host:port/path`, an IPv6 address without its brackets. */
-function hostOf(address: string): string {
-  const hostPort = address.split('/', 1)[0] as string; // a split has at least one part
-  return hostPort.slice(0, hostPort.lastIndexOf(':')).replace(/^\[(.*)\]$/, '$1');
-}
-
-/** Hash over what decides how prompts are made and answers read; workers that agree on it are one worker set. */
-function cardChecksum(card: ModelCard): string {
-  const known = CHECKSUMS.get(card);
-  if (known !== undefined) return known;
-  const files = Object.entries(card.files)
-    .map(([role, file]) => `${role}=${file.checksum}`)
-    .sort();
-  const identity = [
-    card.display_name,
-    card.model_input,
-    card.kv_cache_block_size,
-    card.lora?.name,
-    files,
-    parsersOf(card),
-  ];
-  const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
-  CHECKSUMS.set(card, sum);
-  return sum;
-}
-
-const CHECKSUMS = new WeakMap<ModelCard, string>();
-
-function parsersOf({ runtime_config: runtime }: ModelCard): readonly (string | undefined)[] {
-  const { tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend } = runtime;
-  return [tool_call_parser, reasoning_parser, default_thinking_mode, tokenizer_backend];
 }
 
 function byKey([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

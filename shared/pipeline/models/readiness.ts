@@ -58,3 +58,18 @@ function closestMiss(needs: readonly (readonly string[])[], live: ReadonlySet<st
   }
   return closest ?? [];
 }
+
+/** Where requests are prefilled, as far as discovery says. */
+export type PrefillState = 'pending' | 'active' | 'unavailable';
+
+/**
+ * | State | a prefill worker is there | none is |
+ * |---|---|---|
+ * | pending | active | pending |
+ * | active | active | unavailable |
+ * | unavailable | active | unavailable |
+ */
+export function nextPrefillState(state: PrefillState, hasWorkers: boolean): PrefillState {
+  if (hasWorkers) return 'active';
+  return state === 'pending' ? 'pending' : 'unavailable';
+}

@@ -10,8 +10,7 @@ import { clientAnnotations } from '../../router/indexless/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/model-directory.ts';
 import { promptField, tokensLeft } from './context-length.ts';
-import { mediaParts } from './media-parts.ts';
-import { type PromptTokens, type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
+import { mediaParts, type PromptTokens, type PromptTools, tokenizePrompt } from './prompt-tokens.ts';
 
 /** A request ready to be sent, and what was learned on the way. */
 export interface Preprocessed {

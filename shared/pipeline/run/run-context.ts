@@ -1,16 +1,18 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
+import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Router } from '../../router/index.ts';
 import type { Inhibition } from '../../router/indexless/index.ts';
+import type { Span } from '../../telemetry/index.ts';
 import type { EncodeStage } from '../disaggregation/encode-stage.ts';
 import type { PrefillStage } from '../disaggregation/prefill-stage.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../types.ts';
-import type { Hold } from './hold.ts';
+import type { ColdStartQueue } from './cold-start-queue.ts';
 
-/** What every run of one pipeline shares. */
-export interface RunContext {
+/** What every leg of every request of one pipeline shares. */
+export interface DispatchContext {
   readonly router: Router;
   readonly plane: RequestPlane;
   readonly clock: Clock;
@@ -21,6 +23,12 @@ export interface RunContext {
   readonly stalledWorkers: ReadonlySet<string>;
   /** Workers that turned a request away because they are full: passed over until their next report, while another is left. */
   readonly fullWorkers: Inhibition;
+  /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
+  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
+}
+
+/** What every run of one pipeline shares. */
+export interface RunContext extends DispatchContext {
   /** Where media are encoded apart; undefined = nowhere. */
   readonly encode?: EncodeStage | undefined;
   /** Where prompts are computed apart; undefined = nowhere. */
@@ -30,9 +38,31 @@ export interface RunContext {
   /** Prompt plus output above this is no longer moved; undefined = no limit. */
   readonly migrationTokensMax: number | undefined;
   /** Where requests wait while nobody can take them; undefined = they fail. */
-  readonly hold: Hold | undefined;
-  /** Those of `workers` that are above the busy thresholds of `model`; undefined where it has none. */
-  busyOf(model: RoutableModel, workers: readonly Worker[]): ReadonlySet<string> | undefined;
+  readonly hold: ColdStartQueue | undefined;
   /** The workers of `model` now. */
   workersOf(model: RoutableModel): readonly Worker[];
+}
+
+/** What of a request is the same at every worker that it is sent to. */
+export interface RoutedRequest {
+  readonly model: RoutableModel;
+  /** What travels beside it: trace context, the client's request id, its metadata. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Its queue class: the header `x-dynamo-meta-policy-class` without its prefix. */
+  readonly policyClass: string | undefined;
+  /** Of the request, where spans are made. */
+  readonly span: Span | undefined;
+  readonly signal: AbortSignal;
+}
+
+export function routedRequest(
+  { trace, metadata }: GenerationRequest,
+  model: RoutableModel,
+  signal: AbortSignal,
+): RoutedRequest {
+  const headers: Record<string, string> = { ...metadata };
+  if (trace.traceparent !== undefined) headers.traceparent = trace.traceparent;
+  if (trace.tracestate !== undefined) headers.tracestate = trace.tracestate;
+  if (trace.requestId !== undefined) headers['x-request-id'] = trace.requestId;
+  return { model, headers, policyClass: metadata['policy-class'], span: trace.span, signal };
 }

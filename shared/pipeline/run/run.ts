@@ -1,5 +1,5 @@
-import { isInhibiting, type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { Call, CallSink } from '../../planes/request/index.ts';
+import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { CallSink } from '../../planes/request/index.ts';
 import {
   type CompletionUsage,
   type EngineOutput,
@@ -9,19 +9,19 @@ import {
   type GenerationSink,
 } from '../../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
-import type { Answer } from '../answer/answer.ts';
+import type { ResponseAssembler } from '../answer/response-assembler.ts';
 import type { EncoderResult } from '../disaggregation/encode-stage.ts';
 import type { PrefillLeg } from '../disaggregation/prefill-leg.ts';
 import type { Prefilled } from '../disaggregation/prefill-stage.ts';
 import type { WatchedStream } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import { mediaParts } from '../prompt/media-parts.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
-import { headersOf, POLICY_CLASS, traceHeaders } from './call-headers.ts';
-import { AttemptSpans } from './dispatch-span.ts';
+import { mediaParts } from '../prompt/prompt-tokens.ts';
+import { Attempt } from './attempt.ts';
 import { MigrationBudget } from './migration.ts';
-import type { RunContext } from './run-context.ts';
+import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import { WorkerChoice } from './worker-choice.ts';
+import { avoidAfter, WorkerEligibility } from './worker-eligibility.ts';
 
 /**
  * One request at its worker, or on its way to the next one. A long file, since it is one state machine: every step of it reads
@@ -41,28 +41,21 @@ export class RequestRun implements CallSink, WatchedStream {
   readonly #request: GenerationRequest;
   readonly #model: RoutableModel;
   readonly #prompt: Preprocessed;
-  readonly #answer: Answer;
+  readonly #response: ResponseAssembler;
   readonly #sink: GenerationSink;
   readonly #signal: AbortSignal;
+  readonly #routed: RoutedRequest;
   readonly #choice: WorkerChoice;
+  readonly #prefillers: WorkerEligibility;
   readonly #budget: MigrationBudget;
-  readonly #spans: AttemptSpans;
-  readonly #failedPrefills = new Set<string>();
   /** No more prefill workers for this request. */
   #isAlone = false;
-  /** Of the present attempt. */
-  #leg: PrefillLeg | undefined;
   #encoded: Promise<EncoderResult | undefined> | undefined;
-  #reservation: Reservation<Worker> | undefined;
-  #call: Call | undefined;
-  /** Of the present attempt, or the one that has just failed. */
-  #workerId: string | undefined;
+  #attempt = new Attempt();
   #attempts = 0;
+  /** Of the last attempt that was sent. */
+  #workerId: string | undefined;
   #hasOutput = false;
-  /** From the present worker. */
-  #outputTokens = 0;
-  /** The present worker has said something of the answer, in tokens or in its own words. */
-  #hasBegun = false;
   #hasToldCached = false;
   #isPaused = false;
   #isClosed = false;
@@ -73,7 +66,7 @@ export class RequestRun implements CallSink, WatchedStream {
     request: GenerationRequest,
     model: RoutableModel,
     prompt: Preprocessed,
-    answer: Answer,
+    response: ResponseAssembler,
     sink: GenerationSink,
     signal: AbortSignal,
   ) {
@@ -81,17 +74,18 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#request = request;
     this.#model = model;
     this.#prompt = prompt;
-    this.#answer = answer;
+    this.#response = response;
     this.#sink = sink;
     this.#signal = signal;
-    this.#choice = new WorkerChoice(context, model, request.metadata[POLICY_CLASS], sink, request.trace.span, signal);
-    this.#spans = new AttemptSpans(request.trace.span);
+    this.#routed = routedRequest(request, model, signal);
+    this.#choice = new WorkerChoice(context, this.#routed, sink);
+    this.#prefillers = new WorkerEligibility(context, this.#routed);
     this.#budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
   }
 
   start(): void {
     this.#signal.addEventListener('abort', this.#onAbort, { once: true });
-    this.#send(undefined).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+    this.#begin(undefined);
   }
 
   get isPaused(): boolean {
@@ -99,7 +93,7 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   get hasBegun(): boolean {
-    return this.#hasBegun;
+    return this.#attempt.hasBegun;
   }
 
   get promptTokens(): number {
@@ -112,72 +106,82 @@ export class RequestRun implements CallSink, WatchedStream {
 
   tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
     if (this.#isClosed) return;
-    this.#hasBegun = true;
+    this.#attempt.hasBegun = true;
     this.#noteOutput(count);
     this.#budget.keep(ids, start, count);
     try {
-      this.#answer.tokens(choice, ids, start, count);
+      this.#response.tokens(choice, ids, start, count);
     } catch (thrown) {
       this.#abandon(toServeError(thrown));
       return;
     }
     if (this.#isClosed) return; // the answer could not be kept
-    if (this.#answer.endsBeforeWorker) this.#endHere();
+    if (this.#response.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
 
   output(output: EngineOutput): void {
     if (this.#isClosed) return;
-    if (saysSomething(output)) this.#hasBegun = true;
+    if (saysSomething(output)) this.#attempt.hasBegun = true;
     this.#noteOutput(output.token_ids?.length ?? 0);
     const cached = output.completion_usage?.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, this.#model.pool);
     if (output.token_ids !== undefined) this.#budget.keep(output.token_ids, 0, output.token_ids.length);
     try {
-      const failure = this.#answer.output(output);
+      const failure = this.#response.output(output);
       if (failure !== undefined) throw failure;
     } catch (thrown) {
       this.#abandon(toServeError(thrown));
       return;
     }
     if (this.#isClosed) return; // the answer could not be kept
-    if (this.#answer.endsBeforeWorker) this.#endHere();
+    if (this.#response.endsBeforeWorker) this.#endHere();
     else this.#heedReader();
   }
 
   end(): void {
     if (this.#isClosed) return;
     this.#close();
-    this.#answer.end();
+    this.#response.end();
   }
 
   fail(error: ServeError): void {
-    if (this.#answer.isComplete) this.end(); // everything was said; how the worker left does not matter
+    if (this.#response.isComplete) this.end(); // everything was said; how the worker left does not matter
     if (this.#isClosed) return;
-    const worker = this.#reservation?.worker;
-    const lost = this.#isHandoffLost(error) ? this.#leg : undefined;
-    this.#spans.end(error.worker ?? error.code);
-    this.#leaveWorker();
-    if (worker !== undefined && isInhibiting(error)) this.#context.router.inhibit(worker.id);
-    if (worker !== undefined && error.worker === 'WorkerOverloaded') this.#context.fullWorkers.add(worker.id);
-    if (!this.#mayGoOn(error, lost !== undefined)) {
-      this.#failWith(error);
-      return;
+    const worker = this.#attempt.reservation?.worker;
+    const lost = this.#isHandoffLost(error) ? this.#attempt.leg : undefined;
+    this.#leave(error.worker ?? error.code);
+    if (worker !== undefined) {
+      avoidAfter(this.#context, worker.id, error);
+      if (lost === undefined) this.#choice.eligibility.failedAt(worker.id);
+      else this.#choice.eligibility.handoffLostAt(worker.id);
     }
-    if (lost !== undefined) this.#failedPrefills.add(lost.worker.id);
-    if (worker !== undefined && lost === undefined) this.#choice.failedAt(worker.id);
-    if (worker !== undefined && lost !== undefined) this.#choice.handoffLostAt(worker.id);
-    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+    this.#goOn(error, lost);
   }
 
   timedOut(): void {
-    this.#call?.kill();
+    this.#attempt.call?.kill();
     this.fail(workerError('ResponseTimeout'));
   }
 
   /** Stays where it is while it cannot go on elsewhere: its worker may come back. */
   stalled(): void {
-    if (this.#budget.isOpen && this.#choice.hasOtherThan(this.#reservation?.worker.id)) this.timedOut();
+    if (this.#budget.isOpen && this.#choice.hasOtherThan(this.#attempt.reservation?.worker.id)) this.timedOut();
+  }
+
+  /** Tries again where that may help. @param lost prefill that failed */
+  #goOn(error: ServeError, lost: PrefillLeg | undefined): void {
+    if (lost !== undefined) this.#prefillers.failedAt(lost.worker.id);
+    if (!this.#mayGoOn(error, lost !== undefined)) {
+      this.#failWith(error);
+      return;
+    }
+    this.#attempt = new Attempt(this.#attempt);
+    this.#begin(error);
+  }
+
+  #begin(cause: ServeError | undefined): void {
+    this.#send(cause).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
   }
 
   /** @param cause failure at the worker before, which the client is told when no other worker takes the request */
@@ -185,50 +189,47 @@ export class RequestRun implements CallSink, WatchedStream {
     const request = this.#budget.continuation();
     if (request === undefined) {
       this.#close();
-      this.#answer.finishAtLength();
-      this.#answer.end();
+      this.#response.finishAtLength();
+      this.#response.end();
       return;
     }
-    if (request !== this.#prompt.request) this.#answer.carriedOn();
-    const { plane } = this.#context;
-    this.#outputTokens = 0;
-    this.#hasBegun = false;
+    if (request !== this.#prompt.request) this.#response.carriedOn();
+    const attempt = this.#attempt;
     let reservation: Reservation<Worker>;
     let whole: EngineRequest;
     try {
       const prefilled = await this.#prefill(await this.#encode(request));
       if (prefilled.kind === 'whole') return this.#endWith(prefilled);
       whole = prefilled.request;
-      reservation = await this.#choice.choose(whole, this.#leg?.worker.scope.namespace);
+      reservation = await this.#choice.choose(whole, attempt.leg?.worker.scope.namespace);
     } catch (thrown) {
       return this.#failWith(cause ?? toServeError(thrown));
     }
     if (this.#isClosed) return reservation.release();
-    if (this.#leg?.failure !== undefined) {
+    if (attempt.leg?.failure !== undefined) {
       reservation.release();
-      return this.#loseLeg(this.#leg.failure);
+      return this.#loseLeg(attempt.leg.failure);
     }
-    this.#reservation = reservation;
-    this.#tellWorkers(this.#leg, reservation);
+    attempt.reservation = reservation;
+    this.#tellWorkers(attempt.leg, reservation);
     this.#tellSent(reservation);
-    const { body, tokenIds } = encodeEngineRequest(whole, reservation.dpRank);
-    const span = this.#spans.begin(reservation, this.#leg);
-    const headers = { ...headersOf(this.#request), ...traceHeaders(span), ...reservation.headers };
+    const { headers: own, span } = this.#routed;
+    const headers = { ...own, ...attempt.beginSpan(reservation, span), ...reservation.headers };
     this.hasMoved = false;
     this.#context.streamWatch?.add(this, reservation.worker, this.#model);
-    this.#call = plane.call(
+    attempt.call = this.#context.plane.call(
       reservation.worker.transport,
-      { id: request.id, headers, body, ...(tokenIds && { tokenIds }) },
+      { id: request.id, headers, ...encodeEngineRequest(whole, reservation.dpRank) },
       this,
     );
-    if (this.#isPaused) this.#call.pause(); // the reader has not caught up since the last worker
+    if (this.#isPaused) attempt.call.pause(); // the reader has not caught up since the last worker
   }
 
   /** Has media encoded by an encode worker, where that is wanted: once, a result outlives the worker that was to use it. */
   async #encode(request: EngineRequest): Promise<EngineRequest> {
     const { encode } = this.#context;
     if (encode === undefined || mediaParts(this.#request.prompt) === undefined) return request;
-    this.#encoded ??= encode.run(request, this.#model, headersOf(this.#request), this.#signal);
+    this.#encoded ??= encode.run(request, this.#routed);
     const encoderResult = await this.#encoded;
     return encoderResult === undefined ? request : { ...request, encoderResult };
   }
@@ -239,25 +240,22 @@ export class RequestRun implements CallSink, WatchedStream {
     if (prefill === undefined || this.#model.pool.role !== 'decode' || this.#isAlone) return { kind: 'here', request };
     const prefilled = await prefill.run({
       request,
-      model: this.#model,
-      headers: headersOf(this.#request),
-      policyClass: this.#request.metadata[POLICY_CLASS],
-      span: this.#request.trace.span,
-      signal: this.#signal,
-      failed: this.#failedPrefills,
+      routed: this.#routed,
+      eligibility: this.#prefillers,
       mayRetry: (error) => this.#mayMove(error, false),
     });
     if (prefilled.kind !== 'away') return prefilled;
     const { leg, report } = prefilled;
+    const attempt = this.#attempt;
     if (this.#isClosed) leg.abandon();
-    this.#leg = leg;
+    attempt.leg = leg;
     if (report !== undefined) this.#notePrefilled(leg, report.usage);
     else
       leg.done.then(
         ({ usage }) => this.#notePrefilled(leg, usage),
         () => undefined, // `lost` tells
       );
-    void leg.lost.then((error) => this.#leg === leg && this.#call !== undefined && this.#loseLeg(error));
+    void leg.lost.then((error) => attempt.leg === leg && attempt.call !== undefined && this.#loseLeg(error));
     return prefilled;
   }
 
@@ -266,12 +264,12 @@ export class RequestRun implements CallSink, WatchedStream {
    * computed nothing of the prompt.
    */
   #notePrefilled(leg: PrefillLeg, usage: CompletionUsage | undefined): void {
-    if (this.#isClosed || this.#leg !== leg) return;
-    if (this.#outputTokens === 0) leg.keep();
+    if (this.#isClosed || this.#attempt.leg !== leg) return;
+    if (this.#attempt.outputTokens === 0) leg.keep();
     if (usage === undefined) return;
     const cached = usage.prompt_tokens_details?.cached_tokens;
     if (cached !== undefined) this.#noteCached(cached, leg.pool);
-    this.#answer.output({ completion_usage: usage });
+    this.#response.output({ completion_usage: usage });
   }
 
   /** The first token ended the answer. */
@@ -283,23 +281,16 @@ export class RequestRun implements CallSink, WatchedStream {
 
   /** The prefill failed while the decode worker waits for it: without a token nothing is lost but time. */
   #loseLeg(error: ServeError): void {
-    const leg = this.#leg;
-    if (this.#isClosed || leg === undefined || this.#outputTokens > 0) return;
-    const call = this.#call;
-    this.#spans.end(error.worker ?? error.code);
-    this.#leaveWorker();
+    const { leg, call, outputTokens } = this.#attempt;
+    if (this.#isClosed || leg === undefined || outputTokens > 0) return;
+    this.#leave(error.worker ?? error.code);
     call?.kill();
-    this.#failedPrefills.add(leg.worker.id);
-    if (!this.#mayGoOn(error, true)) {
-      this.#failWith(error);
-      return;
-    }
-    this.#send(error).catch((thrown: unknown) => this.#failWith(toServeError(thrown)));
+    this.#goOn(error, leg);
   }
 
   /** The decode worker says that it cannot go on, and has not begun: the blocks of the prompt may be gone. */
   #isHandoffLost({ worker: kind }: ServeError): boolean {
-    if (this.#leg === undefined || this.#outputTokens > 0) return false;
+    if (this.#attempt.leg === undefined || this.#attempt.outputTokens > 0) return false;
     return kind === 'Internal' || kind === 'Unknown' || kind === 'BackendProtocol';
   }
 
@@ -307,7 +298,7 @@ export class RequestRun implements CallSink, WatchedStream {
     if (this.#isClosed) return;
     const decode = { workerId: worker.id, dpRank, workerType: 'decode' } as const;
     const prefill = leg && ({ workerId: leg.worker.id, dpRank: leg.dpRank, workerType: 'prefill' } as const);
-    this.#answer.servedBy(prefill ?? decode, decode);
+    this.#response.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
     const prefillDpRank = (prefill ?? decode).dpRank;
     this.#sink.event({
@@ -326,7 +317,7 @@ export class RequestRun implements CallSink, WatchedStream {
       requestId: this.#request.id,
       model: this.#model.primaryName,
       workerId: worker.id,
-      prefillWorkerId: this.#leg?.worker.id,
+      prefillWorkerId: this.#attempt.leg?.worker.id,
       dpRank,
       promptTokens: this.promptTokens,
       cachedTokens,
@@ -335,15 +326,21 @@ export class RequestRun implements CallSink, WatchedStream {
   }
 
   #noteOutput(tokens: number): void {
+    const attempt = this.#attempt;
     this.hasMoved = true;
-    this.#outputTokens += tokens;
-    if (this.#outputTokens === tokens) this.#reservation?.prefillDone(); // the first tokens of this worker
-    const isFirst = this.#outputTokens === tokens && tokens > 0;
-    if (isFirst) this.#leg?.fetched();
-    const endedAtMs = isFirst ? this.#leg?.endedAtMs : undefined;
-    if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
-    if (tokens > 0) this.#reservation?.produced(this.#outputTokens);
     this.#hasOutput = true;
+    attempt.outputTokens += tokens;
+    if (attempt.outputTokens === tokens) attempt.reservation?.prefillDone(); // the first tokens of this worker
+    if (tokens === 0) return;
+    if (attempt.outputTokens === tokens) this.#noteFetched(attempt.leg);
+    attempt.reservation?.produced(attempt.outputTokens);
+  }
+
+  /** The first token comes from a worker that has the blocks of the prompt now. */
+  #noteFetched(leg: PrefillLeg | undefined): void {
+    leg?.fetched();
+    const endedAtMs = leg?.endedAtMs;
+    if (endedAtMs !== undefined) this.#context.observer.kvTransferred?.(this.#context.clock.nowMs() - endedAtMs);
   }
 
   /** Engines repeat their usage; the first one counts. */
@@ -366,7 +363,7 @@ export class RequestRun implements CallSink, WatchedStream {
   /** Counts the move when it may be made. */
   #mayMove(error: ServeError, isPrefillLost: boolean): boolean {
     if (this.#signal.aborted || !this.#budget.take(error, this.#workerId, isPrefillLost, this.#hasOutput)) return false;
-    this.#answer.moved();
+    this.#response.moved();
     return true;
   }
 
@@ -374,25 +371,25 @@ export class RequestRun implements CallSink, WatchedStream {
   #heedReader(): void {
     if (this.#isPaused || !this.#sink.isBlocked()) return;
     this.#isPaused = true;
-    this.#call?.pause();
+    this.#attempt.call?.pause();
     this.#sink.onUnblocked(() => {
       this.#isPaused = false;
-      this.#call?.resume();
+      this.#attempt.call?.resume();
     });
   }
 
   /** The answer is complete although the worker is not: a stop string, or an engine that ran past its end. */
   #endHere(): void {
-    const call = this.#call;
+    const call = this.#attempt.call;
     this.#close();
     call?.resume();
     call?.stop();
-    this.#answer.end();
+    this.#response.end();
   }
 
   /** The worker broke the contract or reported an error that no other worker can mend. */
   #abandon(error: ServeError): void {
-    this.#call?.kill();
+    this.#attempt.call?.kill();
     if (this.#isHandoffLost(error)) {
       this.fail(error);
       return;
@@ -402,33 +399,27 @@ export class RequestRun implements CallSink, WatchedStream {
 
   #failWith(error: ServeError): void {
     if (this.#isClosed) return;
-    this.#spans.end(error.code);
-    this.#close();
+    this.#close(error.code);
     if (!this.#signal.aborted) this.#sink.fail(error);
   }
 
   readonly #onAbort = (): void => {
     if (this.#isClosed) return;
-    const call = this.#call;
+    const call = this.#attempt.call;
     this.#close();
     call?.kill();
   };
 
-  #leaveWorker(): void {
-    this.#spans.end(this.#signal.aborted ? 'cancelled' : undefined);
+  #leave(error: string | undefined): void {
     this.#context.streamWatch?.delete(this);
-    if (this.#outputTokens === 0) this.#leg?.abandon();
-    this.#leg = undefined;
-    this.#reservation?.release();
-    this.#reservation = undefined;
-    this.#call = undefined;
+    this.#attempt.leave(error);
   }
 
-  #close(): void {
+  #close(error = this.#signal.aborted ? 'cancelled' : undefined): void {
     this.#isClosed = true;
-    if (this.#answer.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
+    if (this.#response.hasOverrun) this.#context.observer.overran?.(this.#model.primaryName, this.#workerId);
     this.#signal.removeEventListener('abort', this.#onAbort);
-    this.#leaveWorker();
+    this.#leave(error);
     this.#context.hold?.over(this.#sink);
   }
 }

@@ -15,7 +15,7 @@ export interface PlaneRequest {
   /** Any JSON value; crosses as msgpack. */
   readonly body: unknown;
   /** Prompt token ids; cross as raw u32. */
-  readonly tokenIds?: Uint32Array;
+  readonly tokenIds?: Uint32Array | undefined;
 }
 
 /** What the caller implements. `accepted` comes first and once, unless the call fails before it. */

@@ -22,25 +22,6 @@ export interface LineWriter {
   ): void;
 }
 
-/** A writer to which another one can be added while it is in use. */
-export class BranchingWriter implements LineWriter {
-  readonly #first: LineWriter;
-  #second: LineWriter | undefined;
-
-  constructor(first: LineWriter) {
-    this.#first = first;
-  }
-
-  add(second: LineWriter): void {
-    this.#second = second;
-  }
-
-  write(...line: Parameters<LineWriter['write']>): void {
-    this.#first.write(...line);
-    this.#second?.write(...line);
-  }
-}
-
 /** Names that every JSON line has for itself; a field of the same name gets an underscore behind it. */
 const RESERVED: ReadonlySet<string> = new Set(['time', 'level', 'target', 'message']);
 

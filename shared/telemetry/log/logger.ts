@@ -1,7 +1,7 @@
 import { destination } from 'pino';
 import { type Clock, systemClock } from '../../clock/index.ts';
 import { type LogFilter, type LogLevel, parseLogFilter, rankOf } from './filter.ts';
-import { BranchingWriter, jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
+import { jsonLines, type LineWriter, type LogDestination, textLines } from './lines.ts';
 import type { LogFields } from './loggable.ts';
 
 /** What code that logs takes as an argument. A line that its target's level forbids costs one comparison. */
@@ -65,23 +65,7 @@ export function createLogger(options: LoggerOptions = {}): ProcessLogger {
     options.jsonl === true
       ? jsonLines(destination, clock, useLocalTime)
       : textLines(destination, clock, { useLocalTime, isTerminal, isPainted });
-  return processLogger(lines, filter);
-}
-
-function processLogger(first: LineWriter, filter: LogFilter): ProcessLogger {
-  const writer = new BranchingWriter(first);
-  const forTarget = (target: string): Logger =>
-    new TargetLogger(writer, target, rankOf(filter.levelOf(target)), undefined);
-  const root = forTarget(ROOT_TARGET);
-  return {
-    debug: (message, fields) => root.debug(message, fields),
-    info: (message, fields, full) => root.info(message, fields, full),
-    warn: (message, fields) => root.warn(message, fields),
-    error: (message, fields) => root.error(message, fields),
-    with: (fields) => root.with(fields),
-    for: forTarget,
-    mirrorTo: (second) => writer.add(second),
-  };
+  return new RootLogger([lines], filter);
 }
 
 const ERROR_RANK = rankOf('error');
@@ -90,13 +74,14 @@ const INFO_RANK = rankOf('info');
 const DEBUG_RANK = rankOf('debug');
 
 class TargetLogger implements Logger {
-  readonly #writer: LineWriter;
+  /** Another one can be added while they are in use. */
+  readonly #writers: readonly LineWriter[];
   readonly #target: string;
   readonly #rankMax: number;
   readonly #bindings: LogFields | undefined;
 
-  constructor(writer: LineWriter, target: string, rankMax: number, bindings: LogFields | undefined) {
-    this.#writer = writer;
+  constructor(writers: readonly LineWriter[], target: string, rankMax: number, bindings?: LogFields) {
+    this.#writers = writers;
     this.#target = target;
     this.#rankMax = rankMax;
     this.#bindings = bindings;
@@ -108,8 +93,7 @@ class TargetLogger implements Logger {
 
   info(message: string, fields?: LogFields, full: LogFields | undefined = fields): void {
     if (this.#rankMax < INFO_RANK) return;
-    const shown = this.#rankMax >= DEBUG_RANK ? full : fields;
-    this.#writer.write('info', this.#target, message, this.#bindings, shown, full);
+    this.#write('info', message, this.#rankMax >= DEBUG_RANK ? full : fields, full);
   }
 
   warn(message: string, fields?: LogFields): void {
@@ -122,11 +106,30 @@ class TargetLogger implements Logger {
 
   with(fields: LogFields): Logger {
     const bindings = this.#bindings === undefined ? fields : { ...this.#bindings, ...fields };
-    return new TargetLogger(this.#writer, this.#target, this.#rankMax, bindings);
+    return new TargetLogger(this.#writers, this.#target, this.#rankMax, bindings);
   }
 
-  #write(level: LogLevel, message: string, fields: LogFields | undefined): void {
-    this.#writer.write(level, this.#target, message, this.#bindings, fields, fields);
+  #write(level: LogLevel, message: string, shown: LogFields | undefined, full = shown): void {
+    for (const writer of this.#writers) writer.write(level, this.#target, message, this.#bindings, shown, full);
+  }
+}
+
+class RootLogger extends TargetLogger implements ProcessLogger {
+  readonly #all: LineWriter[];
+  readonly #filter: LogFilter;
+
+  constructor(writers: LineWriter[], filter: LogFilter) {
+    super(writers, ROOT_TARGET, rankOf(filter.levelOf(ROOT_TARGET)));
+    this.#all = writers;
+    this.#filter = filter;
+  }
+
+  for(target: string): Logger {
+    return new TargetLogger(this.#all, target, rankOf(this.#filter.levelOf(target)));
+  }
+
+  mirrorTo(writer: LineWriter): void {
+    this.#all[1] = writer;
   }
 }
 
@@ -156,7 +159,7 @@ export function captureLogger(): { readonly logger: ProcessLogger; readonly line
     write: (level, target, message, bindings, _shown, full) =>
       void lines.push({ level, target, message, fields: { ...bindings, ...full } }),
   };
-  return { logger: processLogger(writer, parseLogFilter('trace')), lines };
+  return { logger: new RootLogger([writer], parseLogFilter('trace')), lines };
 }
 
 /**

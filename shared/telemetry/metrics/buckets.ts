@@ -1,3 +1,4 @@
+import type { EdgeSettings } from '../../config/index.ts';
 import type { Logger } from '../log/logger.ts';
 
 /** Buckets in equal steps of the logarithm from `min` to `max`, after a first bucket at 0. */
@@ -56,4 +57,32 @@ const STEPS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5] as
 /** The fixed steps from `min` to `max`, both included. */
 export function stepBounds(min: number, max: number): readonly number[] {
   return STEPS.filter((step) => step >= min && step <= max);
+}
+
+/** Histogram ranges as the settings say them. */
+export function bucketsOf(settings: EdgeSettings) {
+  return {
+    requestDuration: {
+      min: settings.metricsRequestDurationMin,
+      max: settings.metricsRequestDurationMax,
+      count: settings.metricsRequestDurationCount,
+    },
+    inputSequence: {
+      min: settings.metricsInputSequenceMin,
+      max: settings.metricsInputSequenceMax,
+      count: settings.metricsInputSequenceCount,
+    },
+    outputSequence: {
+      min: settings.metricsOutputSequenceMin,
+      max: settings.metricsOutputSequenceMax,
+      count: settings.metricsOutputSequenceCount,
+    },
+    ttft: { min: settings.metricsTtftMin, max: settings.metricsTtftMax, count: settings.metricsTtftCount },
+    itl: { min: settings.metricsItlMin, max: settings.metricsItlMax, count: settings.metricsItlCount },
+    embeddingLatency: {
+      min: settings.metricsEmbeddingLatencyMin,
+      max: settings.metricsEmbeddingLatencyMax,
+      count: settings.metricsEmbeddingLatencyCount,
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import type { Counter, Histogram } from './series.ts';
+import type { Counter, Histogram } from './registry.ts';
 
 const SETTLED = Promise.resolve();
 

@@ -1,8 +1,6 @@
-import type { WorkerLabels } from '../request-meter.ts';
 import type { FrontendFamilies } from './frontend-families.ts';
-import type { FrontendMetrics, PhaseLabel, StageLabel } from './frontend-metrics.ts';
-import type { MetricRegistry } from './registry.ts';
-import type { Gauge } from './series.ts';
+import type { FrontendMetrics, PhaseLabel, StageLabel, WorkerLabels } from './frontend-metrics.ts';
+import type { Gauge, MetricRegistry } from './registry.ts';
 
 type StageMethods = Pick<
   FrontendMetrics,

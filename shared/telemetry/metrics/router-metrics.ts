@@ -1,8 +1,7 @@
 import { type Logger, silentLogger } from '../log/logger.ts';
 import type { BucketOverrides } from './buckets.ts';
-import type { MetricRegistry } from './registry.ts';
+import type { Counter, MetricRegistry } from './registry.ts';
 import { defineRouterFamilies, type RouterFamilies } from './router-families.ts';
-import type { Counter } from './series.ts';
 
 /** Label `worker_type`: aggregated workers decode. */
 export type RouterWorkerType = 'prefill' | 'decode';

@@ -1,3 +1,7 @@
+/**
+ * Sends spans and log lines to an OpenTelemetry collector. Loaded only by processes that export, since the SDK is large.
+ * Both queues are bounded and nothing waits for the collector; what it does not take is lost, with one line an outage.
+ */
 import { type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
 import { type Resource, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
@@ -9,7 +13,7 @@ import { hideSecretText, toLoggable } from '../log/loggable.ts';
 import type { Logger } from '../log/logger.ts';
 import type { TelemetryDropped } from '../metrics/registry.ts';
 import type { TraceContext } from '../trace-context.ts';
-import type { Span, SpanSink } from '../tracing/span.ts';
+import type { Span, SpanSink } from '../tracing.ts';
 import { watchExporter } from './watched-exporter.ts';
 
 /** How one signal is sent. */
@@ -84,18 +88,17 @@ const LIMITS = { exportTimeoutMillis: EXPORT_MS_MAX, maxQueueSize: QUEUE_MAX } a
 export async function openOtlp(options: OtlpOptions): Promise<OtlpExport> {
   const { traces, logs, serviceName, clock, logger, onDropped = () => {} } = options;
   const resource = resourceFromAttributes({ 'service.name': serviceName });
-  const watched = { logger, queueMax: QUEUE_MAX };
-  const spans = watchExporter((await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE }), {
-    ...watched,
-    signal: 'traces',
-    onDropped: (count) => onDropped('spans', count),
+  const watched = (signal: string, kind: 'spans' | 'lines') => ({
+    signal,
+    logger,
+    queueMax: QUEUE_MAX,
+    onDropped: (count: number) => onDropped(kind, count),
   });
+  const spanExporter = (await exportersOf(traces.protocol)).spans({ url: traces.url, ...PATIENCE });
+  const spans = watchExporter(spanExporter, watched('traces', 'spans'));
   const spanBatches = new BatchSpanProcessor({ exporter: spans.exporter, ...LIMITS });
-  const lines = watchExporter((await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE }), {
-    ...watched,
-    signal: 'logs',
-    onDropped: (count) => onDropped('lines', count),
-  });
+  const lineExporter = (await exportersOf(logs.protocol)).lines({ url: logs.url, ...PATIENCE });
+  const lines = watchExporter(lineExporter, watched('logs', 'lines'));
   const lineBatches = new BatchLogRecordProcessor({ exporter: lines.exporter, ...LIMITS });
   const provider = new LoggerProvider({ resource, processors: [lineBatches] });
   const settle = async (msMax: number, ...both: readonly Promise<void>[]): Promise<void> => {

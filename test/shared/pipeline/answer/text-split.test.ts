@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
-import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { planSplit } from '../../../../shared/pipeline/answer/text-split.ts';
 import type {
   FinishReason,
@@ -119,7 +119,7 @@ function open(runtime_config: RuntimeConfig, more: Partial<GenerationRequest> = 
     mdcSum: 'sum',
   };
   const prompt = { request: engineRequest, promptTokens: 1, formattedPrompt };
-  return { plan, sink, answer: new Answer(asked, prompt, LOADED, sink, idleMeter, plan) };
+  return { plan, sink, answer: new ResponseAssembler(asked, prompt, LOADED, sink, idleMeter, plan) };
 }
 
 type Opened = ReturnType<typeof open>;

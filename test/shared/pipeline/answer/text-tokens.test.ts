@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
-import { TextTokens } from '../../../../shared/pipeline/answer/text-tokens.ts';
+import { TextTokens } from '../../../../shared/pipeline/answer/choice-text.ts';
+import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { idleMeter, letterModel, letterTokenizer, model, preprocessNow, RecordingSink, request } from '../fixtures.ts';
 
 describe('the tokens of text that comes without ids', () => {
@@ -25,7 +25,7 @@ describe('the usage of an answer in text', () => {
     const counted: number[] = [];
     const meter = { ...idleMeter, outputTokens: (count: number) => void counted.push(count) };
     const asked = request();
-    const answer = new Answer(asked, preprocessNow(asked, model(), letterModel), loaded, sink, meter);
+    const answer = new ResponseAssembler(asked, preprocessNow(asked, model(), letterModel), loaded, sink, meter);
     answer.output({ text: 'abcd' });
     answer.output({ text: 'ef' });
     const usage = told === undefined ? {} : { completion_usage: { prompt_tokens: 3, completion_tokens: told } };

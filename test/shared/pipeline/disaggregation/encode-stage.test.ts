@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../../shared/errors/index.ts';
-import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { EncodeStage } from '../../../../shared/pipeline/disaggregation/encode-stage.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
@@ -78,7 +78,7 @@ function fleet({
     if (ready instanceof Promise) throw new Error('not at once');
     const input = { kind: 'tokens', tokenIds: Uint32Array.of(1, 2, 3) } as const;
     const prepared = isTokens ? { ...ready, request: { ...ready.request, input } } : ready;
-    const answer = new Answer(asking, prepared, isTokens ? letterModel : undefined, sink, idleMeter);
+    const answer = new ResponseAssembler(asking, prepared, isTokens ? letterModel : undefined, sink, idleMeter);
     new RequestRun(context, asking, served, prepared, answer, sink, client.signal).start();
     return { sink, client };
   };

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ModelCard } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
-import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/disaggregation/prefill-stage.ts';
 import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
 import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
@@ -115,7 +115,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
   const asking = request(asked);
   const prompt = preprocessNow(asking, served, letterModel);
   const meter = { ...idleMeter, servedBy: (...workers: readonly WorkerLabels[]) => void seen.served.push(workers) };
-  const answer = new Answer(asking, prompt, letterModel, sink, meter);
+  const answer = new ResponseAssembler(asking, prompt, letterModel, sink, meter);
   const again = (): void => new RequestRun(context, asking, served, prompt, answer, sink, client.signal).start();
   again();
   return { plane, sink, client, seen, clock, router, again };

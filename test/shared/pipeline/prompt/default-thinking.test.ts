@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
-import { withDefaultThinking } from '../../../../shared/pipeline/prompt/default-thinking.ts';
+import { withCardDefaults } from '../../../../shared/pipeline/prompt/card-defaults.ts';
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
 import { model, request } from '../fixtures.ts';
 
@@ -12,7 +12,7 @@ function argsFor(runtime_config: RuntimeConfig, templateArgs?: Record<string, un
       ...(templateArgs === undefined ? {} : { templateArgs }),
     },
   });
-  const { prompt } = withDefaultThinking(asked, { ...model().card, runtime_config });
+  const { prompt } = withCardDefaults(asked, { ...model().card, runtime_config }, true);
   return prompt.kind === 'chat' ? prompt.templateArgs : undefined;
 }
 

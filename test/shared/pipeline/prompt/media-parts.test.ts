@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { mediaParts } from '../../../../shared/pipeline/prompt/media-parts.ts';
+import { mediaParts } from '../../../../shared/pipeline/prompt/prompt-tokens.ts';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
 
 const mediaOf = (...messages: ChatMessage[]) => mediaParts({ kind: 'chat', messages });

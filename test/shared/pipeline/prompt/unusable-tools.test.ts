@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RuntimeConfig } from '../../../../shared/discovery/index.ts';
-import { withoutUnusableTools } from '../../../../shared/pipeline/prompt/unusable-tools.ts';
+import { withCardDefaults } from '../../../../shared/pipeline/prompt/card-defaults.ts';
 import type { ToolChoice } from '../../../../shared/protocol/generation/index.ts';
 import { model, request } from '../fixtures.ts';
 
@@ -11,7 +11,7 @@ function showsTools(toolChoice: ToolChoice, card: RuntimeConfig = {}, excludes =
   const asked = request({
     prompt: { kind: 'chat', messages: [{ role: 'user', content: 'a' }], tools: [TOOL], toolChoice },
   });
-  const { prompt } = withoutUnusableTools(asked, { ...model().card, runtime_config: card }, excludes);
+  const { prompt } = withCardDefaults(asked, { ...model().card, runtime_config: card }, excludes);
   return prompt.kind === 'chat' && prompt.tools !== undefined;
 }
 

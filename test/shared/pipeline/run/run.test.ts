@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../../shared/errors/index.ts';
+import { routedRequest } from '../../../../shared/pipeline/run/run-context.ts';
 import { WorkerChoice } from '../../../../shared/pipeline/run/worker-choice.ts';
 import { decodeEngineRequest } from '../../../../shared/protocol/generation/index.ts';
 import { letterModel, model, preprocessNow, request } from '../fixtures.ts';
@@ -448,7 +449,7 @@ describe('a worker that is full', () => {
     const second = await plane.seen(2);
     expect(second.transport).not.toEqual(first.transport);
     expect(sink.failure).toBeUndefined();
-    const choice = new WorkerChoice(context, served, undefined, {}, undefined, new AbortController().signal);
+    const choice = new WorkerChoice(context, routedRequest(request(), served, new AbortController().signal), {});
     const chosen = async (): Promise<Set<string>> => {
       const ids = new Set<string>();
       for (let at = 0; at < 6; at++) ids.add((await choice.choose(preprocessedRequest(), undefined)).worker.id);

@@ -1,5 +1,5 @@
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { Answer } from '../../../../shared/pipeline/answer/answer.ts';
+import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import { StalledWorkers } from '../../../../shared/pipeline/health/stalled-workers.ts';
 import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
@@ -78,7 +78,7 @@ export function start(
     busyOf: () => undefined,
     workersOf: () => served.workers,
   };
-  const answer = new Answer(asking, prompt, letterModel, sink, idleMeter);
+  const answer = new ResponseAssembler(asking, prompt, letterModel, sink, idleMeter);
   const run = new RequestRun(context, asking, served, prompt, answer, sink, client.signal);
   run.start();
   return { context, plane, run, stalled, stalledWorkers, sink, client, moves, overran, clock, router, served };

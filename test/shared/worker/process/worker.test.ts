@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { introduce } from '../../../../functions/cli/chat-session.ts';
 import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
-import { captureLogger, type ProcessLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { vllmLaunchSettings } from '../../../../shared/worker/process/server-engine.ts';
 import { startWorkerProcess, type WorkerProcess } from '../../../../shared/worker/process/worker.ts';
 import { freePort, isRunning, waitUntil } from '../../../support/index.ts';
@@ -23,8 +23,7 @@ describe('a worker process', () => {
   async function start(flags: readonly string[], env: Readonly<Record<string, string>> = {}) {
     const config = resolveConfig('worker', flags, { DYN_DISCOVERY_BACKEND: 'mem', ...env });
     const { logger, lines } = captureLogger();
-    const processLogger: ProcessLogger = { ...logger, for: () => logger };
-    const worker = await startWorkerProcess(config, processLogger, new AbortController().signal);
+    const worker = await startWorkerProcess(config, logger, new AbortController().signal);
     started.push(worker);
     return { worker, lines };
   }

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { Hold, type Takers } from '../../../../shared/pipeline/index.ts';
+import { ColdStartQueue, type WorkerCapacity } from '../../../../shared/pipeline/index.ts';
 
 function holdBed({ timeoutMs = 60_000, requestsMax = 3 } = {}) {
   const clock = new VirtualClock();
   const log: string[] = [];
-  const ready = new Map<string, Takers>();
-  const hold = new Hold({
+  const ready = new Map<string, WorkerCapacity>();
+  const hold = new ColdStartQueue({
     clock,
     timeoutMs,
     requestsMax,
@@ -39,7 +39,7 @@ describe('requests without a worker', () => {
     await clock.advance(1500);
     hold.look();
     expect(served).toEqual([]);
-    ready.set('m', { places: 8 });
+    ready.set('m', { capacity: 8 });
     hold.look();
     await Promise.all(asked.map(({ failure }) => failure));
     expect(served).toEqual(['first', 'second', 'third']);
@@ -106,12 +106,12 @@ describe('requests without a worker', () => {
     const { hold, log, ready, served, ask } = holdBed();
     const gone = new AbortController();
     gone.abort(new Error('gone'));
-    await expect(hold.until('m', () => ({ places: 1 }), gone, gone.signal)).rejects.toThrow('gone');
+    await expect(hold.until('m', () => ({ capacity: 1 }), gone, gone.signal)).rejects.toThrow('gone');
     const { client, failure } = ask('one');
     client.abort(new Error('gone'));
     expect(await failure).toMatchObject({ message: 'gone' });
     expect(log).toContain('m cancelled 0');
-    ready.set('m', { places: 8 });
+    ready.set('m', { capacity: 8 });
     hold.look();
     expect(served).toEqual([]);
     expect(hold.count).toBe(0);
@@ -122,7 +122,7 @@ describe('requests that wait when a worker comes', () => {
   it('go on in order, no more at a time than it takes, and the next as soon as one is over', async () => {
     const { hold, ready, served, ask, clock } = holdBed({ requestsMax: 100 });
     const asked = Array.from({ length: 50 }, (_, at) => ask(`${at}`));
-    ready.set('m', { places: 8 });
+    ready.set('m', { capacity: 8 });
     hold.look();
     await clock.advance(1);
     expect(served).toEqual(Array.from({ length: 8 }, (_, at) => `${at}`));
@@ -134,7 +134,7 @@ describe('requests that wait when a worker comes', () => {
     hold.over(asked[5]?.client ?? {}); // told twice
     await clock.advance(1);
     expect(served.slice(8)).toEqual(['8', '9']);
-    ready.set('m', { places: 16 }); // a second worker
+    ready.set('m', { capacity: 16 }); // a second worker
     hold.look();
     await clock.advance(1);
     expect(served).toHaveLength(18);
@@ -143,7 +143,7 @@ describe('requests that wait when a worker comes', () => {
   it('make those who come later wait behind them', async () => {
     const { hold, ready, served, ask, clock } = holdBed({ requestsMax: 100 });
     const [first] = [ask('first'), ask('second')];
-    ready.set('m', { places: 1 });
+    ready.set('m', { capacity: 1 });
     hold.look();
     expect(hold.isHolding('m')).toBe(true);
     ask('late');
@@ -160,7 +160,7 @@ describe('requests that wait when a worker comes', () => {
     ask('first');
     ask('second');
     await clock.advance(5000);
-    ready.set('m', { places: 1 });
+    ready.set('m', { capacity: 1 });
     hold.look();
     await clock.advance(4999);
     expect(served).toEqual(['first']);
@@ -173,7 +173,7 @@ describe('requests that wait when a worker comes', () => {
   it('are an overload when there is no room for one more to wait', async () => {
     const { hold, ready, ask } = holdBed({ requestsMax: 1 });
     ask('first');
-    ready.set('m', { places: 1 });
+    ready.set('m', { capacity: 1 });
     hold.look();
     ask('second');
     expect(await ask('third').failure).toMatchObject({ code: 'server_overloaded', status: 503 });
@@ -183,7 +183,7 @@ describe('requests that wait when a worker comes', () => {
     const { hold, ready, served, ask } = holdBed();
     const lost = new AbortController();
     hold.until('m', () => undefined, lost, lost.signal).catch(() => {}); // every worker has failed it
-    ready.set('m', { places: 1 });
+    ready.set('m', { capacity: 1 });
     await ask('other').failure;
     expect(served).toEqual(['other']);
     lost.abort(new Error('gone'));
@@ -214,7 +214,7 @@ describe('requests that wait when a worker comes', () => {
           if (one.kind === 'places') {
             places = one.places;
             if (places === 0) ready.delete('m');
-            else ready.set('m', { places });
+            else ready.set('m', { capacity: places });
             hold.look();
           }
           await clock.advance(0);

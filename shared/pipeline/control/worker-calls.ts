@@ -1,9 +1,98 @@
-import type { Clock } from '../../clock/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import { ServeError, toWire } from '../../errors/index.ts';
+import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 import { requestKeyOf } from '../../protocol/generation/index.ts';
-import { askControl, CONTROL_CALLS_AT_ONCE_MAX, type ControlCaller, listControl } from './control-endpoints.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
+
+/** What asks a worker's control endpoints. */
+export interface ControlCaller {
+  readonly plane: RequestPlane;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The live endpoints of every worker that serves this edge, from memory. */
+  readonly instances: () => readonly EndpointRecord[];
+}
+
+/** Workers that one operator's request asks at once. */
+const CALLS_AT_ONCE_MAX = 64;
+
+/** Asks every one of `workers`, some at once. */
+function askEach<W, Said>(workers: readonly W[], ask: (worker: W) => Promise<Said>): Promise<readonly Said[]> {
+  const slots = new Semaphore(CALLS_AT_ONCE_MAX);
+  return Promise.all(workers.map((worker) => slots.run(undefined, () => ask(worker))));
+}
+
+/** Asks one control endpoint; resolves within `timeoutMs`, whatever happens. */
+function askControl(
+  { plane, clock, random }: ControlCaller,
+  transport: Transport,
+  body: object,
+  timeoutMs: number,
+): Promise<OneAnswer> {
+  const question = { id: random.uuid(), headers: {}, deadlineMs: timeoutMs, body };
+  return askOnce(plane, transport, question, { clock, timeoutMs });
+}
+
+/** Every live instance of a control endpoint. */
+function listControl({ instances }: ControlCaller, endpoint: string): readonly EndpointRecord[] {
+  return instances().filter((record) => record.endpoint === endpoint);
+}
+
+/** What became of one worker's cache. */
+export interface ClearedWorker {
+  readonly model: string;
+  /** `namespace/component/clear_kv_blocks`. */
+  readonly endpoint: string;
+  /** Hex. */
+  readonly workerId: string;
+  /** Why the cache is as it was; undefined when it is empty now. */
+  readonly failure: string | undefined;
+}
+
+export interface CacheClearerOptions extends ControlCaller {
+  /** Primary models with their workers. */
+  readonly models: () => readonly RoutableModel[];
+}
+
+/** Endpoint of a worker that empties its prefix cache. */
+const CLEAR_ENDPOINT = 'clear_kv_blocks';
+/** For one worker to answer. */
+const CLEAR_MS_MAX = 10_000;
+
+/** Empties the prefix caches of every worker of every model. */
+export class CacheClearer {
+  readonly #options: CacheClearerOptions;
+
+  constructor(options: CacheClearerOptions) {
+    this.#options = options;
+  }
+
+  /** Asks every worker, some at once; resolves with what became of each. */
+  async clear(): Promise<readonly ClearedWorker[]> {
+    const records = listControl(this.#options, CLEAR_ENDPOINT);
+    const transports = new Map(records.map((record) => [keyOf(record, record.instance_id), record.transport]));
+    const asked = this.#options
+      .models()
+      .flatMap((model) => model.workers.map((worker) => ({ model: model.primaryName, worker })));
+    return askEach(asked, ({ model, worker }) =>
+      this.#clearOne(model, worker, transports.get(keyOf(worker.scope, worker.id))),
+    );
+  }
+
+  async #clearOne(model: string, worker: Worker, transport: Transport | undefined): Promise<ClearedWorker> {
+    const endpoint = `${worker.scope.namespace}/${worker.scope.component}/${CLEAR_ENDPOINT}`;
+    const about = { model, endpoint, workerId: worker.id };
+    if (transport === undefined) return { ...about, failure: 'the worker cannot clear its cache' };
+    const answer = await askControl(this.#options, transport, {}, CLEAR_MS_MAX);
+    return { ...about, failure: answer.kind === 'answered' ? undefined : toWire(answer.error).message };
+  }
+}
+
+function keyOf({ namespace, component }: Pick<EndpointRecord, 'namespace' | 'component'>, workerId: string): string {
+  return `${namespace}/${component}/${workerId}`;
+}
 
 /** What the workers said to a cancel. */
 export interface CancelOutcome {
@@ -15,7 +104,7 @@ export interface CancelOutcome {
 
 const CANCEL_ENDPOINT = 'cancel';
 /** For all workers together. */
-const ANSWER_MS_MAX = 2000;
+const CANCEL_MS_MAX = 2000;
 /** Requests that are looked for at a time. */
 const CANCELS_AT_ONCE_MAX = 64;
 /** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second. */
@@ -58,9 +147,8 @@ export class RequestCanceller {
   }
 
   async #askAll(workers: readonly EndpointRecord[], id: string): Promise<CancelOutcome> {
-    const endMs = this.#options.clock.nowMs() + ANSWER_MS_MAX;
-    const slots = new Semaphore(CONTROL_CALLS_AT_ONCE_MAX);
-    const ended = await Promise.all(workers.map((worker) => slots.run(undefined, () => this.#ask(worker, id, endMs))));
+    const endMs = this.#options.clock.nowMs() + CANCEL_MS_MAX;
+    const ended = await askEach(workers, (worker) => this.#ask(worker, id, endMs));
     return {
       isCancelled: ended.some((calls) => calls !== undefined && calls > 0),
       silent: ended.filter((calls) => calls === undefined).length,

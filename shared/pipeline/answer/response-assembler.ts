@@ -11,13 +11,10 @@ import type {
 import type { RequestMeter, WorkerLabels } from '../../telemetry/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
-import { requireChoicesBelow } from './body-choices.ts';
-import { type ChoiceRules, ChoiceText } from './choice-text.ts';
-import { failureInBody, failureInFinish, toldReason } from './finish-reasons.ts';
+import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
-import { OnlyFirstCall } from './only-first-call.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
-import { TextTokens } from './text-tokens.ts';
+import { failureInBody, failureInFinish, OnlyFirstCall, requireChoicesBelow, toldReason } from './worker-output.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -30,7 +27,7 @@ const ESTIMATE_SLACK_TOKENS = 64;
  * The answer to one request: worker output in, text and events out, across as many workers as it takes. Knows nothing of
  * workers. `isComplete` turns true when every choice has ended and nothing more is wanted from the worker.
  */
-export class Answer {
+export class ResponseAssembler {
   readonly #sink: GenerationSink;
   readonly #meter: RequestMeter;
   readonly #prompt: Preprocessed;

@@ -1,9 +1,10 @@
 import { appendFile, mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { Writable } from 'node:stream';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { Clock } from '../../clock/index.ts';
-import type { RecordSink } from './queued-recorder.ts';
+import type { RecordSink } from './request-records.ts';
 
 const ROLL_BYTES_DEFAULT = 256 * 1024 * 1024;
 const SEGMENT_DIGITS = 6;
@@ -71,4 +72,16 @@ async function beginSegment(path: string, from: number): Promise<{ readonly segm
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error; // another process's, or an earlier run's
     }
   }
+}
+
+/** Writes records to a stream, one a line; the promise of a batch waits until the stream has taken it. */
+export function createStreamSink(name: string, stream: Writable): RecordSink {
+  return {
+    name,
+    write: (records) =>
+      new Promise((resolve, reject) => {
+        stream.write(`${records.join('\n')}\n`, (error) => (error == null ? resolve() : reject(error)));
+      }),
+    close: async () => {},
+  };
 }

@@ -1,32 +1,38 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { ServeError, workerError } from '../../errors/index.ts';
+import type { RoutableModel, Worker } from '../models/model-directory.ts';
 
 /** Told of the requests that wait for a worker. Durations in milliseconds. */
-export interface HoldObserver {
+export interface ColdStartObserver {
   /** So many requests of the model wait, 0 = none any more. */
   holding(model: string, count: number): void;
   /** Somebody should start a worker: told for the first request of a model, then every 5 s while any waits. */
   wanted(model: string, count: number, oldestAtMs: number): void;
   /** A request waits no more. */
-  held(model: string, outcome: HoldOutcome, waitedMs: number): void;
+  held(model: string, outcome: ColdStartOutcome, waitedMs: number): void;
 }
 
 /** `refused` = there was no room to wait. */
-export type HoldOutcome = 'served' | 'timeout' | 'cancelled' | 'refused';
+export type ColdStartOutcome = 'served' | 'timeout' | 'cancelled' | 'refused';
 
-export interface HoldOptions {
+export interface ColdStartOptions {
   readonly clock: Clock;
   /** Longest wait of one request. */
   readonly timeoutMs: number;
   /** Requests of one model that wait at a time. @default 256 */
   readonly requestsMax?: number;
-  readonly observer: HoldObserver;
+  readonly observer: ColdStartObserver;
 }
 
-/** What a held request waits for. */
-export interface Takers {
-  /** Requests that it takes at once. */
-  readonly places: number;
+/** What a held request waits for: workers, and how many requests they take at once. */
+export interface WorkerCapacity {
+  readonly capacity: number;
+}
+
+/** Requests that `workers` of `model` take at once, as its card says; no bound where it does not. */
+export function capacityOf(model: RoutableModel, workers: readonly Worker[]): number {
+  const ofRank = model.card.runtime_config.max_num_seqs ?? Number.POSITIVE_INFINITY;
+  return workers.reduce((sum, { dataParallelSize }) => sum + ofRank * dataParallelSize, 0);
 }
 
 /** A model's wish for a worker is repeated this often. */
@@ -41,8 +47,8 @@ const WANTED_EVERY_MS = 5000;
  * |---|---|---|---|
  * | waits | goes on and takes the place until it is over | waits | goes on if they are there, else fails |
  */
-export class Hold {
-  readonly #options: HoldOptions;
+export class ColdStartQueue {
+  readonly #options: ColdStartOptions;
   readonly #requestsMax: number;
   readonly #queues = new Map<string, ModelQueue>(); // a queue leaves with its last request
   /** Who went on from here and is not over. */
@@ -50,7 +56,7 @@ export class Hold {
   /** How many they are, by model. */
   readonly #taken = new Map<string, number>();
 
-  constructor(options: HoldOptions) {
+  constructor(options: ColdStartOptions) {
     this.#options = options;
     this.#requestsMax = options.requestsMax ?? 256;
   }
@@ -72,7 +78,7 @@ export class Hold {
    * Rejects when the queue is full or the bound has passed (`service_unavailable`; `server_overloaded` when the queue is
    * full of requests for workers that are there), and with the signal's reason when it aborts.
    */
-  until<Found extends Takers>(
+  until<Found extends WorkerCapacity>(
     model: string,
     find: () => Found | undefined,
     holder: object,
@@ -110,7 +116,7 @@ export class Hold {
     for (const request of [...(this.#queues.get(model)?.waiting ?? [])]) request.look();
   }
 
-  #wait<Found extends Takers>(
+  #wait<Found extends WorkerCapacity>(
     model: string,
     queue: ModelQueue,
     find: () => Found | undefined,
@@ -120,7 +126,7 @@ export class Hold {
     const { clock, timeoutMs, observer } = this.#options;
     const sinceMs = clock.nowMs();
     return new Promise((resolve, reject) => {
-      const end = (outcome: HoldOutcome, settle: () => void): void => {
+      const end = (outcome: ColdStartOutcome, settle: () => void): void => {
         timer.cancel();
         signal.removeEventListener('abort', giveUp);
         queue.waiting.delete(request);
@@ -144,7 +150,7 @@ export class Hold {
         atMs: clock.wallMs(),
         look: () => {
           const found = find();
-          if (found !== undefined && (this.#taken.get(model) ?? 0) < found.places) goOn(found);
+          if (found !== undefined && (this.#taken.get(model) ?? 0) < found.capacity) goOn(found);
         },
       };
       signal.addEventListener('abort', giveUp, { once: true });

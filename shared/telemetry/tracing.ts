@@ -1,0 +1,177 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { toServeError } from '../errors/index.ts';
+import type { Logger } from './log/logger.ts';
+import { childOf, continueTrace, type TraceContext, type TraceHeaders } from './trace-context.ts';
+
+/** What is known of a span; names as operators see them. */
+export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
+
+export interface SpanOptions {
+  /** @default 'internal' */
+  readonly kind?: SpanKind;
+  readonly attributes?: SpanAttributes;
+  /** Spans that belong to this one without being above it: the attempt before a retry, the prefill of a decode. */
+  readonly links?: readonly TraceContext[];
+}
+
+/** Whether the work was asked for from outside, is asked of somebody else, or stays here. */
+export type SpanKind = 'server' | 'client' | 'internal';
+
+/** Hears of spans. Never throws and never waits. */
+export interface SpanSink {
+  begun?(span: Span): void;
+  ended(span: Span): void;
+}
+
+/** What all spans of a process share. */
+export interface SpanDeps {
+  readonly sink: SpanSink;
+  /** Monotonic. */
+  nowMs(): number;
+  childOf(parent: TraceContext): TraceContext;
+}
+
+/**
+ * One piece of work on a request's way. Begins when it is made and ends once; what is said of it after that is lost.
+ */
+export class Span {
+  readonly name: string;
+  readonly context: TraceContext;
+  readonly kind: SpanKind;
+  readonly links: readonly TraceContext[];
+  /** Unix time. */
+  readonly beganAtMs: number;
+  readonly #deps: SpanDeps;
+  readonly #startMs: number;
+  readonly #epochMs: number;
+  #attributes: SpanAttributes;
+  #durationMs: number | undefined;
+  #error: string | undefined;
+
+  /** @param epochMs wall clock when the monotonic one was at 0: the same for all parts of a span, so that they fit together */
+  constructor(deps: SpanDeps, name: string, context: TraceContext, epochMs: number, options: SpanOptions = {}) {
+    this.#deps = deps;
+    this.#epochMs = epochMs;
+    this.name = name;
+    this.context = context;
+    this.kind = options.kind ?? 'internal';
+    this.links = options.links ?? [];
+    this.#attributes = options.attributes ?? {};
+    this.#startMs = deps.nowMs();
+    this.beganAtMs = epochMs + this.#startMs;
+    deps.sink.begun?.(this);
+  }
+
+  get attributes(): SpanAttributes {
+    return this.#attributes;
+  }
+
+  /** Undefined while it goes on. */
+  get durationMs(): number | undefined {
+    return this.#durationMs;
+  }
+
+  /** Why it failed; undefined when it did not. */
+  get error(): string | undefined {
+    return this.#error;
+  }
+
+  /** Begins a part of this span. */
+  child(name: string, options?: SpanOptions): Span {
+    return new Span(this.#deps, name, this.#deps.childOf(this.context), this.#epochMs, options);
+  }
+
+  set(attributes: SpanAttributes): void {
+    this.#attributes = { ...this.#attributes, ...attributes };
+  }
+
+  /** @param error why it failed. Idempotent: the first end counts. */
+  end(error?: string): void {
+    if (this.#durationMs !== undefined) return;
+    this.#durationMs = this.#deps.nowMs() - this.#startMs;
+    this.#error = error;
+    this.#deps.sink.ended(this);
+  }
+}
+
+export interface TracerOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Share of new traces that are sampled, 0 to 1; a trace that comes from outside keeps its caller's decision. @default 1 */
+  readonly sampleRatio?: number;
+  readonly sinks: readonly SpanSink[];
+}
+
+/** Begins the spans that come from outside; their parts come from them. A process without one has no spans at all. */
+export class Tracer {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #deps: SpanDeps;
+  readonly #isSampled: (traceId: string) => boolean;
+
+  constructor({ clock, random, sampleRatio = 1, sinks }: TracerOptions) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#isSampled = (traceId) => isInShare(traceId, sampleRatio);
+    this.#deps = {
+      sink: {
+        begun: (span) => {
+          for (const sink of sinks) sink.begun?.(span);
+        },
+        ended: (span) => {
+          for (const sink of sinks) sink.ended(span);
+        },
+      },
+      nowMs: () => clock.nowMs(),
+      childOf: (parent) => childOf(parent, random),
+    };
+  }
+
+  /** Begins a span in the trace that `headers` name, or in a new one. */
+  begin(name: string, headers: TraceHeaders, options?: SpanOptions): Span {
+    const context = continueTrace(headers, this.#random, this.#isSampled);
+    return new Span(this.#deps, name, context, this.#clock.wallMs() - this.#clock.nowMs(), options);
+  }
+}
+
+const SHARE_DIGITS = 13; // 52 bits: exact as a number; the last ones of an id are random in every scheme
+const SHARES = 16 ** SHARE_DIGITS;
+
+/** The same answer everywhere for one trace and ratio. */
+function isInShare(traceId: string, ratio: number): boolean {
+  return Number.parseInt(traceId.slice(-SHARE_DIGITS), 16) < ratio * SHARES;
+}
+
+/** Logs the start and end of every span (`DYN_LOGGING_SPAN_EVENTS`). */
+export function logSpans(logger: Logger): SpanSink {
+  return {
+    begun: (span) => logger.info('SPAN_FIRST_ENTRY', fieldsOf(span)),
+    ended: (span) =>
+      logger.info('SPAN_CLOSED', {
+        ...fieldsOf(span),
+        'time.duration_us': Math.round((span.durationMs ?? 0) * 1000),
+        ...(span.error === undefined ? {} : { error: span.error }),
+      }),
+  };
+}
+
+function fieldsOf({ name, context, attributes }: Span): Record<string, unknown> {
+  const { traceId: trace_id, spanId: span_id, parentSpanId: parent_id } = context;
+  return { span_name: name, trace_id, span_id, ...(parent_id === undefined ? {} : { parent_id }), ...attributes };
+}
+
+/** Does `work`, which may go on in a promise, as a part of `parent`; without one it is simply done. */
+export function inSpan<T>(parent: Span | undefined, name: string, work: () => T): T {
+  if (parent === undefined) return work();
+  const span = parent.child(name);
+  const endFailed = (thrown: unknown): void => span.end(toServeError(thrown).code);
+  try {
+    const result = work();
+    if (result instanceof Promise) result.then(() => span.end(), endFailed);
+    else span.end();
+    return result;
+  } catch (thrown) {
+    endFailed(thrown);
+    throw thrown;
+  }
+}
