@@ -8,5 +8,5 @@ export { inBatches } from './in-batches.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { Semaphore } from './semaphore.ts';
 export { Serial } from './serial.ts';
-export { inTurnOfItsOwn } from './slice-queue.ts';
+export { inTurnOfItsOwn, turnOfItsOwn } from './slice-queue.ts';
 export { tellWhile } from './tell-while.ts';

@@ -8,6 +8,11 @@ export function inTurnOfItsOwn(slice: () => void): void {
   if (waiting.push(slice) === 1) setImmediate(runFirst);
 }
 
+/** Resolves in such a turn. */
+export function turnOfItsOwn(): Promise<void> {
+  return new Promise(inTurnOfItsOwn);
+}
+
 function runFirst(): void {
   const slice = waiting.shift();
   if (waiting.length > 0) setImmediate(runFirst);

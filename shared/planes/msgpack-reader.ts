@@ -18,9 +18,16 @@ interface Level {
   key: string | undefined;
 }
 
+export interface MsgpackReaderOptions {
+  /** Bytes of the value are views of what was read. @default false, they are copied */
+  readonly views?: boolean;
+  /** Other bytes may follow the value. @default false */
+  readonly leading?: boolean;
+}
+
 /**
  * Reads one msgpack value in steps, so that a large one need not be read in one turn of the event loop. The result is that of
- * `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied. A length beyond the bytes that are left, types of an
+ * `decodeRecord`: maps as objects, 64-bit integers exact, bytes copied unless `views` says otherwise. A length beyond the bytes that are left, types of an
  * extension, nesting deeper than 512, and more than 2^20 lists and maps, or entries of a list, or 2^17 of a map, are refused.
  *
  * @example
@@ -30,6 +37,8 @@ interface Level {
  */
 export class MsgpackReader {
   readonly #bytes: Buffer;
+  readonly #views: boolean;
+  readonly #isLeading: boolean;
   readonly #levels: Level[] = [];
   #at = 0;
   #steps = 0;
@@ -37,9 +46,16 @@ export class MsgpackReader {
   #hasRoot = false;
   #containers = 0;
 
-  /** @param bytes exactly one value; not to be written before it has been read */
-  constructor(bytes: Buffer) {
+  /** @param bytes one value; not to be written before it has been read, and with `views` never */
+  constructor(bytes: Buffer, { views = false, leading = false }: MsgpackReaderOptions = {}) {
     this.#bytes = bytes;
+    this.#views = views;
+    this.#isLeading = leading;
+  }
+
+  /** Where the value ends, once `read` has returned true. */
+  get end(): number {
+    return this.#at;
   }
 
   /** What was read, once `read` has returned true. */
@@ -77,7 +93,7 @@ export class MsgpackReader {
   }
 
   #finish(): boolean {
-    if (this.#at < this.#bytes.length) throw new RangeError('bytes behind a msgpack record');
+    if (this.#at < this.#bytes.length && !this.#isLeading) throw new RangeError('bytes behind a msgpack record');
     return true;
   }
 
@@ -161,7 +177,8 @@ export class MsgpackReader {
 
   #copy(length: number): Buffer {
     const at = this.#takeMany(length);
-    return Buffer.from(this.#bytes.subarray(at, at + length));
+    const bytes = this.#bytes.subarray(at, at + length);
+    return this.#views ? bytes : Buffer.from(bytes);
   }
 
   #takeMany(length: number): number {

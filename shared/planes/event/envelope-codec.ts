@@ -1,4 +1,7 @@
+import { turnOfItsOwn } from '../../concurrency/index.ts';
+import { isRecord } from '../../records/index.ts';
 import { decodeKeptRecord, encodeRecord, type RecordCodec } from '../record-codec.ts';
+import { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
 
 /*
  * One message is an envelope record: topic, publisher, sequence and time, and
@@ -74,29 +77,31 @@ export function encodeEnvelope(codec: RecordCodec, event: OutgoingEvent): Envelo
   return { publisherId: u64Bytes(BigInt(`0x${event.publisherId}`)), sequence: u64Bytes(BigInt(event.sequence)), body };
 }
 
-/** Reads a message in either codec. Throws when it is not one. */
-export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingEvent {
+/** Reads a message in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+export function decodeEnvelope(topic: string, frames: EnvelopeFrames): OutgoingEvent | Promise<OutgoingEvent> {
   const { body } = frames;
   if (body[0] !== VERSION || body.length < HEADER_BYTES || body.readUInt32BE(1) !== body.length - HEADER_BYTES) {
     throw new RangeError('an event frame with a wrong header');
   }
   if (frames.publisherId.length !== 8 || frames.sequence.length !== 8)
     throw new RangeError('event ids of a wrong length');
-  const { publishedAtMs, payload } = readRecord(body, HEADER_BYTES);
-  return {
+  const publisherId = frames.publisherId.readBigUInt64BE().toString(16);
+  const sequence = Number(frames.sequence.readBigUInt64BE());
+  return readContents(body, HEADER_BYTES, ({ publishedAtMs, payload }) => ({
     topic,
-    publisherId: frames.publisherId.readBigUInt64BE().toString(16),
-    sequence: Number(frames.sequence.readBigUInt64BE()),
+    publisherId,
+    sequence,
     publishedAtMs,
     payload,
-  };
+  }));
 }
 
-/** Reads a bare envelope record in either codec. Throws when it is not one. */
-export function decodeEnvelopeRecord(topic: string, bytes: Buffer): OutgoingEvent {
-  const { publisherId, sequence, publishedAtMs, payload } = readRecord(bytes, 0);
-  if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
-  return { topic, publisherId: publisherId.toString(16), sequence: Number(sequence), publishedAtMs, payload };
+/** Reads a bare envelope record in either codec; a long one takes several turns. Throws, or rejects, when it is not one. */
+export function decodeEnvelopeRecord(topic: string, bytes: Buffer): OutgoingEvent | Promise<OutgoingEvent> {
+  return readContents(bytes, 0, ({ publisherId, sequence, publishedAtMs, payload }) => {
+    if (!isId(publisherId) || !isId(sequence)) throw new RangeError('an event without publisher or sequence');
+    return { topic, publisherId: publisherId.toString(16), sequence: Number(sequence), publishedAtMs, payload };
+  });
 }
 
 interface RecordContents {
@@ -106,23 +111,58 @@ interface RecordContents {
   readonly payload: unknown;
 }
 
-function readRecord(bytes: Buffer, start: number): RecordContents {
+function readContents<Event>(
+  bytes: Buffer,
+  start: number,
+  toEvent: (contents: RecordContents) => Event,
+): Event | Promise<Event> {
   const codec: RecordCodec = bytes[start] === JSON_OPENING ? 'json' : 'msgpack';
-  const record = decodeKeptRecord(codec, bytes, start, bytes.length) as Readonly<Record<string, unknown>>;
-  const payload = bytesOf(record.payload);
-  return {
-    publisherId: record.publisher_id,
-    sequence: record.sequence,
-    publishedAtMs: Number(record.published_at),
-    payload: decodeKeptRecord(codec, payload, 0, payload.length),
-  };
+  if (bytes.length - start > LARGE_RECORD_BYTES) return readLong(codec, bytes.subarray(start)).then(toEvent);
+  const record = fieldsOf(decodeKeptRecord(codec, bytes, start, bytes.length));
+  const payload = Array.isArray(record.payload) ? Buffer.from(record.payload) : bytesOf(record.payload);
+  return toEvent(contentsOf(record, decodeKeptRecord(codec, payload, 0, payload.length)));
+}
+
+async function readLong(codec: RecordCodec, bytes: Buffer): Promise<RecordContents> {
+  const record = fieldsOf(await readSliced(codec, bytes, { views: true }));
+  const { payload } = record;
+  const payloadBytes = Array.isArray(payload) ? await joinBytes(payload) : bytesOf(payload);
+  return contentsOf(record, await readSliced(codec, payloadBytes, { views: true }));
+}
+
+function fieldsOf(record: unknown): Readonly<Record<string, unknown>> {
+  if (isRecord(record)) return record;
+  throw new RangeError('an event that is no record');
+}
+
+function contentsOf(
+  { publisher_id: publisherId, sequence, published_at: publishedAt }: Readonly<Record<string, unknown>>,
+  payload: unknown,
+): RecordContents {
+  return { publisherId, sequence, publishedAtMs: Number(publishedAt), payload };
 }
 
 /** Nothing else is believed: of any object with a `length`, Node would make that many bytes. */
 function bytesOf(payload: unknown): Buffer {
   if (Buffer.isBuffer(payload)) return payload;
-  if (Array.isArray(payload)) return Buffer.from(payload);
   throw new RangeError('an event whose payload is no bytes');
+}
+
+/** Values of bytes, so many a turn. */
+const JOINED_BYTES = 64 << 10;
+
+async function joinBytes(values: readonly unknown[]): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafe(values.length);
+  for (let from = 0; from < values.length; from += JOINED_BYTES) {
+    await turnOfItsOwn();
+    const to = Math.min(values.length, from + JOINED_BYTES);
+    for (let at = from; at < to; at++) {
+      const value = values[at];
+      if (typeof value !== 'number') throw new RangeError('an event whose payload is no bytes');
+      bytes[at] = value;
+    }
+  }
+  return bytes;
 }
 
 function isId(value: unknown): value is number | bigint {

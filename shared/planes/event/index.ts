@@ -2,6 +2,8 @@
  * @module planes/event
  * Moves KV events, load reports and router synchronisation from publishers to subscribers, at most once.
  */
+
+export { LARGE_RECORD_BYTES, readSliced } from '../sliced-record.ts';
 export { createMemoryEventPlane, type MemoryEventPlane, type MemoryEventPlaneOptions } from './memory/plane.ts';
 export {
   createNatsEventPlane,

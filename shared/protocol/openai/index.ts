@@ -31,7 +31,7 @@ export type { UsageReporting } from './decode-request.ts';
 export type { EmbeddingsBody } from './embeddings-schema.ts';
 export { ignoredKeyLabels } from './ignored-keys.ts';
 export type { ImagesBody } from './images-schema.ts';
-export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json-body.ts';
+export { type JsonBody, jsonSteps, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json-body.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json-writer.ts';
 export {
   type CallKind,

@@ -32,6 +32,9 @@ export const NO_LIMITS: JsonLimits = {
   elements: Number.POSITIVE_INFINITY,
 };
 
+/** For a record of another process of ours: every prompt token of a long context with its alternatives. */
+export const RECORD_LIMITS: JsonLimits = { bytes: Number.POSITIVE_INFINITY, containers: 2 ** 20, elements: 2 ** 22 };
+
 function limitsOfBody(bytes: number): JsonLimits {
   const memory = Math.max(BYTES_FREE, Math.floor(bytes * BYTES_PER_BODY_BYTE));
   return { bytes: memory, containers: CONTAINERS_MAX, elements: ELEMENTS_MAX };
@@ -62,7 +65,7 @@ export class JsonMemory {
       throw tooMany(
         'body_containers',
         field,
-        `a body may hold at most ${CONTAINERS_MAX} objects and arrays; more are in it up to \`${field}\``,
+        `a body may hold at most ${this.#limits.containers} objects and arrays; more are in it up to \`${field}\``,
       );
     }
   }
@@ -89,7 +92,7 @@ export class JsonMemory {
     throw tooMany(
       'body_elements',
       field,
-      `\`${field}\` holds an array of more than ${ELEMENTS_MAX} elements, which is the most`,
+      `\`${field}\` holds an array of more than ${this.#limits.elements} elements, which is the most`,
     );
   }
 

@@ -1,6 +1,7 @@
 import { pack, Unpackr } from 'msgpackr';
 import { Publisher, Subscriber } from 'zeromq';
 import { reasonOf } from '../../errors/index.ts';
+import { LARGE_RECORD_BYTES, readSliced } from '../../planes/event/index.ts';
 import type { ReplicaLink } from '../../router/standalone/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
@@ -59,7 +60,8 @@ async function readAll(subscriber: Subscriber, onMessage: (message: unknown) => 
       return; // closed: receive() has no time limit that could pass
     }
     try {
-      onMessage(unpackr.unpack(frame ?? Buffer.alloc(0)));
+      const bytes = frame ?? Buffer.alloc(0);
+      onMessage(bytes.length > LARGE_RECORD_BYTES ? await readSliced('msgpack', bytes) : unpackr.unpack(bytes));
     } catch (error) {
       logger.warn('message of a replica cannot be read', { reason: reasonOf(error) });
     }

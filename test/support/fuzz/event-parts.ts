@@ -4,6 +4,7 @@ import { EventNormaliser } from '../../../shared/engines/kv-stream/event-normali
 import { MsgpackError } from '../../../shared/engines/kv-stream/msgpack-cursor.ts';
 import { decodeEnvelope, decodeEnvelopeRecord } from '../../../shared/planes/event/envelope-codec.ts';
 import { MsgpackReader } from '../../../shared/planes/msgpack-reader.ts';
+import { sliceLeadingRecord, sliceRecord } from '../../../shared/planes/sliced-record.ts';
 import { decodeRouterEvents } from '../../../shared/router/feed/decode-events.ts';
 import type { HostileValues } from './hostile-values.ts';
 import type { Part } from './parts.ts';
@@ -16,25 +17,22 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
   'event envelopes': (values) => {
     const record = { publisher_id: values.json(), sequence: values.json(), published_at: values.json(), topic: 'x' };
     const body = damaged(values, packed(values, { ...record, payload: values.chance(0.5) ? [1, 2] : values.json() }));
-    try {
-      decodeEnvelopeRecord('x', body);
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-    }
-    try {
-      decodeEnvelope('x', { publisherId: values.bytes(9), sequence: values.bytes(9), body });
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-    }
+    mayRefuse(() => decodeEnvelopeRecord('x', body));
+    mayRefuse(() => decodeEnvelope('x', { publisherId: values.bytes(9), sequence: values.bytes(9), body }));
   },
   'large records': (values) => {
-    const record = values.json();
-    const bytes = damaged(values, packr.pack(record));
-    const reader = new MsgpackReader(bytes);
-    try {
+    const codec = values.one(['msgpack', 'json'] as const);
+    const record = values.json() ?? null;
+    const bytes = damaged(values, codec === 'json' ? Buffer.from(JSON.stringify(record)) : packr.pack(record));
+    const reader = new MsgpackReader(bytes, { views: values.chance(0.5), leading: values.chance(0.5) });
+    mayRefuse(() => {
       while (!reader.read(1 + values.random.below(100)));
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
+      if (reader.end > bytes.length) throw 'a record that ends behind its bytes';
+    });
+    for (const sliced of [sliceRecord(codec, bytes), sliceLeadingRecord(codec, bytes)]) {
+      mayRefuse(() => {
+        while (!sliced.read());
+      });
     }
   },
   'router events': (values) => {
@@ -69,6 +67,15 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
     }
   },
 };
+
+/** Anything but an error is a broken promise. */
+function mayRefuse(read: () => unknown): void {
+  try {
+    read();
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+  }
+}
 
 function routerEvent(values: HostileValues): object {
   const block = { block_hash: number(values), tokens_hash: number(values) };

@@ -1,7 +1,8 @@
 import type { Clock, Random } from '../../../clock/index.ts';
 import { untilAborted } from '../../../concurrency/index.ts';
 import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
-import type { EventLogEntry, EventLogFollower, EventLogListener } from '../types.ts';
+import type { EventEnvelope, EventLogFollower, EventLogListener } from '../types.ts';
+import { InOrder } from './in-order.ts';
 
 const RETRY_MS = 100;
 const RETRY_GROWTH_MAX = 50;
@@ -12,8 +13,8 @@ export interface LogFollowerOptions {
   /** Creation of the log that `fromSequence` belongs to; undefined = whichever is there. */
   readonly knownCreatedAt: string | undefined;
   readonly listener: EventLogListener;
-  /** Undefined for a message that is no event. */
-  readonly toEntry: (sequence: number, data: Uint8Array) => EventLogEntry | undefined;
+  /** Throws, or rejects, for a message that is no event. */
+  readonly decode: (data: Uint8Array) => EventEnvelope | Promise<EventEnvelope>;
   readonly clock: Clock;
   readonly random: Random;
   readonly onProblem: (problem: unknown) => void;
@@ -34,6 +35,7 @@ export interface LogFollowerOptions {
 export class LogFollower implements EventLogFollower {
   readonly #options: LogFollowerOptions;
   readonly #closing = new AbortController();
+  readonly #inOrder: InOrder;
   #cursor: number;
   #createdAt: string | undefined;
   #failures = 0;
@@ -43,6 +45,7 @@ export class LogFollower implements EventLogFollower {
 
   constructor(options: LogFollowerOptions) {
     this.#options = options;
+    this.#inOrder = new InOrder(options.onProblem);
     this.#cursor = options.fromSequence;
     this.#createdAt = options.knownCreatedAt;
   }
@@ -94,14 +97,21 @@ export class LogFollower implements EventLogFollower {
     });
     const endReading = (): void => this.#endReading?.();
     let lastSequence = Number.POSITIVE_INFINITY;
+    let isReading = true;
     const reader: NatsStreamReader = await stream.read(
       this.#cursor,
       {
         message: (sequence, data) => this.#receive(sequence, data),
         batchEnded: (isLast) => {
           const isCaughtUp = this.#cursor > lastSequence;
-          if (isCaughtUp || !isLast) reader.next(isCaughtUp);
-          else endReading(); // it was purged meanwhile, or the server has lost count of what is there
+          const goOn = (): void => {
+            if (!isReading) return;
+            if (isCaughtUp || !isLast) reader.next(isCaughtUp);
+            else endReading(); // it was purged meanwhile, or the server has lost count of what is there
+          };
+          // What is asked for next is not to pile up behind a long event.
+          if (this.#inOrder.idle === undefined) goOn();
+          else void this.#inOrder.idle.then(goOn);
         },
         lost: endReading,
       },
@@ -116,6 +126,7 @@ export class LogFollower implements EventLogFollower {
       this.#onOpen?.();
       await lost;
     } finally {
+      isReading = false;
       reader.close();
     }
   }
@@ -132,21 +143,20 @@ export class LogFollower implements EventLogFollower {
     if (this.#closing.signal.aborted || sequence < this.#cursor) return;
     if (sequence > this.#cursor) this.#skipTo(sequence);
     this.#cursor = sequence + 1;
-    const entry = this.#options.toEntry(sequence, data);
-    if (entry !== undefined) this.#tell(() => this.#options.listener.entry(entry));
+    this.#inOrder.push(data.length, {
+      read: () => this.#options.decode(data),
+      deliver: (envelope) => {
+        if (!this.#closing.signal.aborted) this.#options.listener.entry({ sequence, envelope });
+      },
+    });
   }
 
   #skipTo(sequence: number): void {
     const expected = this.#cursor;
     this.#cursor = sequence;
-    this.#tell(() => this.#options.listener.gap(expected, sequence));
-  }
-
-  #tell(callback: () => void): void {
-    try {
-      callback();
-    } catch (problem) {
-      this.#options.onProblem(problem); // the log goes on
-    }
+    this.#inOrder.push(0, {
+      read: () => undefined,
+      deliver: () => this.#options.listener.gap(expected, sequence),
+    });
   }
 }

@@ -1,7 +1,14 @@
 import type { Clock, Random } from '../../../clock/index.ts';
 import type { NatsStream, NatsStreamFacts, NatsStreamReader } from '../../nats/index.ts';
 import { decodeEnvelopeRecord } from '../envelope-codec.ts';
-import type { EventLog, EventLogEntry, EventLogFollower, EventLogListener, EventLogState } from '../types.ts';
+import type {
+  EventEnvelope,
+  EventLog,
+  EventLogEntry,
+  EventLogFollower,
+  EventLogListener,
+  EventLogState,
+} from '../types.ts';
 import { LogFollower } from './log-follower.ts';
 import { bufferOf } from './subscription.ts';
 
@@ -58,8 +65,9 @@ export class NatsEventLog implements EventLog {
           for (const { sequence, data } of page.messages) {
             if (sequence > atStart.lastSequence) return;
             cursor = sequence + 1;
-            const entry = this.#entry(sequence, data);
-            if (entry !== undefined) yield entry;
+            const envelope = this.#decode(data);
+            const read = envelope instanceof Promise ? await envelope : envelope; // no promise for the short ones
+            if (read !== undefined) yield { sequence, envelope: read };
           }
           if (page.isLast || cursor > atStart.lastSequence) return;
         }
@@ -75,7 +83,7 @@ export class NatsEventLog implements EventLog {
       fromSequence,
       knownCreatedAt: this.#knownCreatedAt,
       listener,
-      toEntry: (sequence, data) => this.#entry(sequence, data),
+      decode: (data) => decodeEnvelopeRecord(this.#options.topic, bufferOf(data)),
       onClosed: () => this.#options.followers.delete(follower),
     });
     this.#options.followers.add(follower);
@@ -93,12 +101,16 @@ export class NatsEventLog implements EventLog {
     if (this.#knownCreatedAt !== undefined && createdAt !== this.#knownCreatedAt) throw anotherLog();
   }
 
-  #entry(sequence: number, data: Uint8Array): EventLogEntry | undefined {
-    try {
-      return { sequence, envelope: decodeEnvelopeRecord(this.#options.topic, bufferOf(data)) };
-    } catch (problem) {
+  /** Undefined for a message that is no event. */
+  #decode(data: Uint8Array): EventEnvelope | undefined | Promise<EventEnvelope | undefined> {
+    const pass = (problem: unknown): undefined => {
       this.#options.onProblem(problem);
-      return undefined;
+    };
+    try {
+      const envelope = decodeEnvelopeRecord(this.#options.topic, bufferOf(data));
+      return envelope instanceof Promise ? envelope.catch(pass) : envelope;
+    } catch (problem) {
+      return pass(problem);
     }
   }
 }

@@ -2,6 +2,7 @@ import type { NatsClient, NatsMessage, NatsSubscription as Subscribed } from '..
 import { decodeEnvelopeRecord, EVENT_BYTES_MAX } from '../envelope-codec.ts';
 import { SequenceWatch } from '../sequence-watch.ts';
 import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
+import { InOrder } from './in-order.ts';
 
 export interface NatsSubscriptionOptions {
   readonly client: NatsClient;
@@ -12,17 +13,22 @@ export interface NatsSubscriptionOptions {
   readonly onProblem: (problem: unknown) => void;
 }
 
+/** Bytes that wait behind a long event; what comes beyond them is lost, which the sequence of its publisher tells. */
+const WAITING_BYTES_MAX = 4 * EVENT_BYTES_MAX;
+
 /** One subscription of a subject; as on the planes without a broker, it hears the publishers it was connected to. */
 export class NatsSubscription implements EventSubscription {
   readonly #options: NatsSubscriptionOptions;
   readonly #watch: SequenceWatch;
   readonly #publisherIds = new Set<string>();
   readonly #subscribed: Subscribed;
+  readonly #inOrder: InOrder;
   #isClosed = false;
 
   constructor(options: NatsSubscriptionOptions) {
     this.#options = options;
     this.#watch = new SequenceWatch(options.listener);
+    this.#inOrder = new InOrder(options.onProblem);
     this.#subscribed = options.client.subscribe(options.subject, (message) => this.#deliver(message));
   }
 
@@ -45,13 +51,17 @@ export class NatsSubscription implements EventSubscription {
 
   #deliver({ data }: NatsMessage): void {
     if (this.#isClosed) return;
-    try {
-      if (data.length > EVENT_BYTES_MAX) throw new RangeError(`an event of ${data.length} bytes`);
-      const event = decodeEnvelopeRecord(this.#options.topic, bufferOf(data));
-      if (this.#publisherIds.has(event.publisherId)) this.#watch.receive(event);
-    } catch (problem) {
-      this.#options.onProblem(problem); // the stream of events goes on
+    if (data.length > EVENT_BYTES_MAX || this.#inOrder.waitingBytes > WAITING_BYTES_MAX) {
+      const waiting = this.#inOrder.waitingBytes;
+      this.#options.onProblem(new RangeError(`an event of ${data.length} bytes, behind ${waiting} bytes of others`));
+      return;
     }
+    this.#inOrder.push(data.length, {
+      read: () => decodeEnvelopeRecord(this.#options.topic, bufferOf(data)),
+      deliver: (event) => {
+        if (!this.#isClosed && this.#publisherIds.has(event.publisherId)) this.#watch.receive(event);
+      },
+    });
   }
 }
 

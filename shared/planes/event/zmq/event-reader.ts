@@ -57,21 +57,35 @@ export class EventReader {
         return; // closed, or broken for good: receive() has no time limit that could pass
       }
       turnBytes += frames.reduce((sum, frame) => sum + frame.length, MESSAGE_COST_BYTES);
-      this.#deliver(frames);
+      const long = this.#deliver(frames);
+      if (long !== undefined) await long; // what follows waits in the socket
     }
   }
 
-  #deliver(frames: readonly Buffer[]): void {
+  /** Delivers an event; a long one is delivered once the promise resolves, which never rejects. */
+  #deliver(frames: readonly Buffer[]): Promise<void> | undefined {
     const [key, publisherId, sequence, body] = frames;
     // A SUB socket matches keys by prefix.
-    if (this.#isClosed || key?.equals(this.#key) !== true) return;
+    if (this.#isClosed || key?.equals(this.#key) !== true) return undefined;
     try {
       if (publisherId === undefined || sequence === undefined || body === undefined) {
         throw new RangeError(`an event of ${frames.length} frames`);
       }
-      this.#options.event(decodeEnvelope(this.#options.topic, { publisherId, sequence, body }));
+      const event = decodeEnvelope(this.#options.topic, { publisherId, sequence, body });
+      if (event instanceof Promise) return this.#deliverLong(event);
+      this.#options.event(event);
     } catch (problem) {
       this.#options.onProblem(problem); // the stream of events goes on
+    }
+    return undefined;
+  }
+
+  async #deliverLong(event: Promise<EventEnvelope>): Promise<void> {
+    try {
+      const read = await event;
+      if (!this.#isClosed) this.#options.event(read);
+    } catch (problem) {
+      this.#options.onProblem(problem);
     }
   }
 }

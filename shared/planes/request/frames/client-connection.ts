@@ -80,7 +80,6 @@ export class ClientConnection<Target extends CallTarget> implements FrameReceive
     this.#greeting = new ClientGreeting(settings, target.instanceId);
     this.#slow = new SlowStreams({
       bytesMax: 2 * settings.frameBytesMax,
-      takesJson: settings.codec === 'json',
       fault: (error) => this.#fault(workerError('BackendProtocol', error)),
     });
     this.#parser = new FrameParser(this, this.#greeting.hasToken ? GREETING_BYTES_MAX : settings.frameBytesMax);

@@ -1,7 +1,7 @@
 import { endianness } from 'node:os';
 import { type WireError, workerError } from '../../../errors/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { decodeLeadingRecord, encodeRecord, type RecordCodec } from '../../record-codec.ts';
+import { decodeLeadingRecord, encodeRecord, type LeadingRecord, type RecordCodec } from '../../record-codec.ts';
 import type { ServerCallRequest } from '../server-call.ts';
 import type { PlaneRequest } from '../types.ts';
 import type { ByteWriter } from './byte-writer.ts';
@@ -104,7 +104,11 @@ function encodeOpenRecord(codec: RecordCodec, endpoint: string, request: PlaneRe
 
 /** The request of an OPEN payload. Throws `FrameError` when it is not one. */
 export function readOpen(codec: RecordCodec, bytes: Buffer, start: number, end: number): ServerCallRequest {
-  const { value, end: recordEnd } = decodeLeadingRecord(codec, bytes, start, end);
+  return toOpen(decodeLeadingRecord(codec, bytes, start, end), bytes, end);
+}
+
+/** The request of an OPEN payload that ends at `end` of `bytes`, and whose record has been read. Throws `FrameError`. */
+export function toOpen({ value, end: recordEnd }: LeadingRecord, bytes: Buffer, end: number): ServerCallRequest {
   if (!isRecord(value) || typeof value.id !== 'string' || typeof value.endpoint !== 'string') {
     throw new FrameError('OPEN without id or endpoint');
   }

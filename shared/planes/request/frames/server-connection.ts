@@ -11,9 +11,10 @@ import { FrameParser, type FrameReceiver } from './frame-parser.ts';
 import { type Heartbeat, Liveness, type Pulse } from './heartbeat.ts';
 import { Outbox } from './outbox.ts';
 import { PeerFault } from './peer-fault.ts';
-import { codecOf, flagsOf, type HelloAck, type ReadHello, readOpen } from './records.ts';
+import { codecOf, flagsOf, type HelloAck, type ReadHello } from './records.ts';
 import { ServerGreeting } from './server-greeting.ts';
 import { type ConnectionSettings, GREETING_BYTES_MAX, outboundBytesMax } from './settings.ts';
+import { SlowOpens } from './slow-opens.ts';
 
 const PING_PAYLOAD = new Uint8Array(8);
 /** A caller that does not read delays closing by this much. */
@@ -48,6 +49,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   readonly #parser: FrameParser;
   readonly #liveness: Liveness;
   readonly #calls = new Map<number, ServerCall>();
+  readonly #slowOpens: SlowOpens;
   readonly #greeting: ServerGreeting;
   readonly #greetingTimer: Timer;
   #state: 'greeting' | 'proving' | 'ready' | 'closed' = 'greeting';
@@ -63,6 +65,12 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#answers = new AnswerWriter(this.#outbox.waiting, settings.frameBytesMax);
     this.#greeting = new ServerGreeting(settings.secret, socket);
     this.#parser = new FrameParser(this, Math.min(GREETING_BYTES_MAX, settings.frameBytesMax));
+    this.#slowOpens = new SlowOpens({
+      bytesMax: 2 * settings.frameBytesMax,
+      opened: (streamId, request) => this.#run(streamId, request),
+      refused: (streamId, error) => this.fail(streamId, toWire(error), false),
+      fault: (error) => this.#refuse(workerError('BackendProtocol', error)),
+    });
     // An idle caller closes its own connections; the server only outlives it by as much again.
     this.#liveness = new Liveness(heartbeat.beatsIn(settings.deadAfterMs), heartbeat.beatsIn(2 * settings.idleAfterMs));
     this.#greetingTimer = settings.clock.after(settings.connectTimeoutMs, () => this.#greetingTimedOut());
@@ -74,7 +82,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   get streamCount(): number {
-    return this.#calls.size;
+    return this.#calls.size + this.#slowOpens.size;
   }
 
   /** Tells the caller to open no more streams here. */
@@ -228,7 +236,11 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   #open(flags: number, streamId: number, bytes: Buffer, start: number, end: number): void {
     if (streamId % 2 === 0 || streamId <= this.#lastStreamId) throw new FrameError(`OPEN of stream ${streamId}`);
     this.#lastStreamId = streamId;
-    const request = readOpen(codecOf(flags), bytes, start, end);
+    const request = this.#slowOpens.read(streamId, codecOf(flags), { bytes, start, end });
+    if (request !== undefined) this.#run(streamId, request);
+  }
+
+  #run(streamId: number, request: ServerCallRequest): void {
     let handler: PlaneHandler;
     try {
       handler = this.#admit(request);
@@ -243,7 +255,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   #admit(request: ServerCallRequest): PlaneHandler {
-    if (this.#calls.size >= this.#settings.streamsPerConnectionMax) {
+    if (this.#calls.size + this.#slowOpens.size >= this.#settings.streamsPerConnectionMax) {
       throw workerError('WorkerOverloaded', 'Server overloaded: worker at capacity');
     }
     return this.#host.handlerOf(request.endpoint);
@@ -262,21 +274,29 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
   }
 
   #streamFrame(type: FrameTypeCode, streamId: number, bytes: Buffer, start: number, end: number): void {
-    const call = this.#calls.get(streamId); // absent once the stream is over: frames cross on the way
     switch (type) {
       case FrameType.stop:
-        call?.stop();
+        this.#toCall(streamId, (call) => call.stop());
         break;
       case FrameType.kill:
-        call?.abort(workerError('Cancelled', 'killed by the caller'));
+        this.#toCall(streamId, (call) => call.abort(workerError('Cancelled', 'killed by the caller')));
         break;
-      case FrameType.credit:
+      case FrameType.credit: {
         if (end - start !== 4) throw new FrameError(`CREDIT of ${end - start} bytes`);
-        call?.grant(readU32(bytes, start));
+        const credit = readU32(bytes, start);
+        this.#toCall(streamId, (call) => call.grant(credit));
         break;
+      }
       default:
         throw new FrameError(`frame type ${type} from a caller`);
     }
+  }
+
+  /** A call whose request is still being read is told after that; one that is over is gone: frames cross on the way. */
+  #toCall(streamId: number, tell: (call: ServerCall) => void): void {
+    const call = this.#calls.get(streamId);
+    if (call !== undefined) tell(call);
+    else this.#slowOpens.takes(streamId, () => this.#toCall(streamId, tell));
   }
 
   #sendRecord(type: FrameTypeCode, streamId: number, value: unknown): void {
@@ -330,6 +350,7 @@ export class ServerConnection implements FrameReceiver, AnswerWire, Pulse {
     this.#heartbeat.remove(this);
     this.#parser.stop();
     this.#host.closed(this);
+    this.#slowOpens.clear();
     const error = workerError('Disconnected', reason);
     for (const call of [...this.#calls.values()]) call.abort(error);
   }

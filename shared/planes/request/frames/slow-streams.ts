@@ -1,27 +1,22 @@
 import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
 import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts';
-import { MsgpackReader } from '../../msgpack-reader.ts';
 import { decodeRecord, type RecordCodec } from '../../record-codec.ts';
+import { LARGE_RECORD_BYTES, type SlicedRecord, sliceRecord } from '../../sliced-record.ts';
 import type { ClientCall } from '../client-call.ts';
 import { deliverToCall } from './call-frames.ts';
-import { FrameError, type FrameTypeCode, MSGPACK_FLAG } from './frame.ts';
+import { FrameError, type FrameTypeCode } from './frame.ts';
+import { codecOf } from './records.ts';
 
-/** A longer record is decoded in slices. One of this length takes a millisecond or two. */
-const SLICED_BYTES_MIN = 64 << 10;
-/** So is a shorter one, once so many bytes were decoded in one turn of the event loop. */
+/** A shorter record is decoded in slices, too, once so many bytes were decoded in one turn of the event loop. */
 const TURN_BYTES_MAX = 256 << 10;
 /** What ends a stream, or says little, counts for nothing. */
 const COUNTED_BYTES_MIN = 1024;
-/** Values read in a slice: one to three milliseconds, without the garbage of it. */
-const SLICE_STEPS = 10_000;
 /** What a waiting frame costs beside its bytes. */
 const OVERHEAD_BYTES = 128;
 
 interface SlowStreamsOptions {
   /** Bytes of all frames that wait. */
   readonly bytesMax: number;
-  /** Whether answers may be JSON, which is decoded at once however long it is. */
-  readonly takesJson: boolean;
   /** The worker sends what no worker sends. */
   readonly fault: (error: unknown) => void;
 }
@@ -62,14 +57,12 @@ export class SlowStreams {
     const { bytes, start, end } = payload;
     const isLarge = takesTurns(end - start);
     if (!isLarge && !this.#streams.has(streamId)) return false;
-    const isMsgpack = (flags & MSGPACK_FLAG) !== 0;
-    if (end - start > SLICED_BYTES_MIN && !isMsgpack && !this.#options.takesJson)
-      throw new FrameError(`an answer of ${end - start} bytes in JSON, which nobody asked for`);
+    const codec = codecOf(flags);
     const copy = Buffer.from(bytes.subarray(start, end)); // the connection reads into its buffer again
-    const reader = isLarge && isMsgpack ? new MsgpackReader(copy) : undefined;
+    const reader = isLarge ? sliceRecord(codec, copy) : undefined;
     this.#add(call, streamId, copy.length, () => {
       if (reader !== undefined && !readOn(reader)) return false;
-      const record = reader === undefined ? decode(isMsgpack ? 'msgpack' : 'json', copy) : reader.value;
+      const record = reader === undefined ? decode(codec, copy) : reader.value;
       deliverToCall(call, type, record);
       return true;
     });
@@ -156,9 +149,9 @@ export class SlowStreams {
   }
 }
 
-function readOn(reader: MsgpackReader): boolean {
+function readOn(reader: SlicedRecord): boolean {
   try {
-    return reader.read(SLICE_STEPS);
+    return reader.read();
   } catch (cause) {
     throw new FrameError(`a record that cannot be read: ${reasonOf(cause)}`);
   }
@@ -176,7 +169,7 @@ let turnBytes = 0;
 
 /** Whether a record is to be decoded from the next turn on: for its own length, or for all that this turn had already. */
 function takesTurns(recordBytes: number): boolean {
-  if (recordBytes > SLICED_BYTES_MIN) return true;
+  if (recordBytes > LARGE_RECORD_BYTES) return true;
   if (recordBytes < COUNTED_BYTES_MIN) return false;
   if (turnBytes === 0) setImmediate(startTurn);
   turnBytes += recordBytes;

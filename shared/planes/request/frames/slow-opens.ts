@@ -1,0 +1,110 @@
+import { inTurnOfItsOwn } from '../../../concurrency/index.ts';
+import { reasonOf, type ServeError, workerError } from '../../../errors/index.ts';
+import type { RecordCodec } from '../../record-codec.ts';
+import { LARGE_RECORD_BYTES, type SlicedLeadingRecord, sliceLeadingRecord } from '../../sliced-record.ts';
+import type { ServerCallRequest } from '../server-call.ts';
+import { FrameError } from './frame.ts';
+import { readOpen, toOpen } from './records.ts';
+
+/** Frames that a stream may have before its request is read: a stop, a kill, and credit. */
+const FRAMES_MAX = 64;
+
+interface SlowOpensOptions {
+  /** Payloads that are read at once. */
+  readonly bytesMax: number;
+  /** The request is there. */
+  readonly opened: (streamId: number, request: ServerCallRequest) => void;
+  /** It is not taken. */
+  readonly refused: (streamId: number, error: ServeError) => void;
+  /** The caller sends what no caller sends. */
+  readonly fault: (error: unknown) => void;
+}
+
+interface SlowOpen {
+  readonly payload: Buffer;
+  readonly record: SlicedLeadingRecord;
+  readonly frames: (() => void)[];
+}
+
+/**
+ * The requests of a connection whose record takes long to read: each is read a slice a turn, and what comes for its stream
+ * meanwhile waits. A prompt of token ids is none, however long: its ids stand behind the record and are copied at once.
+ */
+export class SlowOpens {
+  readonly #options: SlowOpensOptions;
+  readonly #opens = new Map<number, SlowOpen>();
+  #bytes = 0;
+
+  constructor(options: SlowOpensOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#opens.size;
+  }
+
+  /** The request of an OPEN payload; undefined = it is read in slices, or refused. Throws `FrameError` for what is none. */
+  read(
+    streamId: number,
+    codec: RecordCodec,
+    { bytes, start, end }: { readonly bytes: Buffer; readonly start: number; readonly end: number },
+  ): ServerCallRequest | undefined {
+    if (end - start <= LARGE_RECORD_BYTES) return readOpen(codec, bytes, start, end);
+    const record = sliceLeadingRecord(codec, bytes.subarray(start, end));
+    if (readOn(record)) return toOpen({ value: record.value, end: start + record.end }, bytes, end);
+    this.#add(streamId, codec, Buffer.from(bytes.subarray(start, end))); // the connection reads into its buffer again
+    return undefined;
+  }
+
+  /** Keeps `frame` until the request of its stream is read. False, and nothing done, where that is not waited for. */
+  takes(streamId: number, frame: () => void): boolean {
+    const open = this.#opens.get(streamId);
+    if (open === undefined) return false;
+    if (open.frames.push(frame) > FRAMES_MAX) throw new FrameError('too many frames of a stream behind its OPEN');
+    return true;
+  }
+
+  /** The connection is gone. */
+  clear(): void {
+    this.#opens.clear();
+    this.#bytes = 0;
+  }
+
+  #add(streamId: number, codec: RecordCodec, payload: Buffer): void {
+    if (this.#bytes + payload.length > this.#options.bytesMax) {
+      const message = `Server overloaded: large requests of this connection take ${this.#options.bytesMax} bytes`;
+      this.#options.refused(streamId, workerError('WorkerOverloaded', message));
+      return;
+    }
+    this.#bytes += payload.length;
+    const open = { payload, record: sliceLeadingRecord(codec, payload), frames: [] };
+    this.#opens.set(streamId, open);
+    inTurnOfItsOwn(() => this.#slice(streamId, open));
+  }
+
+  #slice(streamId: number, open: SlowOpen): void {
+    if (this.#opens.get(streamId) !== open) return; // the connection is gone
+    const { payload, record, frames } = open;
+    try {
+      if (!readOn(record)) {
+        inTurnOfItsOwn(() => this.#slice(streamId, open));
+        return;
+      }
+      const request = toOpen(record, payload, payload.length);
+      this.#opens.delete(streamId);
+      this.#bytes -= payload.length;
+      this.#options.opened(streamId, request);
+      for (const frame of frames) frame();
+    } catch (error) {
+      this.#options.fault(error);
+    }
+  }
+}
+
+function readOn(record: SlicedLeadingRecord): boolean {
+  try {
+    return record.read();
+  } catch (cause) {
+    throw new FrameError(`a request that cannot be read: ${reasonOf(cause)}`);
+  }
+}
