@@ -9,12 +9,13 @@ export const LARGE_RECORD_BYTES = 64 << 10;
 const SLICE_STEPS = 10_000;
 /** Deeper JSON is refused, as deeper msgpack is. */
 const DEPTH_MAX = 512;
+const QUOTE = 0x22;
 
 /** Reads one record a slice at a time. */
 export interface SlicedRecord {
   /**
    * Reads on. True when the record is whole.
-   * @throws RangeError, SyntaxError or ServeError for what is not exactly one record; the reader is of no use after that
+   * @throws RangeError or SyntaxError for what is not exactly one record; the reader is of no use after that
    */
   read(): boolean;
   /** The record, once `read` has returned true. */
@@ -83,7 +84,7 @@ class JsonSlices implements SlicedLeadingRecord {
 
   constructor(bytes: Buffer) {
     this.end = bytes.length;
-    this.#steps = jsonSteps(bytes, DEPTH_MAX);
+    this.#steps = textOrSteps(bytes);
   }
 
   read(): boolean {
@@ -92,4 +93,10 @@ class JsonSlices implements SlicedLeadingRecord {
     this.value = step.value;
     return true;
   }
+}
+
+/** A text alone is no record of many values: it is read at once. */
+function* textOrSteps(bytes: Buffer): Generator<void, unknown> {
+  if (bytes[0] === QUOTE) return JSON.parse(bytes.toString());
+  return yield* jsonSteps(bytes, DEPTH_MAX);
 }

@@ -127,7 +127,10 @@ async function readLong(codec: RecordCodec, bytes: Buffer): Promise<RecordConten
   const record = fieldsOf(await readSliced(codec, bytes, { views: true }));
   const { payload } = record;
   const payloadBytes = Array.isArray(payload) ? await joinBytes(payload) : bytesOf(payload);
-  return contentsOf(record, await readSliced(codec, payloadBytes, { views: true }));
+  if (payloadBytes.length > LARGE_RECORD_BYTES) {
+    return contentsOf(record, await readSliced(codec, payloadBytes, { views: true }));
+  }
+  return contentsOf(record, decodeKeptRecord(codec, payloadBytes, 0, payloadBytes.length));
 }
 
 function fieldsOf(record: unknown): Readonly<Record<string, unknown>> {

@@ -165,6 +165,18 @@ export function describeEventLog(name: string, start: () => Promise<EventLogHarn
       expect(hearing.gaps).toEqual([]);
     });
 
+    it('is read and followed in order where one of the events is long', async () => {
+      const long = Array.from({ length: 20_000 }, (_, at) => -at - 1);
+      const payloads = ['before', long, 'behind'];
+      const early = await follow(1);
+      await publish(...payloads);
+      const late = await follow(1);
+      await waitUntil(() => early.entries.length === 3 && late.entries.length === 3);
+      expect(early.payloads).toEqual(payloads);
+      expect(late.payloads).toEqual(payloads);
+      expect((await readAll(1)).map((entry) => entry.envelope.payload)).toEqual(payloads);
+    });
+
     it('is followed no more once closed', async () => {
       const hearing = await follow(1);
       const witness = await follow(1);

@@ -109,6 +109,16 @@ export function describeEventPlane(name: string, start: () => Promise<EventPlane
       expect(publisher.dropped).toBe(0);
     });
 
+    it('delivers a long event in its place', async () => {
+      const { hearing, subscription, publisher } = await joined();
+      const long = Array.from({ length: 40_000 }, (_, at) => ({ at, hash: at * 1e9 }));
+      const payloads = ['before', long, 'behind', [long.slice(0, 10_000)], 'last'];
+      for (const payload of payloads) publisher.publish(payload);
+      await waitUntil(() => hearing.events.length === payloads.length);
+      expect(hearing.payloads).toEqual(payloads);
+      expect(subscription.missed).toBe(0);
+    });
+
     it('hands on large numbers of events without loss', async () => {
       const { hearing, subscription, publisher } = await joined();
       // A way that opens in the middle would bring what is new before what is old on the others.

@@ -75,6 +75,23 @@ describe('a reader of msgpack that pauses', () => {
     expect(() => readAll(Buffer.from(hex, 'hex'))).toThrow(RangeError);
   });
 
+  it('copies bytes, or hands out views of what it reads where told so', () => {
+    const bytes = Buffer.from('c403010203', 'hex');
+    const [copy, view] = [false, true].map((views) => {
+      const reader = new MsgpackReader(bytes, { views });
+      while (!reader.read(10));
+      return reader.value as Buffer;
+    });
+    bytes[2] = 9;
+    expect([copy, view]).toEqual([Buffer.of(1, 2, 3), Buffer.of(9, 2, 3)]);
+  });
+
+  it('says where a value ends that other bytes follow', () => {
+    const reader = new MsgpackReader(Buffer.from('92c001ffff', 'hex'), { leading: true });
+    while (!reader.read(1));
+    expect(reader).toMatchObject({ value: [null, 1], end: 3 });
+  });
+
   it('answers any bytes with a value or a RangeError', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {

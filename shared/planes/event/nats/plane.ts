@@ -69,7 +69,12 @@ export function createNatsEventPlane(options: NatsEventPlaneOptions): EventPlane
       return new NatsPublisher({ client, subject, prefix, topic, publisherId: random.instanceId(), codec, clock });
     },
     subscribe: async (scope, topic, listener) =>
-      new NatsSubscription({ client, subject: subjectOf(scope, topic), topic, listener, onProblem }),
+      new NatsSubscription({
+        subscribe: (receive) => client.subscribe(subjectOf(scope, topic), receive),
+        topic,
+        listener,
+        onProblem,
+      }),
     async log(scope, topic, signal): Promise<EventLog> {
       const log = new NatsEventLog({ stream: streams.of(scope, topic), topic, clock, random, onProblem, followers });
       await log.state(signal);

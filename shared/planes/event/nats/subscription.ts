@@ -1,12 +1,11 @@
-import type { NatsClient, NatsMessage, NatsSubscription as Subscribed } from '../../nats/index.ts';
+import type { NatsMessage, NatsSubscription as Subscribed } from '../../nats/index.ts';
 import { decodeEnvelopeRecord, EVENT_BYTES_MAX } from '../envelope-codec.ts';
 import { SequenceWatch } from '../sequence-watch.ts';
 import type { EventListener, EventSubscription, EventTransport } from '../types.ts';
 import { InOrder } from './in-order.ts';
 
 export interface NatsSubscriptionOptions {
-  readonly client: NatsClient;
-  readonly subject: string;
+  readonly subscribe: (receive: (message: Pick<NatsMessage, 'data'>) => void) => Subscribed;
   readonly topic: string;
   readonly listener: EventListener;
   /** A message that is not one, or a listener that threw. */
@@ -29,7 +28,7 @@ export class NatsSubscription implements EventSubscription {
     this.#options = options;
     this.#watch = new SequenceWatch(options.listener);
     this.#inOrder = new InOrder(options.onProblem);
-    this.#subscribed = options.client.subscribe(options.subject, (message) => this.#deliver(message));
+    this.#subscribed = options.subscribe((message) => this.#deliver(message));
   }
 
   get missed(): number {
@@ -49,7 +48,7 @@ export class NatsSubscription implements EventSubscription {
     this.#subscribed.unsubscribe();
   }
 
-  #deliver({ data }: NatsMessage): void {
+  #deliver({ data }: Pick<NatsMessage, 'data'>): void {
     if (this.#isClosed) return;
     if (data.length > EVENT_BYTES_MAX || this.#inOrder.waitingBytes > WAITING_BYTES_MAX) {
       const waiting = this.#inOrder.waitingBytes;

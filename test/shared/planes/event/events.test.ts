@@ -7,7 +7,8 @@ import {
 } from '../../../../shared/planes/event/envelope-codec.ts';
 import { subjectOf } from '../../../../shared/planes/event/index.ts';
 import { SequenceWatch } from '../../../../shared/planes/event/sequence-watch.ts';
-import { decodeRecord } from '../../../../shared/planes/record-codec.ts';
+import { decodeRecord, encodeRecord } from '../../../../shared/planes/record-codec.ts';
+import { readSliced } from '../../../../shared/planes/sliced-record.ts';
 
 describe('a subject', () => {
   const [namespace, component] = ['dynamo', 'backend'];
@@ -81,6 +82,56 @@ describe('an envelope', () => {
     expect(() => decodeEnvelope('kv-events', { ...frames, body: otherVersion })).toThrow();
     expect(() => decodeEnvelope('kv-events', { ...frames, sequence: Buffer.alloc(7) })).toThrow();
     expect(() => decodeEnvelope('kv-events', { ...frames, publisherId: Buffer.alloc(9) })).toThrow();
+  });
+});
+
+describe('a long envelope', () => {
+  const event = {
+    topic: 'kv-events',
+    publisherId: '2a',
+    sequence: 7,
+    publishedAtMs: 1_700_000_000_123,
+    payload: Array.from({ length: 30_000 }, (_, at) => ({ at })),
+  };
+
+  it.each(['msgpack', 'json'] as const)('of %s reads as it was written, in many turns', async (codec) => {
+    let turns = 0;
+    let isRead = false;
+    const count = (): void => {
+      turns++;
+      if (!isRead) setImmediate(count);
+    };
+    count();
+    const read = decodeEnvelope('kv-events', encodeEnvelope(codec, event));
+    expect(read).toBeInstanceOf(Promise);
+    expect(await read).toEqual(event);
+    isRead = true;
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  it.each([
+    ['a payload that says how long it is', { payload: { length: 2 ** 33 }, x: 'x'.repeat(70_000) }, 'is no bytes'],
+    ['a payload of texts', { payload: [...'x'.repeat(50_000)] }, 'is no bytes'],
+    ['a payload that is broken', { payload: new Array(50_000).fill(0x7b) }, 'JSON'],
+    ['a payload that is long and broken', { payload: new Array(70_000).fill(0x7b) }, 'levels of nesting'],
+    ['no publisher', { payload: [48], x: 'x'.repeat(70_000) }, 'without publisher or sequence'],
+  ])('is refused with %s', async (_name, record, message) => {
+    const bytes = Buffer.from(JSON.stringify(record));
+    await expect(decodeEnvelopeRecord('kv-events', bytes)).rejects.toThrow(message);
+  });
+
+  it('is refused where it is a list, or cut off', async () => {
+    const list = Buffer.from(encodeRecord('msgpack', new Array(70_000).fill(1)));
+    await expect(decodeEnvelopeRecord('kv-events', list)).rejects.toThrow('an event that is no record');
+    const { body } = encodeEnvelope('msgpack', event);
+    await expect(decodeEnvelopeRecord('kv-events', body.subarray(5, -1))).rejects.toThrow('ends too early');
+  });
+});
+
+describe('a long text', () => {
+  it.each(['msgpack', 'json'] as const)('is read as a record of %s like any other', async (codec) => {
+    const text = `"${'ä'.repeat(100_000)}`;
+    expect(await readSliced(codec, Buffer.from(encodeRecord(codec, text)))).toBe(text);
   });
 });
 
