@@ -1,5 +1,6 @@
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import type { StorageTier } from '../block-index/types.ts';
+import { EVENTS_PER_MESSAGE_MAX } from './event-record.ts';
 
 /** A change of what one rank holds, in the form that the index takes: hashes as pairs of u32 halves, low half first. */
 export type BlockChange =
@@ -27,8 +28,6 @@ export type SkipReason = 'malformed' | 'too_large' | 'unsupported_residency_doma
 
 /** Blocks in one event. A prompt of 4 million tokens in blocks of 16 fits; more is a mistake or an attack. */
 const BLOCKS_MAX = 262_144;
-/** Events in one message. */
-const EVENTS_MAX = 65_536;
 const BYTES_A_HASH = 8;
 
 /**
@@ -37,7 +36,7 @@ const BYTES_A_HASH = 8;
  */
 export function decodeRouterEvents(payload: unknown, onSkip: (reason: SkipReason) => void): RankEvent[] {
   const records = Array.isArray(payload) ? payload : [payload];
-  if (records.length > EVENTS_MAX) {
+  if (records.length > EVENTS_PER_MESSAGE_MAX) {
     onSkip('too_large');
     return [];
   }
@@ -69,13 +68,18 @@ class Skip extends Error {
   }
 }
 
-const read = new RecordReader(() => new Skip('malformed'));
+/** Made once: a stack for each of thousands would take longer than to read them. */
+const MALFORMED = new Skip('malformed');
+const TOO_LARGE = new Skip('too_large');
+const UNSUPPORTED = new Skip('unsupported_residency_domain');
+
+const read = new RecordReader(() => MALFORMED);
 
 function readEvent(record: unknown): RankEvent {
   const outer = read.record(record, 'event');
   const event = read.record(outer.event, 'event');
   const { residency_domain: domain = 'worker' } = outer;
-  if (domain !== 'worker' && domain !== 'cache_owner') throw new Skip('unsupported_residency_domain');
+  if (domain !== 'worker' && domain !== 'cache_owner') throw UNSUPPORTED;
   return {
     workerId: hexId(outer.worker_id),
     dpRank: read.wholeNumber(event.dp_rank ?? 0, 'dp_rank'),
@@ -91,7 +95,7 @@ function readChange(data: unknown, tier: StorageTier): BlockChange {
   if (removed !== undefined)
     return { kind: 'removed', tier, blockHashes: hashes(read.record(removed, 'removed').block_hashes) };
   if (cleared !== undefined) return { kind: 'cleared' }; // as a map with one entry
-  throw new Skip('malformed');
+  throw MALFORMED;
 }
 
 function readStored(stored: UnknownRecord, tier: StorageTier): BlockChange {
@@ -100,11 +104,11 @@ function readStored(stored: UnknownRecord, tier: StorageTier): BlockChange {
   if (blocks === undefined) {
     const blockHashes = hashes(stored.block_hashes);
     const tokensHashes = hashes(stored.tokens_hashes);
-    if (tokensHashes.length !== blockHashes.length) throw new Skip('malformed');
+    if (tokensHashes.length !== blockHashes.length) throw MALFORMED;
     return { kind: 'stored', tier, parent, blockHashes, tokensHashes };
   }
-  if (!Array.isArray(blocks)) throw new Skip('malformed');
-  if (blocks.length > BLOCKS_MAX) throw new Skip('too_large');
+  if (!Array.isArray(blocks)) throw MALFORMED;
+  if (blocks.length > BLOCKS_MAX) throw TOO_LARGE;
   const blockHashes = new Uint32Array(2 * blocks.length);
   const tokensHashes = new Uint32Array(2 * blocks.length);
   for (let at = 0; at < blocks.length; at++) {
@@ -118,7 +122,7 @@ function readStored(stored: UnknownRecord, tier: StorageTier): BlockChange {
 function hashes(value: unknown): Uint32Array {
   if (value instanceof Uint8Array) return pairsOf(value);
   const list = read.list(value, 'hashes');
-  if (list.length > BLOCKS_MAX) throw new Skip('too_large');
+  if (list.length > BLOCKS_MAX) throw TOO_LARGE;
   return read.u64Pairs(list, 'hashes', BLOCKS_MAX);
 }
 
@@ -127,8 +131,8 @@ const SMALL_BYTES = 16 * BYTES_A_HASH;
 
 /** Little-endian u64 in memory are pairs of u32 halves, low half first, on every machine that Node has builds for. */
 function pairsOf(bytes: Uint8Array): Uint32Array {
-  if (bytes.length % BYTES_A_HASH !== 0) throw new Skip('malformed');
-  if (bytes.length > BLOCKS_MAX * BYTES_A_HASH) throw new Skip('too_large');
+  if (bytes.length % BYTES_A_HASH !== 0) throw MALFORMED;
+  if (bytes.length > BLOCKS_MAX * BYTES_A_HASH) throw TOO_LARGE;
   if (bytes.length <= SMALL_BYTES) return assembled(bytes);
   const aligned = bytes.byteOffset % Uint32Array.BYTES_PER_ELEMENT === 0 ? bytes : new Uint8Array(bytes);
   return new Uint32Array(aligned.buffer, aligned.byteOffset, bytes.length / Uint32Array.BYTES_PER_ELEMENT);
@@ -144,7 +148,7 @@ function assembled(bytes: Uint8Array): Uint32Array {
 
 function pairOf(value: unknown): readonly [number, number] {
   const pair = value instanceof Uint8Array ? pairsOf(value) : read.u64Pairs([value], 'parent_hash', 1);
-  if (pair.length !== 2) throw new Skip('malformed');
+  if (pair.length !== 2) throw MALFORMED;
   return [pair[0]!, pair[1]!];
 }
 
@@ -182,7 +186,7 @@ const TIERS: Readonly<Record<string, StorageTier>> = {
 /** By `storage_tier`, or by an engine's `medium` (`GPU`, `CPU...`, disk names); absent = device. */
 function tierOf(name: unknown): StorageTier {
   if (name === 'device' || name === undefined || name === null) return 'device';
-  if (typeof name !== 'string') throw new Skip('malformed');
+  if (typeof name !== 'string') throw MALFORMED;
   const known = TIERS[name.toLowerCase()];
   if (known !== undefined) return known;
   if (/^cpu/i.test(name)) return 'host_pinned';

@@ -3,6 +3,8 @@ import type { StorageTier } from '../block-index/types.ts';
 /** Topic of cache changes, and of load reports. */
 export const KV_EVENTS_TOPIC = 'kv-events';
 export const LOAD_TOPIC = 'kv_metrics';
+/** Events in one message on `kv-events`: what comes at once is read in one turn of the event loop. */
+export const EVENTS_PER_MESSAGE_MAX = 4096;
 
 /** Blocks of a store in this product's own form: 8 bytes a block, little-endian. Needs the msgpack codec. */
 export interface CompactStored {

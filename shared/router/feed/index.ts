@@ -13,6 +13,7 @@ export {
 } from './decode-events.ts';
 export {
   type ActiveLoadRecord,
+  EVENTS_PER_MESSAGE_MAX,
   KV_EVENTS_TOPIC,
   LOAD_TOPIC,
   type PlainStored,

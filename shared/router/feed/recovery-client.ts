@@ -33,6 +33,8 @@ const read = new RecordReader((what) => workerError('BackendProtocol', `recovery
 const ANSWER_MS_MAX = 30_000;
 /** Blocks in one answer; what holds more than this would not fit the index either. */
 const ANSWER_BLOCKS_MAX = 1 << 26;
+/** Events of one part of an answer, of which a worker sends at most 16,384 with a block each. */
+const PART_EVENTS_MAX = 1 << 15;
 
 /** Asks workers for what a router has missed. */
 export class RecoveryClient {
@@ -161,7 +163,7 @@ class AnswerReader implements CallSink {
 
   #add(kind: 'events' | 'dump', part: unknown, publisherId: string | undefined): void {
     const { events, last_event_id } = read.record(part, kind);
-    for (const record of read.list(events, 'events')) {
+    for (const record of read.list(events, 'events', PART_EVENTS_MAX)) {
       const event = decodeRouterEvent(record);
       if (typeof event === 'string') {
         this.#onSkip(event);

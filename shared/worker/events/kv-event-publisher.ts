@@ -2,6 +2,7 @@ import type { KvEvent } from '../../engines/index.ts';
 import type { EventPublisher } from '../../planes/event/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { createBlockIndex } from '../../router/block-index/index.ts';
+import { EVENTS_PER_MESSAGE_MAX } from '../../router/feed/index.ts';
 import { RankTable } from '../../router/index.ts';
 import { toRouterEvent } from './event-records.ts';
 import { KvEventFilter } from './kv-event-filter.ts';
@@ -15,7 +16,7 @@ export interface KvEventPublisherOptions {
 }
 
 /**
- * Publishes the cache changes of one engine: one message an engine step, event ids counted per rank. What is published is
+ * Publishes the cache changes of one engine: one message an engine step, or several of a step of very many; event ids counted per rank. What is published is
  * in the rank's journal first, so that a router which missed it can ask.
  */
 export class KvEventPublisher {
@@ -47,6 +48,8 @@ export class KvEventPublisher {
       if (eventId === undefined) return []; // a rank that the engine did not speak of
       return [toRouterEvent(this.#workerId, eventId, event)];
     });
-    if (records.length > 0) this.#publisher.publish(records);
+    for (let from = 0; from < records.length; from += EVENTS_PER_MESSAGE_MAX) {
+      this.#publisher.publish(records.slice(from, from + EVENTS_PER_MESSAGE_MAX));
+    }
   }
 }
