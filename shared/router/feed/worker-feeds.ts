@@ -63,7 +63,7 @@ export class WorkerFeeds {
       const open = this.#open(worker.scope);
       set.scopeOf.set(worker.id, open);
       open.workers.add(worker.id);
-      this.#options.loads.expect(worker.id);
+      this.#options.loads.expect(worker);
       if (sink !== undefined) open.events?.follow(worker, sink);
     }
     if (workers.length === 0) this.#sets.delete(key);

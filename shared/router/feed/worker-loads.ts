@@ -1,5 +1,6 @@
 import { asRecord, asWholeNumber } from '../../records/index.ts';
 import { workerIdOf } from './decode-events.ts';
+import type { FollowedWorker } from './kv-event-feed.ts';
 
 /** What a worker says of one of its ranks. Undefined = it does not say. */
 export interface LoadReport {
@@ -41,9 +42,15 @@ function texts(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : NO_TEXTS;
 }
 
+interface ExpectedWorker {
+  readonly dataParallelStartRank: number;
+  readonly dataParallelSize: number;
+  readonly reports: Map<number, LoadReport>;
+}
+
 /** The last report of each rank of the workers that are followed. */
 export class WorkerLoads {
-  readonly #ranksOf = new Map<string, Map<number, LoadReport>>();
+  readonly #workers = new Map<string, ExpectedWorker>();
   #version = 0;
 
   /** Changes with every report and every worker that leaves. */
@@ -51,24 +58,31 @@ export class WorkerLoads {
     return this.#version;
   }
 
-  /** Keeps the report if its worker is expected. */
+  /** Keeps the report, without its requests, if it is of a rank that is expected. */
   set(report: LoadReport): void {
-    const ranks = this.#ranksOf.get(report.workerId);
-    if (ranks === undefined) return;
-    ranks.set(report.dpRank, report);
+    const { workerId, dpRank } = report;
+    const worker = this.#workers.get(workerId);
+    if (worker === undefined) return;
+    const { dataParallelStartRank: start, dataParallelSize: size, reports } = worker;
+    if (dpRank < start || dpRank >= start + size) return;
+    reports.set(dpRank, { ...report, arrivedRequests: NO_TEXTS, leftRequests: NO_TEXTS });
     this.#version++;
   }
 
   of(workerId: string, dpRank: number): LoadReport | undefined {
-    return this.#ranksOf.get(workerId)?.get(dpRank);
+    return this.#workers.get(workerId)?.reports.get(dpRank);
   }
 
-  /** Reports of this worker are kept from now on. Idempotent. */
-  expect(workerId: string): void {
-    if (!this.#ranksOf.has(workerId)) this.#ranksOf.set(workerId, new Map());
+  /** Reports of the worker's ranks are kept from now on. Idempotent. */
+  expect({ id, dataParallelStartRank, dataParallelSize }: Omit<FollowedWorker, 'hasLocalIndexer'>): void {
+    const reports = this.#workers.get(id)?.reports ?? new Map<number, LoadReport>();
+    this.#workers.set(id, { dataParallelStartRank, dataParallelSize, reports });
+    for (const dpRank of reports.keys()) {
+      if (dpRank < dataParallelStartRank || dpRank >= dataParallelStartRank + dataParallelSize) reports.delete(dpRank);
+    }
   }
 
   forget(workerId: string): void {
-    if (this.#ranksOf.delete(workerId)) this.#version++;
+    if (this.#workers.delete(workerId)) this.#version++;
   }
 }

@@ -8,6 +8,7 @@ import {
   BusyWorkers,
   type EventSource,
   indexSink,
+  type LoadReport,
   type PlacedWorker,
   RecoveryClient,
   WorkerFeeds,
@@ -292,5 +293,40 @@ describe('the loads of a fleet', () => {
     await bed.report([1000, 0], [0, 0]);
     expect(bed.busy.of(bed.workers, { decodeBlocksShare: 0.5 })?.size).toBe(0);
     expect(bed.busy.of(bed.workers, {})).toBeUndefined(); // nothing is limited
+  });
+});
+
+describe('reports of ranks', () => {
+  const worker = { id: 'a1', dataParallelStartRank: 2, dataParallelSize: 2 };
+  const report = (dpRank: number): LoadReport => ({
+    workerId: 'a1',
+    dpRank,
+    usedKvBlocks: 7,
+    activePrefillTokens: undefined,
+    activeDecodeBlocks: undefined,
+    lastEventId: undefined,
+    arrivedRequests: ['r1'],
+    leftRequests: ['r0'],
+  });
+
+  it('are kept of those that the worker has, without the requests that they name', () => {
+    const loads = new WorkerLoads();
+    loads.set(report(2)); // nobody asked for it yet
+    loads.expect(worker);
+    for (const dpRank of [1, 2, 3, 4, 2 ** 40]) loads.set(report(dpRank));
+    expect([1, 2, 3, 4, 2 ** 40].map((dpRank) => loads.of('a1', dpRank)?.usedKvBlocks)).toEqual([
+      ...[undefined, 7, 7],
+      ...[undefined, undefined],
+    ]);
+    expect(loads.of('a1', 2)).toMatchObject({ arrivedRequests: [], leftRequests: [] });
+  });
+
+  it('are forgotten with a rank that the worker no longer has', () => {
+    const loads = new WorkerLoads();
+    loads.expect(worker);
+    loads.set(report(2));
+    loads.set(report(3));
+    loads.expect({ ...worker, dataParallelStartRank: 3 });
+    expect([2, 3].map((dpRank) => loads.of('a1', dpRank)?.usedKvBlocks)).toEqual([undefined, 7]);
   });
 });
