@@ -3,6 +3,7 @@
  * One request's life: resolve the model, render, tokenize, route, dispatch, detokenize, stop, count.
  */
 
+export { conditionalBypass } from './control/conditional-bypass.ts';
 export { type ExplanationSource, RoutingExplainer, type RoutingExplainerOptions } from './control/routing-explainer.ts';
 export {
   CacheClearer,
@@ -13,8 +14,6 @@ export {
   RequestCanceller,
 } from './control/worker-calls.ts';
 export { createPipeline, type PipelineOptions } from './create-pipeline.ts';
-export { conditionalBypass } from './disaggregation/conditional-bypass.ts';
-export type { Bypass } from './disaggregation/prefill-stage.ts';
 export { BusyThresholds, type BusyThresholdValues } from './models/busy-thresholds.ts';
 export {
   LiveModelDirectory,
@@ -34,6 +33,7 @@ export {
   ColdStartQueue,
   type WorkerCapacity,
 } from './run/cold-start-queue.ts';
+export type { Bypass } from './run/prefill-stage.ts';
 export type {
   GenerateOptions,
   ModelDirectory,

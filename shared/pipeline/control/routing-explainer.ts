@@ -4,12 +4,12 @@ import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
 import { decodeOverride } from '../../router/indexless/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
-import { prefillRouting } from '../disaggregation/prefill-stage.ts';
 import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
 import { withCardDefaults } from '../prompt/card-defaults.ts';
 import { preprocess } from '../prompt/preprocess.ts';
+import { prefillRouting } from '../run/prefill-stage.ts';
 
 /** What knows why requests go where they go: this process's router, or the resident one that it asks. */
 export interface ExplanationSource {

@@ -1,8 +1,8 @@
 import type { Call } from '../../planes/request/index.ts';
 import type { Reservation } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import type { PrefillLeg } from '../disaggregation/prefill-leg.ts';
 import type { Worker } from '../models/model-directory.ts';
+import type { PrefillLeg } from './prefill-leg.ts';
 
 /**
  * The span of one request at one worker, from sending it until leaving it.

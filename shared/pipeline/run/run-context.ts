@@ -4,12 +4,12 @@ import type { GenerationRequest } from '../../protocol/generation/index.ts';
 import type { Router } from '../../router/index.ts';
 import type { Inhibition } from '../../router/indexless/index.ts';
 import type { Span } from '../../telemetry/index.ts';
-import type { EncodeStage } from '../disaggregation/encode-stage.ts';
-import type { PrefillStage } from '../disaggregation/prefill-stage.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { PipelineObserver } from '../types.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
+import type { EncodeStage } from './encode-stage.ts';
+import type { PrefillStage } from './prefill-stage.ts';
 
 /** What every leg of every request of one pipeline shares. */
 export interface DispatchContext {

@@ -10,15 +10,15 @@ import {
 } from '../../protocol/generation/index.ts';
 import type { Reservation, WorkerPool } from '../../router/index.ts';
 import type { ResponseAssembler } from '../answer/response-assembler.ts';
-import type { EncoderResult } from '../disaggregation/encode-stage.ts';
-import type { PrefillLeg } from '../disaggregation/prefill-leg.ts';
-import type { Prefilled } from '../disaggregation/prefill-stage.ts';
 import type { WatchedStream } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 import type { Preprocessed } from '../prompt/preprocess.ts';
 import { mediaParts } from '../prompt/prompt-tokens.ts';
 import { Attempt } from './attempt.ts';
+import type { EncoderResult } from './encode-stage.ts';
 import { MigrationBudget } from './migration.ts';
+import type { PrefillLeg } from './prefill-leg.ts';
+import type { Prefilled } from './prefill-stage.ts';
 import { type RoutedRequest, type RunContext, routedRequest } from './run-context.ts';
 import { WorkerChoice } from './worker-choice.ts';
 import { avoidAfter, WorkerEligibility } from './worker-eligibility.ts';

@@ -3,7 +3,7 @@ import { askOnce } from '../../planes/request/index.ts';
 import { type EngineOutput, type EngineRequest, encodeEngineRequest } from '../../protocol/generation/index.ts';
 import { isRecord } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
-import type { DispatchContext, RoutedRequest } from '../run/run-context.ts';
+import type { DispatchContext, RoutedRequest } from './run-context.ts';
 
 /** Longest time that media may take to be encoded elsewhere: after it they are encoded where the prompt is computed. */
 const ENCODE_MS = 30_000;

@@ -12,10 +12,10 @@ import {
   withTransferPolicy,
 } from '../../router/indexless/index.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
-import { dispatchSpan, traceHeaders } from '../run/attempt.ts';
-import type { DispatchContext, RoutedRequest } from '../run/run-context.ts';
-import type { WorkerEligibility } from '../run/worker-eligibility.ts';
+import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
+import type { DispatchContext, RoutedRequest } from './run-context.ts';
+import type { WorkerEligibility } from './worker-eligibility.ts';
 
 /** Whether a decode worker should compute the prompt itself (conditional disaggregation). */
 export type Bypass = (

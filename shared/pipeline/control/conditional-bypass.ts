@@ -1,8 +1,8 @@
 import type { CandidateRecord, ExplanationRecord } from '../../router/index.ts';
 import { bypassesRemotePrefill, type ConditionalDisaggregation } from '../../router/indexless/index.ts';
-import type { ExplanationSource } from '../control/routing-explainer.ts';
 import type { Worker } from '../models/model-directory.ts';
-import type { Bypass } from './prefill-stage.ts';
+import type { Bypass } from '../run/prefill-stage.ts';
+import type { ExplanationSource } from './routing-explainer.ts';
 
 /**
  * Asks the router where both legs would go now, and decides by that. Where it does not answer, or would

@@ -12,8 +12,8 @@ import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish } from '../answer/worker-output.ts';
 import type { WatchedStream } from '../health/stream-watch.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
-import type { DispatchContext } from '../run/run-context.ts';
-import { avoidAfter } from '../run/worker-eligibility.ts';
+import type { DispatchContext } from './run-context.ts';
+import { avoidAfter } from './worker-eligibility.ts';
 
 /** What a prefill worker made of a prompt. */
 export interface PrefillReport {
