@@ -5,7 +5,6 @@
  * lease's time to live plus one poll; the table is read in full at each poll, which suits fleets of up to some thousands.
  */
 
-export { createDiscovery, type DiscoveryOptions, parseDiscoveryBackend } from './create-discovery.ts';
 export { createDiscoveryTable } from './dynamodb/discovery-table.ts';
 export { DISCOVERY_TABLE_SCHEMA } from './dynamodb/schema.ts';
 export { eventChannelPrefix } from './keys.ts';
@@ -21,6 +20,7 @@ export type {
   RuntimeConfig,
   WorkerType,
 } from './records.ts';
+export { openStore, type StoreOptions } from './stores.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
 export type { Bucket, Discovery, DiscoveryEvent, DiscoveryQuery, Watch, WatchListener } from './types.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

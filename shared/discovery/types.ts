@@ -34,7 +34,8 @@ export interface WatchListener {
  * is one line for an operator, or with the reason of an aborted signal.
  */
 export interface Discovery {
-  readonly backend: 'dynamodb' | 'file' | 'mem';
+  /** Its name in `--discovery-backend`. */
+  readonly backend: string;
   /** Writes or replaces a record under this process's lease; starts renewing with the first one. */
   put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
   /** Removes a record of this process. No error when it is gone already; after a failure the record is still there. */

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../shared/clock/index.ts';
-import { createDiscovery, type EndpointRecord } from '../../shared/discovery/index.ts';
+import type { EndpointRecord } from '../../shared/discovery/index.ts';
 import { createTcpRequestPlane, silentObserver } from '../../shared/planes/request/index.ts';
+import { createDiscovery } from '../support/create-discovery.ts';
 import { type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const LOOPBACK = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1' };

@@ -1,5 +1,5 @@
 import { seededRandom, VirtualClock } from '../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine } from '../../shared/engines/index.ts';
 import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/index.ts';
 import { createPipeline, LiveModelDirectory, ModelStore } from '../../shared/pipeline/index.ts';

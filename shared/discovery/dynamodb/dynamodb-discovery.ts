@@ -7,6 +7,7 @@ import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefa
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { OpenStore } from '../stores.ts';
 import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
@@ -54,6 +55,18 @@ interface Parts {
   readonly operationTimeoutMs: number;
   readonly refreshTimeoutMs: number;
 }
+
+export const openDynamoDb: OpenStore = (settings, { sweeps = true, ...base }) => {
+  const { discoveryTable: tableName, dynamodbEndpoint, awsRegion } = settings;
+  if (tableName === undefined) throw new Error('discovery backend dynamodb needs STATOR_DISCOVERY_TABLE');
+  return DynamoDbDiscovery.open({
+    ...base,
+    tableName,
+    ...(sweeps ? {} : { sweepAfterMs: Number.POSITIVE_INFINITY }),
+    ...(dynamodbEndpoint === undefined ? {} : { endpoint: dynamodbEndpoint }),
+    ...(awsRegion === undefined ? {} : { region: awsRegion }),
+  });
+};
 
 /** Discovery through a DynamoDB table. */
 export class DynamoDbDiscovery implements Discovery {

@@ -6,6 +6,7 @@ import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefa
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { OpenStore } from '../stores.ts';
 import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
 import { BucketFolder } from './bucket-folder.ts';
 import { FolderFollower } from './folder-follower.ts';
@@ -30,6 +31,8 @@ interface OwnedFile {
 const POLL_MS = 1000;
 /** A folder over a network may hang. */
 const REFRESH_TIMEOUT_MS = 1000;
+
+export const openFile: OpenStore = ({ fileKv }, options) => new FileDiscovery({ ...options, rootPath: fileKv });
 
 /** Discovery through a folder that processes of one machine share. */
 export class FileDiscovery implements Discovery {

@@ -5,6 +5,7 @@ import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefa
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { OpenStore } from '../stores.ts';
 import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
 
 interface Entry {
@@ -25,6 +26,8 @@ interface OwnedEntry {
   readonly key: string;
   readonly text: string;
 }
+
+export const openMemory: OpenStore = (_settings, options) => new MemoryDiscovery(options);
 
 /** Discovery within one process, for tests, the simulator and everything in one process. Changes are told at once. */
 export class MemoryDiscovery implements Discovery {

@@ -1,11 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  type Discovery,
-  type DiscoveryOptions,
-  type DiscoveryRecord,
-  eventChannelPrefix,
-} from '../../../shared/discovery/index.ts';
+import { type Discovery, type DiscoveryRecord, eventChannelPrefix } from '../../../shared/discovery/index.ts';
+import type { SharedStoreOptions } from '../../support/create-discovery.ts';
 import { type FreezableClock, type SpawnedProcess, spawnTypeScript, waitUntil } from '../../support/index.ts';
 import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
 
@@ -18,7 +14,7 @@ export interface DiscoveryHarness {
   open(ttlMs?: number): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
   /** What a store outside this process adds: ways to fail, and the options for other processes to open it. */
   readonly external?: {
-    readonly options: DiscoveryOptions;
+    readonly options: SharedStoreOptions;
     beginOutage(): Promise<void>;
     endOutage(): Promise<void>;
   };

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe } from 'vitest';
-import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
+import type { Discovery } from '../../../shared/discovery/index.ts';
+import { createDiscovery } from '../../support/create-discovery.ts';
 import { type DynamoDbServer, FreezableClock, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
 import { createTestTable } from './test-table.ts';

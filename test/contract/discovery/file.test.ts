@@ -1,7 +1,8 @@
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
+import type { Discovery } from '../../../shared/discovery/index.ts';
+import { createDiscovery } from '../../support/create-discovery.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
 

@@ -1,5 +1,5 @@
 import type { Discovery } from '../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { FreezableClock } from '../../support/index.ts';
 import { describeDiscovery } from './discovery.contract.ts';
 

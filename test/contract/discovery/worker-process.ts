@@ -1,8 +1,9 @@
-import { createDiscovery, type DiscoveryOptions, type DiscoveryRecord } from '../../../shared/discovery/index.ts';
+import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
+import { createDiscovery, type SharedStoreOptions } from '../../support/create-discovery.ts';
 
 /** A process that registers one record, tells what becomes of its lease, and stays until it is killed or told to leave. */
 const { options, record } = JSON.parse(process.argv[2] ?? '') as {
-  readonly options: DiscoveryOptions;
+  readonly options: SharedStoreOptions;
   readonly record: DiscoveryRecord;
 };
 const discovery = await createDiscovery({ ...options, onProblem: (problem) => console.error(problem.message) });

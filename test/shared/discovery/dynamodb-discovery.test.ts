@@ -7,14 +7,10 @@ import { join } from 'node:path';
 import { type AttributeValue, DeleteItemCommand, DynamoDBClient, ScanCommand } from '@aws-sdk/client-dynamodb';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
-import {
-  createDiscovery,
-  createDiscoveryTable,
-  type Discovery,
-  type DiscoveryOptions,
-} from '../../../shared/discovery/index.ts';
+import { createDiscoveryTable, type Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, modelAt, Witness } from '../../contract/discovery/records.ts';
 import { createTestTable, type TestTable } from '../../contract/discovery/test-table.ts';
+import { createDiscovery, type SharedStoreOptions } from '../../support/create-discovery.ts';
 import {
   type DynamoDbServer,
   FreezableClock,
@@ -26,7 +22,7 @@ import {
   waitUntil,
 } from '../../support/index.ts';
 
-type DynamoDbOptions = Extract<DiscoveryOptions, { readonly backend: 'dynamodb' }>;
+type DynamoDbOptions = Extract<SharedStoreOptions, { readonly backend: 'dynamodb' }>;
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
 const A = 'ns/backend/generate/a';

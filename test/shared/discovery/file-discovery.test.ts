@@ -17,8 +17,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../../shared/clock/index.ts';
 import { makeOwnFolder } from '../../../shared/discovery/file/own-folder.ts';
-import { createDiscovery, type Discovery } from '../../../shared/discovery/index.ts';
+import type { Discovery } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
+import { createDiscovery } from '../../support/create-discovery.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;

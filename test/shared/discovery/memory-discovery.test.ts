@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
-import { parseDiscoveryBackend } from '../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
@@ -50,17 +49,5 @@ describe('MemoryDiscovery', () => {
     await living.watch(instances, second);
     await living.put(endpointAt('ns/c/e/1'));
     expect(second.events.map((event) => event.key)).toEqual(['ns/c/e/1', 'ns/c/e/2']);
-  });
-});
-
-describe('parseDiscoveryBackend', () => {
-  it('takes the back ends that are built', () => {
-    expect(['mem', 'file', 'dynamodb'].map(parseDiscoveryBackend)).toEqual(['mem', 'file', 'dynamodb']);
-  });
-
-  it('says what to use instead of the others, in one line', () => {
-    expect(() => parseDiscoveryBackend('etcd')).toThrow(/"etcd" is not built yet. Use dynamodb .* file .* or mem$/);
-    expect(() => parseDiscoveryBackend('kubernetes')).toThrow(/not built yet/);
-    expect(() => parseDiscoveryBackend('zookeeper')).toThrow(/unknown discovery backend "zookeeper"/);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../shared/config/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { eventPlane } from '../../../shared/fleet/events/event-plane.ts';
 import { callingPlane, servingPlane } from '../../../shared/fleet/planes.ts';
 import { silentObserver } from '../../../shared/planes/request/index.ts';

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
 import { createMemoryRequestPlane, type RequestPlane } from '../../../shared/planes/request/index.ts';

@@ -1,6 +1,6 @@
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import type { DiscoveryRecord } from '../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from '../../../shared/engines/index.ts';
 import type { ServeError } from '../../../shared/errors/index.ts';
 import { createMemoryEventPlane, type EventEnvelope } from '../../../shared/planes/event/index.ts';

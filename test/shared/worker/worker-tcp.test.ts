@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { createMockEngine } from '../../../shared/engines/mocker/index.ts';
 import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
 import { createTcpRequestPlane } from '../../../shared/planes/request/index.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import { workerError } from '../../../shared/errors/index.ts';
 import {
   ByteBudget,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { Discovery } from '../../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import { openHold } from '../../../../shared/frontends/process/hold.ts';
 import {
   createMemoryEventPlane,

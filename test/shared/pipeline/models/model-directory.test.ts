@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord, ModelCard, ModelRecord } from '../../../../shared/discovery/index.ts';
-import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/index.ts';
+import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
 import {
   LiveModelDirectory,
   type ModelDirectoryOptions,

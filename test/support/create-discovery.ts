@@ -1,0 +1,15 @@
+import {
+  DynamoDbDiscovery,
+  type DynamoDbDiscoveryOptions,
+} from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
+import { FileDiscovery, type FileDiscoveryOptions } from '../../shared/discovery/file/file-discovery.ts';
+import type { Discovery } from '../../shared/discovery/index.ts';
+
+/** A store that several processes share, by name, with options that no setting has. */
+export type SharedStoreOptions =
+  | ({ readonly backend: 'file' } & FileDiscoveryOptions)
+  | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions);
+
+export async function createDiscovery(options: SharedStoreOptions): Promise<Discovery> {
+  return options.backend === 'file' ? new FileDiscovery(options) : DynamoDbDiscovery.open(options);
+}
