@@ -32,7 +32,7 @@ export const handler = awslambda.streamifyResponse(
       const plane = {
         poolSizeMax: CONNECTIONS_PER_WORKER_MAX,
         suspectAfterMs: SUSPECT_AFTER_MS,
-        natsAttemptsMax: NATS_ATTEMPTS_MAX,
+        brokerAttemptsMax: NATS_ATTEMPTS_MAX,
       };
       const discovery = { sweeps: false }; // its role may query the table and nothing else
       const { app, refresh, flush } = await composeFrontend(settings, {

@@ -68,11 +68,7 @@ const scope = z.discriminatedUnion('kind', [
   z.looseObject({ kind: z.literal('component'), namespace: name, component: name }),
   z.looseObject({ kind: z.literal('endpoint'), namespace: name, component: name, endpoint: name }),
 ]);
-const requestTransport = z.union([
-  z.object({ tcp: name }),
-  z.object({ nats_tcp: name }),
-  z.object({ memory: z.string() }),
-]);
+const requestTransport = z.record(name, name).refine((transport) => Object.keys(transport).length === 1);
 const record = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('Endpoint'), ...addressed, transport: requestTransport }),
   z.looseObject({ type: z.literal('Model'), ...addressed, card, model_suffix: name.optional() }),

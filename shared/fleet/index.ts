@@ -5,8 +5,8 @@
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
 export { fleetHost } from './fleet-host.ts';
-export { readPlaneTls, refuseClearToken } from './plane-tls.ts';
-export { type CallingPlaneOptions, callingPlane, protectionOf, servingPlane } from './planes.ts';
+export { protectionOf, readPlaneTls, refuseClearToken } from './plane-tls.ts';
+export { type CallingPlaneOptions, callingPlane, servingPlane } from './planes.ts';
 export {
   createServiceServer,
   followServiceCertificate,

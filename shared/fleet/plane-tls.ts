@@ -127,3 +127,13 @@ function read(flag: string, path: string): string {
     throw new Error(`${flag}: cannot read ${path}: ${reasonOf(cause)}`, { cause });
   }
 }
+
+/** What callers of the TCP plane, and of the services beside it, prove. */
+export function protectionOf({
+  planeToken,
+  tcpTlsCertPath,
+  tcpTlsClientCaCertPath,
+}: FleetSettings): 'token' | 'mTLS' | undefined {
+  if (planeToken !== undefined) return 'token';
+  return tcpTlsCertPath !== undefined && tcpTlsClientCaCertPath !== undefined ? 'mTLS' : undefined;
+}

@@ -1,14 +1,13 @@
 import { type Clock, systemClock } from '../clock/index.ts';
 import type { CallerSettings, FleetSettings } from '../config/index.ts';
-import {
-  createTcpRequestPlane,
-  type RequestPlane,
-  type RequestPlaneObserver,
-  type TcpRequestPlaneOptions,
+import type {
+  OpenPlaneOptions,
+  RequestPlane,
+  RequestPlaneKind,
+  RequestPlaneObserver,
 } from '../planes/request/index.ts';
 import type { Logger } from '../telemetry/index.ts';
-import { fleetHost } from './fleet-host.ts';
-import { followPlaneTls, readPlaneTls } from './plane-tls.ts';
+import { tcp } from './tcp-plane.ts';
 
 /** A reason is told again after this long, with how often it was met meanwhile. */
 const AGAIN_MS = 60_000;
@@ -21,36 +20,29 @@ interface Told {
   silent: number;
 }
 
+/** Every request plane by its name in `--request-plane`. What most processes do without is loaded when it is opened. */
+const PLANES: Readonly<Record<FleetSettings['requestPlane'], () => Promise<RequestPlaneKind>>> = {
+  nats: async () => (await import('./nats-plane.ts')).nats,
+  tcp: async () => tcp,
+};
+
 /** How a host wants its connections to workers. */
-export interface CallingPlaneOptions extends Partial<TcpRequestPlaneOptions> {
-  /** Attempts to reach NATS before requests fail. @default no limit */
-  readonly natsAttemptsMax?: number;
-}
+export type CallingPlaneOptions = Omit<OpenPlaneOptions, 'clock' | 'observer' | 'logger'>;
 
 /** The request plane of a process that only calls. `logger` is told of its connections, and of outages of NATS. */
 export async function callingPlane(
   settings: CallerSettings,
   observer: RequestPlaneObserver,
-  { natsAttemptsMax, ...more }: CallingPlaneOptions = {},
+  more: CallingPlaneOptions = {},
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const options = {
+  const plane = await PLANES[settings.requestPlane]();
+  return plane.openCalling(settings, {
     ...commonOptions(settings, watched(observer, logger, connectionLines)),
     connectTimeoutMs: settings.tcpConnectTimeoutSecs * 1000,
     streamsPerConnectionMax: settings.tcpChannelBuffer,
-  };
-  if (settings.requestPlane === 'nats') {
-    const { natsPlane } = await import('./nats-plane.ts');
-    const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
-    return natsPlane(settings, { ...options, requestTimeoutMs, ...more }, logger, natsAttemptsMax);
-  }
-  const { tcpPoolSize: poolSizeMax, tcpRequestTimeoutSecs } = settings;
-  const pool = poolSizeMax === undefined ? {} : { poolSizeMax };
-  return tcpPlane('client', settings, {
-    ...options,
-    ...pool,
-    requestTimeoutMs: tcpRequestTimeoutSecs * 1000,
     ...more,
+    logger,
   });
 }
 
@@ -84,27 +76,12 @@ export async function servingPlane(
   observer: RequestPlaneObserver,
   logger?: Logger,
 ): Promise<RequestPlane> {
-  const options = { ...commonOptions(settings, watched(observer, logger)), streamsPerConnectionMax: STREAMS_TAKEN_MAX };
-  if (settings.requestPlane === 'nats') {
-    const { natsPlane } = await import('./nats-plane.ts');
-    return natsPlane(settings, options, logger);
-  }
-  return tcpPlane('server', settings, {
-    ...options,
-    port: settings.tcpRpcPort ?? 0,
-    open: settings.planeOpen ?? false,
-    host: fleetHost(settings.tcpRpcHost, settings, protectionOf(settings)),
+  const plane = await PLANES[settings.requestPlane]();
+  return plane.openServing(settings, {
+    ...commonOptions(settings, watched(observer, logger)),
+    streamsPerConnectionMax: STREAMS_TAKEN_MAX,
+    logger,
   });
-}
-
-/** What callers of the TCP plane, and of the services beside it, prove. */
-export function protectionOf({
-  planeToken,
-  tcpTlsCertPath,
-  tcpTlsClientCaCertPath,
-}: FleetSettings): 'token' | 'mTLS' | undefined {
-  if (planeToken !== undefined) return 'token';
-  return tcpTlsCertPath !== undefined && tcpTlsClientCaCertPath !== undefined ? 'mTLS' : undefined;
 }
 
 /** What both ends say to either plane. */
@@ -119,23 +96,6 @@ function commonOptions(
     frameBytesMax: tcpMaxMessageSize,
     ...(planeToken === undefined ? {} : { token: planeToken }),
   };
-}
-
-/** @throws Error with one line when the settings name certificates that cannot be used, or contradict each other */
-function tcpPlane(side: 'client' | 'server', settings: FleetSettings, options: TcpRequestPlaneOptions): RequestPlane {
-  const tls = readPlaneTls(settings);
-  const encryption = settings.planeTls;
-  if (encryption === 'off' && tls !== undefined) {
-    throw new Error('STATOR_PLANE_TLS=off contradicts the certificates of DYN_TCP_TLS_*: leave out one of them');
-  }
-  if (encryption === 'on' && settings.planeToken === undefined && tls?.[side] === undefined) {
-    throw new Error(
-      'STATOR_PLANE_TLS=on has nothing to encrypt with: set STATOR_PLANE_TOKEN, or certificates (DYN_TCP_TLS_*)',
-    );
-  }
-  return tls === undefined
-    ? createTcpRequestPlane({ ...options, encryption })
-    : followPlaneTls(createTcpRequestPlane({ ...options, encryption, tls }), settings, tls);
 }
 
 /** Tells of peers that are set otherwise: one line a reason and minute, however many connections fail for it. */

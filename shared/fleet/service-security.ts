@@ -4,8 +4,7 @@ import type { Admission } from '../access/index.ts';
 import type { Clock, Timer } from '../clock/index.ts';
 import type { FleetSettings } from '../config/index.ts';
 import { isLoopback, type PlaneServerTls, refuseOpenListener, serverTlsOptions } from '../planes/request/index.ts';
-import { followCertificates, readServerTls, refuseClearToken } from './plane-tls.ts';
-import { protectionOf } from './planes.ts';
+import { followCertificates, protectionOf, readServerTls, refuseClearToken } from './plane-tls.ts';
 
 /** A listener that takes the plane token as a header: worker controls, the services of a router. */
 export interface ServiceListener {

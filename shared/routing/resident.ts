@@ -226,7 +226,7 @@ class FleetWriters {
 
   #toFleetWorker(worker: Worker, loads: ReadonlyMap<string, FleetWorker['load']>): FleetWorker[] {
     const { id, transport, totalKvBlocks, dataParallelStartRank, dataParallelSize } = worker;
-    if (!('tcp' in transport)) return [];
+    if (transport.tcp === undefined) return [];
     const load = loads.get(id) ?? { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
     const kvUsedShare =
       totalKvBlocks === undefined ? 0 : Math.min(1, load.decodeBlocks / (totalKvBlocks * dataParallelSize));

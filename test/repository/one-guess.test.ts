@@ -8,7 +8,9 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type * as Time from '../../shared/clock/index.ts';
 import type * as Config from '../../shared/config/index.ts';
+import type * as Fleet from '../../shared/fleet/index.ts';
 import type * as ToolCalls from '../../shared/parsers/tool-calls/index.ts';
+import type * as RequestPlanes from '../../shared/planes/request/index.ts';
 import type * as Telemetry from '../../shared/telemetry/index.ts';
 import type * as WorkerProcess from '../../shared/worker/process/worker.ts';
 import type * as HttpApp from '../support/http-app.ts';
@@ -57,7 +59,7 @@ interface Toy {
   readonly lines: readonly (readonly [path: string, anchor: string, line: string, place?: 'instead'])[];
 }
 
-const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'flag', Toy>> = {
+const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'discovery store' | 'flag', Toy>> = {
   route: {
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
@@ -150,6 +152,49 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'flag', Toy>> = {
       ],
     ],
   },
+  'request plane': {
+    file: 'shared/planes/toy-requests/index.ts',
+    text: `
+      import { createMemoryRequestPlane, type RequestPlaneKind } from '../request/index.ts';
+      export const toy: RequestPlaneKind = {
+        openCalling: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
+        openServing: (_settings, { clock }) => ({ ...createMemoryRequestPlane({ clock }), name: 'toy' }),
+      };`,
+    lines: [
+      [
+        'shared/fleet/planes.ts',
+        '  tcp: async () => tcp,',
+        "  toy: async () => (await import('../planes/toy-requests/index.ts')).toy,",
+      ],
+      [
+        'shared/config/table/request-plane.ts',
+        "    values: ['tcp', 'nats'],",
+        "    values: ['tcp', 'nats', 'toy'],",
+        'instead',
+      ],
+    ],
+  },
+  'discovery store': {
+    file: 'shared/discovery/toy/toy-discovery.ts',
+    text: `
+      import { openMemory } from '../memory/memory-discovery.ts';
+      import type { OpenStore } from '../stores.ts';
+      export const openToy: OpenStore = async (settings, options) =>
+        Object.assign(await openMemory(settings, options), { backend: 'toy' });`,
+    lines: [
+      [
+        'shared/discovery/stores.ts',
+        '  mem: async',
+        "  toy: async () => (await import('./toy/toy-discovery.ts')).openToy,",
+      ],
+      [
+        'shared/config/table/discovery.ts',
+        "    values: ['dynamodb', 'file', 'mem'],",
+        "    values: ['dynamodb', 'file', 'mem', 'toy'],",
+        'instead',
+      ],
+    ],
+  },
   flag: {
     file: 'shared/config/table/toy.ts',
     text: `
@@ -216,6 +261,29 @@ describe('a newcomer adds, in one file and at most two lines elsewhere,', () => 
     const worker = await startWorkerProcess(config, silentLogger, new AbortController().signal);
     expect(worker.workers[0]?.card.display_name).toBe('toy-model');
     await worker.drain();
+  });
+
+  it('a request plane that processes call and serve by', async () => {
+    const { callingPlane, servingPlane } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { silentObserver } = await load<typeof RequestPlanes>('shared/planes/request/index.ts');
+    const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
+    const argv = ['--request-plane=toy'];
+    const calling = await callingPlane(resolveConfig('frontend', argv, {}).settings, silentObserver);
+    const serving = await servingPlane(
+      resolveConfig('worker', [...argv, '--engine=mocker'], {}).settings,
+      silentObserver,
+    );
+    expect([calling.name, serving.name]).toEqual(['toy', 'toy']);
+  });
+
+  it('a discovery store that processes register in', async () => {
+    const { openDiscovery } = await load<typeof Fleet>('shared/fleet/index.ts');
+    const { resolveConfig } = await load<typeof Config>('shared/config/index.ts');
+    const { silentLogger } = await load<typeof Telemetry>('shared/telemetry/index.ts');
+    const { settings } = resolveConfig('frontend', ['--discovery-backend=toy'], {});
+    const discovery = await openDiscovery(settings, silentLogger);
+    expect(discovery.backend).toBe('toy');
+    await discovery.close();
   });
 
   it('a flag that is read, checked, explained and documented', async () => {

@@ -116,7 +116,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
 /** Engines that do not know their machine's address are met where the worker itself is. */
 function rendezvousOf({ disaggregated_endpoint: at }: ModelCard['runtime_config'], { transport }: EndpointRecord) {
   if (at?.bootstrap_port === undefined) return undefined;
-  const host = at.bootstrap_host ?? ('tcp' in transport ? hostOf(transport.tcp) : undefined);
+  const host = at.bootstrap_host ?? (transport.tcp === undefined ? undefined : hostOf(transport.tcp));
   return host === undefined ? undefined : { host, port: at.bootstrap_port };
 }
 

@@ -1,8 +1,8 @@
 import type { WorkerErrorKind } from '../../errors/index.ts';
 import type { OutputSink } from '../../protocol/generation/index.ts';
 
-/** How an endpoint is reached, as its discovery record says: `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
-export type Transport = { readonly tcp: string } | { readonly nats_tcp: string } | { readonly memory: string };
+/** How an endpoint is reached, as its discovery record says: one entry, a kind of plane with its address there. `{ tcp: "host:port/{instance}/{ns}/{component}/{endpoint}" }`. */
+export type Transport = Readonly<Record<string, string>>;
 
 /** One request to one endpoint instance. */
 export interface PlaneRequest {
@@ -74,7 +74,8 @@ export interface PlaneServer {
 
 /** Carries requests to workers and their output back. */
 export interface RequestPlane {
-  readonly name: 'tcp' | 'nats' | 'memory';
+  /** Its name in `--request-plane`. */
+  readonly name: string;
   /** Starts listening. */
   serve(options: ServeOptions): Promise<PlaneServer>;
   /**

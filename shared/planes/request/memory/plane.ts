@@ -31,19 +31,19 @@ export function createMemoryRequestPlane(options: MemoryRequestPlaneOptions): Re
   const openStreams = new Set<MemoryStream>();
 
   function connect(transport: Transport, request: PlaneRequest, call: ClientCall): void {
-    if (!('memory' in transport))
-      throw workerError('CannotConnect', `not a memory transport: ${Object.keys(transport)}`);
-    const server = serverOf.get(transport.memory);
-    const handler = server?.handlers.get(transport.memory);
-    if (server === undefined) throw workerError('CannotConnect', `nothing serves ${transport.memory}`);
+    const { memory: endpoint } = transport;
+    if (endpoint === undefined) throw workerError('CannotConnect', `not a memory transport: ${Object.keys(transport)}`);
+    const server = serverOf.get(endpoint);
+    const handler = server?.handlers.get(endpoint);
+    if (server === undefined) throw workerError('CannotConnect', `nothing serves ${endpoint}`);
     if (handler === undefined || server.isDraining) {
-      throw workerError('WorkerUnavailable', `Server unavailable: ${transport.memory}`);
+      throw workerError('WorkerUnavailable', `Server unavailable: ${endpoint}`);
     }
     const stream = new MemoryStream(call, clock, observer, () => {
       server.streams.delete(stream);
       openStreams.delete(stream);
     });
-    stream.open(transport.memory, request, handler);
+    stream.open(endpoint, request, handler);
     server.streams.add(stream);
     openStreams.add(stream);
     call.attach(stream, 0);

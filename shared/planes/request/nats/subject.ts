@@ -25,7 +25,7 @@ export function subjectOfEndpoint(path: string): string {
 
 /** Reads `{ nats_tcp: subject }`. Throws `CannotConnect` for anything else. */
 export function readNatsTarget(transport: Transport): NatsTarget {
-  const subject = 'nats_tcp' in transport ? transport.nats_tcp : JSON.stringify(transport);
+  const subject = transport.nats_tcp ?? JSON.stringify(transport);
   const parts = SUBJECT.exec(subject)?.groups;
   if (parts?.instance === undefined) throw workerError('CannotConnect', `not a NATS transport: ${subject}`);
   const { ns = '', component = '', endpoint = '', instance } = parts;

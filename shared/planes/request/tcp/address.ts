@@ -22,7 +22,7 @@ export function targetOf(transport: Transport): TcpTarget {
 }
 
 function readTarget(transport: Transport): TcpTarget {
-  const text = 'tcp' in transport ? transport.tcp : JSON.stringify(transport);
+  const text = transport.tcp ?? JSON.stringify(transport);
   const parts = TRANSPORT.exec(text)?.groups;
   const port = Number(parts?.port);
   if (parts?.endpoint === undefined || parts.instance === undefined || port === 0 || port > 65_535) {
