@@ -10,22 +10,20 @@ import {
 import { reasonOf } from '../../shared/errors/index.ts';
 import {
   describeRun,
-  type SweptRun,
-  simulatedFleet,
-  simulationOptions,
-  sweepRuns,
-  WorkloadSource,
-  withExtraEngineArgs,
-} from '../../shared/simulate/command/index.ts';
-import { simulate } from '../../shared/simulate/index.ts';
-import {
   labelOf,
   type RunReport,
   renderHtml,
   renderJson,
   renderText,
   reportRun,
-} from '../../shared/simulate/report/index.ts';
+  type SweptRun,
+  simulate,
+  simulatedFleet,
+  simulationOptions,
+  sweepRuns,
+  WorkloadSource,
+  withExtraEngineArgs,
+} from '../../shared/simulate/index.ts';
 import { Progress } from './progress.ts';
 
 /** `stator simulate`: replays a workload in virtual time, once or for each value of a sweep, and prints what came of it. */

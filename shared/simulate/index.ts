@@ -1,9 +1,17 @@
 /**
  * @module simulate
  * A fleet in virtual time: requests of a trace or a made-up workload go through the product's own routers to the mock
- * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result.
+ * engine's own scheduler. Nothing waits, so an hour of traffic takes a second; the same options give the same result. With it,
+ * what `stator simulate` replays as its settings say, and what its user reads: text, JSON, a page with charts.
  */
+export { simulatedFleet, withExtraEngineArgs } from './command/fleet.ts';
+export { describeRun, simulationOptions } from './command/options.ts';
+export { type SweptRun, sweepRuns } from './command/sweep.ts';
+export { WorkloadSource } from './command/workload.ts';
 export type { Spread } from './percentiles.ts';
+export { renderHtml } from './report/render-html.ts';
+export { renderText } from './report/render-text.ts';
+export { labelOf, type RunReport, renderJson, reportRun } from './report/run-report.ts';
 export type { RoutingMode, RoutingOptions } from './routers.ts';
 export { type Simulation, type SimulationOptions, simulate } from './simulate.ts';
 export { type Summary, summarize } from './summary.ts';

@@ -6,11 +6,12 @@
 
 export type { EngineType } from './capacity-rules.ts';
 export { engineModel } from './engine-model.ts';
-export { memoryHandoffs, tcpHandoffs } from './handoff/index.ts';
+export { memoryHandoffs } from './handoff/handoffs.ts';
+export { tcpHandoffs } from './handoff/tcp-handoffs.ts';
 export { kvBytesPerToken } from './kv-bytes.ts';
 export { createMockEngine } from './mock-engine.ts';
 export type { KvStreamOptions, MockEngineOptions } from './options.ts';
-export { readTimingProfile } from './profile/index.ts';
+export { readTimingProfile } from './profile/read-profile.ts';
 export { KvJournal } from './rank.ts';
 export { Scheduler, type SchedulerOptions } from './scheduler.ts';
 export { type BlockNames, Sequence } from './sequence.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
 import type { EngineType } from './capacity-rules.ts';
-import type { HandoffNetwork } from './handoff/index.ts';
+import type { HandoffNetwork } from './handoff/handoffs.ts';
 import type { Defer } from './pass-loop.ts';
 import type { SchedulerOptions } from './scheduler.ts';
 import type { Thinking } from './thinking-cursor.ts';

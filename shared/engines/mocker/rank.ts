@@ -1,6 +1,7 @@
 import type { KvEvent } from '../types.ts';
 import type { BlockListener } from './block-pool.ts';
-import { EngineJournal, KvPublisher } from './kv-publisher/index.ts';
+import { EngineJournal } from './kv-publisher/engine-journal.ts';
+import { KvPublisher } from './kv-publisher/kv-publisher.ts';
 import type { KvStreamOptions, MockEngineDeps, MockSettings } from './options.ts';
 import { PassLoop } from './pass-loop.ts';
 import { Scheduler } from './scheduler.ts';

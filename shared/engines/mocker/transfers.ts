@@ -1,7 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EngineRequest } from '../../protocol/generation/index.ts';
 import { asRecord } from '../../records/index.ts';
-import { type HandoffListener, type HandoffNetwork, type HandoffRequest, HeldBlocks } from './handoff/index.ts';
+import type { HandoffListener, HandoffNetwork, HandoffRequest } from './handoff/handoffs.ts';
+import { HeldBlocks } from './handoff/held-blocks.ts';
 
 /** The link over which blocks move. */
 export interface TransferModel {

@@ -6,9 +6,9 @@ import { type Clock, systemClock } from '../../clock/index.ts';
 import { LIMITS, type LimitName, reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type HttpBindings, NodeExchange, type ServiceLifecycle } from '../http/index.ts';
-import type { TlsMaterial } from '../tls/index.ts';
 import { Connections } from './connections.ts';
 import { drainServer } from './drain.ts';
+import type { TlsMaterial } from './tls-files.ts';
 import { UnfinishedHeads } from './unfinished-heads.ts';
 import { answerUnparsable, refuseExpectation, refuseUnroutable } from './unparsable.ts';
 

@@ -3,7 +3,7 @@ import type { Settings } from '../../config/index.ts';
 import { isLoopback } from '../../planes/request/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
-import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../tls/index.ts';
+import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
 import type { Frontend } from './frontend.ts';
 
 export interface FrontendServer {

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { type RoutingMode, simulate } from '../../../shared/simulate/index.ts';
 import {
+  type RoutingMode,
   type RunReport,
   renderHtml,
   renderJson,
   renderText,
   reportRun,
-} from '../../../shared/simulate/report/index.ts';
+  simulate,
+} from '../../../shared/simulate/index.ts';
 import { mooncake, options, routing } from './simulation-bed.ts';
 
 function runOf(mode: RoutingMode, swept: Readonly<Record<string, string>> = {}): RunReport {

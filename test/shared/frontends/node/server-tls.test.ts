@@ -5,7 +5,7 @@ import type { TLSSocket } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type HttpServer, startHttpServer } from '../../../../shared/frontends/node/server.ts';
-import type { TlsMaterial } from '../../../../shared/frontends/tls/index.ts';
+import type { TlsMaterial } from '../../../../shared/frontends/node/tls-files.ts';
 import { silentLogger } from '../../../../shared/telemetry/index.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
-import { readTlsFiles, type TlsMaterial, watchTlsFiles } from '../../../../shared/frontends/tls/index.ts';
+import { readTlsFiles, type TlsMaterial, watchTlsFiles } from '../../../../shared/frontends/node/tls-files.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
-const FIXTURES = fileURLToPath(new URL('../../../fixtures/tls/', import.meta.url));
+const FIXTURES = fileURLToPath(new URL('../../../fixtures/tls', import.meta.url));
 let folder: string;
 const paths = () => ({ cert: join(folder, 'tls.crt'), key: join(folder, 'tls.key') });
 
