@@ -2,7 +2,7 @@ import { ConfigError, type ResolvedConfig, type Settings } from '../../config/in
 import { engineModel, readTimingProfile } from '../../engines/mocker/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { applyEngineArgs, readEngineArgs } from '../../worker/process/index.ts';
-import type { SimulationOptions } from '../index.ts';
+import type { SimulationOptions } from '../simulate.ts';
 
 type Config = ResolvedConfig<'simulate'>;
 type SimulatedWorkers = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine'>;

@@ -2,7 +2,8 @@ import { basename } from 'node:path';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
 import { type KvRouterConfig, KvRouterConfigError, kvRouterConfigOf, type PolicyConfig } from '../../router/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
-import type { SimulationOptions, Workload } from '../index.ts';
+import type { SimulationOptions } from '../simulate.ts';
+import type { Workload } from '../workload.ts';
 
 /**
  * What to simulate, from the settings of one run.

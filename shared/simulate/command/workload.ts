@@ -1,7 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { ConfigError, type Settings } from '../../config/index.ts';
-import { makeWorkload, parseTrace, TraceError, type Workload } from '../index.ts';
+import { makeWorkload } from '../synthetic.ts';
+import { parseTrace, TraceError } from '../trace.ts';
+import type { Workload } from '../workload.ts';
 
 const GZIP_MAGIC = 0x1f8b;
 const DEFAULT_TURNS = { steady: 1, poisson: 1, bursts: 1, sessions: 5 } as const;
