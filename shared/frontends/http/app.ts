@@ -1,23 +1,23 @@
 import { type Context, Hono } from 'hono';
 import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { answerError } from './answers/answer.ts';
-import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
-import { answerModelsError } from './anthropic/models.ts';
+import { newRequestId, sendMessagesError } from './anthropic/errors.ts';
+import { sendModelsError } from './anthropic/models.ts';
 import { answerPreflight, corsHeaders } from './cors.ts';
 import { shownId } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
+import { alreadySent, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { refuseHost } from './operators.ts';
 import type { Serve } from './route.ts';
 import { routesOf } from './route-table.ts';
 import { ServedExchange } from './served-exchange.ts';
+import { sendError } from './sinks/send.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
 
 /**
  * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
- * `app.fetch(request, { exchange })` and gets `alreadyAnswered`; without one the app answers with a `Response`.
+ * `app.fetch(request, { exchange })` and gets `alreadySent`; without one the app answers with a `Response`.
  *
  * @example
  * const app = createHttpApp(deps);
@@ -50,7 +50,7 @@ function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serv
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
   if (given !== undefined) {
     run(deps, given, serve);
-    return alreadyAnswered;
+    return alreadySent;
   }
   const exchange = new WebExchange(context.req.raw, context.env?.peer);
   run(deps, exchange, serve);
@@ -117,8 +117,8 @@ function refuse(
   const { anthropic, paths, overloadStatus } = deps.settings;
   const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
   if (anthropic.isEnabled && isMessages) {
-    answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+    sendMessagesError(exchange, error, newRequestId(deps.random), headers);
   } else if (exchange.path === paths.models || exchange.path.startsWith(`${paths.models}/`)) {
-    answerModelsError(deps, exchange, error, headers);
-  } else answerError(exchange, error, overloadStatus, headers);
+    sendModelsError(deps, exchange, error, headers);
+  } else sendError(exchange, error, overloadStatus, headers);
 }

@@ -4,7 +4,7 @@ import { ENDPOINTS, type Endpoint } from '../../protocol/generation/index.ts';
 import type { DecodeContext } from '../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { type InferenceCall, UNKNOWN_MODEL } from './inference-call.ts';
+import { type Inference, UNKNOWN_MODEL } from './inference.ts';
 
 /** Refuses while the process drains, before the body is read. @throws ServeError 503 */
 export function requireService({ lifecycle }: HttpAppDeps): void {
@@ -38,23 +38,23 @@ export interface OpenedModel {
  * registered passes: that is told after the body was checked.
  * @throws ServeError `service_unavailable`
  */
-export function openForModel(call: InferenceCall, name: string, isStream: boolean): OpenedModel {
-  const served = call.deps.pipeline.requestable.find(name);
-  const meter = call.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
+export function openForModel(inference: Inference, name: string, isStream: boolean): OpenedModel {
+  const served = inference.deps.pipeline.requestable.find(name);
+  const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
   if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
   return { meter, primaryName: served?.primaryName ?? name, isStream };
 }
 
 export function decodeContext(
-  call: Pick<InferenceCall, 'deps' | 'exchange'> & Partial<Pick<InferenceCall, 'span'>>,
+  inference: Pick<Inference, 'deps' | 'exchange'> & Partial<Pick<Inference, 'span'>>,
 ): DecodeContext {
-  const { settings, random, logger } = call.deps;
+  const { settings, random, logger } = inference.deps;
   return {
-    headers: call.exchange,
+    headers: inference.exchange,
     settings: settings.decode,
     random,
-    newId: call.exchange.madeRequestId,
-    span: call.span,
+    newId: inference.exchange.madeRequestId,
+    span: inference.span,
     warn: (message) => logger.debug(message),
   };
 }

@@ -5,7 +5,7 @@ import type { RequestMeter } from '../../telemetry/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { type OpenedModel, openForModel, requireRoute, requireService } from './gates.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
-import { type Abandonable, InferenceCall } from './inference-call.ts';
+import { type Abandonable, Inference } from './inference.ts';
 import { readJson } from './read-json.ts';
 import type { Serve } from './route.ts';
 
@@ -25,26 +25,26 @@ export interface InferenceRoute<Body extends Asked> {
   readonly parse: (json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange) => Body | Promise<Body>;
   /** @default as the body says */
   readonly isStream?: (body: Body) => boolean;
-  /** Decodes the body, identifies the request, and hands it to the pipeline with an answer that writes to the exchange. */
-  readonly answer: (call: InferenceCall, body: Body, model: OpenedModel) => void | Promise<void>;
+  /** Decodes the body, identifies the request, and hands it to the pipeline with a sink that writes to the exchange. */
+  readonly start: (inference: Inference, body: Body, model: OpenedModel) => void | Promise<void>;
   /** @default OpenAI's envelope */
-  readonly refuse?: (call: InferenceCall, error: ServeError) => void;
+  readonly refuse?: (inference: Inference, error: ServeError) => void;
 }
 
 /** A handler of inference requests; it never rejects. */
 export function serveInference<Body extends Asked>(route: InferenceRoute<Body>): Serve {
-  const { endpoint, isOffWithoutModel = false, read = readJson, parse, answer } = route;
+  const { endpoint, isOffWithoutModel = false, read = readJson, parse, start } = route;
   const isStream = route.isStream ?? (({ stream }) => stream === true);
-  const refuse = route.refuse ?? ((call, error) => call.refuse(error));
+  const refuse = route.refuse ?? ((inference, error) => inference.refuse(error));
   return async (deps, exchange) => {
-    const call = new InferenceCall(deps, exchange, endpoint);
+    const inference = new Inference(deps, exchange, endpoint);
     try {
       requireService(deps);
       if (isOffWithoutModel) requireRoute(deps, endpoint);
       const body = await parse(await read(exchange, deps), deps, exchange);
-      await answer(call, body, openForModel(call, body.model, isStream(body)));
+      await start(inference, body, openForModel(inference, body.model, isStream(body)));
     } catch (thrown) {
-      refuse(call, toServeError(thrown));
+      refuse(inference, toServeError(thrown));
     }
   };
 }
@@ -54,11 +54,11 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
  * @throws ServeError `server_overloaded` where there is none
  */
 export function generate(
-  call: InferenceCall,
+  inference: Inference,
   request: GenerationRequest,
-  answer: Abandonable & GenerationSink,
+  sink: Abandonable & GenerationSink,
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
 ): void {
-  const { signal } = call.watch(answer);
-  call.deps.pipeline.generate(request, isWritten ? answer : call.kept(answer), { signal, meter });
+  const { signal } = inference.watch(sink);
+  inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
 }

@@ -1,8 +1,8 @@
 import type { Random } from '../../../clock/index.ts';
 import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
-import { answerFailure, statusOf } from '../answers/answer.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import type { InferenceCall } from '../inference-call.ts';
+import type { Inference } from '../inference.ts';
+import { sendFailure, statusOf } from '../sinks/send.ts';
 
 /** What Anthropic's clients know as overload; no setting moves it. */
 const OVERLOAD_STATUS = 529;
@@ -25,24 +25,24 @@ function messagesStatusOf(error: ServeError): number {
   return statusOf(error, OVERLOAD_STATUS);
 }
 
-/** Answers a failure in Anthropic's envelope. */
-export function answerMessagesError(
+/** Sends a failure in Anthropic's envelope. */
+export function sendMessagesError(
   exchange: HttpExchange,
   error: ServeError,
   requestId: string,
   headers?: Readonly<Record<string, string>>,
 ): void {
-  answerFailure(exchange, error, {
+  sendFailure(exchange, error, {
     status: messagesStatusOf(error),
     body: anthropicErrorBody(error, requestId),
     headers: { ...headers, ...requestIdHeader(requestId) },
   });
 }
 
-/** An inference request failed; see `InferenceCall.refuse`. */
-export function refuseMessages(call: InferenceCall, error: ServeError, requestId: string): void {
-  call.refuse(error, ({ exchange }) => {
-    answerMessagesError(exchange, error, requestId);
+/** An inference request failed; see `Inference.refuse`. */
+export function refuseMessages(inference: Inference, error: ServeError, requestId: string): void {
+  inference.refuse(error, ({ exchange }) => {
+    sendMessagesError(exchange, error, requestId);
     return messagesStatusOf(error);
   });
 }

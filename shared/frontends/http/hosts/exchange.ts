@@ -56,4 +56,4 @@ export interface HttpBindings {
 }
 
 /** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */
-export const alreadyAnswered: Response = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
+export const alreadySent: Response = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ServeError } from '../../../errors/index.ts';
-import { answerError, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { sendError, sendText } from '../sinks/send.ts';
 
 export const DOCS_PATH = '/docs';
 
@@ -49,11 +49,11 @@ export async function serveDocs({ settings }: HttpAppDeps, exchange: HttpExchang
   const folder = assetFolder();
   if (folder === undefined || (name !== '' && type === undefined)) {
     const message = folder === undefined ? NO_PAGE : `Route not found: ${exchange.method} ${exchange.path}`;
-    answerError(exchange, new ServeError('not_found', message), settings.overloadStatus);
+    sendError(exchange, new ServeError('not_found', message), settings.overloadStatus);
   } else if (type === undefined) {
-    answerText(exchange, 200, 'text/html; charset=utf-8', PAGE);
+    sendText(exchange, 200, 'text/html; charset=utf-8', PAGE);
   } else {
-    answerText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);
+    sendText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);
   }
 }
 

@@ -1,7 +1,7 @@
-import { answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Operation, Serve } from '../route.ts';
+import { sendText } from '../sinks/send.ts';
 import { exampleModels } from './examples.ts';
 
 export const OPENAPI_PATH = '/openapi.json';
@@ -23,6 +23,6 @@ export function serveOpenApi(operations: readonly Operation[]): Serve {
       const { openApiDocument } = await import('./document.ts');
       document = { models: key, text: JSON.stringify(openApiDocument(operations, settings, models)) };
     }
-    answerText(exchange, 200, 'application/json', document.text);
+    sendText(exchange, 200, 'application/json', document.text);
   };
 }

@@ -6,10 +6,10 @@ import {
   type JsonBody,
   parseBusyThresholdBody,
 } from '../../../protocol/openai/index.ts';
-import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
+import { sendJson } from '../sinks/send.ts';
 
 export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 /** A body that is JSON but not of the right shape, on this route alone. */
@@ -20,7 +20,7 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
   if (exchange.method !== 'POST') {
     const { models, thresholds } = deps.pipeline;
     const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
-    answerJson(exchange, 200, { thresholds: all });
+    sendJson(exchange, 200, { thresholds: all });
     return;
   }
   let json: JsonBody;
@@ -59,12 +59,12 @@ function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody
   const isRead = Object.values(values).every((value) => value === undefined);
   if (model === undefined && !isRead) {
     const error = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
-    answerJson(exchange, 404, { error });
+    sendJson(exchange, 404, { error });
     return;
   }
   const stored =
     model === undefined ? {} : isRead ? thresholds.of(model.primaryName) : thresholds.set(model.primaryName, values);
-  answerJson(exchange, 200, thresholdBody(body.model, stored));
+  sendJson(exchange, 200, thresholdBody(body.model, stored));
 }
 
 function thresholdBody(model: string, values: BusyThresholdValues): object {
@@ -78,5 +78,5 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
 
 /** This route's own envelope, unlike all others. */
 function answerFailure(exchange: HttpExchange, status: number, error: ServeError): void {
-  answerJson(exchange, status, { error: error.message });
+  sendJson(exchange, status, { error: error.message });
 }

@@ -1,6 +1,6 @@
-import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { sendJson } from '../sinks/send.ts';
 
 export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
 
@@ -8,7 +8,7 @@ export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
 export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const workers = (await caches?.clear()) ?? [];
   if (workers.length === 0) {
-    answerJson(exchange, 200, { message: 'No active worker groups found' });
+    sendJson(exchange, 200, { message: 'No active worker groups found' });
     return;
   }
   const rows = workers.map(({ model, endpoint, workerId, failure }) => ({
@@ -22,7 +22,7 @@ export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: Http
         : { status: 'failed', error: failure }),
     },
   }));
-  answerJson(exchange, 200, {
+  sendJson(exchange, 200, {
     cleared_workers: rows.filter(({ isCleared }) => isCleared).map(({ row }) => row),
     failed_workers: rows.filter(({ isCleared }) => !isCleared).map(({ row }) => row),
   });

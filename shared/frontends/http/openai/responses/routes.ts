@@ -1,8 +1,8 @@
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { type Operation, type Route, route } from '../../route.ts';
-import { serveCompact } from './serve-compact.ts';
+import { serveCompact } from './compact.ts';
 import { serveInputTokens, serveResponses } from './serve-responses.ts';
-import { RunningResponses, serveInputItems, serveResponseCancel, serveStoredResponse } from './serve-stored.ts';
+import { RunningResponses, serveInputItems, serveResponseCancel, serveStoredResponse } from './stored.ts';
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 

@@ -1,36 +1,33 @@
-import { assertNever, isClientCancel, ServeError, toServeError } from '../../../../errors/index.ts';
+import { isClientCancel, ServeError, toServeError } from '../../../../errors/index.ts';
 import type {
   FinishReason,
-  GenerationEvent,
   GenerationRequest,
-  GenerationSink,
-  TokenLogprob,
+  ServingWorkers,
+  TextDelta,
+  TextFinish,
   Usage,
 } from '../../../../protocol/generation/index.ts';
 import type { DecodedResponses } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
-import { statusOf } from '../../answers/answer.ts';
-import type { Abandonable, InferenceCall } from '../../inference-call.ts';
-import { annotationFrame, preprocessorFrame } from '../annotation-frame.ts';
+import type { Inference } from '../../inference.ts';
+import { DialectSink, nothingSent } from '../../sinks/dialect-sink.ts';
+import { statusOf } from '../../sinks/send.ts';
 import { ChatBodyReader } from '../chat-body-reader.ts';
-import { NvextAnswer } from '../nvext-answer.ts';
-import type { WireNames } from '../wire-names.ts';
-import { itemBody } from './item-body.ts';
+import { NvextFields } from '../nvext.ts';
+import { annotationFrame, preprocessorFrame, type WireNames } from '../wire.ts';
+import { incompleteReasonOf, itemBody, type ResponseState, responseBody } from './bodies.ts';
+import type { FinalEvent, ResponseOutlet } from './outlets.ts';
 import { OutputItems } from './output-items.ts';
-import { incompleteReasonOf, type ResponseState, responseBody } from './response-body.ts';
 import { type KeptInput, keep } from './response-keeper.ts';
-import type { FinalEvent, ResponsesOutlet } from './responses-unary.ts';
-
-type SaidEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
 
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
 /** What an answer is made with. */
-export interface ResponsesAnswerParts {
-  readonly call: InferenceCall;
+export interface ResponseSinkParts {
+  readonly inference: Inference;
   readonly decoded: DecodedResponses;
   readonly names: WireNames;
-  readonly outlet: ResponsesOutlet;
+  readonly outlet: ResponseOutlet;
   /** Undefined when the answer is not stored. */
   readonly kept: KeptInput | undefined;
   /** Runs once, when the answer is over in any way. */
@@ -48,79 +45,92 @@ export interface ResponsesAnswerParts {
  * | closing (being stored) | - | - | - | - | over: stored all the same |
  * | over | ignored | ignored | ignored | ignored | ignored |
  */
-export class ResponsesAnswer implements GenerationSink, Abandonable {
-  readonly #parts: ResponsesAnswerParts;
+export class ResponseSink extends DialectSink {
+  readonly #parts: ResponseSinkParts;
   readonly #items: OutputItems;
-  readonly #outlet: ResponsesOutlet;
-  readonly #nvext: NvextAnswer | undefined;
+  readonly #outlet: ResponseOutlet;
+  readonly #nvext: NvextFields | undefined;
   #bodies: ChatBodyReader | undefined;
   #reason: FinishReason | null | undefined;
   #stopReason: string | number | undefined;
   /** The body of an answer that is complete or cancelled. */
   #final: JsonObject | undefined;
-  #isOver = false;
   #isAbandoned = false;
   /** The answer once it is over; undefined when there is none. */
   readonly recorded: Promise<Recorded | undefined>;
   #tellRecorded: (recorded: Recorded | undefined) => void = () => {};
 
-  constructor(parts: ResponsesAnswerParts) {
-    const { call, decoded, names, outlet } = parts;
+  constructor(parts: ResponseSinkParts) {
+    const { inference, decoded, names, outlet } = parts;
+    super(inference);
     this.#parts = parts;
     this.#outlet = outlet;
     this.recorded = new Promise((resolve) => {
       this.#tellRecorded = resolve;
     });
     this.#items = new OutputItems(names.id, decoded, outlet.observer);
-    this.#nvext = NvextAnswer.for(decoded.request, call);
+    this.#nvext = NvextFields.for(decoded.request, inference);
     this.#begin(decoded.request);
   }
 
   /** The hot path. */
-  text(_choice: number, text: string): void {
-    if (!this.#isOver && text !== '') this.#items.text(text);
+  override text(_choice: number, text: string): void {
+    if (!this.isOver && text !== '') this.#items.text(text);
   }
 
-  event(event: GenerationEvent): void {
-    if (this.#isOver) return;
-    switch (event.kind) {
-      case 'delta':
-      case 'finish':
-        this.#say(event);
-        return;
-      case 'reasoning':
-        if (event.text !== '') this.#items.reasoning(event.text);
-        return;
-      case 'tool-call':
-        this.#items.call(event.index, event.id, event.name);
-        return;
-      case 'tool-arguments':
-        this.#growCall(event.index, event.text);
-        return;
-      case 'annotation':
-        this.#outlet.annotate(preprocessorFrame(event.name, event.value));
-        return;
-      case 'worker':
-        this.#nvext?.worker(event);
-        return;
-      case 'engine-data':
-        this.#nvext?.engineData(event.data);
-        return;
-      case 'body':
-        this.#bodies ??= new ChatBodyReader(this);
-        this.#bodies.read(event.body);
-        return;
-      default:
-        assertNever(event);
+  override delta({ text, logprobs }: TextDelta): void {
+    if (this.isOver) return;
+    if (text !== '' || (logprobs !== undefined && logprobs.length > 0)) this.#items.text(text, logprobs);
+  }
+
+  override finish({ text, logprobs, reason, stopReason }: TextFinish): void {
+    if (this.isOver) return;
+    if (text !== '') this.#items.text(text, logprobs);
+    this.#reason = reason;
+    this.#stopReason = stopReason;
+  }
+
+  override reasoning(_choice: number, text: string): void {
+    if (!this.isOver && text !== '') this.#items.reasoning(text);
+  }
+
+  override toolCall(_choice: number, index: number, id: string, name: string): void {
+    if (!this.isOver) this.#items.call(index, id, name);
+  }
+
+  override toolArguments(_choice: number, index: number, text: string): void {
+    if (this.isOver) return;
+    try {
+      this.#items.callText(index, text);
+    } catch (thrown) {
+      this.fail(toServeError(thrown)); // a sink must not throw
     }
   }
 
+  override annotation(name: string, value: string): void {
+    if (!this.isOver) this.#outlet.annotate(preprocessorFrame(name, value));
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+  }
+
+  override body(body: unknown): void {
+    if (this.isOver) return;
+    this.#bodies ??= new ChatBodyReader(this);
+    this.#bodies.read(body);
+  }
+
   end(usage: Usage, finished: boolean): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     this.#bodies?.end();
     const hasFinished = finished || this.#reason !== undefined;
     if (!hasFinished && this.#items.all.length === 0) {
-      this.fail(new ServeError('internal_error', 'Internal server error', { cause: 'the worker sent nothing' }));
+      this.fail(nothingSent());
       return;
     }
     const incompleteReason = incompleteReasonOf(this.#reason);
@@ -132,7 +142,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
       }
     } else if (this.#outlet.needsItem && this.#items.all.length === 0) this.#items.openEmptyMessage();
     this.#items.close(isCut ? 'incomplete' : 'completed');
-    this.#over();
+    this.close();
     const state: ResponseState = {
       status: isCut ? 'incomplete' : 'completed',
       output: this.#output(),
@@ -140,17 +150,18 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
       ...(isCut ? {} : { completedAt: this.#nowSeconds() }),
       ...(incompleteReason === undefined ? {} : { incompleteReason }),
     };
-    this.#conclude(isCut ? 'response.incomplete' : 'response.completed', state, () => this.#parts.call.succeed(usage));
+    this.#conclude(isCut ? 'response.incomplete' : 'response.completed', state, () => this.inference.succeed(usage));
   }
 
   /** A request that somebody asked to cancel ends as a response with that status, not as a failure. */
-  fail(thrown: ServeError): void {
-    if (this.#isOver) return;
-    const error = thrown instanceof ServeError ? thrown : toServeError(thrown);
+  protected tell(error: ServeError): void {
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
       this.#cancelled(error); // half a summary is none
     else if (this.#outlet.isBegun) this.#failBegun(error);
-    else this.#refuse(error);
+    else {
+      this.#outlet.refuse(error);
+      this.inference.fail(error, statusOf(error, this.inference.deps.settings.overloadStatus));
+    }
   }
 
   /** The response as it stands. */
@@ -158,43 +169,34 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     return this.#final ?? this.#body({ status: 'in_progress', output: this.#output() });
   }
 
-  abandon(): void {
+  override abandon(): void {
     this.#isAbandoned = true;
-    this.#over();
+    super.abandon();
     this.#outlet.abandon();
   }
 
-  isBlocked(): boolean {
-    return this.#parts.call.exchange.sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#parts.call.exchange.sink.onUnblocked(callback);
-  }
-
-  #refuse(error: ServeError): void {
-    const { call } = this.#parts;
-    this.#over();
-    this.#outlet.refuse(error);
-    call.fail(error, statusOf(error, call.deps.settings.overloadStatus));
+  protected override close(): boolean {
+    if (!super.close()) return false;
+    this.#parts.onOver();
+    // By the next turn the end is known, and with it the last state.
+    queueMicrotask(() => this.#tellRecorded(this.#final === undefined ? undefined : this.#recorded(this.#final)));
+    return true;
   }
 
   #failBegun(error: ServeError): void {
     this.#items.close('incomplete');
-    this.#over();
     const body = this.#body({ status: 'failed', output: this.#output(), error });
     this.#final = body;
-    void this.#tell('response.failed', body); // a stream's last event: at once
-    const { call, kept } = this.#parts;
-    call.fail(error, 200);
-    if (kept !== undefined) void keep(call.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed answer
+    void this.#writeFinal('response.failed', body); // a stream's last event: at once
+    const { kept } = this.#parts;
+    this.inference.fail(error, 200);
+    if (kept !== undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed answer
   }
 
   #cancelled(error: ServeError): void {
     this.#items.close('incomplete');
-    this.#over();
     const state: ResponseState = { status: 'cancelled', output: this.#output() };
-    this.#conclude('response.incomplete', state, () => this.#parts.call.fail(error, 200));
+    this.#conclude('response.incomplete', state, () => this.inference.fail(error, 200));
   }
 
   #begin(request: GenerationRequest): void {
@@ -204,29 +206,13 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     this.#outlet.begin(JSON.stringify(this.#body({ status: 'in_progress', output: [] })));
   }
 
-  #say(event: SaidEvent): void {
-    const { text, logprobs } = event;
-    if (text !== '' || (event.kind === 'delta' && hasAny(logprobs))) this.#items.text(text, logprobs);
-    if (event.kind === 'delta') return;
-    this.#reason = event.reason;
-    this.#stopReason = event.stopReason;
-  }
-
-  #growCall(index: number, text: string): void {
-    try {
-      this.#items.callText(index, text);
-    } catch (thrown) {
-      this.fail(toServeError(thrown)); // a sink must not throw
-    }
-  }
-
   /** Stores the answer if it is to be stored, then tells the client how it ended. */
   #conclude(event: FinalEvent, state: ResponseState, settle: () => void): void {
-    const { call, kept } = this.#parts;
+    const { kept } = this.#parts;
     const body = this.#body(state);
     this.#final = body;
     const finish = (told: JsonObject): Promise<void> | undefined => {
-      const written = this.#isAbandoned ? undefined : this.#tell(event, told);
+      const written = this.#isAbandoned ? undefined : this.#writeFinal(event, told);
       if (written !== undefined) return written.then(settle);
       settle();
       return undefined;
@@ -235,10 +221,10 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
     const finished =
       kept === undefined
         ? finish(body)
-        : keep(call.deps, kept, this.#recorded(body)).then((isKept) =>
+        : keep(this.inference.deps, kept, this.#recorded(body)).then((isKept) =>
             finish(isKept ? body : { ...body, store: false }),
           );
-    finished?.catch((thrown: unknown) => call.refuse(toServeError(thrown)));
+    finished?.catch((thrown: unknown) => this.inference.refuse(toServeError(thrown)));
   }
 
   #body(state: ResponseState): JsonObject {
@@ -253,7 +239,7 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   }
 
   /** Ends what the client reads with `body`, and `nvext` in it if that was asked for. */
-  #tell(event: FinalEvent, body: JsonObject): Promise<void> | undefined {
+  #writeFinal(event: FinalEvent, body: JsonObject): Promise<void> | undefined {
     const nvext = this.#nvext?.pieces({ tokenIds: [], finish: { stopReason: this.#stopReason } }) ?? [];
     return this.#outlet.finish(event, body, nvext);
   }
@@ -263,18 +249,6 @@ export class ResponsesAnswer implements GenerationSink, Abandonable {
   }
 
   #nowSeconds(): number {
-    return Math.floor(this.#parts.call.deps.clock.wallMs() / 1000);
+    return Math.floor(this.inference.deps.clock.wallMs() / 1000);
   }
-
-  #over(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#parts.onOver();
-    // By the next turn the end is known, and with it the last state.
-    queueMicrotask(() => this.#tellRecorded(this.#final === undefined ? undefined : this.#recorded(this.#final)));
-  }
-}
-
-function hasAny(logprobs: readonly TokenLogprob[] | undefined): boolean {
-  return logprobs !== undefined && logprobs.length > 0;
 }
