@@ -2,15 +2,13 @@ import { type Context, Hono } from 'hono';
 import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
 import { newRequestId, sendMessagesError } from './anthropic/errors.ts';
 import { sendModelsError } from './anthropic/models.ts';
-import { answerPreflight, corsHeaders } from './cors.ts';
-import { shownId } from './decode-path.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadySent, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { refuseHost } from './operators.ts';
-import type { Serve } from './route.ts';
+import { type Serve, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
-import { ServedExchange } from './served-exchange.ts';
+import { answerPreflight, corsHeaders, ServedExchange } from './served-exchange.ts';
 import { sendError } from './sinks/send.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };

@@ -1,11 +1,16 @@
-import { type ServeError, toServeError } from '../../errors/index.ts';
-import type { Endpoint, GenerationRequest, GenerationSink } from '../../protocol/generation/index.ts';
-import type { JsonBody } from '../../protocol/openai/index.ts';
+import { ServeError, toServeError } from '../../errors/index.ts';
+import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
+import {
+  ENDPOINTS,
+  type Endpoint,
+  type GenerationRequest,
+  type GenerationSink,
+} from '../../protocol/generation/index.ts';
+import type { DecodeContext, JsonBody } from '../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { type OpenedModel, openForModel, requireRoute, requireService } from './gates.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
-import { type Abandonable, Inference } from './inference.ts';
+import { type Abandonable, Inference, UNKNOWN_MODEL } from './inference.ts';
 import { readJson } from './read-json.ts';
 import type { Serve } from './route.ts';
 
@@ -61,4 +66,57 @@ export function generate(
 ): void {
   const { signal } = inference.watch(sink);
   inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
+}
+
+/** Refuses while the process drains, before the body is read. @throws ServeError 503 */
+export function requireService({ lifecycle }: HttpAppDeps): void {
+  if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
+}
+
+/** Some inference routes exist once a model that serves them was registered. @throws ServeError 404 */
+function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
+  for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
+  throw modelNotFound(pipeline.requestable.list(), { type });
+}
+
+/** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
+export function requireServed({ pipeline }: HttpAppDeps, name: string, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
+  if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
+  throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
+}
+
+/** The model of a request whose books are open. */
+interface OpenedModel {
+  readonly meter: RequestMeter;
+  /** As the worker registered it; the name may be an alias. */
+  readonly primaryName: string;
+  readonly isStream: boolean;
+}
+
+/**
+ * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
+ * registered passes: that is told after the body was checked.
+ * @throws ServeError `service_unavailable`
+ */
+function openForModel(inference: Inference, name: string, isStream: boolean): OpenedModel {
+  const served = inference.deps.pipeline.requestable.find(name);
+  const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
+  if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
+  return { meter, primaryName: served?.primaryName ?? name, isStream };
+}
+
+export function decodeContext(
+  inference: Pick<Inference, 'deps' | 'exchange'> & Partial<Pick<Inference, 'span'>>,
+): DecodeContext {
+  const { settings, random, logger } = inference.deps;
+  return {
+    headers: inference.exchange,
+    settings: settings.decode,
+    random,
+    newId: inference.exchange.madeRequestId,
+    span: inference.span,
+    warn: (message) => logger.debug(message),
+  };
 }

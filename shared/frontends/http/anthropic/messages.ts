@@ -12,13 +12,12 @@ import {
 import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext, requireService } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Inference } from '../inference.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { readJson } from '../read-json.ts';
-import { generate, serveInference } from '../serve-inference.ts';
+import { decodeContext, generate, requireService, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { anthropicRequestId, newRequestId, refuseMessages, requestIdHeader, sendMessagesError } from './errors.ts';

@@ -6,9 +6,8 @@ import type {
   Usage,
 } from '../../../protocol/generation/index.ts';
 import { decodeChat, parseChatBody } from '../../../protocol/openai/index.ts';
-import { decodeContext, requireServed } from '../gates.ts';
 import type { Inference } from '../inference.ts';
-import { generate, serveInference } from '../serve-inference.ts';
+import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import { ChatStream } from './chat-stream.ts';

@@ -10,9 +10,8 @@ import {
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext, requireServed } from '../gates.ts';
 import type { Inference } from '../inference.ts';
-import { serveInference } from '../serve-inference.ts';
+import { decodeContext, requireServed, serveInference } from '../serve-inference.ts';
 import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
 import { sendObject } from '../sinks/send.ts';
 import { CompletionsStream } from './completions-stream.ts';

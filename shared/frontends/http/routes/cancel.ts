@@ -1,8 +1,8 @@
 import { ServeError } from '../../../errors/index.ts';
 import { requestKeyOf } from '../../../protocol/generation/index.ts';
-import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodePath, shownId } from '../route.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or the request id that the server gave. */

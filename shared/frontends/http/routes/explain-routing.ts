@@ -7,11 +7,11 @@ import {
   parseChatBody,
   parseCompletionsBody,
 } from '../../../protocol/openai/index.ts';
-import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
+import { decodePath, shownId } from '../route.ts';
+import { decodeContext } from '../serve-inference.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or a request id. */

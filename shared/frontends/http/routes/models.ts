@@ -7,9 +7,9 @@ import {
   type ServedModel,
 } from '../../../pipeline/index.ts';
 import { anthropicModel, anthropicModelList, sendModelsError, wantsAnthropicModels } from '../anthropic/models.ts';
-import { decodePath } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodePath } from '../route.ts';
 import { sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';

@@ -1,8 +1,7 @@
 import packageJson from '../../../../package.json' with { type: 'json' };
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { DOCS_PATH } from '../openapi/serve-docs.ts';
-import { OPENAPI_PATH } from '../openapi/serve-openapi.ts';
+import { DOCS_PATH, OPENAPI_PATH } from '../openapi/serve-docs.ts';
 import type { HttpSettings } from '../settings.ts';
 import { sendText } from '../sinks/send.ts';
 

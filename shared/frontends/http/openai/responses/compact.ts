@@ -12,9 +12,8 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import { decodeContext, requireServed } from '../../gates.ts';
 import type { Inference } from '../../inference.ts';
-import { generate, serveInference } from '../../serve-inference.ts';
+import { decodeContext, generate, requireServed, serveInference } from '../../serve-inference.ts';
 import { responseUsage } from './bodies.ts';
 import { ObjectOutlet } from './outlets.ts';
 import { gatherItems, isUserMessage, lookForStored } from './response-keeper.ts';

@@ -9,9 +9,9 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
-import { shownId } from '../../decode-path.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { shownId } from '../../route.ts';
 
 const MEBIBYTE = 1024 * 1024;
 

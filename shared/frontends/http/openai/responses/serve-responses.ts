@@ -12,12 +12,11 @@ import {
 } from '../../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import { decodeContext, requireServed, requireService } from '../../gates.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { CHOSEN_ID, type Inference, idIsTaken } from '../../inference.ts';
 import { readJson } from '../../read-json.ts';
 import type { Serve } from '../../route.ts';
-import { generate, serveInference } from '../../serve-inference.ts';
+import { decodeContext, generate, requireServed, requireService, serveInference } from '../../serve-inference.ts';
 import { sendError, sendJson } from '../../sinks/send.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
 import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
