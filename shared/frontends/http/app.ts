@@ -8,14 +8,14 @@ import { WebExchange } from './hosts/web-exchange.ts';
 import { refuseHost } from './operators.ts';
 import { type Serve, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
-import { answerPreflight, corsHeaders, ServedExchange } from './served-exchange.ts';
+import { corsHeaders, ServedExchange, sendPreflight } from './served-exchange.ts';
 import { sendError } from './sinks/send.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
 
 /**
  * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
- * `app.fetch(request, { exchange })` and gets `alreadySent`; without one the app answers with a `Response`.
+ * `app.fetch(request, { exchange })` and gets `alreadySent`; without one the app gives a `Response`.
  *
  * @example
  * const app = createHttpApp(deps);
@@ -24,9 +24,9 @@ export type HttpEnv = { Bindings: HttpBindings };
 export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const app = new Hono<HttpEnv>();
   for (const { pattern, serve, allow } of routesOf(deps.settings)) addRoute(app, deps, pattern, allow, serve);
-  app.notFound((context) => answerThrough(context, deps, serveNotFound));
+  app.notFound((context) => serveThrough(context, deps, serveNotFound));
   app.onError((error, context) =>
-    answerThrough(context, deps, () => {
+    serveThrough(context, deps, () => {
       throw error;
     }),
   );
@@ -39,12 +39,12 @@ function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: st
   const refuseMethod: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
   app.all(path, (context) => {
     const { method } = context.req.raw;
-    return answerThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
+    return serveThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
   });
 }
 
 /** Runs a handler on the host's exchange, or on one over the fetch request. */
-function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
+function serveThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
   if (given !== undefined) {
     run(deps, given, serve);
@@ -63,7 +63,7 @@ function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
     refuse(deps, exchange, foreign);
     return;
   }
-  if (forPages !== undefined && answerPreflight(exchange)) return;
+  if (forPages !== undefined && sendPreflight(exchange)) return;
   if (exchange.headerLines > LIMITS.header_lines.max) {
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
     return;

@@ -39,10 +39,10 @@ export function idIsTaken(): ServeError {
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';
 
-/** Answers a failure in a dialect's own words and returns the status. */
+/** Tells a failure in a dialect's own words and returns the status. */
 export type Refusal = (inference: Inference, error: ServeError) => number;
 
-/** What the client of a dialect reads; the call tells it when nobody does any more. */
+/** What the client of a dialect reads; it is told when nobody does any more. */
 export interface Abandonable {
   /** Ends with `error`, before or after the head has left. */
   fail(error: ServeError): void;
@@ -61,7 +61,7 @@ export class Inference {
   readonly receivedMs: number;
   /** Undefined where no spans are made. */
   readonly span: Span | undefined;
-  /** What the answer may take in memory until it is whole; given back when the call is over. */
+  /** What the answer may take in memory until it is whole; given back when the request is over. */
   readonly room: AnswerRoom;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
@@ -70,7 +70,7 @@ export class Inference {
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
-  /** Ends work and answer with a failure; known once there is an answer. */
+  /** Ends work and response with a failure; known once there is a sink. */
   #breakOff: ((error: ServeError) => void) | undefined;
   #isOver = false;
 
@@ -90,7 +90,7 @@ export class Inference {
     return this.deps.clock.nowMs() - this.#startedMs;
   }
 
-  /** Unix time at which the handler began, in whole seconds, as answers tell it. */
+  /** Unix time at which the handler began, in whole seconds, as responses tell it. */
   get createdSecs(): number {
     return Math.floor(this.receivedMs / 1000);
   }
@@ -165,15 +165,15 @@ export class Inference {
     return new KeptSink(this, sink);
   }
 
-  /** Ends work and answer with a failure; nothing before there is an answer. */
+  /** Ends work and response with a failure; nothing before there is a sink. */
   breakOff(error: ServeError): void {
     this.#breakOff?.(error);
   }
 
-  /** The handler failed: before there was an answer, or through a mistake of ours in the middle of one. */
-  refuse(error: ServeError, answer: Refusal = answerInOpenAi): void {
+  /** The handler failed: before there was a sink, or through a mistake of ours in the middle of one. */
+  refuse(error: ServeError, refusal: Refusal = refuseInOpenAi): void {
     this.#breakOff?.(error);
-    this.fail(error, answer(this, error));
+    this.fail(error, refusal(this, error));
   }
 
   /** @param usage undefined when the worker told none. */
@@ -335,7 +335,7 @@ function beginSpan(tracer: Tracer, exchange: HttpExchange, endpoint: Endpoint): 
   return tracer.begin('http-request', headers, { kind: 'server', attributes });
 }
 
-function answerInOpenAi({ exchange, deps }: Inference, error: ServeError): number {
+function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {
   const { overloadStatus } = deps.settings;
   sendError(exchange, error, overloadStatus);
   return statusOf(error, overloadStatus);

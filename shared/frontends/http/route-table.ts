@@ -48,8 +48,23 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
 }
 
 function clientRoutes(paths: HttpPaths): readonly Route[] {
-  const made = (path: string, serve: Serve, id: string, summary: string, body: string, answers?: readonly string[]) =>
-    route(path, serve, { path, method: 'post', id, tag: 'Generation', summary, body, ...(answers && { answers }) });
+  const made = (
+    path: string,
+    serve: Serve,
+    id: string,
+    summary: string,
+    body: string,
+    contentTypes?: readonly string[],
+  ) =>
+    route(path, serve, {
+      path,
+      method: 'post',
+      id,
+      tag: 'Generation',
+      summary,
+      body,
+      ...(contentTypes && { contentTypes }),
+    });
   const cancel = `${CANCEL_PATH}/{id}`;
   return [
     made(
@@ -97,7 +112,7 @@ function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
       id: 'createMessage',
       summary: "Answers a conversation in Anthropic's shape.",
       body: 'MessageRequest',
-      answers: JSON_OR_EVENTS,
+      contentTypes: JSON_OR_EVENTS,
     }),
     route(count, serveCountTokens, {
       ...shared,
@@ -159,7 +174,7 @@ function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[]
       path: metrics,
       id: 'getMetrics',
       summary: 'Metrics for Prometheus.',
-      answers: ['text/plain'],
+      contentTypes: ['text/plain'],
     }),
   ];
 }

@@ -20,7 +20,7 @@ interface Asked {
   readonly stream?: boolean | null | undefined;
 }
 
-/** What a dialect adds to the steps that every inference request takes. What its functions throw is answered by `refuse`. */
+/** What a dialect adds to the steps that every inference request takes. What its functions throw is told by `refuse`. */
 export interface InferenceRoute<Body extends Asked> {
   readonly endpoint: Endpoint;
   /** Not found, before the body is read, until a model that serves `endpoint` was registered. @default false */

@@ -7,7 +7,7 @@ import { sendFailure, statusOf } from '../sinks/send.ts';
 /** What Anthropic's clients know as overload; no setting moves it. */
 const OVERLOAD_STATUS = 529;
 
-/** The id by which clients name an answer in a report; Anthropic's header and error body carry it. */
+/** The id by which clients name a response in a report; Anthropic's header and error body carry it. */
 export function anthropicRequestId(uuid: string): string {
   return `req_${uuid.replaceAll('-', '')}`;
 }
@@ -16,7 +16,7 @@ export function newRequestId(random: Random): string {
   return anthropicRequestId(random.uuid());
 }
 
-/** The header that tells a client the answer's id. */
+/** The header that tells a client the response's id. */
 export function requestIdHeader(requestId: string): { readonly 'request-id': string } {
   return { 'request-id': requestId };
 }

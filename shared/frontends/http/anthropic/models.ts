@@ -10,7 +10,7 @@ export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpEx
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
 }
 
-/** Answers a failure of the routes of models in the dialect of the client. */
+/** Sends a failure of the routes of models in the dialect of the client. */
 export function sendModelsError(
   deps: HttpAppDeps,
   exchange: HttpExchange,

@@ -151,6 +151,6 @@ function isWhole(text: string): boolean {
     JSON.parse(text);
     return true;
   } catch {
-    return false; // the answer to the question, not a failure
+    return false; // it is not, which is no failure
   }
 }

@@ -35,7 +35,7 @@ interface CompletionsChunkParts {
 
 /**
  * Encodes a batch of prompts as one completions stream. Each prompt writes through its
- * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
+ * own `PromptStream`; the first failure ends all of them, the last end ends the stream.
  */
 export class CompletionsStream extends StreamSink {
   readonly #parts: CompletionsParts;
@@ -214,7 +214,7 @@ class CompletionsChunks {
   #nvext = '';
   #areTailsAscii: boolean;
 
-  /** @param firstChoice index of the prompt's first choice in the whole answer */
+  /** @param firstChoice index of the prompt's first choice in the whole batch */
   constructor(id: string, created: number, model: string, firstChoice: number) {
     this.#start = `data: {"id":${JSON.stringify(id)},"choices":[`;
     this.#identity =

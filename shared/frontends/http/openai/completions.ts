@@ -21,7 +21,7 @@ import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
 import { usageBody, type WireNames } from './wire.ts';
 
-/** What an answer to a batch of prompts is made with. */
+/** What the response to a batch of prompts is made with. */
 export interface CompletionsParts {
   readonly names: WireNames;
   readonly decoded: DecodedCompletions;

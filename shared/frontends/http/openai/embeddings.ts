@@ -62,7 +62,7 @@ class EmbeddingsList extends WholeSink {
     this.#usage = new BatchUsage(decoded.requests.length);
   }
 
-  /** A worker that took the body untouched answers with the whole object, any other with the vector of its prompt. */
+  /** A worker that took the body untouched sends the whole object, any other with the vector of its prompt. */
   read(index: number, body: unknown): void {
     if (this.isOver) return;
     const embeddings = readEmbeddings(body);

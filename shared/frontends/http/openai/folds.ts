@@ -2,14 +2,14 @@ import type { FinishReason, TextDelta, TextFinish, TokenLogprob } from '../../..
 import { isRecord } from '../../../records/index.ts';
 import { type WireNames, withFirstChoice, withWireNames } from './wire.ts';
 
-/** What every choice of a whole answer has, as it grows. */
+/** What every choice of a whole object has, as it grows. */
 export interface SaidChoice {
   text: string;
   readonly logprobs: TokenLogprob[];
   finish: FinishReason | null;
 }
 
-/** The choices of one whole answer, in the order of their indices. */
+/** The choices of one whole object, in the order of their indices. */
 export class SaidChoices<Choice extends SaidChoice = SaidChoice> {
   readonly all: Choice[] = [];
   readonly #open: () => Choice;
@@ -67,7 +67,7 @@ export class BodyFold {
   #folded: Body = {};
   readonly #choices: Body[] = [];
 
-  /** @param object `object` of the answer: `chat.completion` or `text_completion` */
+  /** @param object `object` of the response: `chat.completion` or `text_completion` */
   constructor(object: string) {
     this.#object = object;
   }

@@ -6,12 +6,12 @@ import type { WireNames } from './wire.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** Gathers what a media worker sends, which takes bodies untouched, and answers with one object. */
+/** Gathers what a media worker sends, which takes bodies untouched, and sends one object. */
 export class MediaObject extends WholeSink {
   readonly #fold: (parts: readonly Body[]) => object;
   readonly #parts: Body[] = [];
 
-  /** @param fold makes the answer of the worker's parts; there is at least one */
+  /** @param fold makes the object of the worker's parts; there is at least one */
   constructor(inference: Inference, fold: (parts: readonly Body[]) => object) {
     super(inference);
     this.#fold = fold;
@@ -48,7 +48,7 @@ export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   };
 }
 
-/** One videos object as a worker sent it, complete and under the names of this answer. */
+/** One videos object as a worker sent it, complete and under the names of this response. */
 export function videoBody(part: Body, names: WireNames): Body {
   const said = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
   return {

@@ -13,7 +13,7 @@ export interface NvextChunk {
 const NO_CHUNK: NvextChunk = { tokenIds: [] };
 
 /**
- * The `nvext` object of an answer: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ * The `nvext` object of a response: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
  */
 export class NvextFields {
   readonly #inference: Inference;
@@ -68,7 +68,7 @@ export class NvextFields {
     return fields.length === 0 ? '' : `,"nvext":{${fields.join(',')}}`;
   }
 
-  /** As `take`, of a whole answer: in pieces, for there may be megabytes of what an engine tells. */
+  /** As `take`, of a whole object: in pieces, for there may be megabytes of what an engine tells. */
   *pieces(chunk: NvextChunk): Generator<string> {
     let lead = ',"nvext":{';
     if (this.#worker !== '') {

@@ -1,7 +1,7 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
 import { isRecord } from '../../../records/index.ts';
 
-/** What every chunk and object of one answer says of itself. */
+/** What every chunk and object of one response says of itself. */
 export interface WireNames {
   /** `chatcmpl-<id>` or `cmpl-<id>`. */
   readonly id: string;
@@ -21,7 +21,7 @@ export function preprocessorFrame(name: string, jsonValue: string): string {
   return annotationFrame(name, name === 'token_ids' ? JSON.stringify(jsonValue) : jsonValue);
 }
 
-/** `usage` of chat and completions answers; details only where somebody counted them. */
+/** `usage` of chats and completions; details only where somebody counted them. */
 export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   return {
     prompt_tokens: usage.promptTokens,
@@ -34,7 +34,7 @@ export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
   };
 }
 
-/** A worker's own chunk under the answer's names: clients must not see the worker's ids or file names. */
+/** A worker's own chunk under the response's names: clients must not see the worker's ids or file names. */
 export function withWireNames(body: unknown, names: WireNames): unknown {
   if (!isRecord(body)) return body;
   return { ...body, id: names.id, created: names.created, model: names.model };

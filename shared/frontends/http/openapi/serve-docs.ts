@@ -24,7 +24,7 @@ export function serveOpenApi(operations: readonly Operation[]): Serve {
     const models = exampleModels(pipeline.models.list());
     const key = JSON.stringify(models);
     if (document?.models !== key) {
-      // Loaded on demand: a function that is only asked for answers never parses it.
+      // Loaded on demand: a function that nobody asks for it never parses it.
       const { openApiDocument } = await import('./document.ts');
       document = { models: key, text: JSON.stringify(openApiDocument(operations, settings, models)) };
     }

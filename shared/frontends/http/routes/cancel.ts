@@ -9,8 +9,8 @@ import { sendError, sendJson } from '../sinks/send.ts';
 export const CANCEL_PATH = '/v1/cancel';
 
 /**
- * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see . The request's own
- * answer, at whatever edge, ends as cancelled.
+ * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see. The request's own
+ * response, at whatever edge, ends as cancelled.
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));

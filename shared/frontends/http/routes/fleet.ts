@@ -28,7 +28,7 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
     json = await readJson(exchange, deps);
   } catch (thrown) {
     const error = toServeError(thrown);
-    answerFailure(exchange, error.status, error);
+    sendThresholdError(exchange, error.status, error);
     return;
   }
   setThresholds(deps, exchange, json);
@@ -39,14 +39,14 @@ function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody
   try {
     body = parseBusyThresholdBody(json);
   } catch (thrown) {
-    answerFailure(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
+    sendThresholdError(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
     return;
   }
   try {
     checkBusyThresholdBody(body);
   } catch (thrown) {
     const error = toServeError(thrown);
-    answerFailure(exchange, error.status, error);
+    sendThresholdError(exchange, error.status, error);
     return;
   }
   const { models, thresholds } = deps.pipeline;
@@ -77,7 +77,7 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
 }
 
 /** This route's own envelope, unlike all others. */
-function answerFailure(exchange: HttpExchange, status: number, error: ServeError): void {
+function sendThresholdError(exchange: HttpExchange, status: number, error: ServeError): void {
   sendJson(exchange, status, { error: error.message });
 }
 

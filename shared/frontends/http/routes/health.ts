@@ -9,7 +9,7 @@ import { serveReadiness } from './models.ts';
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };
 
 /**
- * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` answers for one model. Where workers are and
+ * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` tells of one model. Where workers are and
  * what cannot be reached is told to operators alone.
  */
 export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {

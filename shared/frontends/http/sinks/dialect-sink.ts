@@ -105,7 +105,7 @@ export abstract class StreamSink extends DialectSink {
  * makes of one request; so no worker is ever asked to wait for it.
  */
 export abstract class WholeSink extends DialectSink {
-  /** The worker has said something that can be answered with. */
+  /** The worker has said something that can be shown. */
   protected abstract readonly hasOutput: boolean;
   /** Writes the answer; a large one resolves when it has been written. */
   protected abstract write(usage: Usage, finished: boolean): Promise<void> | undefined;

@@ -112,7 +112,7 @@ function sendJsonText(exchange: HttpExchange, text: string, headers?: Headers): 
 
 /**
  * All pieces are made before the first one leaves: only then is the length known, and a failure on the way still has its
- * status. A reader that does not keep up is waited for, so that the answer counts as long as it is in memory.
+ * status. A reader that does not keep up is waited for, so that the body counts as long as it is in memory.
  */
 async function sendPieces(exchange: HttpExchange, texts: Iterable<string>, headers?: Headers): Promise<void> {
   const { sink } = exchange;

@@ -13,7 +13,7 @@ const WAITING_KEEP_ALIVE_MS = 10_000;
 const HELD_FRAMES_MAX = 16;
 
 /**
- * The server-sent events of one answer, with the status held back until it is known.
+ * The server-sent events of one response, with the status held back until it is known.
  *
  * | State | first data frame | failure | peek time over | end | client gone |
  * |---|---|---|---|---|---|
@@ -56,7 +56,7 @@ export class SseStream {
     return this.#isCommitted;
   }
 
-  /** The status when the answer fails now: the failure's own, or 200 once the head is out. */
+  /** The status when the response fails now: the failure's own, or 200 once the head is out. */
   statusOf(error: ServeError): number {
     return this.#isCommitted ? 200 : statusOf(error, this.#inference.deps.settings.overloadStatus);
   }
@@ -75,7 +75,7 @@ export class SseStream {
     else this.#held.push(frame);
   }
 
-  /** Ends the answer with a failure. */
+  /** Ends the stream with a failure. */
   fail(error: ServeError): void {
     if (this.#isClosed) return;
     const isCommitted = this.#isCommitted;
@@ -88,12 +88,12 @@ export class SseStream {
     this.#sink.end();
   }
 
-  /** Ends the answer: `[DONE]`. */
+  /** Ends the stream: `[DONE]`. */
   finish(): void {
     this.close(DONE_FRAME);
   }
 
-  /** Ends the answer with `lastFrame`, for dialects whose last event is the end. */
+  /** Ends the stream with `lastFrame`, for dialects whose last event is the end. */
   close(lastFrame: string): void {
     if (this.#isClosed) return;
     if (!this.#isCommitted) this.#commit();

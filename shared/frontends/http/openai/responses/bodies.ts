@@ -114,7 +114,7 @@ function calledName({ name, namespace }: OutputItem): Readonly<Record<string, un
   return namespace === undefined ? { name } : { name, namespace };
 }
 
-/** An object on this wire; a text that the answer broke off inside of stands as it is. */
+/** An object on this wire; a text that the model broke off inside of stands as it is. */
 function searchArguments(text: string): unknown {
   if (text.trim() === '') return {};
   try {

@@ -20,7 +20,7 @@ import { gatherItems, isUserMessage, lookForStored } from './response-keeper.ts'
 import { ResponseSink } from './response-sink.ts';
 
 /**
- * `POST /v1/responses/compact`: lets the model sum the conversation up, and answers with what takes its place: what the user
+ * `POST /v1/responses/compact`: lets the model sum the conversation up, and sends what takes its place: what the user
  * said, and the summary as one item.
  */
 export const serveCompact = serveInference({
@@ -47,7 +47,7 @@ export const serveCompact = serveInference({
   },
 });
 
-/** The answer in the published shape. @param said what the user said: kept as it is, before the summary */
+/** The response in the published shape. @param said what the user said: kept as it is, before the summary */
 function compaction(
   inference: Inference,
   decoded: DecodedResponses,

@@ -22,22 +22,22 @@ import { type KeptInput, keep } from './response-keeper.ts';
 
 type Recorded = Pick<StoredResponse, 'response' | 'pieces'>;
 
-/** What an answer is made with. */
+/** What a response is made with. */
 export interface ResponseSinkParts {
   readonly inference: Inference;
   readonly decoded: DecodedResponses;
   readonly names: WireNames;
   readonly outlet: ResponseOutlet;
-  /** Undefined when the answer is not stored. */
+  /** Undefined when the response is not stored. */
   readonly kept: KeptInput | undefined;
-  /** Runs once, when the answer is over in any way. */
+  /** Runs once, when the response is over in any way. */
   readonly onOver: () => void;
   /** What the client is told of a state. @default a response object */
   readonly compose?: (state: ResponseState) => JsonObject;
 }
 
 /**
- * One request's answer in the Responses dialect: the same events make the stream and the object.
+ * One request's response in the Responses dialect: the same events make the stream and the object.
  *
  * | State | event | end | failure | cancel | client gone |
  * |---|---|---|---|---|---|
@@ -53,10 +53,10 @@ export class ResponseSink extends DialectSink {
   #bodies: ChatBodyReader | undefined;
   #reason: FinishReason | null | undefined;
   #stopReason: string | number | undefined;
-  /** The body of an answer that is complete or cancelled. */
+  /** The body of a response that is complete or cancelled. */
   #final: JsonObject | undefined;
   #isAbandoned = false;
-  /** The answer once it is over; undefined when there is none. */
+  /** The response once it is over; undefined when there is none. */
   readonly recorded: Promise<Recorded | undefined>;
   #tellRecorded: (recorded: Recorded | undefined) => void = () => {};
 
@@ -190,7 +190,7 @@ export class ResponseSink extends DialectSink {
     void this.#writeFinal('response.failed', body); // a stream's last event: at once
     const { kept } = this.#parts;
     this.inference.fail(error, 200);
-    if (kept !== undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed answer
+    if (kept !== undefined) void keep(this.inference.deps, kept, this.#recorded(body)); // tells of its own failure; nobody waits for a failed response
   }
 
   #cancelled(error: ServeError): void {
@@ -206,7 +206,7 @@ export class ResponseSink extends DialectSink {
     this.#outlet.begin(JSON.stringify(this.#body({ status: 'in_progress', output: [] })));
   }
 
-  /** Stores the answer if it is to be stored, then tells the client how it ended. */
+  /** Stores the response if it is to be stored, then tells the client how it ended. */
   #conclude(event: FinalEvent, state: ResponseState, settle: () => void): void {
     const { kept } = this.#parts;
     const body = this.#body(state);
@@ -232,7 +232,7 @@ export class ResponseSink extends DialectSink {
     return compose?.(state) ?? responseBody(names, decoded.echo, state);
   }
 
-  /** The answer, with the lengths of its pieces where the client was told them one by one. */
+  /** The response, with the lengths of its pieces where the client was told them one by one. */
   #recorded(response: JsonObject): Recorded {
     if (!this.#parts.decoded.request.stream) return { response };
     return { response, pieces: this.#items.all.map(({ pieces }) => pieces) };

@@ -35,7 +35,7 @@ export function responsesRoutes(path: string): readonly Route[] {
       serveResponses(running),
       described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
         body: 'ResponseRequest',
-        answers: JSON_OR_EVENTS,
+        contentTypes: JSON_OR_EVENTS,
       }),
     ),
     route(
@@ -54,7 +54,7 @@ export function responsesRoutes(path: string): readonly Route[] {
       patternOf(stored),
       (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
       described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
-        answers: JSON_OR_EVENTS,
+        contentTypes: JSON_OR_EVENTS,
       }),
       described(stored, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
     ),
