@@ -147,7 +147,7 @@ function steppingPipeline({ BusyThresholds }) {
       if (one.left-- > 0) one.sink.text(0, ' token', 1);
       else {
         running.delete(one);
-        one.sink.event({ kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+        one.sink.finish({ choice: 0, text: '', tokenIds: [], reason: 'stop' });
         one.sink.end({ promptTokens: 1, completionTokens: TOKENS }, true);
       }
     }

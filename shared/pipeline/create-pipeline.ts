@@ -297,9 +297,9 @@ function annotate(
 ): void {
   if (!request.stream || request.annotations.length === 0) return;
   if (request.annotations.includes('formatted_prompt') && formattedPrompt !== undefined) {
-    sink.event({ kind: 'annotation', name: 'formatted_prompt', value: JSON.stringify(formattedPrompt) });
+    sink.annotation('formatted_prompt', JSON.stringify(formattedPrompt));
   }
   if (request.annotations.includes('token_ids') && request.prompt.kind !== 'tokens' && input.tokenIds !== undefined) {
-    sink.event({ kind: 'annotation', name: 'token_ids', value: JSON.stringify([...input.tokenIds]) });
+    sink.annotation('token_ids', JSON.stringify([...input.tokenIds]));
   }
 }

@@ -64,12 +64,12 @@ const TOYS: Readonly<Record<'route' | 'parser' | 'engine' | 'request plane' | 'd
     file: 'shared/frontends/http/openai/toy.ts',
     text: `
       import { parseCompletionsBody } from '../../../protocol/openai/index.ts';
-      import { answerJson } from '../answers/answer.ts';
+      import { sendJson } from '../sinks/send.ts';
       import { serveInference } from '../serve-inference.ts';
       export const serveToy = serveInference({
         endpoint: 'completions',
         parse: parseCompletionsBody,
-        answer: (call, body) => answerJson(call.exchange, 200, { toy: body.model }),
+        start: (inference, body) => sendJson(inference.exchange, 200, { toy: body.model }),
       });`,
     lines: [
       [

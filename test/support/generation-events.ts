@@ -1,6 +1,87 @@
-import type { GenerationEvent } from '../../shared/protocol/generation/index.ts';
+import type { GenerationSink, ServingWorkers, TextDelta, TextFinish } from '../../shared/protocol/generation/index.ts';
+
+/** A call of a `GenerationSink` as a value, to be listed and compared. Plain text, end and failure are none. */
+export type GenerationEvent =
+  | ({ readonly kind: 'delta' } & TextDelta)
+  | ({ readonly kind: 'finish' } & TextFinish)
+  | { readonly kind: 'reasoning'; readonly choice: number; readonly text: string }
+  | {
+      readonly kind: 'tool-call';
+      readonly choice: number;
+      readonly index: number;
+      readonly id: string;
+      readonly name: string;
+    }
+  | { readonly kind: 'tool-arguments'; readonly choice: number; readonly index: number; readonly text: string }
+  | { readonly kind: 'annotation'; readonly name: string; readonly value: string }
+  | ({ readonly kind: 'worker' } & ServingWorkers)
+  | { readonly kind: 'engine-data'; readonly data: Readonly<Record<string, unknown>> }
+  | { readonly kind: 'body'; readonly body: unknown };
 
 type Finish = Extract<GenerationEvent, { readonly kind: 'finish' }>;
+
+/** Calls the method of `sink` that `event` stands for. */
+export function tell(sink: GenerationSink, event: GenerationEvent): void {
+  TELLERS[event.kind](sink, event as never); // each is looked up by the kind of its own event
+}
+
+const TELLERS: {
+  readonly [Kind in GenerationEvent['kind']]: (
+    sink: GenerationSink,
+    event: Extract<GenerationEvent, { readonly kind: Kind }>,
+  ) => void;
+} = {
+  delta: (sink, { kind: _, ...delta }) => sink.delta(delta),
+  finish: (sink, { kind: _, ...last }) => sink.finish(last),
+  reasoning: (sink, { choice, text }) => sink.reasoning(choice, text),
+  'tool-call': (sink, { choice, index, id, name }) => sink.toolCall(choice, index, id, name),
+  'tool-arguments': (sink, { choice, index, text }) => sink.toolArguments(choice, index, text),
+  annotation: (sink, { name, value }) => sink.annotation(name, value),
+  worker: (sink, { kind: _, ...workers }) => sink.worker(workers),
+  'engine-data': (sink, { data }) => sink.engineData(data),
+  body: (sink, { body }) => sink.body(body),
+};
+
+/** The other way round: what a sink is told, as events. */
+export abstract class EventSink {
+  abstract event(event: GenerationEvent): void;
+
+  delta(delta: TextDelta): void {
+    this.event({ kind: 'delta', ...delta });
+  }
+
+  finish(finish: TextFinish): void {
+    this.event({ kind: 'finish', ...finish });
+  }
+
+  reasoning(choice: number, text: string): void {
+    this.event({ kind: 'reasoning', choice, text });
+  }
+
+  toolCall(choice: number, index: number, id: string, name: string): void {
+    this.event({ kind: 'tool-call', choice, index, id, name });
+  }
+
+  toolArguments(choice: number, index: number, text: string): void {
+    this.event({ kind: 'tool-arguments', choice, index, text });
+  }
+
+  annotation(name: string, value: string): void {
+    this.event({ kind: 'annotation', name, value });
+  }
+
+  worker(workers: ServingWorkers): void {
+    this.event({ kind: 'worker', ...workers });
+  }
+
+  engineData(data: Readonly<Record<string, unknown>>): void {
+    this.event({ kind: 'engine-data', data });
+  }
+
+  body(body: unknown): void {
+    this.event({ kind: 'body', body });
+  }
+}
 
 /** Events of a first choice, as the pipeline writes them. */
 export function finish(more: Partial<Finish> = {}): GenerationEvent {

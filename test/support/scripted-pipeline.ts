@@ -69,7 +69,7 @@ export class ScriptedPipeline implements Pipeline {
 /** Writes `texts`, one engine output each, then a finish and the end. */
 export function playTexts(sink: GenerationSink, texts: readonly string[], promptTokens = 3): void {
   for (const text of texts) sink.text(0, text, 1);
-  sink.event({ kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+  sink.finish({ choice: 0, text: '', tokenIds: [], reason: 'stop' });
   sink.end({ promptTokens, completionTokens: texts.length + 1 }, true);
 }
 

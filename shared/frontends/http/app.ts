@@ -1,23 +1,21 @@
 import { type Context, Hono } from 'hono';
 import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { answerError } from './answers/answer.ts';
-import { answerMessagesError, newRequestId } from './anthropic/errors.ts';
-import { answerModelsError } from './anthropic/models.ts';
-import { answerPreflight, corsHeaders } from './cors.ts';
-import { shownId } from './decode-path.ts';
+import { newRequestId, sendMessagesError } from './anthropic/errors.ts';
+import { sendModelsError } from './anthropic/models.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { alreadyAnswered, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
+import { alreadySent, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { refuseHost } from './operators.ts';
-import type { Serve } from './route.ts';
+import { type Serve, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
-import { ServedExchange } from './served-exchange.ts';
+import { corsHeaders, ServedExchange, sendPreflight } from './served-exchange.ts';
+import { sendError } from './sinks/send.ts';
 
 export type HttpEnv = { Bindings: HttpBindings };
 
 /**
  * The HTTP surface as one Hono app for every host. A host that has an exchange passes it as
- * `app.fetch(request, { exchange })` and gets `alreadyAnswered`; without one the app answers with a `Response`.
+ * `app.fetch(request, { exchange })` and gets `alreadySent`; without one the app gives a `Response`.
  *
  * @example
  * const app = createHttpApp(deps);
@@ -26,9 +24,9 @@ export type HttpEnv = { Bindings: HttpBindings };
 export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const app = new Hono<HttpEnv>();
   for (const { pattern, serve, allow } of routesOf(deps.settings)) addRoute(app, deps, pattern, allow, serve);
-  app.notFound((context) => answerThrough(context, deps, serveNotFound));
+  app.notFound((context) => serveThrough(context, deps, serveNotFound));
   app.onError((error, context) =>
-    answerThrough(context, deps, () => {
+    serveThrough(context, deps, () => {
       throw error;
     }),
   );
@@ -41,16 +39,16 @@ function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: st
   const refuseMethod: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
   app.all(path, (context) => {
     const { method } = context.req.raw;
-    return answerThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
+    return serveThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
   });
 }
 
 /** Runs a handler on the host's exchange, or on one over the fetch request. */
-function answerThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
+function serveThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
   if (given !== undefined) {
     run(deps, given, serve);
-    return alreadyAnswered;
+    return alreadySent;
   }
   const exchange = new WebExchange(context.req.raw, context.env?.peer);
   run(deps, exchange, serve);
@@ -65,7 +63,7 @@ function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
     refuse(deps, exchange, foreign);
     return;
   }
-  if (forPages !== undefined && answerPreflight(exchange)) return;
+  if (forPages !== undefined && sendPreflight(exchange)) return;
   if (exchange.headerLines > LIMITS.header_lines.max) {
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
     return;
@@ -117,8 +115,8 @@ function refuse(
   const { anthropic, paths, overloadStatus } = deps.settings;
   const isMessages = exchange.path === paths.messages || exchange.path.startsWith(`${paths.messages}/`);
   if (anthropic.isEnabled && isMessages) {
-    answerMessagesError(exchange, error, newRequestId(deps.random), headers);
+    sendMessagesError(exchange, error, newRequestId(deps.random), headers);
   } else if (exchange.path === paths.models || exchange.path.startsWith(`${paths.models}/`)) {
-    answerModelsError(deps, exchange, error, headers);
-  } else answerError(exchange, error, overloadStatus, headers);
+    sendModelsError(deps, exchange, error, headers);
+  } else sendError(exchange, error, overloadStatus, headers);
 }

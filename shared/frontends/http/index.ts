@@ -7,7 +7,7 @@ export { createHttpApp, type HttpEnv } from './app.ts';
 export { BodyIntake } from './bodies/body-intake.ts';
 export { ByteBudget } from './bodies/byte-budget.ts';
 export type { FrontendMetricsPort, HttpAppDeps } from './deps.ts';
-export { alreadyAnswered, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
+export { alreadySent, type HostExchange, type HttpBindings } from './hosts/exchange.ts';
 export { type Flushable, flushAtEndOfTurn } from './hosts/flush-turn.ts';
 export type { FrameSink } from './hosts/frame-sink.ts';
 export { NodeExchange } from './hosts/node-exchange.ts';

@@ -83,7 +83,7 @@ export class ServiceLifecycle {
     this.#stage = 'stopping';
   }
 
-  /** Stops, and ends the inference answers that are still under way with an error; returns how many. */
+  /** Stops, and ends the inference responses that are still under way with an error; returns how many. */
   cut(): number {
     this.stop();
     return this.running.breakOff(

@@ -5,14 +5,12 @@ import { serveEmbeddings } from './openai/embeddings.ts';
 import { serveImageEdits, serveImages } from './openai/images.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
-import { DOCS_PATH, redirectToDocs, serveDocs } from './openapi/serve-docs.ts';
-import { OPENAPI_PATH, serveOpenApi } from './openapi/serve-openapi.ts';
+import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi } from './openapi/serve-docs.ts';
 import { forOperators } from './operators.ts';
 import { anyId, type Operation, type Route, route, type Serve } from './route.ts';
-import { BUSY_THRESHOLD_PATH, serveBusyThreshold } from './routes/busy-threshold.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
-import { CLEAR_KV_BLOCKS_PATH, serveClearKvBlocks } from './routes/clear-kv-blocks.ts';
 import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-routing.ts';
+import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, serveBusyThreshold, serveClearKvBlocks } from './routes/fleet.ts';
 import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
 import { serveModel, serveModelList } from './routes/models.ts';
 import { serveRoot } from './routes/root.ts';
@@ -50,8 +48,23 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
 }
 
 function clientRoutes(paths: HttpPaths): readonly Route[] {
-  const made = (path: string, serve: Serve, id: string, summary: string, body: string, answers?: readonly string[]) =>
-    route(path, serve, { path, method: 'post', id, tag: 'Generation', summary, body, ...(answers && { answers }) });
+  const made = (
+    path: string,
+    serve: Serve,
+    id: string,
+    summary: string,
+    body: string,
+    contentTypes?: readonly string[],
+  ) =>
+    route(path, serve, {
+      path,
+      method: 'post',
+      id,
+      tag: 'Generation',
+      summary,
+      body,
+      ...(contentTypes && { contentTypes }),
+    });
   const cancel = `${CANCEL_PATH}/{id}`;
   return [
     made(
@@ -99,7 +112,7 @@ function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
       id: 'createMessage',
       summary: "Answers a conversation in Anthropic's shape.",
       body: 'MessageRequest',
-      answers: JSON_OR_EVENTS,
+      contentTypes: JSON_OR_EVENTS,
     }),
     route(count, serveCountTokens, {
       ...shared,
@@ -161,7 +174,7 @@ function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[]
       path: metrics,
       id: 'getMetrics',
       summary: 'Metrics for Prometheus.',
-      answers: ['text/plain'],
+      contentTypes: ['text/plain'],
     }),
   ];
 }

@@ -2,7 +2,7 @@ import type { ErrorCode } from '../../errors/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
-/** Answers a request through its exchange's sink. What it throws is answered in the envelope of its path. */
+/** Responds to a request through its exchange's sink. What it throws is told in the envelope of its path. */
 export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
 
 /** The envelopes that failures come in. */
@@ -19,13 +19,13 @@ export interface Operation {
   readonly summary: string;
   /** Name of the body's schema among the components. */
   readonly body?: string;
-  /** Content types of a good answer, the usual one first. @default JSON */
-  readonly answers?: readonly string[];
+  /** Content types of a good response, the usual one first. @default JSON */
+  readonly contentTypes?: readonly string[];
   /** Names of the body's schemas where it may be one of several; the first has the example. @default `body` alone */
   readonly bodies?: readonly string[];
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName;
-  /** Failures apart from those of every route. @default those of an answer of a model where there is a body, else those of the tag */
+  /** Failures apart from those of every route. @default those of a model's answer where there is a body, else those of the tag */
   readonly codes?: readonly ErrorCode[];
   /** Statuses of failures that no code stands for. @default none */
   readonly statuses?: readonly number[];
@@ -55,4 +55,21 @@ export function route(pattern: string, serve: Serve, ...operations: readonly Ope
 /** `{id}` as Hono's pattern for whatever stands there, slashes too. */
 export function anyId(path: string): string {
   return path.replace('{id}', ':id{.+}');
+}
+
+/** A path that is not valid percent-encoding names itself. */
+export function decodePath(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // nothing has that name, and so it is not found
+  }
+}
+
+/** Longer ids are nobody's, and are not sent back whole. */
+const SHOWN_MAX = 300;
+
+/** An id out of a path as an error shows it. */
+export function shownId(id: string): string {
+  return id.length <= SHOWN_MAX ? id : `${id.slice(0, SHOWN_MAX)}...`;
 }

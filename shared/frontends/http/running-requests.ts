@@ -17,7 +17,7 @@ export class RunningRequests {
 
   /**
    * @param id the server's own; what a client chose (`x-request-id`) need not be its alone
-   * @param breakOff ends work and answer, which tells the error in its dialect
+   * @param breakOff ends work and response, which tells the error in its dialect
    * @returns takes the request out again
    */
   add(id: string, breakOff: (error: ServeError) => void): () => void {

@@ -1,11 +1,16 @@
-import { type ServeError, toServeError } from '../../errors/index.ts';
-import type { Endpoint, GenerationRequest, GenerationSink } from '../../protocol/generation/index.ts';
-import type { JsonBody } from '../../protocol/openai/index.ts';
+import { ServeError, toServeError } from '../../errors/index.ts';
+import { modelNotFound, modelNotReady } from '../../pipeline/index.ts';
+import {
+  ENDPOINTS,
+  type Endpoint,
+  type GenerationRequest,
+  type GenerationSink,
+} from '../../protocol/generation/index.ts';
+import type { DecodeContext, JsonBody } from '../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../telemetry/index.ts';
 import type { HttpAppDeps } from './deps.ts';
-import { type OpenedModel, openForModel, requireRoute, requireService } from './gates.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
-import { type Abandonable, InferenceCall } from './inference-call.ts';
+import { type Abandonable, Inference, UNKNOWN_MODEL } from './inference.ts';
 import { readJson } from './read-json.ts';
 import type { Serve } from './route.ts';
 
@@ -15,7 +20,7 @@ interface Asked {
   readonly stream?: boolean | null | undefined;
 }
 
-/** What a dialect adds to the steps that every inference request takes. What its functions throw is answered by `refuse`. */
+/** What a dialect adds to the steps that every inference request takes. What its functions throw is told by `refuse`. */
 export interface InferenceRoute<Body extends Asked> {
   readonly endpoint: Endpoint;
   /** Not found, before the body is read, until a model that serves `endpoint` was registered. @default false */
@@ -25,26 +30,26 @@ export interface InferenceRoute<Body extends Asked> {
   readonly parse: (json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange) => Body | Promise<Body>;
   /** @default as the body says */
   readonly isStream?: (body: Body) => boolean;
-  /** Decodes the body, identifies the request, and hands it to the pipeline with an answer that writes to the exchange. */
-  readonly answer: (call: InferenceCall, body: Body, model: OpenedModel) => void | Promise<void>;
+  /** Decodes the body, identifies the request, and hands it to the pipeline with a sink that writes to the exchange. */
+  readonly start: (inference: Inference, body: Body, model: OpenedModel) => void | Promise<void>;
   /** @default OpenAI's envelope */
-  readonly refuse?: (call: InferenceCall, error: ServeError) => void;
+  readonly refuse?: (inference: Inference, error: ServeError) => void;
 }
 
 /** A handler of inference requests; it never rejects. */
 export function serveInference<Body extends Asked>(route: InferenceRoute<Body>): Serve {
-  const { endpoint, isOffWithoutModel = false, read = readJson, parse, answer } = route;
+  const { endpoint, isOffWithoutModel = false, read = readJson, parse, start } = route;
   const isStream = route.isStream ?? (({ stream }) => stream === true);
-  const refuse = route.refuse ?? ((call, error) => call.refuse(error));
+  const refuse = route.refuse ?? ((inference, error) => inference.refuse(error));
   return async (deps, exchange) => {
-    const call = new InferenceCall(deps, exchange, endpoint);
+    const inference = new Inference(deps, exchange, endpoint);
     try {
       requireService(deps);
       if (isOffWithoutModel) requireRoute(deps, endpoint);
       const body = await parse(await read(exchange, deps), deps, exchange);
-      await answer(call, body, openForModel(call, body.model, isStream(body)));
+      await start(inference, body, openForModel(inference, body.model, isStream(body)));
     } catch (thrown) {
-      refuse(call, toServeError(thrown));
+      refuse(inference, toServeError(thrown));
     }
   };
 }
@@ -54,11 +59,64 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
  * @throws ServeError `server_overloaded` where there is none
  */
 export function generate(
-  call: InferenceCall,
+  inference: Inference,
   request: GenerationRequest,
-  answer: Abandonable & GenerationSink,
+  sink: Abandonable & GenerationSink,
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
 ): void {
-  const { signal } = call.watch(answer);
-  call.deps.pipeline.generate(request, isWritten ? answer : call.kept(answer), { signal, meter });
+  const { signal } = inference.watch(sink);
+  inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
+}
+
+/** Refuses while the process drains, before the body is read. @throws ServeError 503 */
+export function requireService({ lifecycle }: HttpAppDeps): void {
+  if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
+}
+
+/** Some inference routes exist once a model that serves them was registered. @throws ServeError 404 */
+function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
+  for (const model of pipeline.requestable.list()) if (model.card.model_type.includes(type)) return;
+  throw modelNotFound(pipeline.requestable.list(), { type });
+}
+
+/** The name is registered as a model that serves `endpoint`; checked after the body. @throws ServeError 404 */
+export function requireServed({ pipeline }: HttpAppDeps, name: string, endpoint: Endpoint): void {
+  const type = ENDPOINTS[endpoint].modelType;
+  if (pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
+  throw modelNotFound(pipeline.requestable.list(), { name, type, param: 'model' });
+}
+
+/** The model of a request whose books are open. */
+interface OpenedModel {
+  readonly meter: RequestMeter;
+  /** As the worker registered it; the name may be an alias. */
+  readonly primaryName: string;
+  readonly isStream: boolean;
+}
+
+/**
+ * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
+ * registered passes: that is told after the body was checked.
+ * @throws ServeError `service_unavailable`
+ */
+function openForModel(inference: Inference, name: string, isStream: boolean): OpenedModel {
+  const served = inference.deps.pipeline.requestable.find(name);
+  const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
+  if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
+  return { meter, primaryName: served?.primaryName ?? name, isStream };
+}
+
+export function decodeContext(
+  inference: Pick<Inference, 'deps' | 'exchange'> & Partial<Pick<Inference, 'span'>>,
+): DecodeContext {
+  const { settings, random, logger } = inference.deps;
+  return {
+    headers: inference.exchange,
+    settings: settings.decode,
+    random,
+    newId: inference.exchange.madeRequestId,
+    span: inference.span,
+    warn: (message) => logger.debug(message),
+  };
 }

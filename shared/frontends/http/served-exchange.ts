@@ -9,7 +9,7 @@ const REQUEST_ID = /^[\x21-\x7e\xa1-\xff](?:[\x20-\x7e\xa0-\xff]{0,510}[\x21-\x7
 
 type Headers = Readonly<Record<string, string>>;
 
-/** A host's exchange with what every answer to its request carries: its id, and what pages of other origins have to be told. */
+/** A host's exchange with what every response carries: its id, and what pages of other origins have to be told. */
 export class ServedExchange implements HttpExchange {
   readonly sink: FrameSink;
   readonly deadline?: AbortSignal;
@@ -22,7 +22,7 @@ export class ServedExchange implements HttpExchange {
   #failure: ServeError | undefined;
 
   /**
-   * @param forPages headers of every answer to a web page of another origin; undefined = it comes from none
+   * @param forPages headers of every response to a web page of another origin; undefined = it comes from none
    * @param onLimit hears of a limit that the request goes beyond
    */
   constructor(
@@ -92,7 +92,51 @@ function clientRequestId(header: string | undefined): string | undefined {
   return header !== undefined && REQUEST_ID.test(header) ? header : undefined;
 }
 
-/** What `x-request-id` of an answer says: the client's own id, or a new one. @param header the request's `x-request-id` */
+/** What `x-request-id` of a response says: the client's own id, or a new one. @param header the request's `x-request-id` */
 export function requestIdOf(header: string | undefined, random: Pick<Random, 'uuid'>): string {
   return clientRequestId(header) ?? random.uuid();
+}
+
+const ANY_ORIGIN = '*';
+/** What scripts of a page may read beside what browsers always let them. */
+const EXPOSED = 'x-request-id, retry-after';
+/** How long browsers may remember the response to a preflight. */
+const PREFLIGHT_SECS = 86_400;
+
+/**
+ * The headers that let a web page of another origin read the response to its request. Keys are sent as headers, never as
+ * cookies, so nothing is said of credentials.
+ * @param origins as configured (`--cors-origin`); `*` = every origin
+ * @returns undefined for requests of no page, or of a page that may not
+ */
+export function corsHeaders(
+  exchange: HostExchange,
+  origins: readonly string[],
+): Readonly<Record<string, string>> | undefined {
+  const allowed = origins.length === 0 ? undefined : allowedOrigin(exchange, origins);
+  if (allowed === undefined) return undefined;
+  return {
+    'access-control-allow-origin': allowed,
+    'access-control-expose-headers': EXPOSED,
+    ...(allowed === ANY_ORIGIN ? {} : { vary: 'origin' }),
+  };
+}
+
+/** Responds to the browser of a page that may, where it asks before it sends; false when the request is no such question. */
+export function sendPreflight(exchange: HttpExchange): boolean {
+  if (exchange.method !== 'OPTIONS' || exchange.header('access-control-request-method') === undefined) return false;
+  exchange.head(204, {
+    'access-control-allow-methods': 'GET, POST, DELETE',
+    'access-control-allow-headers': exchange.header('access-control-request-headers') ?? '*',
+    'access-control-max-age': String(PREFLIGHT_SECS),
+  });
+  exchange.sink.end();
+  return true;
+}
+
+function allowedOrigin(exchange: HostExchange, origins: readonly string[]): string | undefined {
+  const origin = exchange.header('origin');
+  if (origin === undefined) return undefined;
+  if (origins.includes(ANY_ORIGIN)) return ANY_ORIGIN;
+  return origins.includes(origin) ? origin : undefined;
 }

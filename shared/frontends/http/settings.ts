@@ -32,19 +32,19 @@ export interface HttpSettings {
   readonly contextWindow: number | undefined;
   /** `max_output_tokens` of every listed model (`DYN_MAX_OUTPUT_TOKENS`). @default not shown */
   readonly maxOutputTokens: number | undefined;
-  /** Name of the reasoning text in answers (`--reasoning-field-name`). @default 'reasoning_content' */
+  /** Name of the reasoning text in chunks and objects (`--reasoning-field-name`). @default 'reasoning_content' */
   readonly reasoningField: 'reasoning_content' | 'reasoning';
-  /** Requests of clients are answered, not only health, metrics and operators. @default true */
+  /** Requests of clients are served, not only health, metrics and operators. @default true */
   readonly servesClients?: boolean | undefined;
   /** `/busy_threshold` and other routes for operators exist (not `DYN_DISABLE_FRONTEND_ADMIN_API`). @default true */
   readonly hasAdminRoutes: boolean;
-  /** Whoever shows it may use those routes from anywhere (`STATOR_ADMIN_KEY`). @default nobody: they answer on loopback alone */
+  /** Whoever shows it may use those routes from anywhere (`STATOR_ADMIN_KEY`). @default nobody: they are served on loopback alone */
   readonly adminKey?: string | undefined;
   /** Names that `Host` may have, beside those of this machine, where only this machine is listened to. @default any */
   readonly hosts?: readonly string[] | undefined;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */
   readonly corsOrigins: readonly string[];
-  /** When answers of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
+  /** When responses of the Responses API are stored (`--response-store`); off = there is no store. @default 'on' */
   readonly responseStore: 'on' | 'on-request';
   readonly anthropic: AnthropicSettings;
   readonly dispatch: DispatchSettings;

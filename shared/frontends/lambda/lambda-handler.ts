@@ -1,6 +1,6 @@
 import { type Clock, systemClock, systemRandom, type Timer } from '../../clock/index.ts';
 import { openAiErrorBody, openAiStreamError, ServeError, toServeError } from '../../errors/index.ts';
-import { alreadyAnswered, type BodyIntake, type FrameSink, type HostExchange, requestIdOf } from '../http/index.ts';
+import { alreadySent, type BodyIntake, type FrameSink, type HostExchange, requestIdOf } from '../http/index.ts';
 import type { FetchApp } from '../node/server.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaSink } from './lambda-sink.ts';
@@ -104,7 +104,7 @@ async function answer(
   const app = await untilAborted(startedApp(), deadline);
   if (app.beforeRequest !== undefined) await untilAborted(app.beforeRequest(deadline), deadline);
   const response = await untilAborted(Promise.resolve(app.fetch(toFetchRequest(request), { exchange })), sink.closed);
-  if (response === alreadyAnswered || response.headers.has('x-hono-already-sent')) return;
+  if (response === alreadySent || response.headers.has('x-hono-already-sent')) return;
   await writeResponse(sink, response);
 }
 

@@ -110,7 +110,7 @@ export class ResponseAssembler {
     if (choice.hasEnded) {
       this.#finishHere(choiceIndex, choice, text, this.#showsIds ? slice(ids, start, choice.counted) : []);
     } else if (this.#showsIds) {
-      this.#sink.event({ kind: 'delta', choice: choiceIndex, text, tokenIds: slice(ids, start, count) });
+      this.#sink.delta({ choice: choiceIndex, text, tokenIds: slice(ids, start, count) });
     } else {
       this.#sink.text(choiceIndex, text, choice.counted);
     }
@@ -121,7 +121,7 @@ export class ResponseAssembler {
     const failure = failureInFinish(output.finish_reason) ?? failureInBody(output.body);
     if (failure !== undefined) return failure;
     if (output.completion_usage != null) this.#noteUsage(output.completion_usage);
-    if (output.engine_data != null) this.#sink.event({ kind: 'engine-data', data: output.engine_data });
+    if (output.engine_data != null) this.#sink.engineData(output.engine_data);
     if (output.body !== undefined) this.#bodyChunk(output);
     else this.#delta(output);
     return undefined;
@@ -185,7 +185,7 @@ export class ResponseAssembler {
     if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
     const body = this.#onlyFirstCall === undefined ? output.body : this.#onlyFirstCall.of(output.body);
-    if (body !== undefined) this.#sink.event({ kind: 'body', body });
+    if (body !== undefined) this.#sink.body(body);
   }
 
   #delta(output: EngineOutput): void {
@@ -203,13 +203,7 @@ export class ResponseAssembler {
       this.#engineFinish(index, choice, text, output, shownIds, shownLogprobs);
     } else if (choice.hasEnded) this.#finishHere(index, choice, text, shownIds, shownLogprobs);
     else if (shownLogprobs !== undefined || this.#showsIds) {
-      this.#sink.event({
-        kind: 'delta',
-        choice: index,
-        text,
-        tokenIds: shownIds,
-        ...(shownLogprobs && { logprobs: shownLogprobs }),
-      });
+      this.#sink.delta({ choice: index, text, tokenIds: shownIds, ...(shownLogprobs && { logprobs: shownLogprobs }) });
     } else if (text !== '' || choice.counted > 0) this.#sink.text(index, text, choice.counted);
   }
 
@@ -278,8 +272,7 @@ export class ResponseAssembler {
     this.#finished++;
     const last = this.#endSplit(index, text, reason);
     const stopReason = choice.stopReason ?? engineStopReason;
-    this.#sink.event({
-      kind: 'finish',
+    this.#sink.finish({
       choice: index,
       text: last.text,
       tokenIds,

@@ -148,12 +148,12 @@ export class TextSplit implements ToolCallSink {
 
   callStart(index: number, id: string, name: string): void {
     this.#flushContent();
-    this.#sink.event({ kind: 'tool-call', choice: this.#choice, index, id, name });
+    this.#sink.toolCall(this.#choice, index, id, name);
   }
 
   callArguments(index: number, fragment: string): void {
     this.#flushContent();
-    this.#sink.event({ kind: 'tool-arguments', choice: this.#choice, index, text: fragment });
+    this.#sink.toolArguments(this.#choice, index, fragment);
   }
 
   /** What reasoning leaves over may hold tool calls. */
@@ -161,7 +161,7 @@ export class TextSplit implements ToolCallSink {
     reasoning: (text) => {
       this.#isReasoning = true;
       this.#flushContent();
-      this.#sink.event({ kind: 'reasoning', choice: this.#choice, text });
+      this.#sink.reasoning(this.#choice, text);
     },
     content: (text) => this.#toTools(text),
   };

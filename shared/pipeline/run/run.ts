@@ -301,8 +301,7 @@ export class RequestRun implements CallSink, WatchedStream {
     this.#response.servedBy(prefill ?? decode, decode);
     if (!this.#request.extraFields.includes('worker_id')) return;
     const prefillDpRank = (prefill ?? decode).dpRank;
-    this.#sink.event({
-      kind: 'worker',
+    this.#sink.worker({
       prefillWorkerId: (prefill ?? decode).workerId,
       decodeWorkerId: worker.id,
       ...(prefillDpRank === undefined ? {} : { prefillDpRank }),

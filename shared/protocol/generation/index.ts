@@ -1,6 +1,6 @@
 /**
  * @module protocol/generation
- * The waist of the hourglass. Dialects decode to `GenerationRequest` and encode `GenerationEvent`; the pipeline turns the
+ * The waist of the hourglass. Dialects decode to `GenerationRequest` and encode through a `GenerationSink`; the pipeline turns the
  * first into an `EngineRequest`, sends it to a worker and turns `EngineOutput` back. N dialects above, M engines below.
  */
 
@@ -25,7 +25,6 @@ export {
   type PrefillResult,
   RELEASE_PREFILL,
 } from './engine-request.ts';
-export type { FinishReason, GenerationEvent, GenerationSink, Usage } from './generation-event.ts';
 export type {
   ChatMessage,
   GenerationRequest,
@@ -35,6 +34,14 @@ export type {
   ToolChoice,
   ToolDefinition,
 } from './generation-request.ts';
+export type {
+  FinishReason,
+  GenerationSink,
+  ServingWorkers,
+  TextDelta,
+  TextFinish,
+  Usage,
+} from './generation-sink.ts';
 export { healthCheckRequest, type ProbedModel } from './health-check.ts';
 export { isMovable, isPinned } from './movable.ts';
 export type {

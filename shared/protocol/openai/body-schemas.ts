@@ -1,15 +1,13 @@
 import * as z from 'zod';
 import { chatSchema } from './chat-schema.ts';
 import { completionsSchema } from './completions-schema.ts';
-import { embeddingsSchema } from './embeddings-schema.ts';
+import { embeddingsSchema } from './decode-embeddings.ts';
+import { imageEditsSchema, imagesSchema, videosSchema } from './decode-media.ts';
 import { invalidValue } from './field-checks.ts';
-import { imageEditsSchema, imagesSchema } from './images-schema.ts';
 import type { JsonBody } from './json-body.ts';
-import { USABLE_KEYS } from './responses/body-keys.ts';
-import { compactSchema, inputTokensSchema, responsesSchema } from './responses/body-schema.ts';
+import { compactSchema, inputTokensSchema, responsesSchema, USABLE_KEYS } from './responses/body-schema.ts';
 import { CHAT_KEYS, COMPLETIONS_KEYS, usableKeys } from './root-keys.ts';
 import { requireShape } from './schema-errors.ts';
-import { videosSchema } from './videos-schema.ts';
 
 /** Body of `POST /busy_threshold`. Unknown keys are ignored. */
 const busyThresholdSchema = z.looseObject({

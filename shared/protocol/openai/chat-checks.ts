@@ -11,8 +11,8 @@ import {
   refuseUnknownKeys,
   unsupported,
 } from './field-checks.ts';
-import { RANGES } from './field-ranges.ts';
 import { CHAT_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
+import { RANGES } from './shared-fields.ts';
 import { checkTools } from './tool-checks.ts';
 
 /** How lenient the deployment is (`DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS`). */

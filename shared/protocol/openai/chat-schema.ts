@@ -1,8 +1,7 @@
 import * as z from 'zod';
-import { RANGES, ranged } from './field-ranges.ts';
 import { nvextSchema } from './nvext-schema.ts';
 import { atMost } from './shape-check.ts';
-import { anyObject, positiveU32, sharedFields } from './shared-fields.ts';
+import { anyObject, positiveU32, RANGES, ranged, sharedFields } from './shared-fields.ts';
 
 const textPart = z.looseObject({ type: z.literal('text'), text: z.string() });
 /** Parts of user content; `file` and other kinds do not parse. */

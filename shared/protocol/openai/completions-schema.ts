@@ -1,7 +1,6 @@
 import * as z from 'zod';
-import { RANGES, ranged } from './field-ranges.ts';
 import { nvextSchema } from './nvext-schema.ts';
-import { sharedFields, u32 } from './shared-fields.ts';
+import { RANGES, ranged, sharedFields, u32 } from './shared-fields.ts';
 
 const notEmpty = { minLength: 1 };
 const atLeastOne = { minItems: 1 };

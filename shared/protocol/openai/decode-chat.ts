@@ -2,12 +2,11 @@ import type { ChatMessage, Endpoint, GenerationRequest, PromptInput, ToolDefinit
 import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
 import type { DecodeContext } from './decode-context.ts';
-import { decodeGuided } from './decode-guided.ts';
+import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
 import { decodeRouting, effectiveNvext } from './decode-routing.ts';
 import { invalidValue } from './field-checks.ts';
-import { guidedByToolChoice } from './guided-tool-choice.ts';
 import type { JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
 import { requireShape } from './schema-errors.ts';

@@ -16,11 +16,11 @@ import {
   invalidValue,
   refuseUnknownKeys,
 } from './field-checks.ts';
-import { RANGES } from './field-ranges.ts';
 import { DESERIALIZE_LEAD_IN, type JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
 import { COMPLETIONS_KEYS, unknownKeys, usableKeys } from './root-keys.ts';
 import { requireShape } from './schema-errors.ts';
+import { RANGES } from './shared-fields.ts';
 
 const SUFFIX_CHARS_MAX = 10_000;
 

@@ -1,13 +1,62 @@
+import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
 import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
 import { decodeRouting } from './decode-routing.ts';
 import { checkRange } from './field-checks.ts';
-import { RANGES } from './field-ranges.ts';
-import { type ImagesBody, imagesSchema } from './images-schema.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
-import { type VideosBody, videosSchema } from './videos-schema.ts';
+import { atMost } from './shape-check.ts';
+import { i32, RANGES, ranged, u32 } from './shared-fields.ts';
+
+/** Body of `POST /v1/images/generations` and `/v1/images/edits`: types only. */
+export const imagesSchema = z.looseObject({
+  prompt: z.string(),
+  model: z.string().nullish(),
+  n: ranged(u32, RANGES.images).nullish(),
+  size: z.string().nullish(),
+  quality: z.enum(['standard', 'hd', 'high', 'medium', 'low', 'xhigh', 'max', 'auto']).nullish(),
+  response_format: z.enum(['url', 'b64_json']).nullish(),
+  output_format: z.enum(['png', 'jpeg', 'webp']).nullish(),
+  output_compression: u32.nullish(),
+  background: z.enum(['auto', 'transparent', 'opaque']).nullish(),
+  moderation: z.enum(['auto', 'low']).nullish(),
+  style: z.enum(['vivid', 'natural']).nullish(),
+  partial_images: u32.nullish(),
+  stream: z.boolean().nullish(),
+  user: z.string().nullish(),
+  input_reference: z.string().nullish(),
+  nvext: z
+    .looseObject({
+      annotations: atMost(z.array(z.string()), 'names').nullish(),
+      negative_prompt: z.string().nullish(),
+      num_inference_steps: u32.nullish(),
+      guidance_scale: z.number().nullish(),
+      seed: z.int().nullish(),
+    })
+    .nullish(),
+});
+
+/** What the edits route shows: it starts from a picture. */
+export const imageEditsSchema = imagesSchema.extend({ input_reference: z.string() });
+
+export type ImagesBody = z.infer<typeof imagesSchema>;
+
+/** Body of `POST /v1/videos/generations` and its stream: types only. */
+export const videosSchema = z.looseObject({
+  prompt: z.string(),
+  model: z.string(),
+  input_reference: z.string().nullish(),
+  seconds: i32.nullish(),
+  size: z.string().nullish(),
+  response_format: z.enum(['url', 'b64_json']).nullish(),
+  output_format: z.string().nullish(),
+  stream: z.boolean().nullish(),
+  user: z.string().nullish(),
+  nvext: z.looseObject({ annotations: atMost(z.array(z.string()), 'names').nullish() }).nullish(),
+});
+
+export type VideosBody = z.infer<typeof videosSchema>;
 
 /** Model of an images request that names none. */
 const DEFAULT_IMAGE_MODEL = 'diffusion';

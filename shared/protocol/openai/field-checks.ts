@@ -1,7 +1,7 @@
 import { LIMITS, misspeltName, overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
-import { RANGES, type Range } from './field-ranges.ts';
+import { RANGES, type Range } from './shared-fields.ts';
 
 /** A value the contract does not allow; `message` is Dynamo's text, `param` the JSON path. */
 export function invalidValue(message: string, param: string): ServeError {

@@ -19,42 +19,46 @@ export {
   type OpenAiDecodeSettings,
   type RequestHeaders,
 } from './decode-context.ts';
-export { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from './decode-embeddings.ts';
+export {
+  type DecodedEmbeddings,
+  decodeEmbeddings,
+  type EmbeddingsBody,
+  parseEmbeddingsBody,
+} from './decode-embeddings.ts';
 export {
   decodeImages,
   decodeVideos,
+  type ImagesBody,
   type NamedImagesBody,
   parseImagesBody,
   parseVideosBody,
+  type VideosBody,
 } from './decode-media.ts';
 export type { UsageReporting } from './decode-request.ts';
-export type { EmbeddingsBody } from './embeddings-schema.ts';
-export { ignoredKeyLabels } from './ignored-keys.ts';
-export type { ImagesBody } from './images-schema.ts';
 export { type JsonBody, jsonSteps, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json-body.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json-writer.ts';
+export { RESPONSES_KEYS, type ResponsesBody } from './responses/body-schema.ts';
 export {
-  type CallKind,
-  type CallShape,
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
   checkResponsesBody,
   type DecodedResponses,
   decodeResponses,
-  estimateInputTokens,
-  type InputItem,
-  itemIdOf,
-  type OutputKind,
-  openSummary,
   type ParsedResponses,
   parseCompactBody,
   parseResponsesBody,
-  RESPONSES_KEYS,
   type ResponseEcho,
-  type ResponsesBody,
+} from './responses/decode-responses.ts';
+export { estimateInputTokens } from './responses/estimate-input.ts';
+export {
+  type CallKind,
+  type InputItem,
+  itemIdOf,
+  type OutputKind,
   responseIdOf,
   responseIdOfItem,
-  sealSummary,
   toListedItems,
-} from './responses/index.ts';
-export type { VideosBody } from './videos-schema.ts';
+} from './responses/items.ts';
+export { openSummary, sealSummary } from './responses/items-to-messages.ts';
+export type { CallShape } from './responses/tool-list.ts';
+export { ignoredKeyLabels } from './root-keys.ts';

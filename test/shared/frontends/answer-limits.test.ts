@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { GenerationEvent } from '../../../shared/protocol/generation/index.ts';
+import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -74,7 +74,7 @@ describe('an answer that is kept until it is whole', () => {
     let events = 0;
     const test = open(
       ({ sink, options }) => {
-        for (; events < 10_000 && !options.signal.aborted; events++) sink.event(next());
+        for (; events < 10_000 && !options.signal.aborted; events++) tell(sink, next());
       },
       { settings: { answerLimitBytes: MIB } },
     );

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import { defaultHttpSettings } from '../../../shared/frontends/http/index.ts';
-import type { GenerationEvent } from '../../../shared/protocol/generation/index.ts';
 import type { Frame, JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
+import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -73,8 +73,8 @@ describe('a chat stream', () => {
       sink.text(1, 'b', 1);
       sink.text(0, 'a', 1);
       sink.text(1, 'c', 1);
-      sink.event(finish({ choice: 0, reason: 'length' }));
-      sink.event(finish({ choice: 1 }));
+      tell(sink, finish({ choice: 0, reason: 'length' }));
+      tell(sink, finish({ choice: 1 }));
       sink.end(USAGE, true);
     });
     const told = seen.map((chunk) => [choiceOf(chunk)?.index, choiceOf(chunk)?.delta, choiceOf(chunk)?.finish_reason]);
@@ -93,7 +93,7 @@ describe('a chat stream', () => {
     const seen = await chunks({}, ({ sink }) => {
       sink.text(0, '', 1);
       sink.text(0, '', 1);
-      sink.event(finish({ text: 'é' }));
+      tell(sink, finish({ text: 'é' }));
       sink.end(USAGE, true);
     });
     expect(seen.map((chunk) => choiceOf(chunk)?.delta)).toEqual([{ role: 'assistant', content: '' }, { content: 'é' }]);
@@ -107,9 +107,9 @@ describe('a chat stream', () => {
 
   it('opens with null content when a tool call comes first', async () => {
     const seen = await chunks({}, ({ sink }) => {
-      sink.event({ kind: 'tool-call', choice: 0, index: 0, id: 'call_1', name: 'f' });
-      sink.event({ kind: 'tool-arguments', choice: 0, index: 0, text: '{"a":1}' });
-      sink.event(finish({ reason: 'tool_calls' }));
+      tell(sink, { kind: 'tool-call', choice: 0, index: 0, id: 'call_1', name: 'f' });
+      tell(sink, { kind: 'tool-arguments', choice: 0, index: 0, text: '{"a":1}' });
+      tell(sink, finish({ reason: 'tool_calls' }));
       sink.end(USAGE, true);
     });
     expect(seen.map((chunk) => choiceOf(chunk)?.delta)).toEqual([
@@ -137,7 +137,7 @@ describe('a chat stream', () => {
         meter.outputTokens(2);
         sink.text(0, text, 2);
       }
-      sink.event(finish());
+      tell(sink, finish());
       sink.end({ promptTokens: 3, completionTokens: 4, cachedTokens: 2 }, true);
     });
     const counts = seen.map((chunk) => (chunk.usage as JsonObject).completion_tokens);
@@ -149,10 +149,10 @@ describe('a chat stream', () => {
     const extra_fields = ['worker_id', 'completion_token_ids', 'stop_reason', 'timing', 'engine_data'];
     const RANKS = { prefillDpRank: 3, decodeDpRank: 1 };
     const seen = await chunks({ nvext: { extra_fields } }, ({ sink }) => {
-      sink.event({ kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', ...RANKS });
-      sink.event({ kind: 'delta', choice: 0, text: 'a', tokenIds: [7] });
-      sink.event({ kind: 'engine-data', data: { x: 1 } });
-      sink.event(finish({ tokenIds: [8], stopReason: 'END' }));
+      tell(sink, { kind: 'worker', prefillWorkerId: 'ffffffffffffff', decodeWorkerId: '10', ...RANKS });
+      tell(sink, { kind: 'delta', choice: 0, text: 'a', tokenIds: [7] });
+      tell(sink, { kind: 'engine-data', data: { x: 1 } });
+      tell(sink, finish({ tokenIds: [8], stopReason: 'END' }));
       sink.end(USAGE, true);
     });
     const nvext = seen.map((chunk) => chunk.nvext as JsonObject);
@@ -165,8 +165,8 @@ describe('a chat stream', () => {
   it('puts engine data that comes last into a chunk of its own', async () => {
     const seen = await chunks({ nvext: { extra_fields: ['engine_data'] } }, ({ sink }) => {
       sink.text(0, 'a', 1);
-      sink.event(finish());
-      sink.event({ kind: 'engine-data', data: { x: 1 } });
+      tell(sink, finish());
+      tell(sink, { kind: 'engine-data', data: { x: 1 } });
       sink.end(USAGE, true);
     });
     expect(seen.at(-1)).toMatchObject({ nvext: { engine_data: { x: 1 } } });
@@ -176,7 +176,7 @@ describe('a chat stream', () => {
     (...bodies: object[]) =>
     async (options: object) => {
       const seen = await chunks(options, ({ sink }) => {
-        for (const body of bodies) sink.event({ kind: 'body', body });
+        for (const body of bodies) tell(sink, { kind: 'body', body });
         sink.end(USAGE, true);
       });
       return seen.map(({ choices, usage }) => ({ choices: (choices as unknown[]).length, usage }));
@@ -203,7 +203,7 @@ describe('a chat stream', () => {
 
   it("passes a text worker's own chunks on, under the answer's names", async () => {
     const seen = await chunks({}, ({ sink, request }) => {
-      sink.event({
+      tell(sink, {
         kind: 'body',
         body: { id: 'x', model: '/models/y', choices: [{ index: 0, delta: { content: 'a' } }] },
       });
@@ -290,13 +290,13 @@ describe('the status of a chat stream', () => {
 describe('a unary chat', () => {
   it('folds choices, reasoning, tool calls and usage into one object', async () => {
     const { response, text } = await answer({ n: 2 }, ({ sink }) => {
-      sink.event({ kind: 'reasoning', choice: 0, text: 'why' });
+      tell(sink, { kind: 'reasoning', choice: 0, text: 'why' });
       sink.text(0, 'He', 1);
       sink.text(0, 'llo', 1);
-      sink.event({ kind: 'tool-call', choice: 1, index: 0, id: 'call_1', name: 'f' });
-      sink.event({ kind: 'tool-arguments', choice: 1, index: 0, text: '{}' });
-      sink.event(finish({ text: '!', reason: 'length' }));
-      sink.event(finish({ choice: 1, reason: 'tool_calls' }));
+      tell(sink, { kind: 'tool-call', choice: 1, index: 0, id: 'call_1', name: 'f' });
+      tell(sink, { kind: 'tool-arguments', choice: 1, index: 0, text: '{}' });
+      tell(sink, finish({ text: '!', reason: 'length' }));
+      tell(sink, finish({ choice: 1, reason: 'tool_calls' }));
       sink.end({ promptTokens: 3, completionTokens: 5, cachedTokens: 1, reasoningTokens: 2 }, true);
     });
     expect(response.headers.get('content-length')).toBe(String(Buffer.byteLength(text)));
@@ -332,11 +332,11 @@ describe('a unary chat', () => {
   it("folds a text worker's chunks", async () => {
     const { text } = await answer({}, ({ sink }) => {
       const part = (choice: object, more: object = {}) =>
-        sink.event({ kind: 'body', body: { id: 'x', choices: [{ index: 0, ...choice }], ...more } });
+        tell(sink, { kind: 'body', body: { id: 'x', choices: [{ index: 0, ...choice }], ...more } });
       part({ delta: { role: 'assistant', content: 'a' }, finish_reason: null });
       part({ delta: { content: 'b', tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: '{' } }] } });
       part({ delta: { tool_calls: [{ index: 0, function: { arguments: '}' } }] }, finish_reason: 'stop' });
-      sink.event({ kind: 'body', body: { id: 'x', choices: [], usage: { total_tokens: 4 } } });
+      tell(sink, { kind: 'body', body: { id: 'x', choices: [], usage: { total_tokens: 4 } } });
       sink.end(USAGE, true);
     });
     expect(JSON.parse(text)).toMatchObject({
@@ -360,7 +360,7 @@ describe('a unary chat', () => {
   it("gives a text worker's choice the keys that it had nothing to say under", async () => {
     for (const said of [{ delta: { content: 'a' } }, { message: { role: 'assistant', content: 'a' } }]) {
       const { text } = await answer({}, ({ sink }) => {
-        sink.event({ kind: 'body', body: { choices: [{ index: 0, ...said, finish_reason: 'stop' }] } });
+        tell(sink, { kind: 'body', body: { choices: [{ index: 0, ...said, finish_reason: 'stop' }] } });
         sink.end(USAGE, true);
       });
       expect(JSON.parse(text).choices).toEqual([

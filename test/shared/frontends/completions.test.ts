@@ -3,6 +3,7 @@ import { workerError } from '../../../shared/errors/index.ts';
 import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
+import { tell } from '../../support/generation-events.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -22,7 +23,7 @@ async function answer(fields: object, play: (call: ScriptedCall) => void) {
 
 function end(sink: GenerationSink, choices = 1, promptTokens = 1): void {
   for (let choice = 0; choice < choices; choice++) {
-    sink.event({ kind: 'finish', choice, text: '', tokenIds: [], reason: 'stop' });
+    tell(sink, { kind: 'finish', choice, text: '', tokenIds: [], reason: 'stop' });
   }
   sink.end({ promptTokens, completionTokens: 2, cachedTokens: 1 }, true);
 }
@@ -30,15 +31,15 @@ function end(sink: GenerationSink, choices = 1, promptTokens = 1): void {
 const PROMPTS = ['a', 'b', 'c'];
 
 /** A worker that takes bodies untouched and tells its usage apart. */
-function tell({ sink }: ScriptedCall): void {
-  sink.event({ kind: 'body', body: { choices: [{ index: 0, text: 'x', finish_reason: 'stop' }], usage: null } });
-  sink.event({ kind: 'body', body: { choices: [], usage: { prompt_tokens: 1, completion_tokens: 2 } } });
+function tellUsage({ sink }: ScriptedCall): void {
+  tell(sink, { kind: 'body', body: { choices: [{ index: 0, text: 'x', finish_reason: 'stop' }], usage: null } });
+  tell(sink, { kind: 'body', body: { choices: [], usage: { prompt_tokens: 1, completion_tokens: 2 } } });
   sink.end({ promptTokens: 1, completionTokens: 2 }, true);
 }
 
 describe("a text worker's usage on a stream", () => {
   const usages = async (fields: object) => {
-    const { frames } = await answer({ stream: true, ...fields }, tell);
+    const { frames } = await answer({ stream: true, ...fields }, tellUsage);
     return frames.slice(0, -1).flatMap((frame) => (frame.usage == null ? [] : [frame.usage]));
   };
   const ASKED = { stream_options: { include_usage: true } };
@@ -57,7 +58,7 @@ describe("a text worker's usage on a stream", () => {
 function repeat({ sink, request }: ScriptedCall): void {
   const text = JSON.stringify(request.body?.prompt);
   const choices = [{ index: 0, text, finish_reason: 'stop' }];
-  sink.event({ kind: 'body', body: { id: 'theirs', choices, usage: { prompt_tokens: 1, completion_tokens: 2 } } });
+  tell(sink, { kind: 'body', body: { id: 'theirs', choices, usage: { prompt_tokens: 1, completion_tokens: 2 } } });
   sink.end({ promptTokens: 1, completionTokens: 2 }, true);
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
+import { tell } from '../../support/generation-events.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -17,7 +18,7 @@ function base64(...values: readonly number[]): string {
 /** The worker's answer: the prompt's number and its own. */
 function embed({ sink, request }: ScriptedCall): void {
   const text = request.prompt.kind === 'raw' ? request.prompt.text : '';
-  sink.event({ kind: 'body', body: { embeddings: [base64(Number(text), 0.5)] } });
+  tell(sink, { kind: 'body', body: { embeddings: [base64(Number(text), 0.5)] } });
   sink.end({ promptTokens: 2, completionTokens: 0 }, false);
 }
 
@@ -95,7 +96,7 @@ describe('POST /v1/embeddings', () => {
     ['a text that is no base64', { embeddings: ['!!!!'] }],
   ])('is an internal error when a worker sends %s', async (_what, sent) => {
     const { status, body } = await ask({}, ({ sink }) => {
-      if (sent !== undefined) sink.event({ kind: 'body', body: sent });
+      if (sent !== undefined) tell(sink, { kind: 'body', body: sent });
       sink.end({ promptTokens: 1, completionTokens: 0 }, false);
     });
     expect(status).toBe(500);
@@ -123,7 +124,7 @@ describe('POST /v1/embeddings', () => {
     const input = ['a', 'b'];
     const list = { object: 'list', model: 'their-name', data: [{ index: 0 }], usage: { prompt_tokens: 1 } };
     const { body, pipeline } = await ask({ model: 'text', input, foo: 1, stream: true }, ({ sink }) => {
-      sink.event({ kind: 'body', body: list });
+      tell(sink, { kind: 'body', body: list });
       sink.end({ promptTokens: 1, completionTokens: 0 }, false);
     });
     expect(pipeline.calls).toHaveLength(1);
@@ -140,7 +141,7 @@ describe('POST /v1/embeddings', () => {
   ])('writes %s of a worker that takes text as %s where the client asks for it', async (_what, format, sent, seen) => {
     const data = [{ object: 'embedding', index: 0, embedding: sent }];
     const { body } = await ask({ model: 'text', encoding_format: format }, ({ sink }) => {
-      sink.event({ kind: 'body', body: { object: 'list', data } });
+      tell(sink, { kind: 'body', body: { object: 'list', data } });
       sink.end({ promptTokens: 1, completionTokens: 0 }, false);
     });
     expect(body.data).toEqual([{ object: 'embedding', index: 0, embedding: seen }]);

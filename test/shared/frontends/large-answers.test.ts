@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { GenerationEvent, GenerationSink } from '../../../shared/protocol/generation/index.ts';
+import type { GenerationSink } from '../../../shared/protocol/generation/index.ts';
 import { countTurns } from '../../support/count-turns.ts';
+import { type GenerationEvent, tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 import { waitUntil } from '../../support/wait-until.ts';
@@ -22,20 +23,20 @@ function sayText(sink: GenerationSink): void {
 function sayLogprobs(sink: GenerationSink): void {
   for (let at = 0; at < 4000; at++) {
     const logprobs = [{ ...TOKEN, top: ALTERNATIVES }];
-    sink.event({ kind: 'delta', choice: 0, text: 'é', tokenIds: [1], logprobs });
+    tell(sink, { kind: 'delta', choice: 0, text: 'é', tokenIds: [1], logprobs });
   }
 }
 
 function sayPromptLogprobs(sink: GenerationSink): void {
   sink.text(0, 'a', 1);
   const data = { prompt_logprobs: Array(20_000).fill({ 1: { logprob: -1, rank: 1 } }) };
-  sink.event({ kind: 'engine-data', data });
+  tell(sink, { kind: 'engine-data', data });
 }
 
 const sayBodies =
   (...bodies: readonly object[]) =>
   (sink: GenerationSink): void => {
-    for (const body of bodies) sink.event({ kind: 'body', body } as GenerationEvent);
+    for (const body of bodies) tell(sink, { kind: 'body', body } as GenerationEvent);
   };
 
 const CHUNK = { choices: [{ index: 0, delta: { content: 'x'.repeat(300_000) } }] };

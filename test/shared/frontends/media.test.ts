@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../shared/errors/index.ts';
 import { parseFrames } from '../../support/dynamo-http/wire-answer.ts';
+import { tell } from '../../support/generation-events.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline, servedModel } from '../../support/scripted-pipeline.ts';
 
@@ -29,7 +30,7 @@ async function ask(path: string, body: object, play: (call: ScriptedCall) => voi
 const sends =
   (...bodies: readonly unknown[]) =>
   ({ sink }: ScriptedCall): void => {
-    for (const body of bodies) sink.event({ kind: 'body', body });
+    for (const body of bodies) tell(sink, { kind: 'body', body });
     sink.end(NO_TOKENS, false);
   };
 
@@ -113,7 +114,7 @@ describe('POST /v1/videos/generations', () => {
 
   it('ends a stream that fails in the middle with an error event', async () => {
     const { bytes } = await ask('/v1/videos', { model: 'vid', prompt: 'x', stream: true }, ({ sink }) => {
-      sink.event({ kind: 'body', body: picture('a') });
+      tell(sink, { kind: 'body', body: picture('a') });
       sink.fail(workerError('Unavailable'));
     });
     expect(parseFrames(bytes.toString()).slice(1)).toMatchObject([
@@ -260,7 +261,7 @@ describe('POST /v1/videos/generations/stream', () => {
     const early = await ask(path, { model: 'vid', prompt: 'x' }, ({ sink }) => sink.fail(workerError('Unavailable')));
     expect(early.response.status).toBe(503);
     const late = await ask(path, { model: 'vid', prompt: 'x' }, ({ sink }) => {
-      sink.event({ kind: 'body', body: picture('one') });
+      tell(sink, { kind: 'body', body: picture('one') });
       sink.fail(workerError('Unavailable'));
     });
     expect(late.bytes.toString()).toBe(part('one'));

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import { type ServeError, workerError } from '../../../shared/errors/index.ts';
 import { createLogger, type LoggerOptions, type RequestEnd } from '../../../shared/telemetry/index.ts';
+import { tell } from '../../support/generation-events.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playFailure, playTexts, type ScriptedCall, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 
@@ -76,7 +77,7 @@ describe('the line of a request', () => {
       meter.servedBy(worker, worker);
       meter.moved();
       sink.text(0, 'Hi', 1);
-      sink.event({ kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
+      tell(sink, { kind: 'finish', choice: 0, text: '', tokenIds: [], reason: 'stop' });
       sink.end({ promptTokens: 3, completionTokens: 2, cachedTokens: 1 }, true);
     };
     await chat({ 'x-request-id': 'mine', traceparent: CALLER }, play, undefined, { logger });

@@ -12,14 +12,10 @@ import type {
   RequestPlane,
   Transport,
 } from '../../../shared/planes/request/index.ts';
-import type {
-  GenerationEvent,
-  GenerationRequest,
-  GenerationSink,
-  Usage,
-} from '../../../shared/protocol/generation/index.ts';
+import type { GenerationRequest, GenerationSink, Usage } from '../../../shared/protocol/generation/index.ts';
 import type { RequestMeter } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, PromptEncoder, type Tokenizer } from '../../../shared/tokens/index.ts';
+import { EventSink, type GenerationEvent } from '../../support/generation-events.ts';
 
 /** One letter an id: 1 = a ... 26 = z; 0 is the end token. */
 export const letterTokenizer: Tokenizer = {
@@ -138,7 +134,7 @@ export const idleMeter: RequestMeter = {
 };
 
 /** Everything a client would be shown. */
-export class RecordingSink implements GenerationSink {
+export class RecordingSink extends EventSink implements GenerationSink {
   shown = '';
   readonly events: GenerationEvent[] = [];
   readonly pieces: string[] = [];
@@ -182,7 +178,7 @@ export class RecordingSink implements GenerationSink {
     for (const callback of this.#waiting.splice(0)) callback();
   }
 
-  get finish() {
+  get finished() {
     return this.events.find((event) => event.kind === 'finish');
   }
 

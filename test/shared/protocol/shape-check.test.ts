@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { LIMITS } from '../../../shared/errors/index.ts';
 import { countTokensSchema, messagesSchema } from '../../../shared/protocol/anthropic/index.ts';
 import { bodySchemas } from '../../../shared/protocol/openai/index.ts';
-import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/items-schema.ts';
+import { ITEM_SCHEMAS } from '../../../shared/protocol/openai/responses/items.ts';
 import { atMost, findFault } from '../../../shared/protocol/openai/shape-check.ts';
 import { arrayFieldsOf, sampleOf } from '../../support/array-fields.ts';
 

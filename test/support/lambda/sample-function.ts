@@ -2,7 +2,7 @@
 import { Hono } from 'hono';
 import { isErrorCode, ServeError } from '../../../shared/errors/index.ts';
 import {
-  alreadyAnswered,
+  alreadySent,
   BodyIntake,
   ByteBudget,
   type HostExchange,
@@ -49,7 +49,7 @@ app.get('/written', (c) => {
   sink.head(Number(c.req.query('status') ?? '200'), { 'x-written': 'yes' });
   sink.write('a body');
   sink.end();
-  return alreadyAnswered;
+  return alreadySent;
 });
 
 app.get('/nothing', (c) => c.body(null, 204));
@@ -73,7 +73,7 @@ app.get('/gated', (c) => {
     }
     sink.end();
   })();
-  return alreadyAnswered;
+  return alreadySent;
 });
 
 /** Many bytes, as fast as the reader takes them; tells how often it had to wait. */
@@ -98,7 +98,7 @@ app.get('/flood', (c) => {
     sink.end();
   };
   pump();
-  return alreadyAnswered;
+  return alreadySent;
 });
 
 /** Never ends by itself; `polite` ends when the deadline says so. */
@@ -115,7 +115,7 @@ app.get('/endless', (c) => {
       sink.end();
     });
   }
-  return alreadyAnswered;
+  return alreadySent;
 });
 
 app.get('/broken-body', () => {
@@ -135,7 +135,7 @@ app.get('/crash', () => {
   setImmediate(() => {
     throw new Error('outside of every handler');
   });
-  return alreadyAnswered;
+  return alreadySent;
 });
 
 function exchangeOf(bindings: HttpBindings): HostExchange {

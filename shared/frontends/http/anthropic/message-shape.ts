@@ -1,4 +1,5 @@
-import type { FinishReason, GenerationEvent, Usage } from '../../../protocol/generation/index.ts';
+import { type ServeError, workerError } from '../../../errors/index.ts';
+import type { FinishReason, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 
 /** What every answer to one Messages request says of itself. */
 export interface MessageNames {
@@ -27,10 +28,8 @@ const STOP_REASONS = {
   content_filter: 'refusal',
 } as const satisfies Record<FinishReason, MessageStop['stop_reason']>;
 
-type Finish = Extract<GenerationEvent, { readonly kind: 'finish' }>;
-
 /** @param stopSequences those the client asked for: an engine may name other things that stopped it */
-export function messageStop({ reason, stopReason }: Finish, stopSequences: readonly string[]): MessageStop {
+export function messageStop({ reason, stopReason }: TextFinish, stopSequences: readonly string[]): MessageStop {
   if (reason === null) return END_OF_TURN;
   if (reason === 'stop' && typeof stopReason === 'string' && stopSequences.includes(stopReason)) {
     return { stop_reason: 'stop_sequence', stop_sequence: stopReason };
@@ -74,4 +73,9 @@ export function messageBody(
 /** A tool use has an id of our own: what workers call it stays between them and us. */
 export function toolUseId(uuid: string): string {
   return `toolu_${uuid.replaceAll('-', '')}`;
+}
+
+/** A worker goes on with a tool call whose block is closed, and cannot grow. */
+export function notUnderWay(index: number): ServeError {
+  return workerError('BackendProtocol', `arguments of tool call ${index}, which is not the one under way`);
 }

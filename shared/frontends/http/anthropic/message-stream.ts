@@ -1,12 +1,11 @@
-import { anthropicErrorBody, assertNever, type ServeError, workerError } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { isAscii } from '../answers/ascii.ts';
-import { COMMENT_FRAME, type SseStream } from '../answers/sse-stream.ts';
-import { StreamAnswer } from '../answers/stream-answer.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { annotationFrame, preprocessorFrame } from '../openai/annotation-frame.ts';
+import { anthropicErrorBody, type ServeError } from '../../../errors/index.ts';
+import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
+import type { Inference } from '../inference.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import type { RunningUsage } from '../openai/running-usage.ts';
+import { annotationFrame, preprocessorFrame } from '../openai/wire.ts';
+import { StreamSink } from '../sinks/dialect-sink.ts';
+import { COMMENT_FRAME, isAscii, type SseStream } from '../sinks/sse-stream.ts';
 import { refuseMessages, requestIdHeader } from './errors.ts';
 import {
   END_OF_TURN,
@@ -15,6 +14,7 @@ import {
   messageBody,
   messageStop,
   messageUsage,
+  notUnderWay,
   toolUseId,
 } from './message-shape.ts';
 
@@ -46,9 +46,9 @@ export interface MessageCounts {
   readonly estimate: () => number;
 }
 
-/** Encodes one request as a Messages stream. */
-export class MessageStream extends StreamAnswer implements GenerationSink {
-  readonly #blocks: BlockFrames;
+/** Encodes one request as a Messages stream. A message has no place for what workers and engines tell of themselves. */
+export class MessageStream extends StreamSink {
+  readonly #blocks: BlockEvents;
   readonly #names: MessageNames;
   readonly #counts: MessageCounts;
   readonly #stopSequences: readonly string[];
@@ -56,10 +56,10 @@ export class MessageStream extends StreamAnswer implements GenerationSink {
   #stop: MessageStop = END_OF_TURN;
   #isStarted = false;
 
-  constructor(call: InferenceCall, request: GenerationRequest, names: MessageNames, counts: MessageCounts) {
+  constructor(inference: Inference, request: GenerationRequest, names: MessageNames, counts: MessageCounts) {
     // A stream that has to begin before its first event begins with comments: `ping` belongs inside of a message.
-    super(call, requestIdHeader(names.requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
-    this.#blocks = new BlockFrames(this.out);
+    super(inference, requestIdHeader(names.requestId), () => (this.#isStarted ? PING_FRAME : COMMENT_FRAME));
+    this.#blocks = new BlockEvents(this.out);
     this.#names = names;
     this.#counts = counts;
     this.#stopSequences = request.stop.stop ?? [];
@@ -68,49 +68,38 @@ export class MessageStream extends StreamAnswer implements GenerationSink {
     }
   }
 
-  text(_choice: number, text: string): void {
-    if (this.isOver) return;
+  override text(_choice: number, text: string): void {
     if (!this.#isStarted) this.#start();
     if (text !== '') this.#blocks.text(text);
   }
 
-  event(event: GenerationEvent): void {
+  override finish(finish: TextFinish): void {
+    this.text(finish.choice, finish.text);
+    this.#stop = messageStop(finish, this.#stopSequences);
+  }
+
+  override reasoning(_choice: number, text: string): void {
+    if (!this.#isStarted) this.#start();
+    if (text !== '') this.#blocks.thinking(text);
+  }
+
+  override toolCall(_choice: number, index: number, _id: string, name: string): void {
+    if (!this.#isStarted) this.#start();
+    this.#blocks.toolUse(index, toolUseId(this.inference.deps.random.uuid()), name);
+  }
+
+  override toolArguments(_choice: number, index: number, text: string): void {
+    if (!this.#blocks.toolInput(index, text)) this.fail(notUnderWay(index));
+  }
+
+  override annotation(name: string, value: string): void {
+    this.out.annotate(preprocessorFrame(name, value));
+  }
+
+  override body(body: unknown): void {
     if (this.isOver) return;
-    switch (event.kind) {
-      case 'delta':
-        this.text(event.choice, event.text);
-        return;
-      case 'finish':
-        this.text(event.choice, event.text);
-        this.#stop = messageStop(event, this.#stopSequences);
-        return;
-      case 'reasoning':
-        if (!this.#isStarted) this.#start();
-        if (event.text !== '') this.#blocks.thinking(event.text);
-        return;
-      case 'tool-call':
-        if (!this.#isStarted) this.#start();
-        this.#blocks.toolUse(event.index, toolUseId(this.call.deps.random.uuid()), event.name);
-        return;
-      case 'tool-arguments':
-        if (this.#blocks.toolInput(event.index, event.text)) return;
-        this.fail(
-          workerError('BackendProtocol', `arguments of tool call ${event.index}, which is not the one under way`),
-        );
-        return;
-      case 'annotation':
-        this.out.annotate(preprocessorFrame(event.name, event.value));
-        return;
-      case 'body':
-        this.#bodies ??= new ChatBodyReader(this);
-        this.#bodies.read(event.body);
-        return;
-      case 'worker':
-      case 'engine-data':
-        return; // a message has no place for them
-      default:
-        assertNever(event);
-    }
+    this.#bodies ??= new ChatBodyReader(this);
+    this.#bodies.read(body);
   }
 
   end(usage: Usage): void {
@@ -123,17 +112,17 @@ export class MessageStream extends StreamAnswer implements GenerationSink {
     const delta = { type: 'message_delta', delta: { stop_reason, stop_sequence }, usage: this.#usageBody(usage) };
     this.out.write(eventFrame('message_delta', JSON.stringify(delta)));
     this.out.close(STOP_FRAME);
-    this.call.succeed(usage);
+    this.inference.succeed(usage);
   }
 
   protected override tell(error: ServeError): void {
     if (!this.out.isCommitted) {
       this.out.abandon();
-      refuseMessages(this.call, error, this.#names.requestId);
+      refuseMessages(this.inference, error, this.#names.requestId);
       return;
     }
     this.out.close(eventFrame('error', JSON.stringify(anthropicErrorBody(error, this.#names.requestId))));
-    this.call.fail(error, 200);
+    this.inference.fail(error, 200);
   }
 
   #start(): void {
@@ -158,7 +147,7 @@ function eventFrame(type: string, json: string): string {
  * The content blocks of one Messages stream in the order of generation, one open at a time. A
  * delta is three strings put together; the first is built when its block opens.
  */
-class BlockFrames {
+class BlockEvents {
   readonly #out: SseStream;
   #index = -1;
   #kind: BlockKind | undefined;

@@ -9,40 +9,53 @@ import {
   parseCountTokensBody,
   parseMessagesBody,
 } from '../../../protocol/anthropic/index.ts';
+import type { GenerationRequest, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import { ignoredKeyLabels } from '../../../protocol/openai/index.ts';
-import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext, requireService } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import type { Inference } from '../inference.ts';
+import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { readJson } from '../read-json.ts';
-import { generate, serveInference } from '../serve-inference.ts';
-import { answerMessagesError, anthropicRequestId, newRequestId, refuseMessages, requestIdHeader } from './errors.ts';
+import { decodeContext, generate, requireService, serveInference } from '../serve-inference.ts';
+import { WholeSink } from '../sinks/dialect-sink.ts';
+import { sendJson, sendObject } from '../sinks/send.ts';
+import { anthropicRequestId, newRequestId, refuseMessages, requestIdHeader, sendMessagesError } from './errors.ts';
+import {
+  END_OF_TURN,
+  type MessageNames,
+  type MessageStop,
+  messageBody,
+  messageStop,
+  messageUsage,
+  notUnderWay,
+  toolUseId,
+} from './message-shape.ts';
 import { MessageStream } from './message-stream.ts';
-import { MessageUnary } from './message-unary.ts';
 
 /** `POST /v1/messages`. */
 export const serveMessages = serveInference({
   endpoint: 'anthropic_messages',
   parse: parseMessagesBody,
-  answer: (call, body, { meter, primaryName }) => {
-    const { deps } = call;
-    const request = decodeMessages(body, decodeContext(call), decodeOptions(deps, body.model));
+  start: (inference, body, { meter, primaryName }) => {
+    const { deps } = inference;
+    const request = decodeMessages(body, decodeContext(inference), decodeOptions(deps, body.model));
     deps.metrics.ignoredKeys('anthropic_messages', ignoredKeyLabels(body, MESSAGES_KEYS));
-    call.identify(request);
+    inference.identify(request);
     requireChatModel(deps, body.model);
     const requestId = anthropicRequestId(request.id);
     const names = { id: `msg_${request.id.replaceAll('-', '')}`, requestId, model: primaryName };
     const running = new RunningUsage(meter);
     const estimate = (): number => estimateTokens(body);
-    const answer = request.stream
-      ? new MessageStream(call, request, names, { running, estimate })
-      : new MessageUnary(call, request, names, estimate);
-    generate(call, request, answer, { meter: running });
+    const sink = request.stream
+      ? new MessageStream(inference, request, names, { running, estimate })
+      : new Message(inference, request, names, estimate);
+    generate(inference, request, sink, { meter: running });
   },
-  refuse: (call, error) => {
-    const { requestId, deps } = call;
-    refuseMessages(call, error, requestId === undefined ? newRequestId(deps.random) : anthropicRequestId(requestId));
+  refuse: (inference, error) => {
+    const { requestId, deps } = inference;
+    const id = requestId === undefined ? newRequestId(deps.random) : anthropicRequestId(requestId);
+    refuseMessages(inference, error, id);
   },
 });
 
@@ -57,9 +70,9 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
     const body = parseCountTokensBody(await readJson(exchange, deps));
     const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
     const counted = await deps.pipeline.countTokens(request);
-    answerJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));
+    sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));
   } catch (thrown) {
-    answerMessagesError(exchange, toServeError(thrown), requestId);
+    sendMessagesError(exchange, toServeError(thrown), requestId);
   }
 }
 
@@ -73,4 +86,105 @@ function requireChatModel({ pipeline }: HttpAppDeps, name: string): void {
   if (pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
   const hint = missingModelHint(pipeline.requestable.list(), { name, type: 'Chat' });
   throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
+}
+
+/** One content block as it grows. */
+type Block =
+  | { readonly kind: 'text'; text: string }
+  | { readonly kind: 'thinking'; text: string }
+  | { readonly kind: 'tool_use'; text: string; readonly index: number; readonly id: string; readonly name: string };
+
+/** Folds one request into a message object: the blocks of the stream, put together. */
+class Message extends WholeSink {
+  readonly #names: MessageNames;
+  readonly #estimate: () => number;
+  readonly #stopSequences: readonly string[];
+  readonly #blocks: Block[] = [];
+  #bodies: ChatBodyReader | undefined;
+  #stop: MessageStop = END_OF_TURN;
+  protected hasOutput = false;
+
+  /** @param estimate stands in for a prompt that only a worker could count */
+  constructor(inference: Inference, request: GenerationRequest, names: MessageNames, estimate: () => number) {
+    super(inference);
+    this.#names = names;
+    this.#estimate = estimate;
+    this.#stopSequences = request.stop.stop ?? [];
+  }
+
+  override text(_choice: number, text: string): void {
+    this.hasOutput = true;
+    if (text !== '') this.#grow('text', text);
+  }
+
+  override finish(finish: TextFinish): void {
+    this.text(finish.choice, finish.text);
+    this.#stop = messageStop(finish, this.#stopSequences);
+  }
+
+  override reasoning(_choice: number, text: string): void {
+    this.hasOutput = true;
+    if (text !== '') this.#grow('thinking', text);
+  }
+
+  override toolCall(_choice: number, index: number, _id: string, name: string): void {
+    this.hasOutput = true;
+    const id = toolUseId(this.inference.deps.random.uuid());
+    this.#blocks.push({ kind: 'tool_use', text: '', index, id, name });
+  }
+
+  override toolArguments(_choice: number, index: number, text: string): void {
+    const last = this.#blocks.at(-1);
+    if (last?.kind === 'tool_use' && last.index === index) last.text += text;
+    else this.fail(notUnderWay(index));
+  }
+
+  override body(body: unknown): void {
+    this.#bodies ??= new ChatBodyReader(this);
+    this.#bodies.read(body);
+  }
+
+  protected write(usage: Usage): Promise<void> | undefined {
+    this.#bodies?.end();
+    const content = this.#blocks.length === 0 ? [EMPTY_TEXT] : this.#blocks.map(blockBody);
+    const body = messageBody(this.#names, content, this.#stop, messageUsage(usage, this.#estimate));
+    return sendObject(this.inference, body, [], requestIdHeader(this.#names.requestId));
+  }
+
+  protected override tell(error: ServeError): void {
+    refuseMessages(this.inference, error, this.#names.requestId);
+  }
+
+  #grow(kind: 'text' | 'thinking', text: string): void {
+    const last = this.#blocks.at(-1);
+    if (last?.kind === kind) last.text += text;
+    else this.#blocks.push({ kind, text });
+  }
+}
+
+const EMPTY_TEXT = Object.freeze({ type: 'text', text: '' });
+
+function blockBody(block: Block): object {
+  switch (block.kind) {
+    case 'text':
+      return { type: 'text', text: block.text };
+    case 'thinking':
+      return { type: 'thinking', thinking: block.text, signature: '' };
+    case 'tool_use':
+      return { type: 'tool_use', id: block.id, name: block.name, input: toolInput(block.text) };
+  }
+}
+
+/**
+ * `input` is an object on this wire. Arguments that are none, because the text ended inside of them, are not repaired: they stand whole under the name that Anthropic's documents use for invalid JSON.
+ */
+function toolInput(text: string): object {
+  if (text.trim() === '') return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // told below, as any other text that is no object
+  }
+  return { INVALID_JSON: text };
 }

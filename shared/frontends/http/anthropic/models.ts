@@ -1,24 +1,24 @@
 import type { ServeError } from '../../../errors/index.ts';
 import type { ServedModel } from '../../../pipeline/index.ts';
-import { answerError } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { answerMessagesError, newRequestId } from './errors.ts';
+import { sendError } from '../sinks/send.ts';
+import { newRequestId, sendMessagesError } from './errors.ts';
 
 /** The client speaks Anthropic's dialect and may. */
 export function wantsAnthropicModels({ settings }: HttpAppDeps, exchange: HttpExchange): boolean {
   return settings.anthropic.isEnabled && exchange.header('anthropic-version') !== undefined;
 }
 
-/** Answers a failure of the routes of models in the dialect of the client. */
-export function answerModelsError(
+/** Sends a failure of the routes of models in the dialect of the client. */
+export function sendModelsError(
   deps: HttpAppDeps,
   exchange: HttpExchange,
   error: ServeError,
   headers?: Readonly<Record<string, string>>,
 ): void {
-  if (wantsAnthropicModels(deps, exchange)) answerMessagesError(exchange, error, newRequestId(deps.random), headers);
-  else answerError(exchange, error, deps.settings.overloadStatus, headers);
+  if (wantsAnthropicModels(deps, exchange)) sendMessagesError(exchange, error, newRequestId(deps.random), headers);
+  else sendError(exchange, error, deps.settings.overloadStatus, headers);
 }
 
 /** A model in Anthropic's shape. */

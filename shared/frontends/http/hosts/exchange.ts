@@ -3,8 +3,8 @@ import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
 
 /**
- * One HTTP request together with the place for its answer. A host (Node server, Lambda stream) makes one per request and
- * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and answers with a
+ * One HTTP request together with the place for its response. A host (Node server, Lambda stream) makes one per request and
+ * hands it to the app as `c.env.exchange`; without one the app makes its own over the fetch `Request` and gives a
  * `Response` whose body is a web stream.
  */
 export interface HostExchange {
@@ -27,24 +27,24 @@ export interface HostExchange {
    * on nothing of the body is kept, and with `invalid_json` when the client stops in the middle.
    */
   readBody(intake: BodyIntake): Promise<void>;
-  /** Where the answer goes. */
+  /** Where the response goes. */
   readonly sink: FrameSink;
   /**
    * Aborts with a `ServeError` (`deadline_exceeded`) when the host is about to stop the request, on hosts that limit its
-   * time: the handler cancels the work and ends the answer with that error, as its dialect writes it.
+   * time: the handler cancels the work and ends the response with that error, as its dialect writes it.
    */
   readonly deadline?: AbortSignal;
 }
 
 /** An exchange as handlers get it: all that they know of their host. */
 export interface HttpExchange extends HostExchange {
-  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every answer carries it. */
+  /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
   readonly requestId: string;
   /** That id where it was made here and therefore names no other request. */
   readonly madeRequestId: string | undefined;
   /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */
   failed(error: ServeError): void;
-  /** As `sink.head`, with the headers that every answer to this request carries. */
+  /** As `sink.head`, with the headers that every response carries. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
 }
 
@@ -55,5 +55,5 @@ export interface HttpBindings {
   readonly peer?: string | undefined;
 }
 
-/** What `app.fetch` gives back when the answer went into `env.exchange.sink`. */
-export const alreadyAnswered: Response = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
+/** What `app.fetch` gives back when the response went into `env.exchange.sink`. */
+export const alreadySent: Response = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });

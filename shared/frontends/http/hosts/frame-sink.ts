@@ -9,7 +9,7 @@
  * | ended, or client gone | ignored | ignored | ignored | ignored |
  */
 export interface FrameSink {
-  /** No head was set: the status of the answer is still open. */
+  /** No head was set: the status of the response is still open. */
   readonly isNew: boolean;
   /** Sets status and headers; they leave together with the first bytes. Names in lower case. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
@@ -20,7 +20,7 @@ export interface FrameSink {
   write(frame: string | Uint8Array, isKnownAscii?: boolean): void;
   /** Ends the response after what was queued. Always called exactly once by the app, also after a failure. */
   end(): void;
-  /** Cuts the answer off where it is, so that no client takes it for whole: for a failure that it has no words for. */
+  /** Cuts the response off where it is, so that no client takes it for whole: for a failure that it has no words for. */
   breakOff(reason: Error): void;
   /** Sends the head and queued bytes now, without waiting for more. */
   flush(): void;

@@ -5,7 +5,7 @@ import type { HostExchange } from './exchange.ts';
 import type { FrameSink } from './frame-sink.ts';
 import { NodeFrameSink } from './node-sink.ts';
 
-/** The exchange of a Node HTTP server: reads from `incoming`, answers through `NodeFrameSink`. */
+/** The exchange of a Node HTTP server: reads from `incoming`, responds through `NodeFrameSink`. */
 export class NodeExchange implements HostExchange {
   readonly sink: FrameSink;
   readonly path: string;
@@ -49,7 +49,7 @@ export class NodeExchange implements HostExchange {
       intake.expect(Number(incoming.headers['content-length'] ?? 0));
       let isWanted = true;
       incoming.on('data', (chunk: Buffer) => {
-        if (!isWanted) return; // read to its end all the same, so that the client hears the answer
+        if (!isWanted) return; // read to its end all the same, so that the client hears the response
         try {
           intake.add(chunk);
         } catch (thrown) {

@@ -113,7 +113,7 @@ export class NodeFrameSink implements FrameSink, Flushable {
     // A response that waits for its turn on a pipelined connection has no socket yet and drains on its own event.
     const source = this.#outgoing.socket ?? this.#outgoing;
     const release = (): void => {
-      source.off('drain', release); // a long answer waits many times
+      source.off('drain', release); // a long response waits many times
       this.#outgoing.off('close', release);
       this.#releaseWaiters();
     };

@@ -2,7 +2,7 @@ import { type BodyIntake, bodyUnreadable } from '../bodies/body-intake.ts';
 import type { HostExchange } from './exchange.ts';
 import { WebFrameSink } from './web-sink.ts';
 
-/** The exchange of a plain fetch handler: reads from a `Request`, answers with `response`. */
+/** The exchange of a plain fetch handler: reads from a `Request`, responds with `response`. */
 export class WebExchange implements HostExchange {
   readonly sink: WebFrameSink;
   readonly peer: string | undefined;
@@ -22,7 +22,7 @@ export class WebExchange implements HostExchange {
     this.query = search.slice(1);
   }
 
-  /** Resolves with the first bytes of the answer. */
+  /** Resolves with the first bytes of the body. */
   get response(): Promise<Response> {
     return this.sink.response;
   }

@@ -23,7 +23,7 @@ export class WebFrameSink implements FrameSink, Flushable {
   #isEnded = false;
   #waiters: (() => void)[] = [];
 
-  /** `signal` is the request's own: it aborts when the host knows that the client left before the answer began. */
+  /** `signal` is the request's own: it aborts when the host knows that the client left before the response began. */
   constructor(hasBody = true, signal?: AbortSignal) {
     this.#hasBody = hasBody;
     this.response = new Promise((resolve) => {

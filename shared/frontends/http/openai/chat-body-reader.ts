@@ -1,8 +1,10 @@
 import type { FinishReason, GenerationSink } from '../../../protocol/generation/index.ts';
 import { isRecord } from '../../../records/index.ts';
-import { CallOrder } from './call-order.ts';
 
 type Body = Readonly<Record<string, unknown>>;
+
+type CallSink = Pick<GenerationSink, 'toolCall' | 'toolArguments'>;
+type BodySink = CallSink & Pick<GenerationSink, 'text' | 'reasoning' | 'finish'>;
 
 const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'length', 'content_filter', 'tool_calls']);
 
@@ -11,12 +13,12 @@ const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'len
  * answers have another shape. One for each request: it remembers which calls were told, and tells one after the other.
  */
 export class ChatBodyReader {
-  readonly #sink: Pick<GenerationSink, 'text' | 'event'>;
+  readonly #sink: BodySink;
   readonly #calls: CallOrder;
 
-  constructor(sink: Pick<GenerationSink, 'text' | 'event'>) {
+  constructor(sink: BodySink) {
     this.#sink = sink;
-    this.#calls = new CallOrder((event) => sink.event(event));
+    this.#calls = new CallOrder(sink);
   }
 
   /** The worker is done: tells what was held back. */
@@ -38,8 +40,7 @@ export class ChatBodyReader {
     const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
     this.#calls.flush();
-    this.#sink.event({
-      kind: 'finish',
+    this.#sink.finish({
       choice: index,
       text: '',
       tokenIds: [],
@@ -53,7 +54,7 @@ export class ChatBodyReader {
     const reasoning = said.reasoning_content ?? said.reasoning;
     if (typeof reasoning === 'string' && reasoning !== '') {
       this.#calls.flush();
-      this.#sink.event({ kind: 'reasoning', choice, text: reasoning });
+      this.#sink.reasoning(choice, reasoning);
     }
     if (typeof said.content === 'string' && said.content !== '') {
       this.#calls.flush();
@@ -72,5 +73,84 @@ export class ChatBodyReader {
     }
     const text = called.arguments;
     if (typeof text === 'string' && text !== '') this.#calls.grow(choice, index, text);
+  }
+}
+
+interface Call {
+  readonly choice: number;
+  readonly index: number;
+  readonly id: string;
+  readonly name: string;
+  /** Arguments so far. */
+  text: string;
+}
+
+/**
+ * Puts the pieces of tool calls in order, one call after the other, for dialects that close a call before the next one opens.
+ * Workers may name several calls at once and mix their arguments. A call is told as it comes while it is the first that is not
+ * whole; those behind it wait until its arguments are a JSON object, or until nothing more comes.
+ */
+class CallOrder {
+  readonly #sink: CallSink;
+  readonly #known = new Set<string>();
+  #current: Call | undefined;
+  /** In the order in which they began. */
+  readonly #waiting: Call[] = [];
+
+  constructor(sink: CallSink) {
+    this.#sink = sink;
+  }
+
+  /** The call has been named before. */
+  knows(choice: number, index: number): boolean {
+    return this.#known.has(keyOf(choice, index));
+  }
+
+  begin(choice: number, index: number, id: string, name: string): void {
+    this.#known.add(keyOf(choice, index));
+    const call: Call = { choice, index, id, name, text: '' };
+    if (this.#waiting.length === 0 && (this.#current === undefined || isWhole(this.#current.text))) this.#open(call);
+    else this.#waiting.push(call);
+  }
+
+  grow(choice: number, index: number, text: string): void {
+    const waiting = this.#waiting.find((call) => call.choice === choice && call.index === index);
+    if (waiting !== undefined) {
+      waiting.text += text;
+      return;
+    }
+    this.#sink.toolArguments(choice, index, text);
+    const current = this.#current;
+    if (current === undefined || current.choice !== choice || current.index !== index) return;
+    current.text += text;
+    while (this.#waiting.length > 0 && isWhole(this.#current?.text ?? '')) this.#open(this.#waiting.shift()!);
+  }
+
+  /** Nothing more comes for any call: tells those that wait. */
+  flush(): void {
+    for (const call of this.#waiting.splice(0)) this.#open(call);
+    this.#current = undefined;
+  }
+
+  #open(call: Call): void {
+    const { choice, index, id, name, text } = call;
+    this.#current = call;
+    this.#sink.toolCall(choice, index, id, name);
+    if (text !== '') this.#sink.toolArguments(choice, index, text);
+  }
+}
+
+function keyOf(choice: number, index: number): string {
+  return `${choice}/${index}`;
+}
+
+/** Arguments are a JSON object; looked at from its end first, which is cheap. */
+function isWhole(text: string): boolean {
+  if (!text.trimEnd().endsWith('}')) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false; // it is not, which is no failure
   }
 }

@@ -1,16 +1,27 @@
-import { assertNever } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type {
+  GenerationRequest,
+  ServingWorkers,
+  TextDelta,
+  TextFinish,
+  Usage,
+} from '../../../protocol/generation/index.ts';
 import type { UsageReporting } from '../../../protocol/openai/index.ts';
-import { isAscii } from '../answers/ascii.ts';
-import { StreamAnswer } from '../answers/stream-answer.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
+import type { Inference } from '../inference.ts';
+import { StreamSink } from '../sinks/dialect-sink.ts';
+import { isAscii } from '../sinks/sse-stream.ts';
 import { DispatchEvents } from './dispatch-events.ts';
 import { chatLogprobs } from './logprobs-json.ts';
-import { NvextAnswer, type NvextChunk } from './nvext-answer.ts';
+import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
-import { hasUsage, usageBody, withoutUsage } from './usage-json.ts';
-import { type WireNames, withWireNames } from './wire-names.ts';
+import {
+  annotationFrame,
+  hasUsage,
+  preprocessorFrame,
+  usageBody,
+  type WireNames,
+  withoutUsage,
+  withWireNames,
+} from './wire.ts';
 
 /** What a chunk carries beside its delta; all JSON text. */
 interface ChunkParts {
@@ -22,15 +33,11 @@ interface ChunkParts {
   readonly nvext?: string;
 }
 
-const NO_PARTS: ChunkParts = {};
-
-type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
-
 /** Encodes one request as a chat completion stream. */
-export class ChatStream extends StreamAnswer implements GenerationSink {
-  readonly #frames: ChatFrames;
+export class ChatStream extends StreamSink {
+  readonly #chunks: ChatChunks;
   readonly #names: WireNames;
-  readonly #nvext: NvextAnswer | undefined;
+  readonly #nvext: NvextFields | undefined;
   readonly #dispatch: DispatchEvents | undefined;
   readonly #reporting: UsageReporting;
   /** Present with continuous usage. */
@@ -43,17 +50,17 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
   #hasToldUsage = false;
 
   constructor(
-    call: InferenceCall,
+    inference: Inference,
     request: GenerationRequest,
     names: WireNames,
     reporting: UsageReporting,
     running: RunningUsage | undefined,
   ) {
-    super(call);
+    super(inference);
     this.#names = names;
-    this.#frames = new ChatFrames(names.id, names.created, names.model, reporting.includesUsage);
-    this.#nvext = NvextAnswer.for(request, call);
-    this.#dispatch = DispatchEvents.for(call.deps.settings.dispatch);
+    this.#chunks = new ChatChunks(names.id, names.created, names.model, reporting.includesUsage);
+    this.#nvext = NvextFields.for(request, inference);
+    this.#dispatch = DispatchEvents.for(inference.deps.settings.dispatch);
     this.#reporting = reporting;
     this.#running = running;
     this.#isPlain = running === undefined && this.#nvext?.variesByChunk !== true;
@@ -62,78 +69,56 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
     }
   }
 
-  text(choice: number, text: string): void {
-    if (this.isOver) return;
-    if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
-    if (text !== '' && this.#dispatch !== undefined) this.#tell(this.#dispatch.close(choice));
-    if (text === '') {
-    } else if (this.#isPlain) {
-      this.out.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
-    } else {
-      this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
-    }
+  override text(choice: number, text: string): void {
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    if (text === '') return;
+    if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.close(choice));
+    if (this.#isPlain) this.out.write(this.#chunks.content(choice, text), this.#chunks.isAsciiContent(text));
+    else this.#writeDelta(choice, `{"content":${JSON.stringify(text)}}`);
   }
 
-  event(event: GenerationEvent): void {
-    if (this.isOver) return;
-    switch (event.kind) {
-      case 'delta':
-      case 'finish':
-        this.#writeText(event);
-        return;
-      case 'reasoning': {
-        if (this.#dispatch !== undefined) this.#tell(this.#dispatch.reasoning(event.choice, event.text));
-        const field = this.call.deps.settings.reasoningField;
-        this.#openAndWrite(event.choice, `{"${field}":${JSON.stringify(event.text)}}`, false);
-        return;
-      }
-      case 'tool-call': {
-        if (this.#dispatch !== undefined) {
-          this.#tell(this.#dispatch.callStart(event.choice, event.index, event.id, event.name));
-        }
-        const call = `"type":"function","function":{"name":${JSON.stringify(event.name)},"arguments":""}`;
-        const head = `{"tool_calls":[{"index":${event.index},"id":${JSON.stringify(event.id)},${call}}]}`;
-        this.#openAndWrite(event.choice, head, true);
-        return;
-      }
-      case 'tool-arguments': {
-        this.#dispatch?.callArguments(event.choice, event.text);
-        const text = JSON.stringify(event.text);
-        const delta = `{"tool_calls":[{"index":${event.index},"function":{"arguments":${text}}}]}`;
-        this.#openAndWrite(event.choice, delta, true);
-        return;
-      }
-      case 'annotation':
-        this.out.annotate(preprocessorFrame(event.name, event.value));
-        return;
-      case 'worker':
-        this.#nvext?.worker(event);
-        this.#frames.setNvext(this.#nvext?.take() ?? '');
-        return;
-      case 'engine-data':
-        this.#nvext?.engineData(event.data);
-        if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
-        return;
-      case 'body':
-        this.#writeBody(event.body);
-        return;
-      default:
-        assertNever(event);
-    }
+  override delta(delta: TextDelta): void {
+    this.#writeText(delta, undefined);
   }
 
-  end(usage: Usage, finished: boolean): void {
-    if (!this.close()) return;
-    if (this.#nvext?.hasEngineData === true) this.#writeDelta(0, '{}');
-    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
-    if (this.#reporting.includesUsage && isKnown && !this.#hasToldUsage) {
-      this.out.write(this.#frames.usage(JSON.stringify(usageBody(usage))));
-    }
-    this.out.finish();
-    this.call.succeed(usage);
+  override finish(finish: TextFinish): void {
+    this.#writeText(finish, finish);
   }
 
-  #writeBody(body: unknown): void {
+  override reasoning(choice: number, text: string): void {
+    if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.reasoning(choice, text));
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    this.#writeDelta(choice, `{"${this.inference.deps.settings.reasoningField}":${JSON.stringify(text)}}`);
+  }
+
+  override toolCall(choice: number, index: number, id: string, name: string): void {
+    if (this.#dispatch !== undefined) this.#tellFirst(this.#dispatch.callStart(choice, index, id, name));
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
+    const called = `"type":"function","function":{"name":${JSON.stringify(name)},"arguments":""}`;
+    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"id":${JSON.stringify(id)},${called}}]}`);
+  }
+
+  override toolArguments(choice: number, index: number, text: string): void {
+    this.#dispatch?.callArguments(choice, text);
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, 'null');
+    this.#writeDelta(choice, `{"tool_calls":[{"index":${index},"function":{"arguments":${JSON.stringify(text)}}}]}`);
+  }
+
+  override annotation(name: string, value: string): void {
+    this.out.annotate(preprocessorFrame(name, value));
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+    this.#chunks.setNvext(this.#nvext?.take() ?? '');
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+    if (this.#nvext?.variesByChunk === true) this.#isPlain = false;
+  }
+
+  override body(body: unknown): void {
     this.#sawBody = true;
     const shown = this.#reporting.includesUsage ? body : withoutUsage(body);
     if (shown === undefined) return;
@@ -141,63 +126,60 @@ export class ChatStream extends StreamAnswer implements GenerationSink {
     this.out.write(`data: ${JSON.stringify(withWireNames(shown, this.#names))}\n\n`);
   }
 
-  #writeText(event: TextEvent): void {
-    const { choice, text } = event;
-    if (this.#hasRole[choice] !== true) this.#writeRole(choice, false);
-    const logprobs = chatLogprobs(event.logprobs);
-    const isFinish = event.kind === 'finish';
-    if (this.#dispatch !== undefined && (isFinish || text !== '')) this.#tell(this.#dispatch.close(choice));
-    const chunk: NvextChunk = isFinish
-      ? { tokenIds: event.tokenIds, finish: { stopReason: event.stopReason } }
-      : { tokenIds: event.tokenIds };
-    const nvext = this.#nvext?.take(chunk) ?? '';
-    if (!isFinish && text === '' && logprobs === null && nvext === '') return; // a part of a character
-    const delta = text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`;
-    this.out.write(
-      this.#frames.chunk(choice, delta, {
-        nvext,
-        ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),
-        ...(logprobs === null ? {} : { logprobs: JSON.stringify(logprobs) }),
-        ...this.#continuousUsage(),
-      }),
-    );
+  end(usage: Usage, finished: boolean): void {
+    if (!this.close()) return;
+    if (this.#nvext?.hasEngineData === true) this.#writeDelta(0, '{}');
+    const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
+    if (this.#reporting.includesUsage && isKnown && !this.#hasToldUsage) {
+      this.out.write(this.#chunks.usage(JSON.stringify(usageBody(usage))));
+    }
+    this.out.finish();
+    this.inference.succeed(usage);
   }
 
-  #tell(frames: string): void {
+  /** @param finish the same where it ends the choice */
+  #writeText({ choice, text, tokenIds, logprobs }: TextDelta, finish: TextFinish | undefined): void {
+    if (this.#hasRole[choice] !== true) this.#writeRole(choice, '""');
+    const told = chatLogprobs(logprobs);
+    if (this.#dispatch !== undefined && (finish !== undefined || text !== '')) {
+      this.#tellFirst(this.#dispatch.close(choice));
+    }
+    const nvext = this.#nvext?.take({ tokenIds, ...(finish && { finish: { stopReason: finish.stopReason } }) }) ?? '';
+    if (finish === undefined && text === '' && told === null && nvext === '') return; // a part of a character
+    this.#write(choice, text === '' ? '{}' : `{"content":${JSON.stringify(text)}}`, {
+      nvext,
+      ...(finish?.reason != null ? { finish: finish.reason } : {}),
+      ...(told === null ? {} : { logprobs: JSON.stringify(told) }),
+    });
+  }
+
+  /** Side events stand before the chunk that they complete. */
+  #tellFirst(frames: string): void {
     if (frames !== '') this.out.write(frames);
   }
 
-  #openAndWrite(choice: number, delta: string, isToolCall: boolean): void {
-    if (this.#hasRole[choice] !== true) this.#writeRole(choice, isToolCall);
-    this.#writeDelta(choice, delta);
+  /** The first chunk of a choice says who speaks, and only that. @param content JSON text */
+  #writeRole(choice: number, content: string): void {
+    this.#hasRole[choice] = true;
+    this.#writeDelta(choice, `{"role":"assistant","content":${content}}`);
   }
 
   #writeDelta(choice: number, delta: string): void {
-    const nvext = this.#nvext?.take() ?? '';
-    this.out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
+    this.#write(choice, delta, { nvext: this.#nvext?.take() ?? '' });
   }
 
-  /** The first chunk of a choice says who speaks, and only that. */
-  #writeRole(choice: number, isToolCall: boolean): void {
-    this.#hasRole[choice] = true;
-    const content = isToolCall ? 'null' : '""';
-    const nvext = this.#nvext?.take() ?? '';
-    const delta = `{"role":"assistant","content":${content}}`;
-    this.out.write(this.#frames.chunk(choice, delta, { nvext, ...this.#continuousUsage() }));
-  }
-
-  #continuousUsage(): { readonly usage?: string } {
-    return this.#running === undefined ? NO_USAGE : { usage: JSON.stringify(usageBody(this.#running.usage)) };
+  #write(choice: number, delta: string, parts: ChunkParts): void {
+    const told =
+      this.#running === undefined ? parts : { ...parts, usage: JSON.stringify(usageBody(this.#running.usage)) };
+    this.out.write(this.#chunks.chunk(choice, delta, told));
   }
 }
-
-const NO_USAGE = Object.freeze({});
 
 /**
  * The chunks of one chat stream as text. What does not change from chunk to chunk is built once a request; a content
  * chunk is then three strings put together.
  */
-class ChatFrames {
+class ChatChunks {
   readonly #start: string;
   readonly #identity: string;
   #heads: string[] = [];
@@ -230,7 +212,7 @@ class ChatFrames {
   }
 
   /** Any chunk of one choice. `delta`, `logprobs` and `usage` are JSON text. */
-  chunk(choice: number, delta: string, parts: ChunkParts = NO_PARTS): string {
+  chunk(choice: number, delta: string, parts: ChunkParts): string {
     const finish = parts.finish === undefined ? 'null' : `"${parts.finish}"`;
     const usage = parts.usage === undefined ? this.#plainUsage : `,"usage":${parts.usage}`;
     return `${this.#start}{"index":${choice},"delta":${delta},"finish_reason":${finish},"logprobs":${

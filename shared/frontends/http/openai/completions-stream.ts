@@ -1,16 +1,30 @@
-import { assertNever, type ServeError } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationRequest, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
-import { isAscii } from '../answers/ascii.ts';
-import { StreamAnswer } from '../answers/stream-answer.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { annotationFrame, preprocessorFrame } from './annotation-frame.ts';
-import type { CompletionsParts } from './completions-parts.ts';
+import type { ServeError } from '../../../errors/index.ts';
+import type {
+  GenerationRequest,
+  ServingWorkers,
+  TextDelta,
+  TextFinish,
+  Usage,
+} from '../../../protocol/generation/index.ts';
+import type { Inference } from '../inference.ts';
+import { BatchPart, BatchUsage, StreamSink } from '../sinks/dialect-sink.ts';
+import { isAscii } from '../sinks/sse-stream.ts';
+import type { CompletionsParts } from './completions.ts';
 import { completionLogprobs } from './logprobs-json.ts';
-import { NvextAnswer } from './nvext-answer.ts';
+import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
-import { BatchUsage, hasUsage, usageBody, withoutUsage } from './usage-json.ts';
-import { type WireNames, withFirstChoice, withWireNames } from './wire-names.ts';
+import {
+  annotationFrame,
+  hasUsage,
+  preprocessorFrame,
+  usageBody,
+  type WireNames,
+  withFirstChoice,
+  withoutUsage,
+  withWireNames,
+} from './wire.ts';
 
+/** What a chunk carries beside its text; all JSON text. */
 interface CompletionsChunkParts {
   readonly finish?: string;
   readonly logprobs?: string;
@@ -21,15 +35,15 @@ interface CompletionsChunkParts {
 
 /**
  * Encodes a batch of prompts as one completions stream. Each prompt writes through its
- * own `PromptStream`; the first failure ends all of them, the last end ends the answer.
+ * own `PromptStream`; the first failure ends all of them, the last end ends the stream.
  */
-export class CompletionsStream extends StreamAnswer {
+export class CompletionsStream extends StreamSink {
   readonly #parts: CompletionsParts;
   readonly #usage: BatchUsage;
   #isUntold = false;
 
-  constructor(call: InferenceCall, parts: CompletionsParts) {
-    super(call);
+  constructor(inference: Inference, parts: CompletionsParts) {
+    super(inference);
     this.#parts = parts;
     const { requests, id } = parts.decoded;
     this.#usage = new BatchUsage(requests.length);
@@ -41,7 +55,7 @@ export class CompletionsStream extends StreamAnswer {
   /** The sink of one prompt. */
   prompt(index: number, running: RunningUsage | undefined): PromptStream {
     const request = this.#parts.decoded.requests[index]!; // the caller counts over the same array
-    return new PromptStream(this, this.call, request, {
+    return new PromptStream(this, this.inference, request, {
       names: { ...this.#parts.names, id: `cmpl-${request.id}` },
       firstChoice: index * this.#parts.decoded.choicesPerPrompt,
       echo: this.#parts.echoes?.[index],
@@ -64,15 +78,18 @@ export class CompletionsStream extends StreamAnswer {
     if (this.isOver) return;
     this.#isUntold ||= isUntold;
     const whole = this.#usage.ended(usage);
-    if (whole === undefined) return;
+    if (whole !== undefined) this.end(whole);
+  }
+
+  end(usage: Usage): void {
     this.close();
     if (this.#parts.decoded.includesUsage && this.#isUntold) {
       const { id, created, model } = this.#parts.names;
-      const frames = new CompletionsFrames(id, created, model, 0);
-      this.out.write(frames.usage(JSON.stringify(usageBody(whole))));
+      const chunks = new CompletionsChunks(id, created, model, 0);
+      this.out.write(chunks.usage(JSON.stringify(usageBody(usage))));
     }
     this.out.finish();
-    this.call.succeed(whole);
+    this.inference.succeed(usage);
   }
 
   protected override tell(error: ServeError): void {
@@ -89,144 +106,107 @@ interface PromptStreamOptions {
   readonly running: RunningUsage | undefined;
 }
 
-type TextEvent = Extract<GenerationEvent, { readonly kind: 'delta' | 'finish' }>;
-
-/** Encodes one prompt of a completions stream. */
-class PromptStream implements GenerationSink {
-  readonly #batch: CompletionsStream;
-  readonly #frames: CompletionsFrames;
-  readonly #names: WireNames;
-  readonly #nvext: NvextAnswer | undefined;
-  readonly #firstChoice: number;
-  readonly #echo: string | undefined;
+/** Encodes one prompt of a completions stream. Nothing is parsed on this route: there is no reasoning and no tool call. */
+class PromptStream extends BatchPart<CompletionsStream> {
+  readonly #chunks: CompletionsChunks;
+  readonly #options: PromptStreamOptions;
+  readonly #nvext: NvextFields | undefined;
   readonly #hasEchoed: boolean[] = [];
-  readonly #running: RunningUsage | undefined;
-  readonly #showsWorkerUsage: boolean;
   #isPlain: boolean;
   #sawBody = false;
   #hasToldUsage = false;
 
-  constructor(batch: CompletionsStream, call: InferenceCall, request: GenerationRequest, options: PromptStreamOptions) {
-    const { names } = options;
-    this.#batch = batch;
-    this.#names = names;
-    this.#frames = new CompletionsFrames(names.id, names.created, names.model, options.firstChoice);
-    this.#nvext = NvextAnswer.for(request, call);
-    this.#firstChoice = options.firstChoice;
-    this.#echo = options.echo;
-    this.#running = options.running;
-    this.#showsWorkerUsage = options.showsWorkerUsage;
-    this.#isPlain = options.running === undefined && options.echo === undefined && !this.#nvext?.variesByChunk;
+  constructor(
+    batch: CompletionsStream,
+    inference: Inference,
+    request: GenerationRequest,
+    options: PromptStreamOptions,
+  ) {
+    super(batch);
+    const { names, firstChoice, running, echo } = options;
+    this.#options = options;
+    this.#chunks = new CompletionsChunks(names.id, names.created, names.model, firstChoice);
+    this.#nvext = NvextFields.for(request, inference);
+    this.#isPlain = running === undefined && echo === undefined && !this.#nvext?.variesByChunk;
   }
 
-  text(choice: number, text: string): void {
-    if (this.#batch.isOver) return;
+  override text(choice: number, text: string): void {
     if (this.#isPlain) {
-      if (text !== '') this.#batch.write(this.#frames.content(choice, text), this.#frames.isAsciiContent(text));
+      if (text !== '') this.batch.write(this.#chunks.content(choice, text), this.#chunks.isAsciiContent(text));
       return;
     }
     const shown = this.#echoed(choice, text);
     const nvext = this.#nvext?.take() ?? '';
-    if (shown === '') return;
-    this.#batch.write(this.#frames.chunk(choice, shown, { nvext, ...this.#continuousUsage() }));
+    if (shown !== '') this.#write(choice, shown, { nvext });
   }
 
-  event(event: GenerationEvent): void {
-    if (this.#batch.isOver) return;
-    switch (event.kind) {
-      case 'delta':
-      case 'finish':
-        this.#writeText(event);
-        return;
-      case 'annotation':
-        if (event.name === 'formatted_prompt') return; // only what a template rendered is shown
-        this.#batch.annotate(preprocessorFrame(event.name, event.value));
-        return;
-      case 'worker':
-        this.#nvext?.worker(event);
-        this.#frames.setNvext(this.#nvext?.take() ?? '');
-        return;
-      case 'engine-data':
-        this.#nvext?.engineData(event.data);
-        if (this.#nvext?.variesByChunk) this.#isPlain = false;
-        return;
-      case 'body':
-        this.#writeBody(event.body);
-        return;
-      case 'reasoning':
-      case 'tool-call':
-      case 'tool-arguments':
-        return; // nothing is parsed on this route, so these do not happen
-      default:
-        assertNever(event);
-    }
+  override delta(delta: TextDelta): void {
+    this.#writeText(delta, undefined);
+  }
+
+  override finish(finish: TextFinish): void {
+    this.#writeText(finish, finish);
+  }
+
+  override annotation(name: string, value: string): void {
+    if (name === 'formatted_prompt') return; // only what a template rendered is shown
+    this.batch.annotate(preprocessorFrame(name, value));
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+    this.#chunks.setNvext(this.#nvext?.take() ?? '');
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+    if (this.#nvext?.variesByChunk) this.#isPlain = false;
+  }
+
+  override body(body: unknown): void {
+    const { names, firstChoice, showsWorkerUsage } = this.#options;
+    this.#sawBody = true;
+    const shown = showsWorkerUsage ? body : withoutUsage(body);
+    if (shown === undefined) return;
+    this.#hasToldUsage ||= hasUsage(shown);
+    this.batch.write(`data: ${JSON.stringify(withWireNames(withFirstChoice(shown, firstChoice), names))}\n\n`);
   }
 
   end(usage: Usage, finished: boolean): void {
     const isKnown = this.#sawBody ? usage.promptTokens > 0 : finished; // where a worker counts, it may have said nothing
-    this.#batch.promptEnded(usage, isKnown && !this.#hasToldUsage);
+    this.batch.promptEnded(usage, isKnown && !this.#hasToldUsage);
   }
 
-  fail(error: ServeError): void {
-    this.#batch.fail(error);
+  /** @param finish the same where it ends the choice */
+  #writeText({ choice, text, tokenIds, logprobs }: TextDelta, finish: TextFinish | undefined): void {
+    const shown = this.#echoed(choice, text);
+    const nvext = this.#nvext?.take({ tokenIds, ...(finish && { finish: { stopReason: finish.stopReason } }) }) ?? '';
+    const hasLogprobs = logprobs !== undefined && logprobs.length > 0;
+    if (finish === undefined && shown === '' && !hasLogprobs && nvext === '') return; // a part of a character
+    this.#write(choice, shown, {
+      nvext,
+      ...(finish?.reason != null ? { finish: finish.reason } : {}),
+      ...(hasLogprobs ? { logprobs: JSON.stringify(completionLogprobs(logprobs)) } : {}),
+    });
   }
 
-  isBlocked(): boolean {
-    return this.#batch.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#batch.onUnblocked(callback);
-  }
-
-  #writeBody(body: unknown): void {
-    this.#sawBody = true;
-    const shown = this.#showsWorkerUsage ? body : withoutUsage(body);
-    if (shown === undefined) return;
-    this.#hasToldUsage ||= hasUsage(shown);
-    this.#batch.write(
-      `data: ${JSON.stringify(withWireNames(withFirstChoice(shown, this.#firstChoice), this.#names))}\n\n`,
-    );
-  }
-
-  #writeText(event: TextEvent): void {
-    const { choice } = event;
-    const text = this.#echoed(choice, event.text);
-    const isFinish = event.kind === 'finish';
-    const nvext =
-      this.#nvext?.take(
-        isFinish
-          ? { tokenIds: event.tokenIds, finish: { stopReason: event.stopReason } }
-          : { tokenIds: event.tokenIds },
-      ) ?? '';
-    const hasLogprobs = event.logprobs !== undefined && event.logprobs.length > 0;
-    if (!isFinish && text === '' && !hasLogprobs && nvext === '') return; // a part of a character
-    this.#batch.write(
-      this.#frames.chunk(choice, text, {
-        nvext,
-        ...(isFinish && event.reason !== null ? { finish: event.reason } : {}),
-        ...(hasLogprobs ? { logprobs: JSON.stringify(completionLogprobs(event.logprobs)) } : {}),
-        ...this.#continuousUsage(),
-      }),
-    );
+  #write(choice: number, text: string, parts: CompletionsChunkParts): void {
+    const { running } = this.#options;
+    const told = running === undefined ? parts : { ...parts, usage: JSON.stringify(usageBody(running.usage)) };
+    this.batch.write(this.#chunks.chunk(choice, text, told));
   }
 
   /** The prompt stands in front of each choice's first text. */
   #echoed(choice: number, text: string): string {
-    if (this.#echo === undefined || this.#hasEchoed[choice] === true) return text;
+    const { echo } = this.#options;
+    if (echo === undefined || this.#hasEchoed[choice] === true) return text;
     this.#hasEchoed[choice] = true;
-    return this.#echo + text;
-  }
-
-  #continuousUsage(): { readonly usage?: string } {
-    return this.#running === undefined ? NO_USAGE : { usage: JSON.stringify(usageBody(this.#running.usage)) };
+    return echo + text;
   }
 }
 
-const NO_USAGE = Object.freeze({});
-
 /** The chunks of one prompt of a completions stream as text; constants are built once. */
-class CompletionsFrames {
+class CompletionsChunks {
   readonly #start: string;
   readonly #identity: string;
   readonly #firstChoice: number;
@@ -234,7 +214,7 @@ class CompletionsFrames {
   #nvext = '';
   #areTailsAscii: boolean;
 
-  /** @param firstChoice index of the prompt's first choice in the whole answer */
+  /** @param firstChoice index of the prompt's first choice in the whole batch */
   constructor(id: string, created: number, model: string, firstChoice: number) {
     this.#start = `data: {"id":${JSON.stringify(id)},"choices":[`;
     this.#identity =

@@ -1,28 +1,49 @@
-import { textMemory } from '../../../protocol/generation/index.ts';
+import type { ServeError } from '../../../errors/index.ts';
+import {
+  type GenerationRequest,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  textMemory,
+  type Usage,
+} from '../../../protocol/generation/index.ts';
 import { type DecodedCompletions, decodeCompletions, parseCompletionsBody } from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext, requireServed } from '../gates.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { serveInference } from '../serve-inference.ts';
-import type { CompletionsParts } from './completions-parts.ts';
+import type { Inference } from '../inference.ts';
+import { decodeContext, requireServed, serveInference } from '../serve-inference.ts';
+import { BatchPart, BatchUsage, WholeSink } from '../sinks/dialect-sink.ts';
+import { sendObject } from '../sinks/send.ts';
 import { CompletionsStream } from './completions-stream.ts';
-import { CompletionsUnary } from './completions-unary.ts';
+import { BodyFold, SaidChoices } from './folds.ts';
+import { wholeCompletionLogprobs } from './logprobs-json.ts';
+import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
+import { usageBody, type WireNames } from './wire.ts';
+
+/** What the response to a batch of prompts is made with. */
+export interface CompletionsParts {
+  readonly names: WireNames;
+  readonly decoded: DecodedCompletions;
+  /** Text before each prompt's choices; undefined without `echo`. */
+  readonly echoes: readonly string[] | undefined;
+  /** Ends the work of all prompts. */
+  readonly cancel: () => void;
+}
 
 /** `POST /v1/completions`. */
 export const serveCompletions = serveInference({
   endpoint: 'completions',
   isOffWithoutModel: true,
   parse: parseCompletionsBody,
-  answer: async (call, body, { meter, primaryName }) => {
-    const decoded = decodeCompletions(body, decodeContext(call));
-    call.identify(decoded.requests[0]!); // a batch has at least one prompt
-    requireServed(call.deps, body.model, 'completions');
-    const names = { id: `cmpl-${decoded.id}`, created: call.createdSecs, model: primaryName };
-    const echoes = await echoedTexts(call.deps, body.model, decoded);
-    for (const echo of echoes ?? []) call.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
-    generateAll(call, { names, decoded, echoes }, meter);
+  start: async (inference, body, { meter, primaryName }) => {
+    const decoded = decodeCompletions(body, decodeContext(inference));
+    inference.identify(decoded.requests[0]!); // a batch has at least one prompt
+    requireServed(inference.deps, body.model, 'completions');
+    const names = { id: `cmpl-${decoded.id}`, created: inference.createdSecs, model: primaryName };
+    const echoes = await echoedTexts(inference.deps, body.model, decoded);
+    for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
+    generateAll(inference, { names, decoded, echoes }, meter);
   },
 });
 
@@ -37,19 +58,148 @@ async function echoedTexts(
 }
 
 /** Starts every prompt of the batch under one signal. */
-function generateAll(call: InferenceCall, answered: Omit<CompletionsParts, 'cancel'>, meter: RequestMeter): void {
-  const { decoded } = answered;
-  const { requests } = decoded;
-  const parts = { ...answered, cancel: (): void => work.cancel() };
-  const answer = requests[0]?.stream === true ? new CompletionsStream(call, parts) : new CompletionsUnary(call, parts);
-  const work = call.watch(answer);
+function generateAll(inference: Inference, told: Omit<CompletionsParts, 'cancel'>, meter: RequestMeter): void {
+  const { isContinuous, requests } = told.decoded;
+  const parts = { ...told, cancel: (): void => work.cancel() };
+  const isStream = requests[0]?.stream === true;
+  const batch = isStream ? new CompletionsStream(inference, parts) : new CompletionsObject(inference, parts);
+  const work = inference.watch(batch);
   for (const [index, request] of requests.entries()) {
     if (work.signal.aborted) return; // an earlier prompt failed at once
-    const running = decoded.isContinuous ? new RunningUsage(meter) : undefined;
-    const sink = answer.prompt(index, running);
-    call.deps.pipeline.generate(request, request.stream ? sink : call.kept(sink), {
+    const running = isContinuous ? new RunningUsage(meter) : undefined;
+    const sink = batch.prompt(index, running);
+    inference.deps.pipeline.generate(request, request.stream ? sink : inference.kept(sink), {
       signal: work.signal,
       meter: running ?? meter,
     });
+  }
+}
+
+/** Folds a batch of prompts into one completions object. */
+class CompletionsObject extends WholeSink {
+  readonly #parts: CompletionsParts;
+  readonly #prompts: PromptFold[] = [];
+  readonly #usage: BatchUsage;
+  /** What workers sent that took the body untouched. */
+  readonly #bodies = new BodyFold('text_completion');
+  #isFinished = false;
+
+  constructor(inference: Inference, parts: CompletionsParts) {
+    super(inference);
+    this.#parts = parts;
+    this.#usage = new BatchUsage(parts.decoded.requests.length);
+  }
+
+  /** The sink of one prompt. */
+  prompt(index: number): PromptFold {
+    const request = this.#parts.decoded.requests[index]!; // the caller counts over the same array
+    const fold = new PromptFold(this, this.inference, request, {
+      firstChoice: index * this.#parts.decoded.choicesPerPrompt,
+      echo: this.#parts.echoes?.[index] ?? '',
+      bodies: this.#bodies,
+    });
+    this.#prompts[index] = fold;
+    return fold;
+  }
+
+  promptEnded(usage: Usage, finished: boolean): void {
+    if (this.isOver) return;
+    this.#isFinished ||= finished;
+    const whole = this.#usage.ended(usage);
+    if (whole !== undefined) this.end(whole, this.#isFinished);
+  }
+
+  protected override tell(error: ServeError): void {
+    super.tell(error);
+    this.#parts.cancel();
+  }
+
+  protected get hasOutput(): boolean {
+    return !this.#bodies.isEmpty || this.#prompts.some(({ isEmpty }) => !isEmpty);
+  }
+
+  protected write(usage: Usage, finished: boolean): Promise<void> | undefined {
+    if (!this.#bodies.isEmpty) {
+      if (this.#prompts.length > 1) this.#bodies.add({ usage: usageBody(usage) }); // each worker counted its own prompt
+      return sendObject(this.inference, this.#bodies.whole(this.#parts.names));
+    }
+    const { id, created, model } = this.#parts.names;
+    const object = {
+      id,
+      choices: this.#prompts.flatMap((prompt) => prompt.choiceBodies()),
+      created,
+      model,
+      system_fingerprint: null,
+      object: 'text_completion',
+      ...(finished ? { usage: usageBody(usage) } : {}),
+    };
+    return sendObject(this.inference, object, this.#prompts[0]?.nvextPieces());
+  }
+}
+
+interface PromptFoldOptions {
+  readonly firstChoice: number;
+  readonly echo: string;
+  /** Of all prompts. */
+  readonly bodies: BodyFold;
+}
+
+/** Folds one prompt. */
+class PromptFold extends BatchPart<CompletionsObject> {
+  readonly #nvext: NvextFields | undefined;
+  readonly #options: PromptFoldOptions;
+  readonly #choices: SaidChoices;
+
+  constructor(batch: CompletionsObject, inference: Inference, request: GenerationRequest, options: PromptFoldOptions) {
+    super(batch);
+    this.#nvext = NvextFields.for(request, inference);
+    this.#options = options;
+    this.#choices = new SaidChoices(() => ({ text: options.echo, logprobs: [], finish: null }));
+  }
+
+  /** The worker made no choice. */
+  get isEmpty(): boolean {
+    return this.#choices.all.length === 0;
+  }
+
+  override text(choice: number, text: string): void {
+    this.#choices.at(choice).text += text;
+  }
+
+  override delta(delta: TextDelta): void {
+    this.#choices.delta(delta);
+  }
+
+  override finish(finish: TextFinish): void {
+    this.#choices.finish(finish);
+  }
+
+  override worker(workers: ServingWorkers): void {
+    this.#nvext?.worker(workers);
+  }
+
+  override engineData(data: Readonly<Record<string, unknown>>): void {
+    this.#nvext?.engineData(data);
+  }
+
+  override body(body: unknown): void {
+    this.#options.bodies.add(body, this.#options.firstChoice);
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    this.batch.promptEnded(usage, finished);
+  }
+
+  choiceBodies(): object[] {
+    return this.#choices.all.map((choice, index) => ({
+      text: choice.text,
+      index: this.#options.firstChoice + index,
+      ...(choice.logprobs.length === 0 ? {} : { logprobs: wholeCompletionLogprobs(choice.logprobs) }),
+      ...(choice.finish === null ? {} : { finish_reason: choice.finish }),
+    }));
+  }
+
+  nvextPieces(): Iterable<string> | undefined {
+    return this.#nvext?.pieces(this.#choices.ending);
   }
 }

@@ -1,9 +1,16 @@
-import { type DecodedEmbeddings, decodeEmbeddings, parseEmbeddingsBody } from '../../../protocol/openai/index.ts';
+import { ServeError } from '../../../errors/index.ts';
+import { readEmbeddings, type Usage } from '../../../protocol/generation/index.ts';
+import {
+  type DecodedEmbeddings,
+  decodeEmbeddings,
+  LazyList,
+  parseEmbeddingsBody,
+} from '../../../protocol/openai/index.ts';
 import type { RequestMeter } from '../../../telemetry/index.ts';
-import { decodeContext, requireServed } from '../gates.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { serveInference } from '../serve-inference.ts';
-import { EmbeddingsAnswer } from './embeddings-answer.ts';
+import type { Inference } from '../inference.ts';
+import { decodeContext, requireServed, serveInference } from '../serve-inference.ts';
+import { BatchPart, BatchUsage, nothingSent, WholeSink } from '../sinks/dialect-sink.ts';
+import { sendObject, sendParts } from '../sinks/send.ts';
 
 /** Inputs of one batch that are with workers at a time; the others wait for one of them to end. */
 const IN_FLIGHT_MAX = 64;
@@ -12,25 +19,171 @@ const IN_FLIGHT_MAX = 64;
 export const serveEmbeddings = serveInference({
   endpoint: 'embeddings',
   parse: parseEmbeddingsBody,
-  answer: (call, body, { meter, primaryName }) => {
-    const isPassedOn = call.deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';
-    const decoded = decodeEmbeddings(body, isPassedOn, decodeContext(call));
-    call.identify(decoded.requests[0]!); // a batch has at least one input
-    requireServed(call.deps, body.model, 'embeddings');
-    embedAll(call, decoded, primaryName, meter);
+  start: (inference, body, { meter, primaryName }) => {
+    const isPassedOn = inference.deps.pipeline.requestable.find(body.model)?.card.model_input === 'Text';
+    const decoded = decodeEmbeddings(body, isPassedOn, decodeContext(inference));
+    inference.identify(decoded.requests[0]!); // a batch has at least one input
+    requireServed(inference.deps, body.model, 'embeddings');
+    embedAll(inference, decoded, primaryName, meter);
   },
 });
 
 /** Starts the inputs of the batch under one signal, each as soon as there is room for it. */
-function embedAll(call: InferenceCall, decoded: DecodedEmbeddings, model: string, meter: RequestMeter): void {
+function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: string, meter: RequestMeter): void {
   let next = 0;
   const startNext = (): void => {
     const index = next++;
     const request = decoded.requests[index];
     if (request === undefined || work.signal.aborted) return;
-    call.deps.pipeline.generate(request, call.kept(answer.input(index, startNext)), { signal: work.signal, meter });
+    const sink = inference.kept(new EmbeddingInput(batch, index, startNext));
+    inference.deps.pipeline.generate(request, sink, { signal: work.signal, meter });
   };
-  const answer = new EmbeddingsAnswer(call, decoded, model, () => work.cancel());
-  const work = call.watch(answer);
+  const batch = new EmbeddingsList(inference, decoded, model, () => work.cancel());
+  const work = inference.watch(batch);
   for (let started = 0; started < IN_FLIGHT_MAX; started++) startNext();
+}
+
+/** Gathers the vectors of a batch into one list object. The first failure ends all of it. */
+class EmbeddingsList extends WholeSink {
+  readonly #decoded: DecodedEmbeddings;
+  readonly #model: string;
+  readonly #cancel: () => void;
+  /** JSON text of each input's vector, in the order of the inputs. */
+  readonly #vectors: string[] = [];
+  #body: object | undefined;
+  readonly #usage: BatchUsage;
+
+  /** @param cancel ends the work of all inputs */
+  constructor(inference: Inference, decoded: DecodedEmbeddings, model: string, cancel: () => void) {
+    super(inference);
+    this.#decoded = decoded;
+    this.#model = model;
+    this.#cancel = cancel;
+    this.#usage = new BatchUsage(decoded.requests.length);
+  }
+
+  /** A worker that took the body untouched sends the whole object, any other with the vector of its prompt. */
+  read(index: number, body: unknown): void {
+    if (this.isOver) return;
+    const embeddings = readEmbeddings(body);
+    if (embeddings === undefined) {
+      if (isListObject(body)) this.#body = withFormat(body, this.#decoded.format);
+      else this.fail(unreadable('neither vectors nor a list of embeddings'));
+      return;
+    }
+    const vector = embeddings[0];
+    const text = vector === undefined ? undefined : vectorText(vector, this.#decoded.format);
+    if (text === undefined || embeddings.length !== 1) this.fail(unreadable('not one base64 vector of f32'));
+    else this.#vectors[index] = text;
+  }
+
+  /** @param startNext runs where inputs are left */
+  inputEnded(index: number, usage: Usage, startNext: () => void): void {
+    if (this.isOver) return;
+    if (this.#body === undefined && this.#vectors[index] === undefined) {
+      this.fail(nothingSent());
+      return;
+    }
+    const whole = this.#usage.ended(usage);
+    if (whole === undefined) startNext();
+    else this.end(whole, true);
+  }
+
+  protected readonly hasOutput = true; // asked of each input
+
+  protected write(usage: Usage): Promise<void> | undefined {
+    const { deps, elapsedMs } = this.inference;
+    const written =
+      this.#body === undefined
+        ? sendParts(this.inference, this.#parts(usage))
+        : sendObject(this.inference, { ...this.#body, model: this.#model });
+    deps.metrics.embedded(this.#model, elapsedMs);
+    return written;
+  }
+
+  protected override tell(error: ServeError): void {
+    super.tell(error);
+    this.#cancel();
+  }
+
+  *#parts({ promptTokens }: Usage): Generator<string> {
+    yield `{"object":"list","model":${JSON.stringify(this.#model)},"data":[`;
+    for (const [index, text] of this.#vectors.entries()) {
+      yield `${index === 0 ? '' : ','}{"index":${index},"object":"embedding","embedding":${text}}`;
+    }
+    yield `],"usage":${JSON.stringify({ prompt_tokens: promptTokens, total_tokens: promptTokens })}}`;
+  }
+}
+
+/** The sink of one input: a vector, of at most 2048. */
+class EmbeddingInput extends BatchPart<EmbeddingsList> {
+  readonly #index: number;
+  readonly #startNext: () => void;
+
+  constructor(batch: EmbeddingsList, index: number, startNext: () => void) {
+    super(batch);
+    this.#index = index;
+    this.#startNext = startNext;
+  }
+
+  override body(body: unknown): void {
+    this.batch.read(this.#index, body);
+  }
+
+  end(usage: Usage): void {
+    this.batch.inputEnded(this.#index, usage, this.#startNext);
+  }
+}
+
+/** The JSON text of one vector; undefined when it is not base64 of little-endian f32. */
+function vectorText(base64: string, format: DecodedEmbeddings['format']): string | undefined {
+  const floats = floatsOf(base64);
+  if (floats === undefined) return undefined;
+  return format === 'base64' ? `"${base64}"` : JSON.stringify(floats); // a value that is not finite becomes null
+}
+
+/** Undefined when it is not base64 of little-endian f32. */
+function floatsOf(base64: string): readonly number[] | undefined {
+  const bytes = Buffer.from(base64, 'base64');
+  if (bytes.length % Float32Array.BYTES_PER_ELEMENT !== 0 || bytes.toString('base64') !== base64) return undefined;
+  return Array.from({ length: bytes.length / Float32Array.BYTES_PER_ELEMENT }, (_, at) =>
+    bytes.readFloatLE(at * Float32Array.BYTES_PER_ELEMENT),
+  );
+}
+
+interface ListObject {
+  readonly data: readonly unknown[];
+}
+
+function isListObject(body: unknown): body is ListObject {
+  return typeof body === 'object' && body !== null && 'data' in body && Array.isArray(body.data);
+}
+
+/** The list with its vectors as the client wants to read them; what is no vector of one is its worker's to answer for. */
+function withFormat(list: ListObject, format: DecodedEmbeddings['format']): object {
+  const write = format === 'base64' ? asBase64 : asFloats;
+  const data = new LazyList(list.data, (entry) => {
+    if (typeof entry !== 'object' || entry === null || !('embedding' in entry)) return entry;
+    return { ...entry, embedding: write(entry.embedding) };
+  });
+  return { ...list, data };
+}
+
+function asBase64(embedding: unknown): unknown {
+  if (!isNumbers(embedding)) return embedding;
+  const bytes = Buffer.alloc(embedding.length * Float32Array.BYTES_PER_ELEMENT);
+  for (const [at, value] of embedding.entries()) bytes.writeFloatLE(value, at * Float32Array.BYTES_PER_ELEMENT);
+  return bytes.toString('base64');
+}
+
+function asFloats(embedding: unknown): unknown {
+  return typeof embedding === 'string' ? (floatsOf(embedding) ?? embedding) : embedding;
+}
+
+function isNumbers(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'number');
+}
+
+function unreadable(cause: string): ServeError {
+  return new ServeError('internal_error', 'Internal server error', { cause });
 }

@@ -2,13 +2,11 @@ import { endOfTurn } from '../../../concurrency/index.ts';
 import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import { decodeImages, type JsonBody, parseImagesBody } from '../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext, requireServed } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson, withBody } from '../read-json.ts';
 import type { Serve } from '../route.ts';
-import { generate, serveInference } from '../serve-inference.ts';
-import { imagesBody } from './media-bodies.ts';
-import { MediaUnary } from './media-unary.ts';
+import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
+import { imagesBody, MediaObject } from './media.ts';
 
 /** Bytes that are made into base64 in one turn of the event loop; a multiple of three, so that the pieces fit together. */
 const SLICE_BYTES = 3 * 256 * 1024;
@@ -38,12 +36,13 @@ function serveRoute(route: 'generations' | 'edits'): Serve {
       route === 'edits' && isForm(exchange) ? readImageForm(exchange, deps) : readJson(exchange, deps),
     parse: parseImagesBody,
     isStream: () => false,
-    answer: (call, body, { meter, primaryName }) => {
-      const request = decodeImages(body, route, decodeContext(call));
-      call.identify(request);
-      requireServed(call.deps, body.model, 'images');
-      const names = { id: request.id, created: call.createdSecs, model: primaryName };
-      generate(call, request, new MediaUnary(call, (parts) => imagesBody(parts, names)), { meter, isWritten: false });
+    start: (inference, body, { meter, primaryName }) => {
+      const request = decodeImages(body, route, decodeContext(inference));
+      inference.identify(request);
+      requireServed(inference.deps, body.model, 'images');
+      const names = { id: request.id, created: inference.createdSecs, model: primaryName };
+      const sink = new MediaObject(inference, (parts) => imagesBody(parts, names));
+      generate(inference, request, sink, { meter, isWritten: false });
     },
   });
 }

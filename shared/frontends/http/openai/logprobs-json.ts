@@ -1,7 +1,7 @@
 import type { NamedLogprob, TokenLogprob } from '../../../protocol/generation/index.ts';
 import { LazyList } from '../../../protocol/openai/index.ts';
 
-/** One entry of `choices[].logprobs.content` of chat answers. */
+/** One entry of `choices[].logprobs.content` of chats. */
 export function chatLogprob(token: TokenLogprob): object {
   return {
     token: token.token,
@@ -16,7 +16,7 @@ function alternative({ token, logprob, bytes }: NamedLogprob): object {
   return { token, logprob, bytes };
 }
 
-/** `choices[].logprobs` of a chat answer; null when there are none. */
+/** `choices[].logprobs` of a chat; null when there are none. */
 export function chatLogprobs(tokens: readonly TokenLogprob[] | undefined): object | null {
   if (tokens === undefined || tokens.length === 0) return null;
   return { content: tokens.map(chatLogprob), refusal: null };
@@ -27,7 +27,7 @@ export function wholeChatLogprobs(tokens: readonly TokenLogprob[]): object | nul
   return tokens.length === 0 ? null : { content: new LazyList(tokens, chatLogprob), refusal: null };
 }
 
-/** `choices[].logprobs` of a completions answer; offsets stay empty. */
+/** `choices[].logprobs` of completions; offsets stay empty. */
 export interface CompletionLogprobs {
   readonly tokens: string[];
   readonly token_logprobs: number[];

@@ -1,42 +1,41 @@
 import type { ServeError } from '../../../errors/index.ts';
-import type { GenerationEvent, GenerationSink, Usage } from '../../../protocol/generation/index.ts';
+import type { GenerationSink, Usage } from '../../../protocol/generation/index.ts';
 import { decodeVideos, parseVideosBody } from '../../../protocol/openai/index.ts';
-import { StreamAnswer } from '../answers/stream-answer.ts';
-import { decodeContext, requireServed } from '../gates.ts';
-import type { Abandonable, InferenceCall } from '../inference-call.ts';
+import { isRecord } from '../../../records/index.ts';
+import type { Abandonable, Inference } from '../inference.ts';
 import type { Serve } from '../route.ts';
-import { generate, serveInference } from '../serve-inference.ts';
-import { dataOf, foldedVideoBody, isBody, videoBody } from './media-bodies.ts';
-import { MediaUnary } from './media-unary.ts';
-import type { WireNames } from './wire-names.ts';
+import { decodeContext, generate, requireServed, serveInference } from '../serve-inference.ts';
+import { DialectSink, StreamSink } from '../sinks/dialect-sink.ts';
+import { dataOf, foldedVideoBody, MediaObject, videoBody } from './media.ts';
+import type { WireNames } from './wire.ts';
 
 const BOUNDARY = 'frame';
 
 const LINE_END = Buffer.from('\r\n');
 
 /** `POST /v1/videos/generations`: one object, or a stream of them. */
-export const serveVideos = serveRoute(false, (call, names, isStream) =>
-  isStream ? new VideoStream(call, names) : new MediaUnary(call, (parts) => foldedVideoBody(parts, names)),
+export const serveVideos = serveRoute(false, (inference, names, isStream) =>
+  isStream ? new VideoStream(inference, names) : new MediaObject(inference, (parts) => foldedVideoBody(parts, names)),
 );
 
 /** `POST /v1/videos/generations/stream`: pictures as they come. */
-export const serveMotionJpeg = serveRoute(true, (call) => new MotionJpeg(call));
+export const serveMotionJpeg = serveRoute(true, (inference) => new MotionJpeg(inference));
 
 function serveRoute(
   alwaysStreams: boolean,
-  openAnswer: (call: InferenceCall, names: WireNames, isStream: boolean) => Abandonable & GenerationSink,
+  openSink: (inference: Inference, names: WireNames, isStream: boolean) => Abandonable & GenerationSink,
 ): Serve {
   return serveInference({
     endpoint: 'videos',
     isOffWithoutModel: true,
     parse: parseVideosBody,
     isStream: (body) => alwaysStreams || body.stream === true,
-    answer: (call, body, { meter, primaryName, isStream }) => {
-      const request = decodeVideos(body, decodeContext(call));
-      call.identify(request);
-      requireServed(call.deps, body.model, 'videos');
-      const names = { id: `video_${request.id}`, created: call.createdSecs, model: primaryName };
-      generate(call, request, openAnswer(call, names, isStream), { meter, isWritten: isStream });
+    start: (inference, body, { meter, primaryName, isStream }) => {
+      const request = decodeVideos(body, decodeContext(inference));
+      inference.identify(request);
+      requireServed(inference.deps, body.model, 'videos');
+      const names = { id: `video_${request.id}`, created: inference.createdSecs, model: primaryName };
+      generate(inference, request, openSink(inference, names, isStream), { meter, isWritten: isStream });
     },
   });
 }
@@ -45,65 +44,40 @@ function serveRoute(
  * Writes the pictures of a video worker as motion JPEG. The format has no place for an error and
  * none for an end: what fails before the first picture has its status, what fails later just ends.
  */
-class MotionJpeg implements Abandonable, GenerationSink {
-  readonly #call: InferenceCall;
+class MotionJpeg extends DialectSink {
   #isCommitted = false;
-  #isOver = false;
 
-  constructor(call: InferenceCall) {
-    this.#call = call;
-  }
-
-  text(): void {
-    // a worker that took the body untouched sends bodies
-  }
-
-  event(event: GenerationEvent): void {
-    if (this.#isOver || event.kind !== 'body' || !isBody(event.body)) return;
-    const picture = pictureOf(dataOf(event.body)[0]?.b64_json);
+  override body(body: unknown): void {
+    if (this.isOver || !isRecord(body)) return;
+    const picture = pictureOf(dataOf(body)[0]?.b64_json);
     if (picture === undefined) return;
     this.#commit();
-    const { sink } = this.#call.exchange;
+    const { sink } = this.inference.exchange;
     sink.write(`--${BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: ${picture.length}\r\n\r\n`);
     sink.write(picture);
     sink.write(LINE_END);
   }
 
   end(usage: Usage): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (!this.close()) return;
     this.#commit();
-    this.#call.exchange.sink.end();
-    this.#call.succeed(usage);
+    this.inference.exchange.sink.end();
+    this.inference.succeed(usage);
   }
 
-  fail(error: ServeError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+  protected tell(error: ServeError): void {
     if (!this.#isCommitted) {
-      this.#call.refuse(error);
+      this.inference.refuse(error);
       return;
     }
-    this.#call.exchange.sink.end();
-    this.#call.fail(error, 200);
-  }
-
-  abandon(): void {
-    this.#isOver = true;
-  }
-
-  isBlocked(): boolean {
-    return this.#call.exchange.sink.isBlocked();
-  }
-
-  onUnblocked(callback: () => void): void {
-    this.#call.exchange.sink.onUnblocked(callback);
+    this.inference.exchange.sink.end();
+    this.inference.fail(error, 200);
   }
 
   #commit(): void {
     if (this.#isCommitted) return;
     this.#isCommitted = true;
-    this.#call.exchange.head(200, { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` });
+    this.inference.exchange.head(200, { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` });
   }
 }
 
@@ -115,26 +89,21 @@ function pictureOf(base64: unknown): Buffer | undefined {
 }
 
 /** Encodes each object of a video worker as one event. */
-class VideoStream extends StreamAnswer implements GenerationSink {
+class VideoStream extends StreamSink {
   readonly #names: WireNames;
 
-  constructor(call: InferenceCall, names: WireNames) {
-    super(call);
+  constructor(inference: Inference, names: WireNames) {
+    super(inference);
     this.#names = names;
   }
 
-  text(): void {
-    // a worker that took the body untouched sends bodies
-  }
-
-  event(event: GenerationEvent): void {
-    if (this.isOver || event.kind !== 'body' || !isBody(event.body)) return;
-    this.out.write(`data: ${JSON.stringify(videoBody(event.body, this.#names))}\n\n`);
+  override body(body: unknown): void {
+    if (isRecord(body)) this.out.write(`data: ${JSON.stringify(videoBody(body, this.#names))}\n\n`);
   }
 
   end(usage: Usage): void {
     if (!this.close()) return;
     this.out.finish();
-    this.call.succeed(usage);
+    this.inference.succeed(usage);
   }
 }

@@ -49,7 +49,7 @@ export function openApiDocument(operations: readonly Operation[], settings: Http
 }
 
 function operationOf(operation: Operation, settings: HttpSettings, models: ExampleModels): Json {
-  const { path, method, id, tag, summary, answers, states = [] } = operation;
+  const { path, method, id, tag, summary, contentTypes, states = [] } = operation;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const state = { description: 'The state that was asked for: not well.', content: contentOf() };
   return {
@@ -61,7 +61,7 @@ function operationOf(operation: Operation, settings: HttpSettings, models: Examp
       : { parameters: names.map((name) => pathParameter(name, exampleId(operation, models))) }),
     ...(operation.body === undefined ? {} : { requestBody: bodyOf(operation.bodies ?? [operation.body], models) }),
     responses: {
-      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(answers) },
+      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', content: contentOf(contentTypes) },
       ...failuresOf(operation, settings),
       ...Object.fromEntries(states.map((status) => [status, state])),
     },

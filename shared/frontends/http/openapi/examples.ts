@@ -48,7 +48,7 @@ export function exampleBodies(models: ExampleModels): Readonly<Record<string, ob
   };
 }
 
-/** What stands in the place of `{id}`: a model that is there, or the form of an id that an answer had. */
+/** What stands in the place of `{id}`: a model that is there, or the form of an id that a response had. */
 export function exampleId({ tag }: Pick<Operation, 'tag'>, models: ExampleModels): string {
   if (tag === 'Models') return models.Chat;
   return tag === 'Responses' ? RESPONSE_ID : COMPLETION_ID;

@@ -3,9 +3,34 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ServeError } from '../../../errors/index.ts';
-import { answerError, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import type { Operation, Serve } from '../route.ts';
+import { sendError, sendText } from '../sinks/send.ts';
+import { exampleModels } from './examples.ts';
+
+export const OPENAPI_PATH = '/openapi.json';
+
+interface MadeDocument {
+  /** The models that its examples ask for. */
+  readonly models: string;
+  readonly text: string;
+}
+
+/** `GET /openapi.json`. The document is made when it is first asked for, and anew when its examples name other models. */
+export function serveOpenApi(operations: readonly Operation[]): Serve {
+  let document: MadeDocument | undefined;
+  return async ({ settings, pipeline }: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
+    const models = exampleModels(pipeline.models.list());
+    const key = JSON.stringify(models);
+    if (document?.models !== key) {
+      // Loaded on demand: a function that nobody asks for it never parses it.
+      const { openApiDocument } = await import('./document.ts');
+      document = { models: key, text: JSON.stringify(openApiDocument(operations, settings, models)) };
+    }
+    sendText(exchange, 200, 'application/json', document.text);
+  };
+}
 
 export const DOCS_PATH = '/docs';
 
@@ -49,11 +74,11 @@ export async function serveDocs({ settings }: HttpAppDeps, exchange: HttpExchang
   const folder = assetFolder();
   if (folder === undefined || (name !== '' && type === undefined)) {
     const message = folder === undefined ? NO_PAGE : `Route not found: ${exchange.method} ${exchange.path}`;
-    answerError(exchange, new ServeError('not_found', message), settings.overloadStatus);
+    sendError(exchange, new ServeError('not_found', message), settings.overloadStatus);
   } else if (type === undefined) {
-    answerText(exchange, 200, 'text/html; charset=utf-8', PAGE);
+    sendText(exchange, 200, 'text/html; charset=utf-8', PAGE);
   } else {
-    answerText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);
+    sendText(exchange, 200, type, await readFile(join(folder, name), 'utf8'), CACHED);
   }
 }
 

@@ -1,23 +1,23 @@
 import { ServeError } from '../../../errors/index.ts';
 import { requestKeyOf } from '../../../protocol/generation/index.ts';
-import { answerError, answerJson } from '../answers/answer.ts';
-import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodePath, shownId } from '../route.ts';
+import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or the request id that the server gave. */
 export const CANCEL_PATH = '/v1/cancel';
 
 /**
- * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see . The request's own
- * answer, at whatever edge, ends as cancelled.
+ * `POST /v1/cancel/{id}`: ends a running request, for clients whose leaving no edge can see. The request's own
+ * response, at whatever edge, ends as cancelled.
  */
 export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(CANCEL_PATH.length + 1));
-  if (await cancelRequest(deps, id)) answerJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
+  if (await cancelRequest(deps, id)) sendJson(exchange, 200, { id, object: 'cancellation', cancelled: true });
   else {
     const error = new ServeError('not_found', `No running request has the id ${shownId(id)}`);
-    answerError(exchange, error, deps.settings.overloadStatus);
+    sendError(exchange, error, deps.settings.overloadStatus);
   }
 }
 

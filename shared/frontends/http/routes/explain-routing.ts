@@ -7,12 +7,12 @@ import {
   parseChatBody,
   parseCompletionsBody,
 } from '../../../protocol/openai/index.ts';
-import { answerError, answerJson } from '../answers/answer.ts';
-import { decodePath, shownId } from '../decode-path.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { decodeContext } from '../gates.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
+import { decodePath, shownId } from '../route.ts';
+import { decodeContext } from '../serve-inference.ts';
+import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or a request id. */
 export const EXPLAIN_PATH = '/router/explain';
@@ -26,11 +26,11 @@ export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange):
   for (const requestId of requestIdsOf(id)) {
     const explanation = await explainer.explained(requestId);
     if (explanation === undefined) continue;
-    answerJson(exchange, 200, explanation);
+    sendJson(exchange, 200, explanation);
     return;
   }
   const error = new ServeError('not_found', `No decision is kept for the id ${shownId(id)}: only the last ones are`);
-  answerError(exchange, error, deps.settings.overloadStatus);
+  sendError(exchange, error, deps.settings.overloadStatus);
 }
 
 /** `POST /router/explain`: where the request of a chat or completions body would go now. Nothing is sent or booked. */
@@ -38,9 +38,9 @@ export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): P
   try {
     const explainer = requireExplainer(deps);
     const json = await readJson(exchange, deps);
-    answerJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
+    sendJson(exchange, 200, await explainer.explain(decode(json, deps, exchange)));
   } catch (thrown) {
-    answerError(exchange, toServeError(thrown), deps.settings.overloadStatus);
+    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
   }
 }
 

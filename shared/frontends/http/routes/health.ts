@@ -1,15 +1,15 @@
 import type { EndpointRecord } from '../../../discovery/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
-import { answerJson, answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { isOperator } from '../operators.ts';
+import { sendJson, sendText } from '../sinks/send.ts';
 import { serveReadiness } from './models.ts';
 
 const SHUTTING_DOWN = { status: 'shutting_down', message: 'Service is shutting down' };
 
 /**
- * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` answers for one model. Where workers are and
+ * `GET /health`: from memory, since anybody may ask at any pace; `?ready=<model>` tells of one model. Where workers are and
  * what cannot be reached is told to operators alone.
  */
 export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
@@ -21,33 +21,33 @@ export function serveHealth(deps: HttpAppDeps, exchange: HttpExchange): void {
   const { lifecycle } = deps;
   switch (lifecycle.stage) {
     case 'draining':
-      answerJson(exchange, 503, { status: 'not_ready', stage: 'draining', message: 'Service is not ready' });
+      sendJson(exchange, 503, { status: 'not_ready', stage: 'draining', message: 'Service is not ready' });
       return;
     case 'stopping':
-      answerJson(exchange, 503, SHUTTING_DOWN);
+      sendJson(exchange, 503, SHUTTING_DOWN);
       return;
     case 'failed':
-      answerJson(exchange, 503, {
+      sendJson(exchange, 503, {
         status: 'not_ready',
         message: `Initial discovery failed${isOperator(deps, exchange) ? `: ${lifecycle.failure}` : ''}`,
       });
       return;
     case 'discovering':
-      answerJson(exchange, 503, { status: 'not_ready', message: 'Initial discovery is in progress' });
+      sendJson(exchange, 503, { status: 'not_ready', message: 'Initial discovery is in progress' });
       return;
     case 'waiting':
-      answerJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
+      sendJson(exchange, 503, { status: 'not_ready', stage: 'waiting', message: lifecycle.waitsFor });
       return;
     case 'ready':
-      if (isOperator(deps, exchange)) answerText(exchange, 200, 'application/json', healthyText(deps.instances()));
-      else answerJson(exchange, 200, { status: 'healthy' });
+      if (isOperator(deps, exchange)) sendText(exchange, 200, 'application/json', healthyText(deps.instances()));
+      else sendJson(exchange, 200, { status: 'healthy' });
   }
 }
 
 /** `GET /live`. */
 export function serveLive(deps: HttpAppDeps, exchange: HttpExchange): void {
-  if (deps.lifecycle.isLive) answerJson(exchange, 200, { status: 'live', message: 'Service is live' });
-  else answerJson(exchange, 503, SHUTTING_DOWN);
+  if (deps.lifecycle.isLive) sendJson(exchange, 200, { status: 'live', message: 'Service is live' });
+  else sendJson(exchange, 503, SHUTTING_DOWN);
 }
 
 /** One text for all probes between two changes of the fleet. */
@@ -88,9 +88,9 @@ function instanceText(record: EndpointRecord): string {
 /** `GET /metrics`: Prometheus text, 500 with plain text when it cannot be made. Never rejects. */
 export async function serveMetrics({ metrics, logger }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   try {
-    answerText(exchange, 200, metrics.contentType, await metrics.render());
+    sendText(exchange, 200, metrics.contentType, await metrics.render());
   } catch (error) {
     logger.error('metrics cannot be rendered', { reason: reasonOf(error) });
-    answerText(exchange, 500, 'text/plain', 'metrics cannot be rendered');
+    sendText(exchange, 500, 'text/plain', 'metrics cannot be rendered');
   }
 }

@@ -6,23 +6,23 @@ import {
   type NamespaceReadiness,
   type ServedModel,
 } from '../../../pipeline/index.ts';
-import { answerJson } from '../answers/answer.ts';
-import { answerModelsError, anthropicModel, anthropicModelList, wantsAnthropicModels } from '../anthropic/models.ts';
-import { decodePath } from '../decode-path.ts';
+import { anthropicModel, anthropicModelList, sendModelsError, wantsAnthropicModels } from '../anthropic/models.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
+import { decodePath } from '../route.ts';
+import { sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';
 
 /** `GET /v1/models`: models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
   if (!deps.lifecycle.isTakingRequests) {
-    answerModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
+    sendModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
     return;
   }
   const models = deps.pipeline.models.list().filter((model) => model.readiness.isReady);
-  if (wantsAnthropicModels(deps, exchange)) answerJson(exchange, 200, anthropicModelList(models, deps));
-  else answerJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps)) });
+  if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
+  else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps)) });
 }
 
 /**
@@ -35,12 +35,12 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const model = models.known(id);
   if (model !== undefined) {
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
-    if (model.readiness.isReady) answerJson(exchange, 200, body(model, deps));
-    else answerModelsError(deps, exchange, modelNotReady(id));
+    if (model.readiness.isReady) sendJson(exchange, 200, body(model, deps));
+    else sendModelsError(deps, exchange, modelNotReady(id));
     return;
   }
   if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
-  else answerModelsError(deps, exchange, modelNotFound(models.list(), { name: id }));
+  else sendModelsError(deps, exchange, modelNotFound(models.list(), { name: id }));
 }
 
 /** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it or has not for a while. */
@@ -48,13 +48,13 @@ export function serveReadiness(deps: HttpAppDeps, exchange: HttpExchange, name: 
   const { lifecycle, pipeline } = deps;
   const model = pipeline.models.known(name);
   if (model === undefined) {
-    answerModelsError(deps, exchange, modelNotFound(pipeline.models.list(), { name }));
+    sendModelsError(deps, exchange, modelNotFound(pipeline.models.list(), { name }));
     return;
   }
   const { readiness } = model;
   const isReady = readiness.isReady && lifecycle.isTakingRequests;
   const reason = lifecycle.isTakingRequests ? readiness.reason : (lifecycle.waitsFor ?? 'Service is not ready');
-  answerJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
+  sendJson(exchange, isReady ? 200 : 503, readinessBody(name, { ...readiness, isReady, reason }));
 }
 
 /** Nobody here knows whose a model is: it is this deployment's. */

@@ -1,21 +1,20 @@
 import packageJson from '../../../../package.json' with { type: 'json' };
-import { answerText } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { DOCS_PATH } from '../openapi/serve-docs.ts';
-import { OPENAPI_PATH } from '../openapi/serve-openapi.ts';
+import { DOCS_PATH, OPENAPI_PATH } from '../openapi/serve-docs.ts';
 import type { HttpSettings } from '../settings.ts';
+import { sendText } from '../sinks/send.ts';
 
 /** `GET /`: where things are, as a page for a browser and as JSON for everybody else. */
 export function serveRoot({ settings }: HttpAppDeps, exchange: HttpExchange): void {
   const places = placesOf(settings);
   if (wantsPage(exchange.header('accept'))) {
-    answerText(exchange, 200, 'text/html; charset=utf-8', pageOf(places));
+    sendText(exchange, 200, 'text/html; charset=utf-8', pageOf(places));
     return;
   }
   const links = Object.fromEntries(places.map(({ name, path }) => [name, path]));
   const body = { name: packageJson.name, version: packageJson.version, ...links };
-  answerText(exchange, 200, 'application/json', `${JSON.stringify(body, undefined, 2)}\n`);
+  sendText(exchange, 200, 'application/json', `${JSON.stringify(body, undefined, 2)}\n`);
 }
 
 interface Place {

@@ -3,21 +3,18 @@ import type { ChatMessage, GenerationRequest } from '../../generation/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { decodePrompt } from '../decode-chat.ts';
 import type { DecodeContext } from '../decode-context.ts';
-import { decodeGuided } from '../decode-guided.ts';
+import { decodeGuided, guidedByToolChoice } from '../decode-guided.ts';
 import { decodeOutput, decodeSampling, decodeStop } from '../decode-options.ts';
 import { assembleRequest } from '../decode-request.ts';
 import { decodeRouting, effectiveNvext } from '../decode-routing.ts';
 import { checkModel, checkRange, invalidValue } from '../field-checks.ts';
-import { RANGES } from '../field-ranges.ts';
-import { guidedByToolChoice } from '../guided-tool-choice.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
-import { checkKeys } from './body-keys.ts';
-import { type CompactBody, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';
+import { RANGES } from '../shared-fields.ts';
+import { type CompactBody, checkKeys, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';
 import { type DecodedTools, decodeTools } from './decode-tools.ts';
-import type { InputItem } from './items-schema.ts';
+import { type InputItem, parseItems } from './items.ts';
 import { itemsToMessages } from './items-to-messages.ts';
-import { parseItems } from './parse-items.ts';
 import type { CallShape } from './tool-list.ts';
 
 /** Ends a conversation that is to be compacted. */

@@ -2,7 +2,7 @@ import { assertNever } from '../../../errors/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { invalidValue } from '../field-checks.ts';
 import type { ResponsesBody, ResponsesTool } from './body-schema.ts';
-import type { InputItem } from './items-schema.ts';
+import type { InputItem } from './items.ts';
 import { type CallShape, type ChatTool, chatToolName, ToolList } from './tool-list.ts';
 
 type ChatToolChoice = NonNullable<ChatBody['tool_choice']>;

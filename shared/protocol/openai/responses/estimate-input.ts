@@ -2,8 +2,7 @@ import { BYTES_PER_TOKEN } from '../../generation/index.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
 import { type InputTokensBody, inputTokensSchema } from './body-schema.ts';
-import type { ContentPart, InputItem } from './items-schema.ts';
-import { parseItems } from './parse-items.ts';
+import { type ContentPart, type InputItem, parseItems } from './items.ts';
 
 /** Bytes that a message costs beside its content, by role. */
 const ROLE_BYTES = { user: 4, assistant: 9, system: 6, developer: 6 } as const;

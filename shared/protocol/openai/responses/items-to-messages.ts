@@ -1,7 +1,7 @@
 import { assertNever } from '../../../errors/index.ts';
 import type { ChatMessage } from '../../generation/index.ts';
 import { invalidValue } from '../field-checks.ts';
-import type { ContentPart, InputItem, MessageItem } from './items-schema.ts';
+import type { ContentPart, InputItem, MessageItem } from './items.ts';
 import { chatToolName, TOOL_SEARCH } from './tool-list.ts';
 
 const PREFIX = 'stator.v1.';

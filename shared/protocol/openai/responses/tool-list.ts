@@ -2,7 +2,7 @@ import { LIMITS, overLimit, ServeError } from '../../../errors/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
 import { checkTool } from '../tool-checks.ts';
 import type { ResponsesTool } from './body-schema.ts';
-import type { CallKind } from './item-ids.ts';
+import type { CallKind } from './items.ts';
 
 export type ChatTool = NonNullable<ChatBody['tools']>[number];
 

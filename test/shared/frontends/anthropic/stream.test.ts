@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError, workerError } from '../../../../shared/errors/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
-import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
+import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { createTestApp } from '../../../support/http-app.ts';
 import { ScriptedPipeline, servedModel } from '../../../support/scripted-pipeline.ts';
 import { ANTHROPIC, answer, dataOf, frames, namesOf, post, USAGE } from './messages-bed.ts';
@@ -13,15 +13,15 @@ describe('a Messages stream', () => {
   it('tells thoughts, text and tool uses block by block, byte for byte', async () => {
     const { text, response } = await answer({ stream: true }, ({ sink, options }) => {
       options.meter.promptTokens(30);
-      sink.event(reasoning('hm'));
-      sink.event(reasoning('m'));
+      tell(sink, reasoning('hm'));
+      tell(sink, reasoning('m'));
       sink.text(0, 'Hé', 1);
       sink.text(0, 'llo\n"', 1);
-      sink.event(toolCall(0, 'get_time'));
-      sink.event(toolArguments(0, '{"tz":'));
-      sink.event(toolArguments(0, '"UTC"}'));
-      sink.event(toolCall(1, 'no_input'));
-      sink.event(finish({ reason: 'tool_calls' }));
+      tell(sink, toolCall(0, 'get_time'));
+      tell(sink, toolArguments(0, '{"tz":'));
+      tell(sink, toolArguments(0, '"UTC"}'));
+      tell(sink, toolCall(1, 'no_input'));
+      tell(sink, finish({ reason: 'tool_calls' }));
       sink.end(USAGE, true);
     });
     expect(response.headers.get('content-type')).toBe('text/event-stream');
@@ -63,10 +63,10 @@ describe('a Messages stream', () => {
 
   it('opens a new block for text that comes after a tool use', async () => {
     const seen = await frames({}, ({ sink }) => {
-      sink.event(toolCall(0, 'f'));
-      sink.event(toolArguments(0, '{}'));
+      tell(sink, toolCall(0, 'f'));
+      tell(sink, toolArguments(0, '{}'));
       sink.text(0, 'done', 1);
-      sink.event(finish());
+      tell(sink, finish());
       sink.end(USAGE, true);
     });
     expect(seen.flatMap((frame) => dataOf(frame).index ?? [])).toEqual([0, 0, 0, 1, 1, 1]);
@@ -81,7 +81,7 @@ describe('a Messages stream', () => {
     [null, undefined, 'end_turn', null],
   ] as const)('tells the end %s (%s) as %s', async (reason, stopReason, expected, sequence) => {
     const seen = await frames({ stop_sequences: ['END'] }, ({ sink }) => {
-      sink.event(finish({ text: 'x', reason, ...(stopReason === undefined ? {} : { stopReason }) }));
+      tell(sink, finish({ text: 'x', reason, ...(stopReason === undefined ? {} : { stopReason }) }));
       sink.end(USAGE, true);
     });
     expect(dataOf(seen.at(-2)).delta).toEqual({ stop_reason: expected, stop_sequence: sequence });
@@ -89,7 +89,7 @@ describe('a Messages stream', () => {
 
   it('has no block when nothing was said', async () => {
     const seen = await frames({}, ({ sink }) => {
-      sink.event(finish());
+      tell(sink, finish());
       sink.end(USAGE, true);
     });
     expect(namesOf(seen)).toEqual(['message_start', 'ping', 'message_delta', 'message_stop']);
@@ -97,11 +97,11 @@ describe('a Messages stream', () => {
 
   it('shows annotations before the message and hides what has no place in it', async () => {
     const { text } = await answer({ stream: true, nvext: { annotations: ['request_id', 'token_ids'] } }, ({ sink }) => {
-      sink.event({ kind: 'annotation', name: 'token_ids', value: '[1]' });
-      sink.event({ kind: 'worker', prefillWorkerId: '1', decodeWorkerId: '1' });
-      sink.event({ kind: 'engine-data', data: { a: 1 } });
-      sink.event({ kind: 'delta', choice: 0, text: 'x', tokenIds: [4] });
-      sink.event(finish());
+      tell(sink, { kind: 'annotation', name: 'token_ids', value: '[1]' });
+      tell(sink, { kind: 'worker', prefillWorkerId: '1', decodeWorkerId: '1' });
+      tell(sink, { kind: 'engine-data', data: { a: 1 } });
+      tell(sink, { kind: 'delta', choice: 0, text: 'x', tokenIds: [4] });
+      tell(sink, finish());
       sink.end(USAGE, true);
     });
     expect(text).toMatch(/^event: request_id\n: "[0-9a-f-]+"\n\nevent: token_ids\n: "\[1\]"\n\nevent: message_start\n/);
@@ -110,7 +110,7 @@ describe('a Messages stream', () => {
   it('reads the chunks of a worker that takes bodies untouched, and guesses its prompt until it is told', async () => {
     const pipeline = new ScriptedPipeline([servedModel('m')]).onGenerate(({ sink }) => {
       const chunk = (delta: object, finish_reason: string | null = null) =>
-        sink.event({ kind: 'body', body: { choices: [{ index: 0, delta, finish_reason }] } });
+        tell(sink, { kind: 'body', body: { choices: [{ index: 0, delta, finish_reason }] } });
       chunk({ role: 'assistant', content: 'He' });
       chunk({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: '{"a"' } }] });
       chunk({ tool_calls: [{ index: 0, function: { arguments: ':1}' } }] }, 'tool_calls');
@@ -136,7 +136,7 @@ describe('a Messages stream', () => {
   it('learns the stop sequence from a worker that takes bodies untouched', async () => {
     const seen = await frames({ stop_sequences: ['END'] }, ({ sink }) => {
       const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop', stop_reason: 'END' };
-      sink.event({ kind: 'body', body: { choices: [choice] } });
+      tell(sink, { kind: 'body', body: { choices: [choice] } });
       sink.end(USAGE, true);
     });
     expect(dataOf(seen.at(-2)).delta).toEqual({ stop_reason: 'stop_sequence', stop_sequence: 'END' });
@@ -179,9 +179,9 @@ describe('failures of a Messages stream', () => {
 
   it('include a worker that goes back to a call which has ended', async () => {
     const seen = await frames({}, ({ sink }) => {
-      sink.event(toolCall(0, 'f'));
-      sink.event(toolCall(1, 'g'));
-      sink.event(toolArguments(0, '{}'));
+      tell(sink, toolCall(0, 'f'));
+      tell(sink, toolCall(1, 'g'));
+      tell(sink, toolArguments(0, '{}'));
     });
     expect(namesOf(seen).at(-1)).toBe('error');
     expect((dataOf(seen.at(-1)).error as JsonObject).message).toBe(workerError('BackendProtocol', '').message);
@@ -200,7 +200,7 @@ describe('a Messages stream whose worker is silent', () => {
     await clock.advance(1000);
     sink.text(0, 'x', 1);
     await clock.advance(2000);
-    sink.event(finish());
+    tell(sink, finish());
     sink.end(USAGE, true);
     const text = await response.text();
     expect(text).toMatch(/^:\n\n:\n\nevent: message_start\n/);

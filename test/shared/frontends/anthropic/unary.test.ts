@@ -3,19 +3,19 @@ import { describe, expect, it } from 'vitest';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
-import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
+import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { answer, dataOf, frames, message, USAGE } from './messages-bed.ts';
 
 describe('a Messages object', () => {
   it('has the blocks in the order of generation', async () => {
     const { text, response } = await answer({}, ({ sink }) => {
-      sink.event(reasoning('hmm'));
+      tell(sink, reasoning('hmm'));
       sink.text(0, 'Let me ', 2);
       sink.text(0, 'look.', 1);
-      sink.event(toolCall(0, 'get_time'));
-      sink.event(toolArguments(0, '{"tz":'));
-      sink.event(toolArguments(0, '"UTC"}'));
-      sink.event(finish({ reason: 'tool_calls' }));
+      tell(sink, toolCall(0, 'get_time'));
+      tell(sink, toolArguments(0, '{"tz":'));
+      tell(sink, toolArguments(0, '"UTC"}'));
+      tell(sink, finish({ reason: 'tool_calls' }));
       sink.end(USAGE, true);
     });
     const body = JSON.parse(text) as JsonObject;
@@ -38,7 +38,7 @@ describe('a Messages object', () => {
 
   it('has one empty text when nothing was said', async () => {
     const body = await message({}, ({ sink }) => {
-      sink.event(finish());
+      tell(sink, finish());
       sink.end(USAGE, true);
     });
     expect(body.content).toEqual([{ type: 'text', text: '' }]);
@@ -51,9 +51,9 @@ describe('a Messages object', () => {
     ['[1]', { INVALID_JSON: '[1]' }],
   ])('gives the arguments %j as %j, never repaired', async (text, input) => {
     const body = await message({}, ({ sink }) => {
-      sink.event(toolCall(0, 'f'));
-      sink.event(toolArguments(0, text));
-      sink.event(finish({ reason: 'length' }));
+      tell(sink, toolCall(0, 'f'));
+      tell(sink, toolArguments(0, text));
+      tell(sink, finish({ reason: 'length' }));
       sink.end(USAGE, true);
     });
     expect(body).toMatchObject({ stop_reason: 'max_tokens', content: [{ type: 'tool_use', input }] });
@@ -99,14 +99,14 @@ function play(steps: readonly Step[], sink: GenerationSink): void {
   let calls = 0;
   for (const one of steps) {
     if (one.kind === 'text') sink.text(0, one.text, 1);
-    else if (one.kind === 'reasoning') sink.event(reasoning(one.text));
+    else if (one.kind === 'reasoning') tell(sink, reasoning(one.text));
     else {
       const index = calls++;
-      sink.event(toolCall(index, one.name));
-      for (const piece of one.pieces) sink.event(toolArguments(index, piece));
+      tell(sink, toolCall(index, one.name));
+      for (const piece of one.pieces) tell(sink, toolArguments(index, piece));
     }
   }
-  sink.event(finish());
+  tell(sink, finish());
   sink.end(USAGE, true);
 }
 

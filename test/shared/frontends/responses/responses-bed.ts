@@ -1,7 +1,7 @@
 import type { GenerationSink } from '../../../../shared/protocol/generation/index.ts';
 import type { Frame, JsonObject } from '../../../support/dynamo-http/records.ts';
 import { parseFrames } from '../../../support/dynamo-http/wire-answer.ts';
-import { finish, reasoning, toolArguments, toolCall } from '../../../support/generation-events.ts';
+import { finish, reasoning, tell, toolArguments, toolCall } from '../../../support/generation-events.ts';
 import { createTestApp, type TestApp, type TestAppOptions } from '../../../support/http-app.ts';
 import { type ScriptedCall, ScriptedPipeline } from '../../../support/scripted-pipeline.ts';
 
@@ -68,11 +68,11 @@ export function brief(event: JsonObject): string {
 
 /** Ends an answer as a worker does. */
 export function stop(sink: GenerationSink, reason: 'stop' | 'length' | 'tool_calls' | 'content_filter' = 'stop'): void {
-  sink.event(finish({ reason }));
+  tell(sink, finish({ reason }));
   sink.end(USAGE, true);
 }
 
 export const say = (sink: GenerationSink, text: string): void => sink.text(0, text, 1);
-export const think = (sink: GenerationSink, text: string): void => sink.event(reasoning(text));
-export const call = (sink: GenerationSink, index: number, name: string): void => sink.event(toolCall(index, name));
-export const args = (sink: GenerationSink, index: number, text: string): void => sink.event(toolArguments(index, text));
+export const think = (sink: GenerationSink, text: string): void => tell(sink, reasoning(text));
+export const call = (sink: GenerationSink, index: number, name: string): void => tell(sink, toolCall(index, name));
+export const args = (sink: GenerationSink, index: number, text: string): void => tell(sink, toolArguments(index, text));

@@ -3,7 +3,7 @@ import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { ServeError } from '../../../../shared/errors/index.ts';
 import { defaultHttpSettings } from '../../../../shared/frontends/http/index.ts';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
-import { finish } from '../../../support/generation-events.ts';
+import { finish, tell } from '../../../support/generation-events.ts';
 import { args, brief, call, eventsOf, openBed, say, stop, think, USAGE } from './responses-bed.ts';
 
 const last = (events: readonly JsonObject[]) => events.at(-1)?.response as JsonObject;
@@ -203,8 +203,8 @@ describe('a responses stream', () => {
   it('carries log probabilities when they are included', async () => {
     const token = { tokenId: 1, token: 'a', bytes: [97], logprob: -0.1, top: [] };
     const bed = openBed(({ sink }) => {
-      sink.event({ kind: 'delta', choice: 0, text: 'a', tokenIds: [], logprobs: [token] });
-      sink.event(finish({ logprobs: [{ ...token, token: '', bytes: null }] }));
+      tell(sink, { kind: 'delta', choice: 0, text: 'a', tokenIds: [], logprobs: [token] });
+      tell(sink, finish({ logprobs: [{ ...token, token: '', bytes: null }] }));
       sink.end(USAGE, true);
     });
     const events = await bed.events({ include: ['message.output_text.logprobs'], top_logprobs: 3 });
@@ -242,11 +242,11 @@ describe('a responses stream', () => {
     });
     const piece = (text: string) => ({ index: 0, id: 'c1', function: { name: 'f', arguments: text } });
     const bed = openBed(({ sink }) => {
-      sink.event(chunk({ role: 'assistant', reasoning_content: 'hm' }));
-      sink.event(chunk({ content: 'Hi' }));
-      sink.event(chunk({ tool_calls: [piece('{')] }));
-      sink.event(chunk({ tool_calls: [piece('}')] }));
-      sink.event(chunk({}, 'tool_calls'));
+      tell(sink, chunk({ role: 'assistant', reasoning_content: 'hm' }));
+      tell(sink, chunk({ content: 'Hi' }));
+      tell(sink, chunk({ tool_calls: [piece('{')] }));
+      tell(sink, chunk({ tool_calls: [piece('}')] }));
+      tell(sink, chunk({}, 'tool_calls'));
       sink.end(USAGE, true);
     });
     const events = await bed.events({ tools: [FUNCTION] });
@@ -300,11 +300,11 @@ describe('calls that a worker mixes', () => {
 
   it('are told one after the other, each closed before the next is opened', async () => {
     const bed = openBed(({ sink }) => {
-      sink.event(body({ tool_calls: [named(0, 'a'), named(1, 'b'), named(2, 'c')] }));
+      tell(sink, body({ tool_calls: [named(0, 'a'), named(1, 'b'), named(2, 'c')] }));
       for (const event of [grown(1, '{"x"'), grown(0, '{"y":'), grown(1, ':1}'), grown(0, '2}'), grown(2, '{}')]) {
-        sink.event(event);
+        tell(sink, event);
       }
-      sink.event(body({}, 'tool_calls'));
+      tell(sink, body({}, 'tool_calls'));
       sink.end(USAGE, true);
     });
     const calls = (await bed.events()).filter(({ type }) => !/created|in_progress/.test(String(type)));

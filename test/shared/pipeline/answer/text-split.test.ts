@@ -6,12 +6,12 @@ import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-a
 import { planSplit } from '../../../../shared/pipeline/answer/text-split.ts';
 import type {
   FinishReason,
-  GenerationEvent,
   GenerationRequest,
   GenerationSink,
   Usage,
 } from '../../../../shared/protocol/generation/index.ts';
 import type { LoadedModel, Tokenizer } from '../../../../shared/tokens/index.ts';
+import { EventSink, type GenerationEvent } from '../../../support/generation-events.ts';
 import { idleMeter, letterModel, model, request } from '../fixtures.ts';
 
 /** A character an id, its code; the end token is 0. These markers are one special token each. */
@@ -59,7 +59,7 @@ interface Folded {
 }
 
 /** Puts an answer together, choice by choice, and notes what came in which order. */
-class FoldingSink implements GenerationSink {
+class FoldingSink extends EventSink implements GenerationSink {
   readonly choices: Folded[] = [];
   usage: Usage | undefined;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { workerError } from '../../../../shared/errors/index.ts';
-import type { GenerationEvent } from '../../../../shared/protocol/generation/index.ts';
+import type { GenerationEvent } from '../../../support/generation-events.ts';
 import { finish, say, start } from './start-run.ts';
 
 const lost = () => workerError('Disconnected', 'socket closed');
@@ -14,7 +14,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     say(call, 'cdefgh');
     say(call, 'more');
     expect(sink.shown).toBe('abcd');
-    expect(sink.finish).toMatchObject({ text: 'cd', reason: 'length' });
+    expect(sink.finished).toMatchObject({ text: 'cd', reason: 'length' });
     expect(sink.ended).toEqual({ usage: { promptTokens: 3, completionTokens: 4 }, finished: true });
     expect(call.log).toContain('stop');
     expect(overran).toEqual(['a']);
@@ -25,7 +25,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     const call = await plane.seen(1);
     say(call, 'x'.repeat(100_000));
     expect(sink.shown).toBe('x'.repeat(97)); // of 100, the prompt has 3
-    expect(sink.finish).toMatchObject({ reason: 'length' });
+    expect(sink.finished).toMatchObject({ reason: 'length' });
   });
 
   it('is cut when the tokens come with their end, their log probabilities or their usage', async () => {
@@ -40,7 +40,7 @@ describe('a worker that makes more tokens than were asked for', () => {
       completion_usage: { prompt_tokens: 3, completion_tokens: 5 },
     });
     call.sink.end();
-    expect(sink.finish).toMatchObject({ text: 'ab', reason: 'length', tokenIds: [] });
+    expect(sink.finished).toMatchObject({ text: 'ab', reason: 'length', tokenIds: [] });
     const [shown] = finishes(sink.events);
     const logprobs = shown?.kind === 'finish' ? shown.logprobs : undefined;
     expect(logprobs?.map(({ logprob }) => logprob)).toEqual([-1, -2]);
@@ -53,7 +53,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     const call = await plane.seen(1);
     say(call, 'abcd');
     finish(call, 'stop');
-    expect(sink.finish).toMatchObject({ reason: 'stop' });
+    expect(sink.finished).toMatchObject({ reason: 'stop' });
     expect(overran).toEqual([]);
   });
 
@@ -90,7 +90,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     call.sink.output({ text: 'ab', token_ids: [1, 2] });
     call.sink.output({ text: 'cdef', token_ids: [3, 4, 5, 6] });
     expect(sink.shown).toBe('abc');
-    expect(sink.finish).toMatchObject({ reason: 'length' });
+    expect(sink.finished).toMatchObject({ reason: 'length' });
     expect(sink.ended?.usage.completionTokens).toBe(3);
   });
 
@@ -99,7 +99,7 @@ describe('a worker that makes more tokens than were asked for', () => {
     const call = await plane.seen(1);
     call.sink.output({ text: 'x'.repeat(1_000_000) });
     expect(sink.shown.length).toBeLessThan(300); // estimated at three bytes a token
-    expect(sink.finish).toMatchObject({ reason: 'length' });
+    expect(sink.finished).toMatchObject({ reason: 'length' });
   });
 });
 

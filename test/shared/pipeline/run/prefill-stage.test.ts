@@ -220,7 +220,7 @@ describe('a request with prefill workers', () => {
     first.end();
     await settled();
     expect(sink.ended).toMatchObject({ finished: true, usage: { completionTokens: 1 } });
-    expect(sink.finish).toMatchObject({ reason: 'stop', text: '' });
+    expect(sink.finished).toMatchObject({ reason: 'stop', text: '' });
     expect(plane.calls).toHaveLength(1);
   });
 

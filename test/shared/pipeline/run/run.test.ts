@@ -39,7 +39,7 @@ describe('a request at its worker', () => {
     say(call, 'llo');
     finish(call);
     expect(sink.pieces).toEqual(['he', 'llo']);
-    expect(sink.finish).toMatchObject({ reason: 'length', text: '' });
+    expect(sink.finished).toMatchObject({ reason: 'length', text: '' });
     expect(sink.ended).toEqual({ usage: { promptTokens: 3, completionTokens: 5 }, finished: true });
   });
 
@@ -68,7 +68,7 @@ describe('a request at its worker', () => {
     const plain = start();
     const call = await plain.plane.seen(1);
     call.sink.tokens(0, [8, 0, 9], 0, 3);
-    expect([plain.sink.finish, plain.sink.ended]).toMatchObject([
+    expect([plain.sink.finished, plain.sink.ended]).toMatchObject([
       { text: 'h', reason: 'stop' },
       { usage: { completionTokens: 2 }, finished: true },
     ]);
@@ -77,7 +77,7 @@ describe('a request at its worker', () => {
     const asked = start({ stop: { stop_token_ids: [9] }, output: { logprobs: 0 } });
     const second = await asked.plane.seen(1);
     second.sink.output({ token_ids: [8, 9], log_probs: [-1, -2] });
-    expect(asked.sink.finish).toMatchObject({ text: 'h', reason: 'stop', stopReason: 9, logprobs: [{}, {}] });
+    expect(asked.sink.finished).toMatchObject({ text: 'h', reason: 'stop', stopReason: 9, logprobs: [{}, {}] });
     expect(second.log).toContain('stop');
   });
 
@@ -85,7 +85,7 @@ describe('a request at its worker', () => {
     const { plane, sink } = start({ sampling: { n: 2 } });
     const call = await plane.seen(1);
     call.sink.tokens(0, [8, 0], 0, 2);
-    expect([sink.finish, sink.ended, call.log]).toMatchObject([{ choice: 0 }, undefined, []]);
+    expect([sink.finished, sink.ended, call.log]).toMatchObject([{ choice: 0 }, undefined, []]);
     call.sink.tokens(1, [0], 0, 1);
     expect([sink.ended?.usage.completionTokens, call.log]).toEqual([3, ['resume', 'stop']]);
   });
@@ -104,7 +104,7 @@ describe('a request at its worker', () => {
     say(call, 'soe');
     say(call, 'ndless');
     expect(sink.shown).toBe('so');
-    expect(sink.finish).toMatchObject({ reason: 'stop', stopReason: 'end' });
+    expect(sink.finished).toMatchObject({ reason: 'stop', stopReason: 'end' });
     expect(call.log).toContain('stop');
     say(call, 'more');
     call.sink.end();
@@ -147,7 +147,7 @@ describe('a request at its worker', () => {
     say(call, 'a');
     call.sink.output({ finish_reason: word as 'stop' }); // what a worker of another make may send
     expect(sink.failure).toMatchObject({ code: 'internal_error', message: 'Internal server error' });
-    expect([sink.finish, call.log]).toEqual([undefined, ['kill']]);
+    expect([sink.finished, call.log]).toEqual([undefined, ['kill']]);
   });
 
   it.each([
@@ -160,7 +160,7 @@ describe('a request at its worker', () => {
   ])('tells the finish reason %s as %s', async (word, told) => {
     const { plane, sink } = start();
     (await plane.seen(1)).sink.output({ finish_reason: word as 'stop' });
-    expect(sink.finish).toMatchObject({ reason: told });
+    expect(sink.finished).toMatchObject({ reason: told });
   });
 
   it('names log probabilities, and appends the sampled token when the worker left it out', async () => {
@@ -278,7 +278,7 @@ describe('a worker that fails', () => {
     first.sink.fail(lost());
     await settled();
     expect(plane.calls).toHaveLength(1);
-    expect(sink.finish).toMatchObject({ reason: 'length' });
+    expect(sink.finished).toMatchObject({ reason: 'length' });
     expect(sink.ended).toBeDefined();
   });
 

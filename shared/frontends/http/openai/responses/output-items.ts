@@ -3,7 +3,7 @@ import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
 import { type CallShape, type DecodedResponses, itemIdOf, type OutputKind } from '../../../../protocol/openai/index.ts';
 import { CustomInputReader } from './custom-input-reader.ts';
 
-/** One item of an answer as it grows. */
+/** One item of a response as it grows. */
 export interface OutputItem {
   readonly kind: OutputKind;
   readonly id: string;
@@ -34,7 +34,7 @@ export interface ItemObserver {
 }
 
 /**
- * The items of one answer, in the order of generation, one open at a time: what begins closes what was open. A summary is one
+ * The items of one response, in the order of generation, one open at a time: what begins closes what was open. A summary is one
  * item of text, and whatever else the model says beside it is left out.
  *
  * | Open item | text | reasoning | call begins | call text | end |
@@ -102,7 +102,7 @@ export class OutputItems {
     this.#growCall(item, this.#reader === undefined ? text : this.#reader.push(text));
   }
 
-  /** An empty message, for answers that must have an item. */
+  /** An empty message, for responses that must have an item. */
   openEmptyMessage(): void {
     this.#begin('message');
   }

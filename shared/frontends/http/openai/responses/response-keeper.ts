@@ -9,9 +9,9 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
-import { shownId } from '../../decode-path.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
+import { shownId } from '../../route.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -23,7 +23,7 @@ export const ANYBODY = '';
 /** Records that are read at a time for one request: each may have megabytes, of which an item is wanted. */
 const READ_AT_ONCE = 4;
 
-/** Whether the answer to `body` is to be stored (`--response-store`). */
+/** Whether the response to `body` is to be stored (`--response-store`). */
 export function isStored({ responseStore, settings }: HttpAppDeps, body: ResponsesBody): boolean {
   if (responseStore === undefined) return false;
   return settings.responseStore === 'on-request' ? body.store === true : body.store !== false;
@@ -44,7 +44,7 @@ export function responseNotFound(id: string): ServeError {
 }
 
 /**
- * What was said before `body`: all items of the response it follows, those of its own answer last.
+ * What was said before `body`: all items of the response it follows, those of its own output last.
  * @throws ServeError `previous_response_not_found`, `service_unavailable`.
  */
 async function earlierItems(
@@ -138,21 +138,21 @@ export async function gatherItems(
   return { earlier, own: await resolveReferences(deps, items, resolved, sink.closed) };
 }
 
-/** What is kept of a request until its answer is complete. */
+/** What is kept of a request until its response is complete. */
 export interface KeptInput {
   readonly id: string;
   /** Everything that went into the prompt. */
   readonly items: readonly InputItem[];
 }
 
-/** Stores an answer. False when that failed, which costs the client the answer's name and nothing else. */
+/** Stores a response. False when that failed, which costs the client the response's name and nothing else. */
 export async function keep(
   deps: HttpAppDeps,
   { id, items }: KeptInput,
-  answer: Pick<StoredResponse, 'response' | 'pieces'>,
+  recorded: Pick<StoredResponse, 'response' | 'pieces'>,
 ): Promise<boolean> {
   try {
-    await deps.responseStore?.put({ id, owner: ANYBODY, input: toListedItems(items, id), ...answer });
+    await deps.responseStore?.put({ id, owner: ANYBODY, input: toListedItems(items, id), ...recorded });
     return true;
   } catch (thrown) {
     if (thrown instanceof ResponseStoreError && thrown.code === 'too_large')
@@ -183,7 +183,7 @@ export function storeFailure({ logger }: HttpAppDeps, id: string, cause: unknown
 }
 
 /**
- * Everything that a stored response knows: its input, then its answer. Both were checked when they were made. Of what a summary
+ * Everything that a stored response knows: its input, then its output. Both were checked when they were made. Of what a summary
  * took the place of, only the user's own words stay.
  */
 function itemsOf({ input, response }: StoredResponse): readonly InputItem[] {

@@ -1,8 +1,8 @@
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { type Operation, type Route, route } from '../../route.ts';
-import { serveCompact } from './serve-compact.ts';
+import { serveCompact } from './compact.ts';
 import { serveInputTokens, serveResponses } from './serve-responses.ts';
-import { RunningResponses, serveInputItems, serveResponseCancel, serveStoredResponse } from './serve-stored.ts';
+import { RunningResponses, serveInputItems, serveResponseCancel, serveStoredResponse } from './stored.ts';
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
@@ -35,7 +35,7 @@ export function responsesRoutes(path: string): readonly Route[] {
       serveResponses(running),
       described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
         body: 'ResponseRequest',
-        answers: JSON_OR_EVENTS,
+        contentTypes: JSON_OR_EVENTS,
       }),
     ),
     route(
@@ -54,7 +54,7 @@ export function responsesRoutes(path: string): readonly Route[] {
       patternOf(stored),
       (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
       described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
-        answers: JSON_OR_EVENTS,
+        contentTypes: JSON_OR_EVENTS,
       }),
       described(stored, 'delete', 'deleteResponse', 'Forgets a kept answer.'),
     ),

@@ -1,8 +1,6 @@
-import type { GenerationEvent, GenerationRequest } from '../../../protocol/generation/index.ts';
+import type { GenerationRequest, ServingWorkers } from '../../../protocol/generation/index.ts';
 import { jsonPieces } from '../../../protocol/openai/index.ts';
-import type { InferenceCall } from '../inference-call.ts';
-
-type WorkerEvent = Extract<GenerationEvent, { readonly kind: 'worker' }>;
+import type { Inference } from '../inference.ts';
 
 /** What one chunk contributes to `nvext`. */
 export interface NvextChunk {
@@ -15,25 +13,25 @@ export interface NvextChunk {
 const NO_CHUNK: NvextChunk = { tokenIds: [] };
 
 /**
- * The `nvext` object of an answer: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
+ * The `nvext` object of a response: only what the client asked for by `extra_fields`. Objects are built as JSON text, because worker ids are 64-bit numbers there.
  */
-export class NvextAnswer {
-  readonly #call: InferenceCall;
+export class NvextFields {
+  readonly #inference: Inference;
   readonly #asked: ReadonlySet<string>;
   readonly #handedOverMs: number;
   #workerMs: number | undefined;
   #worker = '';
   #engineData: Readonly<Record<string, unknown>> | undefined;
 
-  private constructor(call: InferenceCall, asked: ReadonlySet<string>) {
-    this.#call = call;
+  private constructor(inference: Inference, asked: ReadonlySet<string>) {
+    this.#inference = inference;
     this.#asked = asked;
-    this.#handedOverMs = call.elapsedMs;
+    this.#handedOverMs = inference.elapsedMs;
   }
 
   /** Undefined when the client asked for nothing, which is the usual case and costs nothing. */
-  static for(request: GenerationRequest, call: InferenceCall): NvextAnswer | undefined {
-    return request.extraFields.length === 0 ? undefined : new NvextAnswer(call, new Set(request.extraFields));
+  static for(request: GenerationRequest, inference: Inference): NvextFields | undefined {
+    return request.extraFields.length === 0 ? undefined : new NvextFields(inference, new Set(request.extraFields));
   }
 
   /** True when chunks must be built one by one: something of `nvext` differs from chunk to chunk. */
@@ -46,14 +44,14 @@ export class NvextAnswer {
     return this.#engineData !== undefined;
   }
 
-  worker(event: WorkerEvent): void {
-    this.#workerMs = this.#call.elapsedMs;
+  worker(workers: ServingWorkers): void {
+    this.#workerMs = this.#inference.elapsedMs;
     if (!this.#asked.has('worker_id')) return;
     const fields = [
-      ...idField('prefill_worker_id', event.prefillWorkerId),
-      ...rankField('prefill_dp_rank', event.prefillDpRank),
-      ...idField('decode_worker_id', event.decodeWorkerId),
-      ...rankField('decode_dp_rank', event.decodeDpRank),
+      ...idField('prefill_worker_id', workers.prefillWorkerId),
+      ...rankField('prefill_dp_rank', workers.prefillDpRank),
+      ...idField('decode_worker_id', workers.decodeWorkerId),
+      ...rankField('decode_dp_rank', workers.decodeDpRank),
     ];
     this.#worker = `"worker_id":{${fields.join(',')}}`;
   }
@@ -70,7 +68,7 @@ export class NvextAnswer {
     return fields.length === 0 ? '' : `,"nvext":{${fields.join(',')}}`;
   }
 
-  /** As `take`, of a whole answer: in pieces, for there may be megabytes of what an engine tells. */
+  /** As `take`, of a whole object: in pieces, for there may be megabytes of what an engine tells. */
   *pieces(chunk: NvextChunk): Generator<string> {
     let lead = ',"nvext":{';
     if (this.#worker !== '') {
@@ -101,11 +99,11 @@ export class NvextAnswer {
 
   /** Prefill starts when the worker is known; without that event, when the request left the dialect. */
   #timing(): Readonly<Record<string, number>> {
-    const totalMs = this.#call.elapsedMs;
-    const ttftMs = this.#call.ttftMs ?? totalMs;
+    const totalMs = this.#inference.elapsedMs;
+    const ttftMs = this.#inference.ttftMs ?? totalMs;
     const waitMs = Math.min(this.#workerMs ?? this.#handedOverMs, ttftMs);
     return {
-      request_received_ms: this.#call.receivedMs,
+      request_received_ms: this.#inference.receivedMs,
       prefill_wait_time_ms: waitMs,
       prefill_time_ms: ttftMs - waitMs,
       ttft_ms: ttftMs,

@@ -1,13 +1,12 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import { requestKeyOf } from '../../../../protocol/generation/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
-import { answerError } from '../../answers/answer.ts';
-import { writeStored } from '../../answers/written-answer.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { cancelRequest } from '../../routes/cancel.ts';
+import { sendError, sendStored } from '../../sinks/send.ts';
+import { readReplayQuery, serveReplay } from './replay.ts';
 import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
-import { readReplayQuery, serveReplay } from './serve-replay.ts';
 
 /** A response that is being made in this process. */
 export interface RunningResponse {
@@ -31,7 +30,7 @@ export async function serveStoredResponse(
   id: string,
   running: RunningResponses,
 ): Promise<void> {
-  await answering(deps, exchange, async () => {
+  await responding(deps, exchange, async () => {
     if (exchange.method === 'DELETE') return deleteStored(deps, exchange, id);
     const replay = readReplayQuery(new URLSearchParams(exchange.query));
     if (replay !== undefined) {
@@ -55,7 +54,7 @@ export async function serveResponseCancel(
   id: string,
   running: RunningResponses,
 ): Promise<void> {
-  await answering(deps, exchange, async () => {
+  await responding(deps, exchange, async () => {
     const found = running.find(id, ANYBODY);
     if (found === undefined) return cancelElsewhere(deps, id, exchange.sink.closed);
     deps.lifecycle.running.cancel(id);
@@ -79,7 +78,7 @@ async function cancelElsewhere(deps: HttpAppDeps, id: string, signal: AbortSigna
 
 /** `GET /v1/responses/{id}/input_items`: newest first, unless `order=asc`; `limit` 1 to 100; `after` an item's id. */
 export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
-  await answering(deps, exchange, async () => {
+  await responding(deps, exchange, async () => {
     const query = new URLSearchParams(exchange.query);
     const limit = readLimit(query.get('limit'));
     const order = readOrder(query.get('order'));
@@ -107,16 +106,16 @@ async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: strin
   return { id, object: 'response', deleted: true };
 }
 
-async function answering(
+async function responding(
   { settings }: HttpAppDeps,
   exchange: HttpExchange,
   make: () => Promise<JsonObject | undefined>,
 ): Promise<void> {
   try {
     const body = await make();
-    if (body !== undefined) await writeStored(exchange, body); // else it has answered itself
+    if (body !== undefined) await sendStored(exchange, body); // else it has been sent
   } catch (thrown) {
-    answerError(exchange, toServeError(thrown), settings.overloadStatus);
+    sendError(exchange, toServeError(thrown), settings.overloadStatus);
   }
 }
 

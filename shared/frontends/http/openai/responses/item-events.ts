@@ -1,8 +1,8 @@
 import { assertNever } from '../../../../errors/index.ts';
 import type { TokenLogprob } from '../../../../protocol/generation/index.ts';
 import { LazyList } from '../../../../protocol/openai/index.ts';
-import { isAscii } from '../../answers/ascii.ts';
-import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './item-body.ts';
+import { isAscii } from '../../sinks/sse-stream.ts';
+import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './bodies.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';
 
 /** Names of the events that carry an item's growth and its end. */
@@ -35,7 +35,7 @@ interface DeltaPieces {
  * The events of one stream as text, numbered from 0. What does not change from delta to delta is
  * built once an item; a delta is then five strings put together.
  */
-export class ItemFrames implements ItemObserver {
+export class ItemEvents implements ItemObserver {
   readonly #write: WriteFrame;
   readonly #writeEvent: WriteEvent;
   readonly #showsSummary: boolean;

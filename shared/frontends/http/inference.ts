@@ -22,11 +22,10 @@ import {
   type TraceContext,
   type Tracer,
 } from '../../telemetry/index.ts';
-import { answerError, statusOf } from './answers/answer.ts';
-import { AnswerRoom } from './answers/answer-room.ts';
-import { KeptSink } from './answers/kept-sink.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
+import { AnswerRoom, KeptSink } from './sinks/kept-sink.ts';
+import { sendError, statusOf } from './sinks/send.ts';
 
 /** Header by which a client chooses the id of its request. */
 export const CHOSEN_ID = 'x-dynamo-request-id';
@@ -40,10 +39,10 @@ export function idIsTaken(): ServeError {
 /** Metric label of names that no worker registered, so that clients cannot make series. */
 export const UNKNOWN_MODEL = 'unknown_model';
 
-/** Answers a failure in a dialect's own words and returns the status. */
-export type Refusal = (call: InferenceCall, error: ServeError) => number;
+/** Tells a failure in a dialect's own words and returns the status. */
+export type Refusal = (inference: Inference, error: ServeError) => number;
 
-/** What the client of a dialect reads; the call tells it when nobody does any more. */
+/** What the client of a dialect reads; it is told when nobody does any more. */
 export interface Abandonable {
   /** Ends with `error`, before or after the head has left. */
   fail(error: ServeError): void;
@@ -55,14 +54,14 @@ export interface Abandonable {
  * The books of one inference request: its meter, its one log line, its place among the responses under way. Closed exactly
  * once, by `succeed`, `fail` or the client's leaving.
  */
-export class InferenceCall {
+export class Inference {
   readonly exchange: HttpExchange;
   readonly deps: HttpAppDeps;
   /** Unix time at which the handler began. */
   readonly receivedMs: number;
   /** Undefined where no spans are made. */
   readonly span: Span | undefined;
-  /** What the answer may take in memory until it is whole; given back when the call is over. */
+  /** What the answer may take in memory until it is whole; given back when the request is over. */
   readonly room: AnswerRoom;
   readonly #endpoint: Endpoint;
   readonly #startedMs: number;
@@ -71,7 +70,7 @@ export class InferenceCall {
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
-  /** Ends work and answer with a failure; known once there is an answer. */
+  /** Ends work and response with a failure; known once there is a sink. */
   #breakOff: ((error: ServeError) => void) | undefined;
   #isOver = false;
 
@@ -91,7 +90,7 @@ export class InferenceCall {
     return this.deps.clock.nowMs() - this.#startedMs;
   }
 
-  /** Unix time at which the handler began, in whole seconds, as answers tell it. */
+  /** Unix time at which the handler began, in whole seconds, as responses tell it. */
   get createdSecs(): number {
     return Math.floor(this.receivedMs / 1000);
   }
@@ -128,25 +127,26 @@ export class InferenceCall {
   }
 
   /**
-   * The signal that ends the work when nobody waits for the answer, tied to `answer`. `cancel` ends the work while the
+   * The signal that ends the work when nobody waits for the answer, tied to `sink`. `cancel` ends the work while the
    * client is still there. The request must have been identified: from here on it can be cancelled by its id.
    * @throws ServeError `invalid_value` when another request has come by that id since
    */
-  watch(answer: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
+  watch(sink: Abandonable): { readonly signal: AbortSignal; cancel(): void } {
     if (this.#request !== undefined) this.#requireFree(this.#request.id);
-    const { sink, deadline } = this.exchange;
+    const { deadline } = this.exchange;
+    const { closed } = this.exchange.sink;
     const work = new AbortController();
     setMaxListeners(0, work.signal); // a batch listens once for each of its prompts, whose number is bounded
     const leave = (): void => {
       work.abort();
-      answer.abandon();
+      sink.abandon();
       this.#abandoned();
     };
-    if (sink.closed.aborted) leave();
-    else sink.closed.addEventListener('abort', leave, { once: true });
+    if (closed.aborted) leave();
+    else closed.addEventListener('abort', leave, { once: true });
     const breakOff = (error: ServeError): void => {
       work.abort();
-      answer.fail(error);
+      sink.fail(error);
     };
     this.#breakOff = breakOff;
     deadline?.addEventListener(
@@ -165,15 +165,15 @@ export class InferenceCall {
     return new KeptSink(this, sink);
   }
 
-  /** Ends work and answer with a failure; nothing before there is an answer. */
+  /** Ends work and response with a failure; nothing before there is a sink. */
   breakOff(error: ServeError): void {
     this.#breakOff?.(error);
   }
 
-  /** The handler failed: before there was an answer, or through a mistake of ours in the middle of one. */
-  refuse(error: ServeError, answer: Refusal = answerInOpenAi): void {
+  /** The handler failed: before there was a sink, or through a mistake of ours in the middle of one. */
+  refuse(error: ServeError, refusal: Refusal = refuseInOpenAi): void {
     this.#breakOff?.(error);
-    this.fail(error, answer(this, error));
+    this.fail(error, refusal(this, error));
   }
 
   /** @param usage undefined when the worker told none. */
@@ -335,9 +335,9 @@ function beginSpan(tracer: Tracer, exchange: HttpExchange, endpoint: Endpoint): 
   return tracer.begin('http-request', headers, { kind: 'server', attributes });
 }
 
-function answerInOpenAi({ exchange, deps }: InferenceCall, error: ServeError): number {
+function refuseInOpenAi({ exchange, deps }: Inference, error: ServeError): number {
   const { overloadStatus } = deps.settings;
-  answerError(exchange, error, overloadStatus);
+  sendError(exchange, error, overloadStatus);
   return statusOf(error, overloadStatus);
 }
 

@@ -1,8 +1,8 @@
 import type { Timer } from '../../../clock/index.ts';
 import { openAiStreamError, type ServeError } from '../../../errors/index.ts';
 import type { FrameSink } from '../hosts/frame-sink.ts';
-import type { InferenceCall } from '../inference-call.ts';
-import { answerError, statusOf } from './answer.ts';
+import type { Inference } from '../inference.ts';
+import { sendError, statusOf } from './send.ts';
 
 /** A comment frame: tells proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
@@ -13,7 +13,7 @@ const WAITING_KEEP_ALIVE_MS = 10_000;
 const HELD_FRAMES_MAX = 16;
 
 /**
- * The server-sent events of one answer, with the status held back until it is known.
+ * The server-sent events of one response, with the status held back until it is known.
  *
  * | State | first data frame | failure | peek time over | end | client gone |
  * |---|---|---|---|---|---|
@@ -21,7 +21,7 @@ const HELD_FRAMES_MAX = 16;
  * | committed | - | error event, `[DONE]` | - | last frame | closed |
  */
 export class SseStream {
-  readonly #call: InferenceCall;
+  readonly #inference: Inference;
   readonly #sink: FrameSink;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #keepAliveFrame: () => string;
@@ -38,16 +38,16 @@ export class SseStream {
    * @param keepAliveFrame what an idle stream says; a comment when the dialect has nothing of its own
    */
   constructor(
-    call: InferenceCall,
+    inference: Inference,
     headers: Readonly<Record<string, string>> = {},
     keepAliveFrame: () => string = () => COMMENT_FRAME,
   ) {
-    this.#call = call;
-    this.#sink = call.exchange.sink;
+    this.#inference = inference;
+    this.#sink = inference.exchange.sink;
     this.#headers = headers;
     this.#keepAliveFrame = keepAliveFrame;
-    const { peekMs } = call.deps.settings;
-    if (peekMs > 0) this.#peek = call.deps.clock.after(peekMs, () => this.#commitWaiting());
+    const { peekMs } = inference.deps.settings;
+    if (peekMs > 0) this.#peek = inference.deps.clock.after(peekMs, () => this.#commitWaiting());
     else this.#commitWaiting();
   }
 
@@ -56,13 +56,14 @@ export class SseStream {
     return this.#isCommitted;
   }
 
-  /** The status when the answer fails now: the failure's own, or 200 once the head is out. */
+  /** The status when the response fails now: the failure's own, or 200 once the head is out. */
   statusOf(error: ServeError): number {
-    return this.#isCommitted ? 200 : statusOf(error, this.#call.deps.settings.overloadStatus);
+    return this.#isCommitted ? 200 : statusOf(error, this.#inference.deps.settings.overloadStatus);
   }
 
-  /** The hot path: queues one ready-made frame. */
+  /** The hot path: queues one ready-made frame; after the end there is nobody to read it. */
   write(frame: string, isKnownAscii = false): void {
+    if (this.#isClosed) return;
     if (!this.#isCommitted) this.#commit();
     this.#isIdle = false;
     this.#sink.write(frame, isKnownAscii);
@@ -74,25 +75,25 @@ export class SseStream {
     else this.#held.push(frame);
   }
 
-  /** Ends the answer with a failure. */
+  /** Ends the stream with a failure. */
   fail(error: ServeError): void {
     if (this.#isClosed) return;
     const isCommitted = this.#isCommitted;
     this.abandon();
     if (!isCommitted) {
-      answerError(this.#call.exchange, error, this.#call.deps.settings.overloadStatus);
+      sendError(this.#inference.exchange, error, this.#inference.deps.settings.overloadStatus);
       return;
     }
     this.#sink.write(openAiStreamError(error));
     this.#sink.end();
   }
 
-  /** Ends the answer: `[DONE]`. */
+  /** Ends the stream: `[DONE]`. */
   finish(): void {
     this.close(DONE_FRAME);
   }
 
-  /** Ends the answer with `lastFrame`, for dialects whose last event is the end. */
+  /** Ends the stream with `lastFrame`, for dialects whose last event is the end. */
   close(lastFrame: string): void {
     if (this.#isClosed) return;
     if (!this.#isCommitted) this.#commit();
@@ -111,14 +112,14 @@ export class SseStream {
   #commit(): void {
     this.#isCommitted = true;
     this.#peek?.cancel();
-    this.#call.exchange.head(200, {
+    this.#inference.exchange.head(200, {
       'content-type': 'text/event-stream',
       'cache-control': 'no-cache',
       ...this.#headers,
     });
     for (const frame of this.#held) this.#sink.write(frame);
     this.#held = [];
-    this.#armKeepAlive(this.#call.deps.settings.keepAliveMs);
+    this.#armKeepAlive(this.#inference.deps.settings.keepAliveMs);
   }
 
   /** The worker is silent for longer than a status may wait: the stream begins with a comment. */
@@ -132,9 +133,15 @@ export class SseStream {
 
   #armKeepAlive(periodMs: number): void {
     if (periodMs <= 0) return;
-    this.#keepAlive = this.#call.deps.clock.every(periodMs, () => {
+    this.#keepAlive = this.#inference.deps.clock.every(periodMs, () => {
       if (this.#isIdle) this.#sink.write(this.#keepAliveFrame());
       this.#isIdle = true;
     });
   }
+}
+
+/** Whether `text` is its own UTF-8, a byte a character. For short texts: it looks at every character. */
+export function isAscii(text: string): boolean {
+  for (let at = 0; at < text.length; at++) if (text.charCodeAt(at) > 0x7f) return false;
+  return true;
 }

@@ -6,10 +6,10 @@ import {
   type JsonBody,
   parseBusyThresholdBody,
 } from '../../../protocol/openai/index.ts';
-import { answerJson } from '../answers/answer.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { readJson } from '../read-json.ts';
+import { sendJson } from '../sinks/send.ts';
 
 export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 /** A body that is JSON but not of the right shape, on this route alone. */
@@ -20,7 +20,7 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
   if (exchange.method !== 'POST') {
     const { models, thresholds } = deps.pipeline;
     const all = models.list().map(({ name, primaryName }) => thresholdBody(name, thresholds.of(primaryName)));
-    answerJson(exchange, 200, { thresholds: all });
+    sendJson(exchange, 200, { thresholds: all });
     return;
   }
   let json: JsonBody;
@@ -28,7 +28,7 @@ export async function serveBusyThreshold(deps: HttpAppDeps, exchange: HttpExchan
     json = await readJson(exchange, deps);
   } catch (thrown) {
     const error = toServeError(thrown);
-    answerFailure(exchange, error.status, error);
+    sendThresholdError(exchange, error.status, error);
     return;
   }
   setThresholds(deps, exchange, json);
@@ -39,14 +39,14 @@ function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody
   try {
     body = parseBusyThresholdBody(json);
   } catch (thrown) {
-    answerFailure(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
+    sendThresholdError(exchange, WRONG_SHAPE_STATUS, toServeError(thrown));
     return;
   }
   try {
     checkBusyThresholdBody(body);
   } catch (thrown) {
     const error = toServeError(thrown);
-    answerFailure(exchange, error.status, error);
+    sendThresholdError(exchange, error.status, error);
     return;
   }
   const { models, thresholds } = deps.pipeline;
@@ -59,12 +59,12 @@ function setThresholds(deps: HttpAppDeps, exchange: HttpExchange, json: JsonBody
   const isRead = Object.values(values).every((value) => value === undefined);
   if (model === undefined && !isRead) {
     const error = `Model '${body.model}' not found. Thresholds can only be set for discovered models.`;
-    answerJson(exchange, 404, { error });
+    sendJson(exchange, 404, { error });
     return;
   }
   const stored =
     model === undefined ? {} : isRead ? thresholds.of(model.primaryName) : thresholds.set(model.primaryName, values);
-  answerJson(exchange, 200, thresholdBody(body.model, stored));
+  sendJson(exchange, 200, thresholdBody(body.model, stored));
 }
 
 function thresholdBody(model: string, values: BusyThresholdValues): object {
@@ -77,6 +77,32 @@ function thresholdBody(model: string, values: BusyThresholdValues): object {
 }
 
 /** This route's own envelope, unlike all others. */
-function answerFailure(exchange: HttpExchange, status: number, error: ServeError): void {
-  answerJson(exchange, status, { error: error.message });
+function sendThresholdError(exchange: HttpExchange, status: number, error: ServeError): void {
+  sendJson(exchange, status, { error: error.message });
+}
+
+export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
+
+/** `POST /clear_kv_blocks`: empties the prefix caches of every worker, and lists what became of each. */
+export async function serveClearKvBlocks({ caches }: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const workers = (await caches?.clear()) ?? [];
+  if (workers.length === 0) {
+    sendJson(exchange, 200, { message: 'No active worker groups found' });
+    return;
+  }
+  const rows = workers.map(({ model, endpoint, workerId, failure }) => ({
+    isCleared: failure === undefined,
+    row: {
+      name: model,
+      endpoint,
+      instance_id: workerId,
+      ...(failure === undefined
+        ? { status: 'success', response: 'KV cache cleared' }
+        : { status: 'failed', error: failure }),
+    },
+  }));
+  sendJson(exchange, 200, {
+    cleared_workers: rows.filter(({ isCleared }) => isCleared).map(({ row }) => row),
+    failed_workers: rows.filter(({ isCleared }) => !isCleared).map(({ row }) => row),
+  });
 }

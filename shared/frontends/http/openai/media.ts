@@ -1,6 +1,34 @@
-import type { WireNames } from './wire-names.ts';
+import { isRecord } from '../../../records/index.ts';
+import type { Inference } from '../inference.ts';
+import { WholeSink } from '../sinks/dialect-sink.ts';
+import { sendObject } from '../sinks/send.ts';
+import type { WireNames } from './wire.ts';
 
 type Body = Readonly<Record<string, unknown>>;
+
+/** Gathers what a media worker sends, which takes bodies untouched, and sends one object. */
+export class MediaObject extends WholeSink {
+  readonly #fold: (parts: readonly Body[]) => object;
+  readonly #parts: Body[] = [];
+
+  /** @param fold makes the object of the worker's parts; there is at least one */
+  constructor(inference: Inference, fold: (parts: readonly Body[]) => object) {
+    super(inference);
+    this.#fold = fold;
+  }
+
+  override body(body: unknown): void {
+    if (isRecord(body)) this.#parts.push(body);
+  }
+
+  protected get hasOutput(): boolean {
+    return this.#parts.length > 0;
+  }
+
+  protected write(): Promise<void> | undefined {
+    return sendObject(this.inference, this.#fold(this.#parts));
+  }
+}
 
 /** The images object of what a worker sent, in one piece or several. */
 export function imagesBody(parts: readonly Body[], names: WireNames): Body {
@@ -20,7 +48,7 @@ export function imagesBody(parts: readonly Body[], names: WireNames): Body {
   };
 }
 
-/** One videos object as a worker sent it, complete and under the names of this answer. */
+/** One videos object as a worker sent it, complete and under the names of this response. */
 export function videoBody(part: Body, names: WireNames): Body {
   const said = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
   return {
@@ -41,9 +69,5 @@ export function foldedVideoBody(parts: readonly Body[], names: WireNames): Body 
 
 /** The pictures or clips of a part. */
 export function dataOf({ data }: Body): readonly Body[] {
-  return Array.isArray(data) ? data.filter(isBody) : [];
-}
-
-export function isBody(value: unknown): value is Body {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return Array.isArray(data) ? data.filter(isRecord) : [];
 }

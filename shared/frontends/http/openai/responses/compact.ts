@@ -12,16 +12,15 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
-import { decodeContext, requireServed } from '../../gates.ts';
-import type { InferenceCall } from '../../inference-call.ts';
-import { generate, serveInference } from '../../serve-inference.ts';
-import { responseUsage } from './response-body.ts';
+import type { Inference } from '../../inference.ts';
+import { decodeContext, generate, requireServed, serveInference } from '../../serve-inference.ts';
+import { responseUsage } from './bodies.ts';
+import { ObjectOutlet } from './outlets.ts';
 import { gatherItems, isUserMessage, lookForStored } from './response-keeper.ts';
-import { ResponsesAnswer } from './responses-answer.ts';
-import { ResponsesUnary } from './responses-unary.ts';
+import { ResponseSink } from './response-sink.ts';
 
 /**
- * `POST /v1/responses/compact`: lets the model sum the conversation up, and answers with what takes its place: what the user
+ * `POST /v1/responses/compact`: lets the model sum the conversation up, and sends what takes its place: what the user
  * said, and the summary as one item.
  */
 export const serveCompact = serveInference({
@@ -35,33 +34,33 @@ export const serveCompact = serveInference({
     return { ...parsed, model: parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed)) };
   },
   isStream: () => false,
-  answer: async (call, { model, ...parsed }, { meter, primaryName }) => {
-    const { deps, exchange } = call;
+  start: async (inference, { model, ...parsed }, { meter, primaryName }) => {
+    const { deps, exchange } = inference;
     requireServed(deps, model, 'responses');
     if (parsed.items.length === 0 && parsed.body.previous_response_id == null) throw nothingToCompact();
     const { earlier, own } = await gatherItems(deps, exchange, parsed);
     const source = { earlier, own: [...own, COMPACTION_TRIGGER], isStored: false };
-    const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(call));
-    call.identify(decoded.request);
-    const answer = compaction(call, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
-    generate(call, decoded.request, answer, { meter, isWritten: false });
+    const decoded = decodeResponses({ ...parsed.body, model }, source, decodeContext(inference));
+    inference.identify(decoded.request);
+    const sink = compaction(inference, decoded, primaryName, [...earlier, ...own].filter(isUserMessage));
+    generate(inference, decoded.request, sink, { meter, isWritten: false });
   },
 });
 
-/** The answer in the published shape. @param said what the user said: kept as it is, before the summary */
+/** The response in the published shape. @param said what the user said: kept as it is, before the summary */
 function compaction(
-  call: InferenceCall,
+  inference: Inference,
   decoded: DecodedResponses,
   model: string,
   said: readonly InputItem[],
-): ResponsesAnswer {
+): ResponseSink {
   const id = responseIdOf(decoded.request.id);
-  const created = call.createdSecs;
-  return new ResponsesAnswer({
-    call,
+  const created = inference.createdSecs;
+  return new ResponseSink({
+    inference,
     decoded,
     names: { id, created, model },
-    outlet: new ResponsesUnary(call, {}),
+    outlet: new ObjectOutlet(inference, {}),
     kept: undefined,
     onOver: () => {},
     compose: ({ output, usage }) => ({

@@ -1,0 +1,159 @@
+import { overLimit, type ServeError, toServeError } from '../../../errors/index.ts';
+import {
+  type GenerationSink,
+  logprobsMemory,
+  type ServingWorkers,
+  type TextDelta,
+  type TextFinish,
+  textMemory,
+  type Usage,
+  valueMemory,
+} from '../../../protocol/generation/index.ts';
+import type { ByteBudget } from '../bodies/byte-budget.ts';
+import type { Inference } from '../inference.ts';
+
+const MEBIBYTE = 1024 * 1024;
+/** Taken of the room of all answers at a time: tokens must not each go there. */
+const BLOCK_BYTES = 16 * 1024;
+
+/** What one answer may take in memory until it is whole: a limit of its own, and its part of the room of all answers. */
+export class AnswerRoom {
+  readonly #limitBytes: number;
+  readonly #budget: ByteBudget;
+  #usedBytes = 0;
+  #takenBytes = 0;
+  #isReleased = false;
+
+  /** @param limitBytes the largest answer (`STATOR_HTTP_ANSWER_LIMIT_MB`) */
+  constructor(limitBytes: number, budget: ByteBudget) {
+    this.#limitBytes = limitBytes;
+    this.#budget = budget;
+  }
+
+  /** What the answer has taken so far. */
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** Nothing was taken yet. */
+  get isEmpty(): boolean {
+    return this.#usedBytes === 0;
+  }
+
+  /**
+   * The answer grows by so many bytes.
+   * @throws ServeError `invalid_value` when it is too large, `server_overloaded` when all of them together are.
+   */
+  take(bytes: number): void {
+    if (this.#isReleased) return; // nothing is kept of what comes after the end
+    this.#usedBytes += bytes;
+    if (this.#usedBytes > this.#takenBytes) this.#takeBlocks();
+  }
+
+  /** Gives everything back. */
+  release(): void {
+    if (this.#takenBytes > 0) this.#budget.give(this.#takenBytes);
+    this.#takenBytes = 0;
+    this.#isReleased = true;
+  }
+
+  #takeBlocks(): void {
+    if (this.#usedBytes > this.#limitBytes) throw answerTooLarge(this.#limitBytes);
+    const bytes = Math.ceil((this.#usedBytes - this.#takenBytes) / BLOCK_BYTES) * BLOCK_BYTES;
+    this.#budget.take(bytes);
+    this.#takenBytes += bytes;
+  }
+}
+
+/** Not a failure of the server: the same request would end here again, so nobody should try it again. */
+function answerTooLarge(limitBytes: number): Error {
+  const limitMb = limitBytes / MEBIBYTE;
+  return overLimit(
+    'answer_bytes',
+    `The answer takes more than the ${limitMb} MB that an answer may take until it is whole (STATOR_HTTP_ANSWER_LIMIT_MB): ` +
+      'ask for less with `n`, `max_tokens` or `top_logprobs`, or stream it',
+    { param: 'max_tokens' },
+  );
+}
+
+/** The sink of an answer that is kept until it is whole: what it keeps counts against its room, beyond which it is broken off. */
+export class KeptSink implements GenerationSink {
+  readonly #inference: Inference;
+  readonly #sink: GenerationSink;
+
+  constructor(inference: Inference, sink: GenerationSink) {
+    this.#inference = inference;
+    this.#sink = sink;
+  }
+
+  text(choice: number, text: string, tokenCount: number): void {
+    if (this.#fits(textMemory(text))) this.#sink.text(choice, text, tokenCount);
+  }
+
+  delta(delta: TextDelta): void {
+    if (this.#fits(deltaMemory(delta))) this.#sink.delta(delta);
+  }
+
+  finish(finish: TextFinish): void {
+    if (this.#fits(deltaMemory(finish))) this.#sink.finish(finish);
+  }
+
+  reasoning(choice: number, text: string): void {
+    if (this.#fits(textMemory(text))) this.#sink.reasoning(choice, text);
+  }
+
+  toolCall(choice: number, index: number, id: string, name: string): void {
+    if (this.#fits(textMemory(name))) this.#sink.toolCall(choice, index, id, name);
+  }
+
+  toolArguments(choice: number, index: number, text: string): void {
+    if (this.#fits(textMemory(text))) this.#sink.toolArguments(choice, index, text);
+  }
+
+  /** A handful, and small; as workers are. */
+  annotation(name: string, value: string): void {
+    this.#sink.annotation(name, value);
+  }
+
+  worker(workers: ServingWorkers): void {
+    this.#sink.worker(workers);
+  }
+
+  engineData(data: Readonly<Record<string, unknown>>): void {
+    if (this.#fits(valueMemory(data))) this.#sink.engineData(data);
+  }
+
+  body(body: unknown): void {
+    if (this.#fits(valueMemory(body))) this.#sink.body(body);
+  }
+
+  end(usage: Usage, finished: boolean): void {
+    this.#sink.end(usage, finished);
+  }
+
+  fail(error: ServeError): void {
+    this.#sink.fail(error);
+  }
+
+  isBlocked(): boolean {
+    return this.#sink.isBlocked();
+  }
+
+  onUnblocked(callback: () => void): void {
+    this.#sink.onUnblocked(callback);
+  }
+
+  #fits(bytes: number): boolean {
+    try {
+      this.#inference.room.take(bytes);
+      return true;
+    } catch (thrown) {
+      this.#inference.breakOff(toServeError(thrown));
+      return false;
+    }
+  }
+}
+
+function deltaMemory({ text, logprobs }: TextDelta): number {
+  return textMemory(text) + (logprobs === undefined ? 0 : logprobsMemory(logprobs));
+}

@@ -1,0 +1,139 @@
+import { endOfTurn } from '../../../concurrency/index.ts';
+import { openAiErrorBody, type ServeError } from '../../../errors/index.ts';
+import { isLongJson, jsonPieces, objectPieces } from '../../../protocol/openai/index.ts';
+import type { HttpExchange } from '../hosts/exchange.ts';
+import type { Inference } from '../inference.ts';
+
+type Headers = Readonly<Record<string, string>>;
+
+/** Memory from which on a body is written in pieces: about 2 ms for one that is not. */
+const LARGE_BYTES = 1024 * 1024;
+const PIECE_CHARS = 32 * 1024;
+/** Characters of a text from which on it is written in pieces. */
+const LARGE_CHARS = 256 * 1024;
+
+const MS_PER_SECOND = 1000;
+const OVERLOAD_RETRY_MS = 1000;
+
+/** Writes a whole response: head and body leave in one write. */
+export function sendText(
+  exchange: HttpExchange,
+  status: number,
+  contentType: string,
+  text: string,
+  headers?: Headers,
+): void {
+  const { sink } = exchange;
+  exchange.head(status, {
+    'content-type': contentType,
+    'content-length': String(Buffer.byteLength(text)),
+    ...headers,
+  });
+  if (text !== '') sink.write(text);
+  sink.end();
+}
+
+export function sendJson(exchange: HttpExchange, status: number, body: unknown, headers?: Headers): void {
+  sendText(exchange, status, 'application/json', JSON.stringify(body), headers);
+}
+
+/** HTTP status of a failure: the error's code decides, and overload has a configurable number. */
+export function statusOf(error: ServeError, overloadStatus: number): number {
+  return error.code === 'server_overloaded' ? overloadStatus : error.status;
+}
+
+/** Sends a failure in the OpenAI envelope. */
+export function sendError(exchange: HttpExchange, error: ServeError, overloadStatus: number, headers?: Headers): void {
+  sendFailure(exchange, error, { status: statusOf(error, overloadStatus), body: openAiErrorBody(error), headers });
+}
+
+/** How a dialect words a failure. */
+export interface FailureResponse {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Headers | undefined;
+}
+
+/**
+ * Sends a failure, and says when to try again where time may mend it. A response that has begun is cut off
+ * instead: who knows its dialect ends it in its own words before coming here, and then nothing is left to do.
+ */
+export function sendFailure(exchange: HttpExchange, error: ServeError, response: FailureResponse): void {
+  exchange.failed(error);
+  if (!exchange.sink.isNew) {
+    exchange.sink.breakOff(error);
+    return;
+  }
+  const retryAfterMs = error.retryAfterMs ?? (error.code === 'server_overloaded' ? OVERLOAD_RETRY_MS : undefined);
+  sendJson(exchange, response.status, response.body, {
+    ...response.headers,
+    ...(retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / MS_PER_SECOND)) }),
+  });
+}
+
+/**
+ * Sends an object with status 200: at once, or in pieces with a turn of the event loop for each when it is large.
+ * @param more members behind those of `object`, each as JSON text with a comma before it
+ * @returns resolves when nothing more will be written; undefined when that is so already
+ */
+export function sendObject(
+  inference: Inference,
+  object: object,
+  more: Iterable<string> = [],
+  headers?: Headers,
+): Promise<void> | undefined {
+  if (inference.room.usedBytes >= LARGE_BYTES)
+    return sendPieces(inference.exchange, objectPieces(object, more), headers);
+  return sendJsonText(inference.exchange, objectText(object, more), headers);
+}
+
+/** The text of `object` with `more` at its end. */
+export function objectText(object: object, more: Iterable<string>): string {
+  const text = JSON.stringify(object);
+  const members = [...more].join('');
+  return members === '' ? text : `${text.slice(0, -1)}${members}}`;
+}
+
+/** As `sendObject`, of an object whose JSON text comes in parts. */
+export function sendParts(inference: Inference, parts: Iterable<string>): Promise<void> | undefined {
+  if (inference.room.usedBytes >= LARGE_BYTES) return sendPieces(inference.exchange, parts);
+  return sendJsonText(inference.exchange, [...parts].join(''));
+}
+
+/** As `sendObject`, of an object of which nobody knows how large it is. */
+export function sendStored(exchange: HttpExchange, object: object): Promise<void> | undefined {
+  if (isLongJson(object, LARGE_CHARS)) return sendPieces(exchange, jsonPieces(object));
+  return sendJsonText(exchange, JSON.stringify(object));
+}
+
+function sendJsonText(exchange: HttpExchange, text: string, headers?: Headers): undefined {
+  sendText(exchange, 200, 'application/json', text, headers);
+}
+
+/**
+ * All pieces are made before the first one leaves: only then is the length known, and a failure on the way still has its
+ * status. A reader that does not keep up is waited for, so that the body counts as long as it is in memory.
+ */
+async function sendPieces(exchange: HttpExchange, texts: Iterable<string>, headers?: Headers): Promise<void> {
+  const { sink } = exchange;
+  const pieces: Buffer[] = [];
+  let text = '';
+  for (const part of texts) {
+    text += part;
+    if (text.length < PIECE_CHARS) continue;
+    pieces.push(Buffer.from(text));
+    text = '';
+    await endOfTurn();
+    if (sink.closed.aborted) return;
+  }
+  pieces.push(Buffer.from(text));
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  exchange.head(200, { 'content-type': 'application/json', 'content-length': String(bytes), ...headers });
+  for (const piece of pieces) {
+    sink.write(piece);
+    if (sink.isBlocked()) await new Promise<void>((resolve) => sink.onUnblocked(resolve));
+    else await endOfTurn();
+    if (sink.closed.aborted) return;
+  }
+  sink.end();
+}
