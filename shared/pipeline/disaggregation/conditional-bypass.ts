@@ -1,5 +1,5 @@
-import type { CandidateRecord, ExplanationRecord } from '../../router/index.ts';
-import { bypassesRemotePrefill, type ConditionalDisaggregation } from '../../router/indexless/index.ts';
+import { bypassesRemotePrefill, type ConditionalDisaggregation } from '../../router/index.ts';
+import type { CandidateRecord, ExplanationRecord } from '../../router/scheduler/index.ts';
 import type { ExplanationSource } from '../control/routing-explainer.ts';
 import type { Worker } from '../models/model-directory.ts';
 import type { Bypass } from './prefill-stage.ts';

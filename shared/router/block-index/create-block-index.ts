@@ -1,4 +1,4 @@
-import type { RankTable } from '../rank-table.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import { FlatBlockIndex } from './flat-block-index.ts';
 import { loadSnapshot } from './load-snapshot.ts';
 import type { BlockIndex } from './types.ts';

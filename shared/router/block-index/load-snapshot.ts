@@ -1,4 +1,4 @@
-import type { RankTable } from '../rank-table.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import { BLOCKS_PER_PAGE } from './block-records.ts';
 import { PAGE_WORDS } from './paged-words.ts';
 import type { Residency } from './residency.ts';

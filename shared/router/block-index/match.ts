@@ -1,4 +1,4 @@
-import type { Overlaps } from '../overlaps.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
 import { ROOT } from './block-records.ts';
 import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
 import type { Residency } from './residency.ts';

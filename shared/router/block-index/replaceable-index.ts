@@ -1,6 +1,6 @@
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import {
   type BlockIndexOptions,
   createBlockIndex,

@@ -1,4 +1,4 @@
-import type { RankTable } from '../rank-table.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import { type FrozenPages, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 import type { Residency } from './residency.ts';
 import {

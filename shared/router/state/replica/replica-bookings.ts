@@ -1,4 +1,4 @@
-import type { Scheduler } from '../../scheduler/scheduler-types.ts';
+import type { Scheduler } from '../../scheduler/types.ts';
 import type { ActiveSequenceEvent } from './active-sequence-event.ts';
 
 const NO_HASHES = new Uint32Array(0);
