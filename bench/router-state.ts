@@ -2,8 +2,7 @@
 //   npm run bench:part -- bench/router-state.ts
 import { seededRandom, VirtualClock } from '../shared/clock/index.ts';
 import { chooseByRendezvous } from '../shared/router/scheduler/rendezvous.ts';
-import { dealIntoCells } from '../shared/router/state/fleet/cells.ts';
-import { packFleetCell, unpackFleetCell } from '../shared/router/state/fleet/fleet-item.ts';
+import { dealIntoCells, packFleetCell, unpackFleetCell } from '../shared/router/state/fleet-item.ts';
 import {
   CounterReporter,
   type FleetWorker,

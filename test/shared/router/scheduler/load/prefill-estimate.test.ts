@@ -8,7 +8,7 @@ import {
 } from '../../../../../shared/router/scheduler/index.ts';
 
 function configOf(model: string): Record<string, unknown> {
-  const path = new URL(`../../../fixtures/router/models/${model}/config.json`, import.meta.url);
+  const path = new URL(`../../../../fixtures/router/models/${model}/config.json`, import.meta.url);
   return JSON.parse(readFileSync(path, 'utf8'));
 }
 

@@ -1,8 +1,7 @@
-import type { Clock, Random } from '../../../clock/index.ts';
-import { ageMs, type Moment, momentOf } from '../../../discovery/table/index.ts';
-import type { PoolAddress, RouterState } from '../types.ts';
-import { cellsOfPrefix } from './cells.ts';
-import { type FleetCell, type FleetWorker, unpackFleetCell } from './fleet-item.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { ageMs, type Moment, momentOf } from '../../discovery/table/index.ts';
+import { cellsOfPrefix, type FleetCell, type FleetWorker, unpackFleetCell } from './fleet-item.ts';
+import type { PoolAddress, RouterState } from './types.ts';
 
 export interface FleetReaderOptions {
   readonly state: RouterState;

@@ -1,9 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock, Random } from '../../../clock/index.ts';
-import { PeriodicTask } from '../../../concurrency/index.ts';
-import type { PoolAddress, RouterState } from '../types.ts';
-import { dealIntoCells } from './cells.ts';
-import { type FleetWorker, packFleetCell, unpackFleetCell, withoutAges } from './fleet-item.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { PeriodicTask } from '../../concurrency/index.ts';
+import { dealIntoCells, type FleetWorker, packFleetCell, unpackFleetCell, withoutAges } from './fleet-item.ts';
+import type { PoolAddress, RouterState } from './types.ts';
 
 export interface FleetWriterOptions {
   readonly state: RouterState;

@@ -1,4 +1,4 @@
-import { RecordReader, type UnknownRecord, u64OfHex } from '../../../records/index.ts';
+import { RecordReader, type UnknownRecord, u64OfHex } from '../../records/index.ts';
 
 /** What another router did with a request. */
 export interface ActiveSequenceEvent {

@@ -1,18 +1,18 @@
-import type { Clock } from '../../../clock/index.ts';
-import { addLoad, type LoadAmounts, NO_LOAD, subtractLoad } from '../load/load-amounts.ts';
-import { RouterStateError } from '../router-state-error.ts';
-import type {
-  FleetItemRow,
-  LeaseRow,
-  LoadReport,
-  LoadRow,
-  PoolAddress,
-  RankId,
-  ReservationChange,
-  RouterState,
-  SnapshotPointer,
-  StateName,
-} from '../types.ts';
+import type { Clock } from '../../clock/index.ts';
+import { addLoad, type LoadAmounts, NO_LOAD, subtractLoad } from './load-amounts.ts';
+import {
+  type FleetItemRow,
+  type LeaseRow,
+  type LoadReport,
+  type LoadRow,
+  type PoolAddress,
+  type RankId,
+  type ReservationChange,
+  type RouterState,
+  RouterStateError,
+  type SnapshotPointer,
+  type StateName,
+} from './types.ts';
 
 interface Counter {
   reserved: LoadAmounts;

@@ -1,5 +1,6 @@
-import type { Clock, Timer } from '../../../clock/index.ts';
-import type { EventPublisher } from '../../../planes/event/index.ts';
+import type { Clock, Timer } from '../../clock/index.ts';
+import type { EventPublisher } from '../../planes/event/index.ts';
+import type { Scheduler } from '../scheduler/types.ts';
 import { type ActiveSequenceEvent, decodeActiveSequences, encodeActiveSequence } from './active-sequence-event.ts';
 
 /** Topic of what routers tell each other, in the scope of the component. */
@@ -100,4 +101,37 @@ export class ReplicaSync {
 /** Names a booking among those of all routers. */
 function bookingOf({ routerId, requestId, workerId, dpRank }: ActiveSequenceEvent): string {
   return `${routerId}/${workerId}/${dpRank}/${requestId}`;
+}
+
+const NO_HASHES = new Uint32Array(0);
+
+/** Books what other routers tell of with the scheduler of the same worker set. */
+export function replicaBookings(
+  scheduler: Pick<Scheduler, 'book' | 'prefillDone' | 'free'>,
+  blockSizeTokens: number,
+): (event: ActiveSequenceEvent) => void {
+  return ({ requestId, routerId, workerId, dpRank, change }) => {
+    const id = `${routerId}/${requestId}`; // a client may send one id through two routers
+    switch (change.kind) {
+      case 'added': {
+        const { sequenceHashes, tracksPrefillTokens, expectedOutputTokens, prefillTokens, expectedPrefillMs } = change;
+        scheduler.book({
+          requestId: id,
+          workerId,
+          dpRank,
+          promptTokens: ((sequenceHashes?.length ?? 0) >> 1) * blockSizeTokens,
+          hashes: sequenceHashes && { local: NO_HASHES, sequence: sequenceHashes },
+          uncachedTokens: tracksPrefillTokens ? (prefillTokens ?? 0) : 0,
+          expectedOutputTokens,
+          prefillMs: expectedPrefillMs,
+        });
+        return;
+      }
+      case 'prefill_done':
+        scheduler.prefillDone(id);
+        return;
+      case 'freed':
+        scheduler.free(id);
+    }
+  };
 }

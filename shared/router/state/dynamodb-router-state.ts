@@ -1,22 +1,8 @@
 import { setMaxListeners } from 'node:events';
-import { type Clock, type Random, systemClock, systemRandom } from '../../../clock/index.ts';
-import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../../discovery/table/index.ts';
-import { combineLoad, type LoadAmounts, NO_LOAD } from '../load/load-amounts.ts';
-import { RouterStateError } from '../router-state-error.ts';
-import type {
-  FleetItemRow,
-  LeaseRow,
-  LoadReport,
-  LoadRow,
-  PoolAddress,
-  RankId,
-  ReservationChange,
-  RouterState,
-  SnapshotPointer,
-  StateName,
-} from '../types.ts';
-import { amountsOf, numberOf, toFleetItemRow, toLeaseRow, toLoadRow, toPointer } from './rows.ts';
+import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
+import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../discovery/table/index.ts';
 import {
+  amountsOf,
   fleetItemKey,
   fleetReadsKey,
   leaseKey,
@@ -24,8 +10,27 @@ import {
   loadPartitions,
   loadSortPrefix,
   markAttributes,
+  numberOf,
   pointerKey,
-} from './schema.ts';
+  toFleetItemRow,
+  toLeaseRow,
+  toLoadRow,
+  toPointer,
+} from './dynamodb-rows.ts';
+import { combineLoad, type LoadAmounts, NO_LOAD } from './load-amounts.ts';
+import {
+  type FleetItemRow,
+  type LeaseRow,
+  type LoadReport,
+  type LoadRow,
+  type PoolAddress,
+  type RankId,
+  type ReservationChange,
+  type RouterState,
+  RouterStateError,
+  type SnapshotPointer,
+  type StateName,
+} from './types.ts';
 
 export interface DynamoDbRouterStateOptions extends TableOptions {
   /** @default systemClock */

@@ -1,6 +1,6 @@
-import type { Clock, Random, Timer } from '../../../clock/index.ts';
-import type { PoolAddress, RankId, ReservationChange, RouterState } from '../types.ts';
+import type { Clock, Random, Timer } from '../../clock/index.ts';
 import { addLoad, isNoLoad, type LoadAmounts, NO_LOAD, subtractLoad } from './load-amounts.ts';
+import type { PoolAddress, RankId, ReservationChange, RouterState } from './types.ts';
 
 export interface ReservationLedgerOptions {
   readonly state: RouterState;
