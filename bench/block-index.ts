@@ -9,8 +9,8 @@ import {
   loadBlockIndex,
   ReplaceableBlockIndex,
 } from '../shared/router/block-index/index.ts';
-import { Overlaps } from '../shared/router/overlaps.ts';
-import { RankTable } from '../shared/router/rank-table.ts';
+import { Overlaps } from '../shared/router/scheduler/prefix-index.ts';
+import { RankTable } from '../shared/router/scheduler/ranks.ts';
 import { borrowChain, chainHashes } from '../shared/tokens/index.ts';
 
 const SEQUENCE_BLOCKS = 256;

@@ -6,7 +6,12 @@
  */
 import { seededRandom } from '../shared/clock/index.ts';
 import { createBlockIndex } from '../shared/router/block-index/index.ts';
-import { createScheduler, kvRouterConfig, RankTable, type SchedulingRequest } from '../shared/router/index.ts';
+import {
+  createScheduler,
+  kvRouterConfig,
+  RankTable,
+  type SchedulingRequest,
+} from '../shared/router/scheduler/index.ts';
 import { type BlockHashes, hashBlocks } from '../shared/tokens/index.ts';
 
 const BLOCK_SIZE_TOKENS = 16;

@@ -13,7 +13,8 @@ import { seededRandom, systemClock, systemRandom } from '../shared/clock/index.t
 import { createTcpRequestPlane, type Transport } from '../shared/planes/request/index.ts';
 import { createBlockIndex } from '../shared/router/block-index/index.ts';
 import { serveRouterGrpc } from '../shared/router/grpc/index.ts';
-import { createKvRouter, kvRouterConfig, type WorkerPool } from '../shared/router/index.ts';
+import type { WorkerPool } from '../shared/router/index.ts';
+import { createKvRouter, kvRouterConfig } from '../shared/router/scheduler/index.ts';
 import {
   type ChooseQuery,
   ResidentClient,

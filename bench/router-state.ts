@@ -1,15 +1,14 @@
 // Packing fleet items and keeping counters, in process CPU time. Run by itself:
 //   npm run bench:part -- bench/router-state.ts
 import { seededRandom, VirtualClock } from '../shared/clock/index.ts';
-import { dealIntoCells } from '../shared/router/state/fleet/cells.ts';
-import { packFleetCell, unpackFleetCell } from '../shared/router/state/fleet/fleet-item.ts';
+import { chooseByRendezvous } from '../shared/router/scheduler/rendezvous.ts';
+import { dealIntoCells, packFleetCell, unpackFleetCell } from '../shared/router/state/fleet-item.ts';
 import {
   CounterReporter,
   type FleetWorker,
   MemoryRouterStateHub,
   ReservationLedger,
 } from '../shared/router/state/index.ts';
-import { chooseByRendezvous } from '../shared/router/stateless/index.ts';
 
 const POOL = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
 const ONE = { requests: 1, decodeBlocks: 10, prefillTokens: 100 };

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
-import { type KvRouterConfig, kvRouterConfig } from '../shared/router/index.ts';
+import { type KvRouterConfig, kvRouterConfig } from '../shared/router/scheduler/index.ts';
 import {
   parseTrace,
   type RoutingMode,

@@ -8,8 +8,7 @@ import {
   type GenerationSink,
   type OutputOptions,
 } from '../protocol/generation/index.ts';
-import type { Router } from '../router/index.ts';
-import { Inhibition } from '../router/indexless/index.ts';
+import { Inhibition, type Router } from '../router/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { type LoadedModel, PromptEncoder } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';

@@ -1,7 +1,7 @@
 import type { Discovery } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import type { KvRouter } from '../router/index.ts';
+import type { KvRouter } from '../router/scheduler/index.ts';
 import { INDEX_RECORD_ENDPOINT, type ServedIndex, serveIndexOnPlane } from '../router/service/index.ts';
 import type { Logger } from '../telemetry/index.ts';
 import type { RouterServer } from './router-server.ts';

@@ -17,12 +17,14 @@ import {
   type LoadReport,
   WorkerLoads,
 } from '../router/feed/index.ts';
+import type { Router, WorkerPool } from '../router/index.ts';
 import {
   createKvRouter,
   explanationRecord,
   type KvRouter,
   type KvRouterConfig,
   kvRouterConfigOf,
+  meterRouter,
   type PeerTeller,
   type PrefixIndex,
   poolName,
@@ -30,10 +32,8 @@ import {
   predictingIndex,
   type RankTable,
   RendezvousShare,
-  type Router,
-  type WorkerPool,
-} from '../router/index.ts';
-import { meterRouter, schedulerMetrics } from '../router/observe/index.ts';
+  schedulerMetrics,
+} from '../router/scheduler/index.ts';
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
 import type { IndexServer } from './index-server.ts';

@@ -1,7 +1,8 @@
 import type { Watch } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { RoutableModel } from '../pipeline/index.ts';
-import { poolName, type RankTable, type RouteRequest, type Router, type WorkerPool } from '../router/index.ts';
+import type { RouteRequest, Router, WorkerPool } from '../router/index.ts';
+import { poolName, type RankTable } from '../router/scheduler/index.ts';
 import {
   askIndex,
   askingRouter,

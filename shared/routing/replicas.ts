@@ -5,6 +5,7 @@ import type { SharedRouterState } from '../fleet/state/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import type { EventPlane, EventPublisher } from '../planes/event/index.ts';
 import { type ComponentScope, TopicFollower } from '../router/feed/index.ts';
+import type { WorkerPool } from '../router/index.ts';
 import {
   type Decision,
   type KvPool,
@@ -12,8 +13,7 @@ import {
   poolName,
   type Scheduler,
   type SchedulingRequest,
-  type WorkerPool,
-} from '../router/index.ts';
+} from '../router/scheduler/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceChange,

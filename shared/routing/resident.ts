@@ -3,7 +3,8 @@ import type { EdgeSettings } from '../config/index.ts';
 import { fleetHost, followServiceCertificate, protectionOf, secureService } from '../fleet/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { listenAddress } from '../planes/request/index.ts';
-import type { KvRouter, PoolRole, Router } from '../router/index.ts';
+import type { PoolRole, Router } from '../router/index.ts';
+import type { KvRouter } from '../router/scheduler/index.ts';
 import {
   Answering,
   createResidentMetrics,

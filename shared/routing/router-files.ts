@@ -3,9 +3,17 @@ import { join } from 'node:path';
 import { findLocalModel } from '../artifacts/index.ts';
 import type { RouterSettings } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import { KvRouterConfigError, type PolicyConfig, type PrefillDurationModel } from '../router/index.ts';
-import { createPrefillEstimate, readModelShape } from '../router/prefill-estimate/index.ts';
-import type { TrackingHash } from '../router/tracking/index.ts';
+import {
+  createKeyedTracking,
+  createPrefillEstimate,
+  KEY_BYTES,
+  KvRouterConfigError,
+  type PolicyConfig,
+  type PrefillDurationModel,
+  readModelShape,
+  readPolicyConfig,
+  type TrackingHash,
+} from '../router/scheduler/index.ts';
 
 /** What the files that a router's settings name say. */
 export interface RouterFiles {
@@ -40,7 +48,6 @@ async function readPolicies(path: string | undefined): Promise<PolicyConfig | un
   } catch (cause) {
     throw new Error(`--router-policy-config: ${reasonOf(cause)}`, { cause });
   }
-  const { readPolicyConfig } = await import('../router/queue/index.ts');
   return readPolicyConfig(yaml);
 }
 
@@ -73,14 +80,12 @@ async function readModelConfig(model: string): Promise<unknown> {
 }
 
 /**
- * The names of running requests' blocks (`--router-tracking-hash`); undefined = the public ones. The code of the others is
- * loaded where they are asked for.
+ * The names of running requests' blocks (`--router-tracking-hash`); undefined = the public ones.
  * @throws KvRouterConfigError for a key that cannot be read; the message says nothing of what is in the file
  */
 export async function openTracking(settings: RouterSettings): Promise<TrackingHash | undefined> {
   const { routerTrackingHash, routerTrackingKeyFile: path = '', routerTrackingKeyId: keyId = '' } = settings;
   if (routerTrackingHash !== 'keyed-xxh3-v1') return undefined;
-  const { createKeyedTracking, KEY_BYTES } = await import('../router/tracking/index.ts');
   const field = 'router_tracking_key_file';
   const key = await readFile(path).catch((thrown: unknown) => {
     throw new KvRouterConfigError(field, `--router-tracking-key-file cannot be read: ${reasonOf(thrown)}`);

@@ -2,6 +2,7 @@ import assert from 'node:assert';
 import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/generation/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { decodeOverride } from '../router/index.ts';
 import {
   createScheduler,
   type Decision,
@@ -9,8 +10,7 @@ import {
   RankTable,
   RendezvousShare,
   type Scheduler,
-} from '../router/index.ts';
-import { decodeOverride } from '../router/indexless/index.ts';
+} from '../router/scheduler/index.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import { routerRandom } from './simple-routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';

@@ -1,12 +1,12 @@
 import type { KvEvent } from '../engines/index.ts';
 import type { SchedulerOptions } from '../engines/mocker/index.ts';
+import type { PoolRole } from '../router/index.ts';
 import {
   type KvRouterConfig,
   loadAware,
   type PolicyProfile,
-  type PoolRole,
   type PrefillDurationModel,
-} from '../router/index.ts';
+} from '../router/scheduler/index.ts';
 import { KvRouters } from './kv-routers.ts';
 import { SimpleRouters } from './simple-routers.ts';
 import type { SimulatedRank } from './simulated-rank.ts';

@@ -1,5 +1,6 @@
 import { type Random, seededRandom } from '../clock/index.ts';
-import { InFlight, type Pick, pickerFor, type RoutableWorker } from '../router/index.ts';
+import type { RoutableWorker } from '../router/index.ts';
+import { InFlight, type Pick, pickerFor } from '../router/scheduler/index.ts';
 import type { PoolView, RoutedPool, RouterBench, RoutingMode } from './routers.ts';
 import type { SimulatedRequest } from './simulated-request.ts';
 

@@ -5,7 +5,7 @@ import { createMockEngine, memoryHandoffs } from '../../shared/engines/mocker/in
 import { createPipeline, LiveModelDirectory, ModelStore } from '../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../shared/planes/event/index.ts';
 import { createMemoryRequestPlane, type PlaneServer, type RequestPlane } from '../../shared/planes/request/index.ts';
-import { createRouter } from '../../shared/router/indexless/index.ts';
+import { createRouter } from '../../shared/router/index.ts';
 import { captureLogger, createFrontendMetrics, createWorkerMetrics } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, startWorker, type Worker } from '../../shared/worker/index.ts';
 import { letterModel } from '../shared/pipeline/fixtures.ts';

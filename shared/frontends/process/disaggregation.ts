@@ -9,7 +9,7 @@ import {
   type PrefillState,
   type RoutableModel,
 } from '../../pipeline/index.ts';
-import { readConditionalDisaggregation } from '../../router/indexless/index.ts';
+import { readConditionalDisaggregation } from '../../router/index.ts';
 import {
   createDisaggregationMetrics,
   type Logger,

@@ -22,7 +22,7 @@ import {
   workerSetsOf,
 } from '../../pipeline/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
-import { InitialWorkers } from '../../router/indexless/index.ts';
+import { InitialWorkers } from '../../router/index.ts';
 import { openRouterMetrics, openRouting } from '../../routing/index.ts';
 import {
   bucketsOf,

@@ -1,5 +1,5 @@
-import type { CandidateRecord, ExplanationRecord } from '../../router/index.ts';
-import { bypassesRemotePrefill, type ConditionalDisaggregation } from '../../router/indexless/index.ts';
+import { bypassesRemotePrefill, type ConditionalDisaggregation } from '../../router/index.ts';
+import type { CandidateRecord, ExplanationRecord } from '../../router/scheduler/index.ts';
 import type { Worker } from '../models/model-directory.ts';
 import type { Bypass } from '../run/prefill-stage.ts';
 import type { ExplanationSource } from './routing-explainer.ts';

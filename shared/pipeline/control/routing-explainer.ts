@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
-import type { ExplanationRecord, RouteRequest } from '../../router/index.ts';
-import { decodeOverride } from '../../router/indexless/index.ts';
+import { decodeOverride, type RouteRequest } from '../../router/index.ts';
+import type { ExplanationRecord } from '../../router/scheduler/index.ts';
 import type { PromptEncoder } from '../../tokens/index.ts';
 import type { LiveModelDirectory, Worker } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { EndpointRecord, ModelCard, ModelRecord } from '../../discovery/index.ts';
-import type { PoolRole, WorkerPool } from '../../router/index.ts';
-import { kvTransferPolicy } from '../../router/indexless/index.ts';
+import { kvTransferPolicy, type PoolRole, type WorkerPool } from '../../router/index.ts';
 import type { ModelDirectoryOptions, PrefillPool, RoutableModel, Worker } from './model-directory.ts';
 import { isServing, readinessOf } from './readiness.ts';
 

@@ -9,8 +9,7 @@ import type {
   WatchListener,
 } from '../../discovery/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
-import type { RoutableWorker, WorkerPool } from '../../router/index.ts';
-import type { KvTransferPolicy } from '../../router/indexless/index.ts';
+import type { KvTransferPolicy, RoutableWorker, WorkerPool } from '../../router/index.ts';
 import type { ModelDirectory, ServedModel } from '../types.ts';
 import { type JoinedCard, modelOf } from './join-cards.ts';
 import { RememberedModels } from './remembered-models.ts';

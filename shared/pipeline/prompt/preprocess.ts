@@ -6,7 +6,7 @@ import type {
   SamplingOptions,
   StopConditions,
 } from '../../protocol/generation/index.ts';
-import { clientAnnotations } from '../../router/indexless/index.ts';
+import { clientAnnotations } from '../../router/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from '../models/model-directory.ts';
 import { promptField, tokensLeft } from './context-length.ts';

@@ -1,16 +1,17 @@
 import type { Random } from '../../clock/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
-import type { Reservation, RouteRequest } from '../../router/index.ts';
 import {
   BYPASS_ANNOTATION,
   bootstrapRoom,
   decodeOverride,
   outOfReach,
   prefillStop,
+  type Reservation,
+  type RouteRequest,
   requirePrefillWorker,
   withTransferPolicy,
-} from '../../router/indexless/index.ts';
+} from '../../router/index.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/model-directory.ts';
 import { dispatchSpan, traceHeaders } from './attempt.ts';
 import { PrefillLeg, type PrefillReport } from './prefill-leg.ts';
@@ -212,14 +213,8 @@ function firstLeg(request: EngineRequest, { dpRank }: Reservation<Worker>): Engi
 /** Hints for the prefill pool: those that name decode workers are not for it. */
 export function prefillRouting(routing: RoutingHints, workers: readonly Worker[]): RoutingHints {
   const { backend_instance_id: _, decode_worker_id: __, dp_rank: ___, allowed_worker_ids: allowed, ...rest } = routing;
-  const { prefill_worker_id: pinned, prefill_dp_rank: rank } = routing;
   const isMeant = allowed !== undefined && workers.some(({ id }) => allowed.includes(id));
-  return {
-    ...rest,
-    ...(isMeant ? { allowed_worker_ids: allowed } : {}),
-    ...(pinned === undefined ? {} : { backend_instance_id: pinned }),
-    ...(rank === undefined ? {} : { dp_rank: rank }),
-  };
+  return isMeant ? { ...rest, allowed_worker_ids: allowed } : rest;
 }
 
 /** Fails where the worker does not say how its blocks can be had; one that says that there are none was too short for any. */

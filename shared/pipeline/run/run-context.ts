@@ -1,8 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { RequestPlane } from '../../planes/request/index.ts';
 import type { GenerationRequest } from '../../protocol/generation/index.ts';
-import type { Router } from '../../router/index.ts';
-import type { Inhibition } from '../../router/indexless/index.ts';
+import type { Inhibition, Router } from '../../router/index.ts';
 import type { Span } from '../../telemetry/index.ts';
 import type { StreamWatch } from '../health/stream-watch.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
+import { Overlaps } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import { FlatBlockIndex } from './flat-block-index.ts';
 import { BlockAllowance } from './memory-bound.ts';
 import { TouchedBlocks } from './touched-blocks.ts';

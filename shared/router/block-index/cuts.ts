@@ -1,7 +1,7 @@
 import { ROOT } from './block-records.ts';
+import { U64Set } from './hash-table.ts';
+import { fastest, LEVEL_MASK, NOT_HELD } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
-import { fastest, LEVEL_MASK, NOT_HELD } from './tiers.ts';
-import { U64Set } from './u64-set.ts';
 
 /** The children of a block were not looked at yet. */
 const NOT_BEGUN = -1;

@@ -1,6 +1,6 @@
 import { ROOT } from './block-records.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK, levelsOf } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK, levelsOf } from './tiers.ts';
 import type { DumpSlice, HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** A longer run is told in several. */

@@ -1,19 +1,27 @@
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import { BLOCKS_PER_PAGE, ROOT } from './block-records.ts';
-import { ClockEviction } from './clock-eviction.ts';
 import { dumpRank } from './dump.ts';
-import { Gc } from './gc.ts';
-import { ALONE, HOLDER_MASK, HOLDERS_MAX, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { ClockEviction, Gc } from './gc.ts';
+import { U64Set } from './hash-table.ts';
+import {
+  ALONE,
+  HOLDER_MASK,
+  HOLDERS_MAX,
+  hasLevel,
+  INCARNATION_SHIFT,
+  LEVEL_MASK,
+  levelsOf,
+  RECENT,
+  TIERS_MASK,
+} from './holder-sets.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
 import { Path } from './path.ts';
 import { Residency } from './residency.ts';
-import { hasLevel, LEVEL_MASK, levelsOf } from './tiers.ts';
+import { writeSnapshot } from './snapshot.ts';
 import type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier } from './types.ts';
-import { U64Set } from './u64-set.ts';
-import { writeSnapshot } from './write-snapshot.ts';
 
 /** Blocks that an event looks at for the sweep, for each block of its own and for itself. */
 const SWEPT_PER_BLOCK = 2;

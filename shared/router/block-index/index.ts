@@ -13,8 +13,8 @@ export {
   createBlockIndex,
   type LoadedBlockIndex,
   loadBlockIndex,
+  ReplaceableBlockIndex,
 } from './create-block-index.ts';
 export { IndexMemory } from './memory-bound.ts';
-export { ReplaceableBlockIndex } from './replaceable-index.ts';
-export { SnapshotError } from './snapshot-format.ts';
+export { SnapshotError } from './snapshot.ts';
 export type { BlockIndex, DumpSlice, HashPair, IndexCounters, IndexStatus, StorageTier, StoredRun } from './types.ts';

@@ -1,8 +1,7 @@
-import type { Overlaps } from '../overlaps.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
 import { ROOT } from './block-records.ts';
-import { ALONE, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { ALONE, fastest, HOLDER_MASK, INCARNATION_SHIFT, LEVEL_MASK, RECENT, TIERS_MASK } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
-import { fastest, LEVEL_MASK } from './tiers.ts';
 
 /**
  * Longest held prefixes of a chain of sequence hashes. A block is found by the hash of its whole prefix, and its holders

@@ -1,13 +1,22 @@
 import { BlockRecords, ROOT } from './block-records.ts';
 import { Cuts } from './cuts.ts';
 import { EngineHashes } from './engine-hashes.ts';
-import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
-import { ALONE, HOLDER_MASK, HolderSets, INCARNATION_SHIFT, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { BLOCK, HashTable, kindOf, numberOf, PRIVATE_HASH, SHARED_HASH, type U64Set } from './hash-table.ts';
+import {
+  ALONE,
+  BY_PRIVATE_HASH,
+  BY_SHARED_HASH,
+  fastest,
+  HOLDER_MASK,
+  HolderSets,
+  INCARNATION_SHIFT,
+  LEVEL_MASK,
+  RECENT,
+  TIERS_MASK,
+} from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
 import type { MemoryUse } from './memory-bound.ts';
 import { PagedWords } from './paged-words.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK } from './tiers.ts';
-import type { U64Set } from './u64-set.ts';
 
 /**
  * For each hash of an event, so many blocks below one that goes are looked at by the event itself, beyond those in any

@@ -1,5 +1,5 @@
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { Overlaps } from '../overlaps.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
 
 /** Where a block lies; `external` is scored with the weight of `disk`. */
 export type StorageTier = 'device' | 'host_pinned' | 'disk' | 'external';

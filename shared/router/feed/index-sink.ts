@@ -1,5 +1,5 @@
 import type { BlockIndex, IndexStatus } from '../block-index/index.ts';
-import type { RankTable } from '../rank-table.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import type { BlockChange } from './decode-events.ts';
 import type { BlockChangeSink } from './kv-event-feed.ts';
 

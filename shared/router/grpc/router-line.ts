@@ -9,7 +9,7 @@ import {
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { PlaneClientTls } from '../../planes/request/index.ts';
-import type { ExplanationRecord } from '../explain/explanation-record.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type {
   AskedCall,
   ChooseMessage,

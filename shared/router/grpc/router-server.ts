@@ -13,7 +13,7 @@ import {
 import { holdsSecret } from '../../access/index.ts';
 import { grpcStatusOf, ServeError, toServeError, toWire, type WorkerErrorKind } from '../../errors/index.ts';
 import type { PlaneServerTls } from '../../planes/request/index.ts';
-import { explanationRecord } from '../explain/explanation-record.ts';
+import { explanationRecord } from '../scheduler/explanation-record.ts';
 import type { ChooseQuery, ChooseService } from '../service/index.ts';
 import {
   decodeChooseRequest,

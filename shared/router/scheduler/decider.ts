@@ -1,14 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
-import { hitsBeyond } from '../cost/cost-inputs.ts';
-import { uncachedTokens } from '../cost/stator-cost.ts';
-import { DecisionLog, recordOf } from '../explain/decision-log.ts';
-import { explanationOf } from '../explain/explanation.ts';
-import type { ActiveLoad } from '../load/active-load.ts';
-import type { PrefillDurationModel } from '../load/prefill-duration.ts';
 import { describeFailure } from '../routing-error.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
-import type { SchedulerObserver } from './router-observer.ts';
-import type { Decision, DecisionReason, Explanation, SchedulingRequest } from './scheduler-types.ts';
+import { hitsBeyond, uncachedTokens } from './cost.ts';
+import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';
+import type { ActiveLoad, PrefillDurationModel } from './load/active-load.ts';
+import type { Decision, DecisionReason, Explanation, SchedulerObserver, SchedulingRequest } from './types.ts';
 
 export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;

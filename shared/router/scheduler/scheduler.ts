@@ -1,32 +1,29 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { toServeError } from '../../errors/index.ts';
 import type { KvRouterConfig } from '../config/kv-config.ts';
-import type { ReplicaShare } from '../cost/stator-cost.ts';
-import { ActiveLoad } from '../load/active-load.ts';
-import { type PrefillDurationModel, PrefillPace } from '../load/prefill-duration.ts';
-import { Overlaps } from '../overlaps.ts';
-import { type PolicyProfile, singleClass } from '../queue/policy-config.ts';
-import { RequestQueue } from '../queue/request-queue.ts';
-import type { Waiting } from '../queue/waiting.ts';
-import type { RankTable } from '../rank-table.ts';
 import { RoutingError, type RoutingFailure } from '../routing-error.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
+import type { ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
-import type { SchedulerObserver } from './router-observer.ts';
+import { ActiveLoad, type PrefillDurationModel, PrefillPace } from './load/active-load.ts';
+import { Overlaps, type PrefixIndex } from './prefix-index.ts';
+import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
+import { RequestQueue } from './queue/request-queue.ts';
+import type { Waiting } from './queue/waiting-heap.ts';
+import { type RankTable, WorkerSet } from './ranks.ts';
 import type {
   Booking,
   Explanation,
   PotentialLoad,
-  PrefixIndex,
   RankLoad,
   RankWeight,
   SchedulableWorker,
   Scheduler,
+  SchedulerObserver,
   SchedulingOutcome,
   SchedulingRequest,
   SchedulingTicket,
-} from './scheduler-types.ts';
-import { WorkerSet } from './worker-set.ts';
+} from './types.ts';
 
 export interface SchedulerOptions {
   readonly config: KvRouterConfig;
@@ -101,8 +98,8 @@ class PoolScheduler implements Scheduler {
       else index.removeRank(rank);
     }
     if (index?.setCapacity !== undefined) {
-      for (const { worker, ranks: own } of this.#workers.workers) {
-        for (const rank of own) index.setCapacity(rank, worker.totalKvBlocks);
+      for (const { ranks: own, totalKvBlocks } of this.#workers.workers) {
+        for (const rank of own) index.setCapacity(rank, totalKvBlocks);
       }
     }
     if (gone.length > 0) this.#queue.distrustFound(); // their numbers may soon mean other ranks

@@ -1,9 +1,9 @@
+import type { Clock } from '../../clock/index.ts';
 import type { RoutingHints } from '../../protocol/generation/index.ts';
 import { type BlockHashes, hashBlocks } from '../../tokens/index.ts';
-import { adapterHolders } from '../eligibility/lora-filter.ts';
-import type { SessionAffinity } from '../session-affinity.ts';
 import type { RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
-import type { SchedulingRequest } from './scheduler-types.ts';
+import { pinnedIn } from './eligibility.ts';
+import type { SchedulingRequest } from './types.ts';
 
 const NO_HASHES: BlockHashes = { local: new Uint32Array(0), sequence: new Uint32Array(0) };
 
@@ -18,17 +18,6 @@ export function hashPrompt(request: RouteRequest, { blockSizeTokens, isEagle }: 
     loraName: routing.lora_name,
     cacheSalt: routing.cache_salt,
   });
-}
-
-/** The worker that the request is pinned to in a pool of that role. */
-export function pinnedIn(
-  { role }: WorkerPool,
-  routing: RoutingHints,
-): { readonly workerId: string; readonly dpRank: number | undefined } | undefined {
-  const { backend_instance_id: backend, decode_worker_id: decode, prefill_worker_id: prefill } = routing;
-  const workerId = role === 'prefill' ? prefill : role === 'decode' ? (decode ?? backend) : (backend ?? decode);
-  if (workerId === undefined) return undefined;
-  return { workerId, dpRank: role === 'prefill' ? routing.prefill_dp_rank : routing.dp_rank };
 }
 
 export interface RequestSurroundings {
@@ -99,4 +88,96 @@ function sessionTarget(
   if (worker !== undefined && offset < worker.dataParallelSize && !excluded.has(worker.id)) return target;
   affinity.unbind(sessionId);
   return undefined;
+}
+
+/**
+ * Ids of the workers that have loaded an adapter, and of `pinnedId`, which is always kept; undefined when no worker says it
+ * has, and then any may take the request.
+ */
+export function adapterHolders(
+  workers: readonly RoutableWorker[],
+  loraName: string,
+  pinnedId: string | undefined,
+): ReadonlySet<string> | undefined {
+  const holders = workers.filter((worker) => worker.loraNames?.includes(loraName));
+  if (holders.length === 0) return undefined;
+  const ids = new Set(holders.map(({ id }) => id));
+  if (pinnedId !== undefined) ids.add(pinnedId);
+  return ids;
+}
+
+export interface SessionAffinityOptions {
+  /** Idle life of a binding. */
+  readonly ttlMs: number;
+  /** `hard`: a session stays where it is bound. `soft`: while it may. @default 'hard' */
+  readonly mode?: 'hard' | 'soft';
+}
+
+/** Where a session's requests go. */
+export interface SessionTarget {
+  readonly workerId: string;
+  readonly dpRank: number;
+}
+
+interface Binding {
+  target: SessionTarget;
+  /** Requests under way; while there are any the binding does not expire. */
+  requests: number;
+  idleSinceMs: number;
+}
+
+const BINDINGS_MAX = 65_536;
+const ID_BYTES_MAX = 256;
+
+/** Sessions bound to the worker that took their first request. One for each phase of a model. */
+export class SessionAffinity {
+  readonly mode: 'hard' | 'soft';
+  readonly #bindings = new Map<string, Binding>(); // the one used longest ago first
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #ttlMs: number;
+
+  constructor({ ttlMs, mode = 'hard' }: SessionAffinityOptions, clock: Pick<Clock, 'nowMs'>) {
+    this.mode = mode;
+    this.#clock = clock;
+    this.#ttlMs = ttlMs;
+  }
+
+  get size(): number {
+    return this.#bindings.size;
+  }
+
+  find(sessionId: string): SessionTarget | undefined {
+    const binding = this.#bindings.get(sessionId);
+    if (binding === undefined) return undefined;
+    if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= this.#ttlMs) return binding.target;
+    this.#bindings.delete(sessionId);
+    return undefined;
+  }
+
+  /** A request of the session was sent to `target`. Ids that are too long are not bound. */
+  began(sessionId: string, target: SessionTarget): void {
+    if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
+    const binding = this.#bindings.get(sessionId) ?? { target, requests: 0, idleSinceMs: 0 };
+    binding.target = target;
+    binding.requests++;
+    this.#bindings.delete(sessionId);
+    this.#bindings.set(sessionId, binding);
+    for (const [oldest] of this.#bindings) {
+      if (this.#bindings.size <= BINDINGS_MAX) break;
+      this.#bindings.delete(oldest);
+    }
+  }
+
+  /** That request ended, however it did: the idle time starts anew. */
+  ended(sessionId: string): void {
+    const binding = this.#bindings.get(sessionId);
+    if (binding === undefined) return;
+    binding.requests = Math.max(0, binding.requests - 1);
+    binding.idleSinceMs = this.#clock.nowMs();
+  }
+
+  /** The worker is gone or failed the session's request. */
+  unbind(sessionId: string): void {
+    this.#bindings.delete(sessionId);
+  }
 }

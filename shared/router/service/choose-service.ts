@@ -1,6 +1,6 @@
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { KvRouter } from '../kv-router-types.ts';
-import type { Explanation } from '../scheduler/scheduler-types.ts';
+import type { KvRouter } from '../scheduler/kv-router.ts';
+import type { Explanation } from '../scheduler/types.ts';
 import type { PoolRole, RouteRequest, Router } from '../types.ts';
 import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
 import type {

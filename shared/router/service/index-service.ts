@@ -1,9 +1,8 @@
 import { reasonOf } from '../../errors/index.ts';
 import type { IncomingCall, PlaneServer } from '../../planes/request/index.ts';
 import { borrowChain } from '../../tokens/index.ts';
-import { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
-import type { PrefixIndex } from '../scheduler/scheduler-types.ts';
+import { Overlaps, type PrefixIndex } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import {
   decodeIndexQuery,
   decodeRecord,

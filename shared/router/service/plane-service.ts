@@ -1,6 +1,6 @@
 import { toServeError } from '../../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../../planes/request/index.ts';
-import { explanationRecord } from '../explain/explanation-record.ts';
+import { explanationRecord } from '../scheduler/explanation-record.ts';
 import {
   CHOOSE_ENDPOINT,
   decodeChange,

@@ -1,9 +1,8 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
-import type { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
-import type { PrefixIndex } from '../scheduler/scheduler-types.ts';
+import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 import {
   decodeRecorded,
   decodeScores,

@@ -7,7 +7,7 @@ import {
   type RequestPlane,
   type Transport,
 } from '../../planes/request/index.ts';
-import type { ExplanationRecord } from '../explain/explanation-record.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import { type ChooseAnswer, ChooseCall } from './choose-call.ts';
 import { type ChooseMessage, decodeMessage, encodeChange, encodeQuery, PROBE_BODY } from './messages.ts';
 import type { ChooseQuery, ReservationChangeQuery } from './types.ts';

@@ -1,4 +1,4 @@
-import type { ExplanationRecord } from '../explain/explanation-record.ts';
+import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
 import type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
 import { type ResidentAddress, ResidentChannel, type ResidentChannelOptions } from './resident-channel.ts';
 import type { ChooseQuery } from './types.ts';

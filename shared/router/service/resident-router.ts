@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { Inhibition } from '../eligibility/inhibition.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
+import { Inhibition } from '../scheduler/eligibility.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import { queryOf } from './query.ts';
 import type { ResidentChannel } from './resident-channel.ts';
@@ -42,8 +42,6 @@ export function createResidentRouter(options: ResidentRouterOptions): Router {
   return new ResidentRouter(options);
 }
 
-const NOBODY: ReadonlySet<string> = new Set();
-
 class ResidentRouter implements Router {
   readonly mode = 'kv';
   readonly #options: ResidentRouterOptions;
@@ -62,7 +60,7 @@ class ResidentRouter implements Router {
   ): Promise<Reservation<Worker>> {
     const { pool } = request;
     if (pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
-    const query = queryOf(request, pool, this.#avoided(workers));
+    const query = queryOf(request, pool, this.#inhibition.among(workers));
     const { prompt } = query;
     const answer = await this.#options.client.choose(query, signal);
     const held = this.#take(answer, request, workers);
@@ -81,11 +79,6 @@ class ResidentRouter implements Router {
     this.#inhibition.forget(workerId);
     this.#options.embedded?.router.forget(workerId);
     this.#options.stateless.forget(workerId);
-  }
-
-  #avoided(workers: readonly RoutableWorker[]): ReadonlySet<string> {
-    if (this.#inhibition.isEmpty) return NOBODY;
-    return new Set(workers.filter(({ id }) => this.#inhibition.has(id)).map(({ id }) => id));
   }
 
   /** What the resident's answer gives, or why it gives nothing. @throws ServeError when it turns the request down */

@@ -1,10 +1,9 @@
 import type { Clock } from '../../clock/index.ts';
-import { eligibleWorkers, pinnedWorkerId } from '../eligibility/eligible.ts';
-import { Inhibition } from '../eligibility/inhibition.ts';
-import { InFlight } from '../modes/router.ts';
+import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
+import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../scheduler/rendezvous.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
+import { InFlight } from '../scheduler/simple-router.ts';
 import type { FleetView } from '../state/index.ts';
-import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../stateless/index.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';
 
 /** What is known of the loads of a fleet: `FleetReader`. */
@@ -46,10 +45,10 @@ class StatelessRouter implements Router {
   ): Promise<Reservation<Worker>> {
     signal.throwIfAborted();
     const eligible = eligibleWorkers(request, workers, this.#inhibition);
-    const isPinned = pinnedWorkerId(request.routing) !== undefined;
+    const isPinned = pinnedIn(request.pool, request.routing) !== undefined;
     const worker =
       isPinned || eligible.length === 1 ? eligible[0] : await this.#pick(request, eligible, workers, signal);
-    return this.#hold(worker as Worker, request.routing.dp_rank); // `eligible` is never empty
+    return this.#hold(worker as Worker, rankIn(request.pool, request.routing)); // `eligible` is never empty
   }
 
   inhibit(workerId: string): void {

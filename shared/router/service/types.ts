@@ -1,6 +1,6 @@
 import type { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
-import type { Explanation, RankLoad } from '../scheduler/scheduler-types.ts';
+import type { Explanation, RankLoad } from '../scheduler/types.ts';
 import type { HashedPrompt, PoolRole, RoutableWorker, WorkerPool } from '../types.ts';
 
 /** One question to a resident router: which worker takes this request? */

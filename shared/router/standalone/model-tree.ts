@@ -10,8 +10,8 @@ import {
 } from '../block-index/index.ts';
 import { writeExactJson } from '../exact-json.ts';
 import { applyChange, decodeRouterEvents, indexSink, type OnApplied } from '../feed/index.ts';
-import { Overlaps } from '../overlaps.ts';
-import { RankTable } from '../rank-table.ts';
+import { Overlaps } from '../scheduler/prefix-index.ts';
+import { RankTable } from '../scheduler/ranks.ts';
 import { overlapsByWorker, type WorkerOverlap } from './overlap-tokens.ts';
 import { type ListenSource, type OpenListener, RankListeners } from './rank-listeners.ts';
 

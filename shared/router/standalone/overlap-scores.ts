@@ -1,4 +1,4 @@
-import type { Overlaps } from '../overlaps.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
 
 /** A rank of a pool: its number, and what it is known by. */
 export interface ScoredRank {

@@ -1,6 +1,6 @@
 import { u64OfHex } from '../../records/index.ts';
-import type { Overlaps } from '../overlaps.ts';
-import type { RankTable } from '../rank-table.ts';
+import type { Overlaps } from '../scheduler/prefix-index.ts';
+import type { RankTable } from '../scheduler/ranks.ts';
 
 /** What one worker holds of a prompt, in tokens; each tier includes the faster ones. */
 export interface WorkerOverlap {

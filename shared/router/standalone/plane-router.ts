@@ -3,8 +3,8 @@ import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '.
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import { asRecord, u64OfHex } from '../../records/index.ts';
 import { hashBlocks } from '../../tokens/index.ts';
-import type { KvRouter } from '../kv-router-types.ts';
-import { Overlaps } from '../overlaps.ts';
+import type { KvRouter } from '../scheduler/kv-router.ts';
+import { Overlaps } from '../scheduler/prefix-index.ts';
 import type { Reservation, RouteRequest, WorkerPool } from '../types.ts';
 import type { EndpointWorker } from './endpoint-workers.ts';
 import { overlapScores } from './overlap-scores.ts';

@@ -3,7 +3,7 @@ import { ServeError } from '../../errors/index.ts';
 import type { RouterConfigOverride, RoutingConstraints } from '../../protocol/generation/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { RoutingError, type RoutingFailure } from '../routing-error.ts';
-import type { Explanation, SchedulingRequest } from '../scheduler/scheduler-types.ts';
+import type { Explanation, SchedulingRequest } from '../scheduler/types.ts';
 import { type BodyFields, DEFAULT_GROUP } from './body-fields.ts';
 import type { WorkerOverlap } from './overlap-tokens.ts';
 import { type Prompt, promptOf } from './prompt.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import type { Decision } from '../scheduler/scheduler-types.ts';
+import type { Decision } from '../scheduler/types.ts';
 import type { Prompt } from './prompt.ts';
 
 /** A choice that may be booked later. */

@@ -1,8 +1,8 @@
 import type { Clock } from '../../clock/index.ts';
 import { u64OfHex } from '../../records/index.ts';
-import { ActiveLoad } from '../load/active-load.ts';
-import { RankTable } from '../rank-table.ts';
-import type { PotentialLoad, RankLoad } from '../scheduler/scheduler-types.ts';
+import { ActiveLoad } from '../scheduler/load/active-load.ts';
+import { RankTable } from '../scheduler/ranks.ts';
+import type { PotentialLoad, RankLoad } from '../scheduler/types.ts';
 import type { ActiveSequenceEvent } from '../state/index.ts';
 import type { ReplicaPool, ReplicaPools } from './replica-link.ts';
 import { ServiceError } from './service-error.ts';

@@ -1,4 +1,4 @@
-import type { LoadAmounts } from './load/load-amounts.ts';
+import type { LoadAmounts } from './load-amounts.ts';
 
 /** Workers that serve one endpoint: what counters and fleet items are kept for. */
 export interface PoolAddress {
@@ -161,4 +161,18 @@ export interface RouterState {
   dropPointer(pointer: StateName, signal: AbortSignal): Promise<void>;
 
   close(): void;
+}
+
+/** Why the router's state did not do what it was asked: `unavailable` may pass, `misconfigured` will not by itself. */
+export type RouterStateErrorCode = 'unavailable' | 'misconfigured' | 'closed';
+
+/** Failure of the shared state or of a snapshot store. The message is one line for an operator. */
+export class RouterStateError extends Error {
+  override readonly name = 'RouterStateError';
+  readonly code: RouterStateErrorCode;
+
+  constructor(code: RouterStateErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
 }

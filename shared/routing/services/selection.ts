@@ -1,5 +1,5 @@
 import { seededRandom, systemClock, systemRandom } from '../../clock/index.ts';
-import { kvRouterConfigOf } from '../../router/index.ts';
+import { kvRouterConfigOf } from '../../router/scheduler/index.ts';
 import { createServiceApp, Peers, SelectionService, selectionRoutes } from '../../router/standalone/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { readRouterFiles } from '../router-files.ts';

@@ -5,8 +5,8 @@ import { callingPlane, openDiscovery, servingPlane } from '../../fleet/index.ts'
 import { type RequestPlane, silentObserver } from '../../planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../../router/block-index/index.ts';
 import { indexSink, WorkerLoads } from '../../router/feed/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf, type WorkerPool } from '../../router/index.ts';
-import { InitialWorkers } from '../../router/indexless/index.ts';
+import { InitialWorkers, type WorkerPool } from '../../router/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../../router/scheduler/index.ts';
 import {
   type EndpointName,
   type EndpointWorker,

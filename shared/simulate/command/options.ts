@@ -1,6 +1,11 @@
 import { basename } from 'node:path';
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import { type KvRouterConfig, KvRouterConfigError, kvRouterConfigOf, type PolicyConfig } from '../../router/index.ts';
+import {
+  type KvRouterConfig,
+  KvRouterConfigError,
+  kvRouterConfigOf,
+  type PolicyConfig,
+} from '../../router/scheduler/index.ts';
 import { openRouterFiles } from '../../routing/index.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';

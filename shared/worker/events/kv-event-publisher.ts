@@ -3,7 +3,7 @@ import type { EventPublisher } from '../../planes/event/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { createBlockIndex } from '../../router/block-index/index.ts';
 import { EVENTS_PER_MESSAGE_MAX } from '../../router/feed/index.ts';
-import { RankTable } from '../../router/index.ts';
+import { RankTable } from '../../router/scheduler/index.ts';
 import { toRouterEvent } from './event-records.ts';
 import { KvEventFilter } from './kv-event-filter.ts';
 import { RankJournal } from './rank-journal.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
-import { InitialWorkers } from '../../../shared/router/indexless/index.ts';
+import { InitialWorkers } from '../../../shared/router/index.ts';
 
 const MINUTE_MS = 60_000;
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { type KvRouterConfig, kvRouterConfig } from '../../../shared/router/index.ts';
+import { type KvRouterConfig, kvRouterConfig } from '../../../shared/router/scheduler/index.ts';
 import {
   parseTrace,
   type RoutingMode,

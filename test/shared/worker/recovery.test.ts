@@ -5,7 +5,7 @@ import type { IncomingCall } from '../../../shared/planes/request/index.ts';
 import type { EngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { createBlockIndex } from '../../../shared/router/block-index/index.ts';
 import type { RecoveryResponse } from '../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../shared/router/index.ts';
+import { RankTable } from '../../../shared/router/scheduler/index.ts';
 import { EventRing, RankJournal } from '../../../shared/worker/events/rank-journal.ts';
 import { RecoveryService } from '../../../shared/worker/events/recovery-service.ts';
 import { waitUntil } from '../../support/wait-until.ts';

@@ -20,7 +20,7 @@ import {
 } from '../../../shared/planes/request/index.ts';
 import { decodeEngineRequest } from '../../../shared/protocol/generation/index.ts';
 import { MemoryResponseStore } from '../../../shared/responses/index.ts';
-import { createRouter } from '../../../shared/router/indexless/index.ts';
+import { createRouter } from '../../../shared/router/index.ts';
 import { createFrontendMetrics, silentLogger } from '../../../shared/telemetry/index.ts';
 import { type LoadedModel, loadModelFolder } from '../../../shared/tokens/index.ts';
 import { ScriptedEngine, type WorkerScript } from '../scripted-engine.ts';

@@ -1,6 +1,6 @@
 import { type BlockIndex, createBlockIndex } from '../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../shared/router/index.ts';
-import { Overlaps } from '../../../shared/router/overlaps.ts';
+import { RankTable } from '../../../shared/router/scheduler/index.ts';
+import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
 import { chainHashes } from '../../../shared/tokens/index.ts';
 import { difference, pairOf, pairsOf } from './row.ts';
 

@@ -1,15 +1,17 @@
 import { readKvRouterConfig } from '../../../shared/router/config/kv-config-object.ts';
 import { weightsFor } from '../../../shared/router/config/request-weights.ts';
-import { Candidates } from '../../../shared/router/cost/candidates.ts';
-import type { CostInputs } from '../../../shared/router/cost/cost-inputs.ts';
-import { type DynamoWeights, fillDynamoCosts } from '../../../shared/router/cost/dynamo-cost.ts';
-import { fillEligible, taintFactor } from '../../../shared/router/eligibility/eligibility.ts';
-import { Overlaps } from '../../../shared/router/overlaps.ts';
-import { RankTable } from '../../../shared/router/rank-table.ts';
 import { describeFailure, isOverload } from '../../../shared/router/routing-error.ts';
-import type { SchedulingRequest } from '../../../shared/router/scheduler/scheduler-types.ts';
-import { fillWeights } from '../../../shared/router/scheduler/selection.ts';
-import { WorkerSet } from '../../../shared/router/scheduler/worker-set.ts';
+import { fillWeights } from '../../../shared/router/scheduler/chooser.ts';
+import {
+  Candidates,
+  type CostInputs,
+  type DynamoWeights,
+  fillDynamoCosts,
+} from '../../../shared/router/scheduler/cost.ts';
+import { fillEligible, taintFactor } from '../../../shared/router/scheduler/eligibility.ts';
+import { Overlaps } from '../../../shared/router/scheduler/prefix-index.ts';
+import { RankTable, WorkerSet } from '../../../shared/router/scheduler/ranks.ts';
+import type { SchedulingRequest } from '../../../shared/router/scheduler/types.ts';
 import { difference } from './row.ts';
 
 type Rank = readonly [worker: number, rank: number];
@@ -105,7 +107,7 @@ function decide(selection: SelectionCase) {
   fillDynamoCosts(candidates, inputsOf(selection, ranks, candidates), weights);
   const preferred = selection.pinned === undefined ? (selection.preferred ?? {}) : {};
   for (let at = 0; at < candidates.count; at++) {
-    const worker = workers.ofRank(candidates.ranks[at]!)?.worker;
+    const worker = workers.ofRank(candidates.ranks[at]!);
     candidates.costs[at]! *= taintFactor(preferred, worker?.taints ?? []);
   }
   return { candidates, ranks, temperature: weights.routerTemperature };

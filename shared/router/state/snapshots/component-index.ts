@@ -1,12 +1,11 @@
 import type { Clock, Random, Timer } from '../../../clock/index.ts';
 import type { EventLog } from '../../../planes/event/index.ts';
-import type { LeaseHolder } from '../lease/lease-holder.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
+import type { LeaseHolder } from '../lease-holder.ts';
 import type { RouterState, StateName } from '../types.ts';
 import { type ComponentFeed, type ComponentPool, foldComponent } from './component-fold.ts';
 import { type HydratedFrom, IndexReader } from './index-reader.ts';
 import { Snapshotter } from './snapshotter.ts';
-import type { FoldedIndex } from './types.ts';
+import type { FoldedIndex, SnapshotStore } from './types.ts';
 
 export interface ComponentIndexOptions {
   readonly state: RouterState;

@@ -3,9 +3,9 @@ import { link, mkdir, open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../clock/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
-import { RouterStateError } from '../router-state-error.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
+import { RouterStateError } from '../types.ts';
 import { assertObjectName } from './object-name.ts';
+import type { SnapshotStore } from './types.ts';
 
 const DIGEST_BYTES = 32;
 const TEMPORARY = '.tmp-';

@@ -2,10 +2,9 @@ import { setMaxListeners } from 'node:events';
 import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog, EventLogFollower, EventLogListener, EventLogState } from '../../../planes/event/index.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
 import type { RankId, RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
 import { readSnapshot } from './snapshot-object.ts';
-import type { FoldedIndex, LogPosition } from './types.ts';
+import type { FoldedIndex, LogPosition, SnapshotStore } from './types.ts';
 
 export interface IndexReaderOptions {
   readonly state: RouterState;

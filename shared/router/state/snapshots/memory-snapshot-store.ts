@@ -1,6 +1,6 @@
-import { RouterStateError } from '../router-state-error.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
+import { RouterStateError } from '../types.ts';
 import { assertObjectName } from './object-name.ts';
+import type { SnapshotStore } from './types.ts';
 
 /** Keeps snapshots inside one process. @param bytesMax of all objects together. @default 1 GiB */
 export function createMemorySnapshotStore(bytesMax = 1024 ** 3): SnapshotStore {

@@ -1,8 +1,8 @@
 import { reasonOf } from '../../../errors/index.ts';
 import type { NatsClient } from '../../../planes/nats/index.ts';
-import { RouterStateError } from '../router-state-error.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
+import { RouterStateError } from '../types.ts';
 import { assertObjectName } from './object-name.ts';
+import type { SnapshotStore } from './types.ts';
 
 export interface NatsSnapshotStoreOptions {
   /** The store's own connection, so that a snapshot on its way holds up nothing else; closed with it. */

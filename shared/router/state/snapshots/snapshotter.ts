@@ -1,13 +1,12 @@
 import type { Clock, Random } from '../../../clock/index.ts';
 import { PeriodicTask } from '../../../concurrency/index.ts';
 import type { EventLog } from '../../../planes/event/index.ts';
-import type { LeaseHolder } from '../lease/lease-holder.ts';
-import type { SnapshotStore } from '../snapshot-store.ts';
+import type { LeaseHolder } from '../lease-holder.ts';
 import type { RouterState, SnapshotPlace, SnapshotPointer, StateName } from '../types.ts';
 import type { IndexReader } from './index-reader.ts';
 import { objectName, objectPrefix } from './object-name.ts';
 import { writeSnapshot } from './snapshot-object.ts';
-import type { FoldedIndex } from './types.ts';
+import type { FoldedIndex, SnapshotStore } from './types.ts';
 
 export interface SnapshotterOptions {
   readonly state: RouterState;

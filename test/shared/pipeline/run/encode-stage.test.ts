@@ -7,7 +7,7 @@ import { preprocess } from '../../../../shared/pipeline/prompt/preprocess.ts';
 import { EncodeStage } from '../../../../shared/pipeline/run/encode-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 import { decodeEngineRequest, type GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
 import {
   HandPlane,
   idleMeter,

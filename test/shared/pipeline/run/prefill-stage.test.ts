@@ -13,8 +13,7 @@ import {
   type GenerationRequest,
   RELEASE_PREFILL,
 } from '../../../../shared/protocol/generation/index.ts';
-import type { SimpleRouterMode } from '../../../../shared/router/index.ts';
-import { BYPASS_ANNOTATION, createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import { BYPASS_ANNOTATION, createRouter, Inhibition, type SimpleRouterMode } from '../../../../shared/router/index.ts';
 import type { WorkerLabels } from '../../../../shared/telemetry/index.ts';
 import {
   HandPlane,

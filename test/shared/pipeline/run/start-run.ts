@@ -5,7 +5,7 @@ import { StreamWatch } from '../../../../shared/pipeline/health/stream-watch.ts'
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/generation/index.ts';
-import { createRouter, Inhibition } from '../../../../shared/router/indexless/index.ts';
+import { createRouter, Inhibition } from '../../../../shared/router/index.ts';
 import {
   HandPlane,
   idleMeter,

@@ -6,8 +6,8 @@ import {
   createApproximateIndex,
   createBlockIndex,
 } from '../../../../shared/router/block-index/index.ts';
-import { Overlaps } from '../../../../shared/router/overlaps.ts';
-import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
 
 const A = 0;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createBlockIndex, type HashPair } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/index.ts';
-import { Overlaps } from '../../../../shared/router/overlaps.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
 
 const MAX = 2n ** 64n - 1n;

@@ -7,8 +7,8 @@ import {
   type StorageTier,
   type StoredRun,
 } from '../../../../shared/router/block-index/index.ts';
-import { Overlaps } from '../../../../shared/router/overlaps.ts';
-import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { chainHashes } from '../../../../shared/tokens/index.ts';
 import { NaiveBlockIndex } from './naive-block-index.ts';
 import { dumpOf } from './prompts.ts';

@@ -6,8 +6,8 @@ import type {
   StorageTier,
   StoredRun,
 } from '../../../../shared/router/block-index/index.ts';
-import type { Overlaps } from '../../../../shared/router/overlaps.ts';
-import type { RankTable } from '../../../../shared/router/rank-table.ts';
+import type { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
+import type { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
 
 const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];

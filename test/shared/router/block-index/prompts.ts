@@ -5,8 +5,8 @@ import type {
   StorageTier,
   StoredRun,
 } from '../../../../shared/router/block-index/index.ts';
-import { Overlaps } from '../../../../shared/router/overlaps.ts';
-import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { type BlockHashes, chainHashes } from '../../../../shared/tokens/index.ts';
 
 /** A prompt whose blocks have these local hashes. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ReplaceableBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { deviceOf, longPrompt, prompt } from './prompts.ts';
 
 const PROMPTS = 80;

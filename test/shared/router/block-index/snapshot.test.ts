@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { FlatBlockIndex } from '../../../../shared/router/block-index/flat-block-index.ts';
 import { createBlockIndex, loadBlockIndex, SnapshotError } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/rank-table.ts';
+import { RankTable } from '../../../../shared/router/scheduler/ranks.ts';
 import { deviceOf, dumpOf, longPrompt, prompt, remove, store, tableOf } from './prompts.ts';
 
 describe('snapshot of a block index', () => {

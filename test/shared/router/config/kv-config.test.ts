@@ -9,7 +9,7 @@ import {
   loadAware,
   prefillPoolConfig,
   readKvRouterConfig,
-} from '../../../../shared/router/index.ts';
+} from '../../../../shared/router/scheduler/index.ts';
 
 describe('the configuration', () => {
   it.each<[Partial<KvRouterConfig>, string]>([

@@ -7,7 +7,7 @@ import {
   type RecoveryAnswer,
   type RecoveryResponse,
 } from '../../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../../shared/router/index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { toRouterEvent } from '../../../../shared/worker/events/event-records.ts';
 import { RankJournal } from '../../../../shared/worker/events/rank-journal.ts';
 

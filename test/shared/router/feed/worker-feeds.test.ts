@@ -14,7 +14,7 @@ import {
   WorkerFeeds,
   WorkerLoads,
 } from '../../../../shared/router/feed/index.ts';
-import { RankTable } from '../../../../shared/router/index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import { captureLogger } from '../../../../shared/telemetry/index.ts';
 import type { Worker } from '../../../../shared/worker/index.ts';
 import { load, ScriptedEngine, workerBed } from '../../worker/worker-bed.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { RoutingError } from '../../../../shared/router/index.ts';
+import { RoutingError } from '../../../../shared/router/scheduler/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
-import { Pool, promptTokens, worker } from '../pool.ts';
+import { Pool, promptTokens, worker } from './pool.ts';
 
 const BLOCK = 16;
 

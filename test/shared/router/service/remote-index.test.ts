@@ -8,8 +8,8 @@ import {
   type Transport,
 } from '../../../../shared/planes/request/index.ts';
 import { createApproximateIndex, createBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { predictedIndex, RankTable } from '../../../../shared/router/index.ts';
-import { Overlaps } from '../../../../shared/router/overlaps.ts';
+import { predictedIndex, RankTable } from '../../../../shared/router/scheduler/index.ts';
+import { Overlaps } from '../../../../shared/router/scheduler/prefix-index.ts';
 import {
   type IndexerAddress,
   RemoteIndex,

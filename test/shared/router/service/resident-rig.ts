@@ -5,15 +5,13 @@ import {
   type RequestPlane,
 } from '../../../../shared/planes/request/index.ts';
 import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import {
   createKvRouter,
   type KvRouter,
   kvRouterConfig,
   type PeerTeller,
-  type RoutableWorker,
-  type RouteRequest,
-  type WorkerPool,
-} from '../../../../shared/router/index.ts';
+} from '../../../../shared/router/scheduler/index.ts';
 import {
   type ResidentAddress,
   ResidentService,

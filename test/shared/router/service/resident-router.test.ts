@@ -6,8 +6,7 @@ import {
   type PlaneHandler,
   type RequestPlane,
 } from '../../../../shared/planes/request/index.ts';
-import type { Reservation, RouteRequest, Router } from '../../../../shared/router/index.ts';
-import { createRouter } from '../../../../shared/router/indexless/index.ts';
+import { createRouter, type Reservation, type RouteRequest, type Router } from '../../../../shared/router/index.ts';
 import {
   createLadderMetrics,
   createResidentRouter,

@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { BlockChange } from '../../../../shared/router/feed/index.ts';
-import { type KvRouterConfig, kvRouterConfig, type SessionAffinityOptions } from '../../../../shared/router/index.ts';
+import {
+  type KvRouterConfig,
+  kvRouterConfig,
+  type SessionAffinityOptions,
+} from '../../../../shared/router/scheduler/index.ts';
 import {
   createServiceApp,
   type OpenListener,

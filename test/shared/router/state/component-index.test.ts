@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { EventLog } from '../../../../shared/planes/event/index.ts';
 import { ReplaceableBlockIndex } from '../../../../shared/router/block-index/index.ts';
-import { RankTable } from '../../../../shared/router/index.ts';
+import { RankTable } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ComponentFeed,
   ComponentIndex,

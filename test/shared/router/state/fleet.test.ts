@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
-import { cellsOfPrefix, dealIntoCells } from '../../../../shared/router/state/fleet/cells.ts';
-import { CELL_BYTES_MAX, packFleetCell, unpackFleetCell } from '../../../../shared/router/state/fleet/fleet-item.ts';
+import {
+  CELL_BYTES_MAX,
+  cellsOfPrefix,
+  dealIntoCells,
+  packFleetCell,
+  unpackFleetCell,
+} from '../../../../shared/router/state/fleet-item.ts';
 import {
   FleetReader,
   type FleetReaderOptions,

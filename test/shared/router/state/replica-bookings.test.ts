@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { kvRouterConfig } from '../../../../shared/router/config/kv-config.ts';
-import { createScheduler, RankTable } from '../../../../shared/router/index.ts';
+import { createScheduler, RankTable } from '../../../../shared/router/scheduler/index.ts';
 import {
   type ActiveSequenceEvent,
   decodeReserved,

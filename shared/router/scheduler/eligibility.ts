@@ -1,0 +1,232 @@
+import type { Clock } from '../../clock/index.ts';
+import { ServeError, workerError } from '../../errors/index.ts';
+import type { RoutingConstraints, RoutingHints } from '../../protocol/generation/index.ts';
+import { RoutingError, type RoutingFailure } from '../routing-error.ts';
+import type { RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
+import type { Candidates } from './cost.ts';
+import type { WorkerSet } from './ranks.ts';
+
+/** The hard filters of a request, before load or overlap are looked at. Absent = it does not narrow. */
+export interface WorkerFilter {
+  /** Undefined = every worker. */
+  readonly allowedWorkers?: ReadonlySet<string> | undefined;
+  /** Workers this request must not go to: they failed it, or are stalled. */
+  readonly excludedWorkers?: ReadonlySet<string> | undefined;
+  /** Workers above their busy thresholds; when only such are left, the request fails as overload. */
+  readonly busyWorkers?: ReadonlySet<string> | undefined;
+  /** Workers to pass over while another is left. */
+  readonly avoidedWorkers?: ReadonlySet<string> | undefined;
+  readonly constraints?: RoutingConstraints | undefined;
+}
+
+/** The one place that will do. */
+export interface WorkerPin {
+  readonly workerId: string;
+  readonly dpRank?: number | undefined;
+}
+
+type FilteredWorker = Pick<RoutableWorker, 'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints'>;
+
+/** The worker that a request is pinned to in a pool of that role. */
+export function pinnedIn(pool: Pick<WorkerPool, 'role'> | undefined, routing: RoutingHints): WorkerPin | undefined {
+  const { backend_instance_id: backend, decode_worker_id: decode, prefill_worker_id: prefill } = routing;
+  const role = pool?.role;
+  const workerId = role === 'prefill' ? prefill : role === 'decode' ? (decode ?? backend) : (backend ?? decode);
+  return workerId === undefined ? undefined : { workerId, dpRank: rankIn(pool, routing) };
+}
+
+/** The data-parallel rank that a request asks for in a pool of that role. */
+export function rankIn(pool: Pick<WorkerPool, 'role'> | undefined, routing: RoutingHints): number | undefined {
+  return pool?.role === 'prefill' ? routing.prefill_dp_rank : routing.dp_rank;
+}
+
+export function hasTaints({ taints }: FilteredWorker, constraints: RoutingConstraints | undefined): boolean {
+  return (constraints?.required_taints ?? []).every((taint) => taints.includes(taint));
+}
+
+function hasRank({ dataParallelStartRank: start, dataParallelSize: size }: FilteredWorker, rank: number | undefined) {
+  return rank === undefined || (rank >= start && rank < start + size);
+}
+
+/** Those of `workers` that may take the request and have the rank; else the filter that left none. */
+function narrow<Worker extends FilteredWorker>(
+  workers: readonly Worker[],
+  { allowedWorkers, excludedWorkers, busyWorkers, avoidedWorkers, constraints }: WorkerFilter,
+  dpRank?: number,
+): readonly Worker[] | 'unmatched' | 'excluded' | 'busy' {
+  const matching = workers.filter(
+    (worker) => allowedWorkers?.has(worker.id) !== false && hasRank(worker, dpRank) && hasTaints(worker, constraints),
+  );
+  if (matching.length === 0) return 'unmatched';
+  const untried = without(matching, excludedWorkers);
+  if (untried.length === 0) return 'excluded';
+  const open = without(untried, busyWorkers);
+  if (open.length === 0) return 'busy';
+  const welcome = without(open, avoidedWorkers);
+  return welcome.length > 0 ? welcome : open;
+}
+
+function without<Worker extends FilteredWorker>(workers: readonly Worker[], ids: ReadonlySet<string> | undefined) {
+  return isEmpty(ids) ? workers : workers.filter(({ id }) => ids?.has(id) !== true);
+}
+
+function isEmpty(ids: ReadonlySet<string> | undefined): boolean {
+  return ids === undefined || ids.size === 0;
+}
+
+/** Fills `candidates.ranks` with the ranks that may take the request, in mode `kv`. Returns why there is none. */
+export function fillEligible(
+  request: WorkerFilter & { readonly pinned?: WorkerPin | undefined },
+  workers: WorkerSet,
+  candidates: Candidates,
+): RoutingFailure | undefined {
+  candidates.count = 0;
+  if (request.pinned !== undefined) return fillPinned(request, request.pinned, workers, candidates);
+  if (isUnfiltered(request)) {
+    candidates.addAll(workers.allRanks);
+    return candidates.count === 0 ? { kind: 'NoEndpoints' } : undefined;
+  }
+  const left = narrow(workers.workers, request);
+  if (left === 'busy') return { kind: 'AllEligibleWorkersOverloaded' };
+  if (typeof left === 'string') return { kind: 'NoEndpoints' };
+  for (const { ranks } of left) for (const rank of ranks) candidates.add(rank);
+  return undefined;
+}
+
+function isUnfiltered(filter: WorkerFilter): boolean {
+  return (
+    filter.allowedWorkers === undefined &&
+    isEmpty(filter.excludedWorkers) &&
+    isEmpty(filter.busyWorkers) &&
+    isEmpty(filter.avoidedWorkers) &&
+    (filter.constraints?.required_taints ?? []).length === 0
+  );
+}
+
+function fillPinned(
+  { allowedWorkers, excludedWorkers, busyWorkers, constraints }: WorkerFilter,
+  { workerId, dpRank }: WorkerPin,
+  workers: WorkerSet,
+  candidates: Candidates,
+): RoutingFailure | undefined {
+  if (allowedWorkers?.has(workerId) === false) return { kind: 'PinnedWorkerNotAllowed', workerId };
+  const worker = workers.find(workerId);
+  if (worker === undefined || excludedWorkers?.has(workerId) || !hasTaints(worker, constraints)) {
+    return { kind: 'NoEndpoints' };
+  }
+  if (worker.ranks.length === 0 || !hasRank(worker, dpRank)) return { kind: 'NoEndpoints' };
+  if (busyWorkers?.has(workerId)) return { kind: 'PinnedWorkerOverloaded', workerId };
+  if (dpRank === undefined) for (const rank of worker.ranks) candidates.add(rank);
+  else candidates.add(worker.ranks[dpRank - worker.dataParallelStartRank] as number);
+  return undefined;
+}
+
+/**
+ * The workers that may take `request`, in the modes without an index. Inhibited workers are passed over while another is
+ * left. Never returns an empty list.
+ */
+export function eligibleWorkers<Worker extends RoutableWorker>(
+  request: RouteRequest,
+  workers: readonly Worker[],
+  inhibition: Inhibition,
+): readonly Worker[] {
+  if (workers.length === 0) throw workerError('Unavailable');
+  const { routing, pool } = request;
+  const pin = pinnedIn(pool, routing);
+  if (pin !== undefined) return [pinnedTo(pin, request, workers)];
+  const dpRank = rankIn(pool, routing);
+  const { allowed_worker_ids: ids, routing_constraints: constraints } = routing;
+  const isNarrowed = ids !== undefined || constraints !== undefined || dpRank !== undefined;
+  if (!isNarrowed && request.excluded.size === 0 && isEmpty(request.busy) && inhibition.isEmpty) return workers;
+  const filter = {
+    allowedWorkers: ids && new Set(ids),
+    excludedWorkers: request.excluded,
+    busyWorkers: request.busy,
+    avoidedWorkers: inhibition.among(workers),
+    constraints,
+  };
+  const left = narrow(workers, filter, dpRank);
+  switch (left) {
+    case 'unmatched':
+      throw new ServeError('invalid_value', 'Invalid request: no worker matches its routing constraints', {
+        param: 'nvext.routing_constraints',
+      });
+    case 'excluded':
+      throw workerError('Unavailable');
+    case 'busy':
+      throw new RoutingError({ kind: 'AllEligibleWorkersOverloaded' });
+    default:
+      return left;
+  }
+}
+
+function pinnedTo<Worker extends RoutableWorker>(
+  { workerId, dpRank }: WorkerPin,
+  { excluded, busy }: RouteRequest,
+  workers: readonly Worker[],
+): Worker {
+  const worker = workers.find(({ id }) => id === workerId);
+  if (worker === undefined || !hasRank(worker, dpRank)) {
+    throw new ServeError('invalid_value', `Invalid request: worker ${workerId} does not serve this model`, {
+      param: 'nvext.backend_instance_id',
+    });
+  }
+  if (excluded.has(workerId)) throw workerError('Unavailable');
+  if (busy?.has(workerId)) throw new RoutingError({ kind: 'PinnedWorkerOverloaded', workerId });
+  return worker;
+}
+
+/**
+ * What preferred taints multiply a worker's cost by: 0.37 to 2.7, below 1 where it is preferred.
+ * Weights are single precision, as in release 1.6.1, whose costs are met to 1e-9 only so.
+ */
+export function taintFactor(preferred: Readonly<Record<string, number>>, taints: readonly string[]): number {
+  let sum = 0;
+  for (const [taint, weight] of Object.entries(preferred)) if (taints.includes(taint)) sum += Math.fround(weight);
+  return sum === 0 ? 1 : Math.exp(-Math.tanh(sum));
+}
+
+/** Workers that failed lately and are passed over until their time is up. */
+export class Inhibition {
+  readonly #untilMs = new Map<string, number>(); // bounded: entries whose time is up leave when they are read or swept
+  readonly #clock: Clock;
+  readonly #durationMs: number;
+
+  /** @param durationMs 0 turns inhibition off. */
+  constructor(clock: Clock, durationMs: number) {
+    this.#clock = clock;
+    this.#durationMs = durationMs;
+  }
+
+  add(workerId: string): void {
+    if (this.#durationMs <= 0) return;
+    const nowMs = this.#clock.nowMs();
+    for (const [id, untilMs] of this.#untilMs) if (untilMs <= nowMs) this.#untilMs.delete(id);
+    this.#untilMs.set(workerId, nowMs + this.#durationMs);
+  }
+
+  forget(workerId: string): void {
+    this.#untilMs.delete(workerId);
+  }
+
+  /** True when nobody has to be passed over, so that lists can be used as they are. */
+  get isEmpty(): boolean {
+    return this.#untilMs.size === 0;
+  }
+
+  has(workerId: string): boolean {
+    if (this.#untilMs.size === 0) return false;
+    const untilMs = this.#untilMs.get(workerId);
+    if (untilMs === undefined) return false;
+    if (untilMs > this.#clock.nowMs()) return true;
+    this.#untilMs.delete(workerId);
+    return false;
+  }
+
+  /** Those of `workers` that are passed over, and `more`; undefined = nobody. */
+  among(workers: readonly RoutableWorker[], more?: ReadonlySet<string>): ReadonlySet<string> | undefined {
+    if (this.isEmpty) return more;
+    const inhibited = workers.filter(({ id }) => this.has(id)).map(({ id }) => id);
+    return new Set([...inhibited, ...(more ?? [])]);
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * @module router/scheduler
+ * Chooses a worker by what each has cached and how loaded it is: `createKvRouter`, the router of mode `kv`, and `createScheduler`, its
+ * core, pure. What decides without an index is behind the door of `router`: a bundler takes in everything behind a door, and a
+ * function should start fast.
+ */
+
+export {
+  defaultKvRouterConfig,
+  type KvRouterConfig,
+  KvRouterConfigError,
+  kvRouterConfig,
+  loadAware,
+  prefillPoolConfig,
+  type QueuePolicy,
+} from '../config/kv-config.ts';
+export { readKvRouterConfig } from '../config/kv-config-object.ts';
+export { type CostModelChoice, costModelOf, kvRouterConfigOf } from '../config/kv-settings.ts';
+export { type QueueLimit, RoutingError, type RoutingFailure } from '../routing-error.ts';
+export {
+  type CandidateRecord,
+  type ExplanationRecord,
+  explanationRecord,
+  renderExplanation,
+} from './explanation-record.ts';
+export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
+export { createKvRouter, poolName } from './kv-router.ts';
+export type { PrefillDurationModel } from './load/active-load.ts';
+export {
+  createPrefillEstimate,
+  type ModelShape,
+  type PrefillEstimateOptions,
+  readModelShape,
+} from './load/prefill-estimate.ts';
+export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
+export { type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
+export { type PolicyClass, type PolicyConfig, type PolicyProfile, readPolicyConfig } from './queue/policy-config.ts';
+export { RankTable } from './ranks.ts';
+export { RendezvousShare } from './rendezvous.ts';
+export { createScheduler, type SchedulerOptions } from './scheduler.ts';
+export type { SessionAffinityOptions } from './scheduling-request.ts';
+export { InFlight, type Pick, pickerFor } from './simple-router.ts';
+export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
+export type {
+  Booking,
+  CandidateExplanation,
+  Decision,
+  DecisionFacts,
+  DecisionReason,
+  Explanation,
+  KvRouterObserver,
+  PendingTotals,
+  PotentialLoad,
+  RankLoad,
+  RankWeight,
+  SchedulableWorker,
+  Scheduler,
+  SchedulerObserver,
+  SchedulingOutcome,
+  SchedulingRequest,
+  SchedulingTicket,
+} from './types.ts';

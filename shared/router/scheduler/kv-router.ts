@@ -1,0 +1,380 @@
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import { type KvRouterConfig, kvRouterConfig, prefillPoolConfig } from '../config/kv-config.ts';
+import type { PoolRole, Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
+import type { ReplicaShare } from './cost.ts';
+import { Inhibition } from './eligibility.ts';
+import type { TrackingHash } from './index.ts';
+import type { PrefillDurationModel } from './load/active-load.ts';
+import type { PrefixIndex } from './prefix-index.ts';
+import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
+import { RankTable } from './ranks.ts';
+import { createScheduler } from './scheduler.ts';
+import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
+import type { Decision, Explanation, KvRouterObserver, Scheduler, SchedulingRequest } from './types.ts';
+
+export interface KvRouterOptions {
+  readonly config: KvRouterConfig;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** How long a worker that failed is passed over, 0 = never. @default 5000 */
+  readonly inhibitedMs?: number;
+  /**
+   * The block index of a worker set, asked for once when the set appears. What feeds it numbers workers with `ranks`
+   * (`intern`, `find`) and stops for a rank after `removeRank`. Not called when the overlap credit is 0.
+   * @default no index: load alone decides
+   */
+  readonly indexFor?: (pool: WorkerPool, ranks: RankTable) => PrefixIndex | undefined;
+  /** Queue classes of a model (`readPolicyConfig`). @default one class as the configuration says */
+  readonly policies?: PolicyConfig | undefined;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
+  /** Predicts prefills, so that the load of the oldest one shrinks while it runs. @default none */
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** Names the blocks of running requests. @default their public sequence hashes */
+  readonly tracking?: TrackingHash | undefined;
+  /** Decisions kept for `explained`, 0 = none. @default 1000 */
+  readonly explainedMax?: number;
+  readonly observer?: KvRouterObserver | undefined;
+  /** The ranks of a worker set that this router prefers among equals. @default it places requests alone */
+  readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
+  /** Tells other routers of what this one books. @default nobody is told */
+  readonly peers?: PeerTeller | undefined;
+}
+
+/** Hears of every request that the router books. Called in the request's path. */
+export interface PeerTeller {
+  /** Returns what the worker is to be told of it, beside the request; undefined = nothing. */
+  booked(
+    pool: WorkerPool,
+    decision: Decision,
+    request: SchedulingRequest,
+  ): Readonly<Record<string, string>> | undefined;
+  /** Its first token came. At most once, before `ended`. */
+  prefillDone(pool: WorkerPool, decision: Decision): void;
+  /** It left its worker. Once. */
+  ended(pool: WorkerPool, decision: Decision): void;
+}
+
+/** One worker set of a KV router and what decides for it. */
+export interface KvPool {
+  readonly pool: WorkerPool;
+  readonly ranks: RankTable;
+  readonly index: PrefixIndex | undefined;
+  readonly scheduler: Scheduler;
+}
+
+/** The router of mode `kv`: one scheduler for each worker set. */
+export interface KvRouter extends Router {
+  readonly mode: 'kv';
+  /**
+   * The workers of a pool as they are now; makes the pool when it is new. What is known of workers that are not among them
+   * any more is forgotten: their blocks, their bookings. Nothing else changes who is in a pool: the list that comes with a
+   * request may have been read a while ago, and counts only when the pool is not known yet. Cheap for a list seen before.
+   */
+  setWorkers(pool: WorkerPool, workers: readonly RoutableWorker[]): KvPool;
+  /** Worker sets in the order they appeared. */
+  readonly pools: readonly KvPool[];
+  /** What would be decided now and why, without booking. @throws ServeError for an override out of range */
+  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation;
+  /** What was decided for one of the last requests and why. */
+  explained(requestId: string): Explanation | undefined;
+  /** The pool is gone: waiting requests are told, its index is left to its owner. Idempotent. */
+  removePool(key: string): void;
+  /** Waiting requests fail; timers end. Idempotent. */
+  close(): void;
+}
+
+/**
+ * The router of mode `kv`.
+ * @throws KvRouterConfigError for a configuration that contradicts itself
+ */
+export function createKvRouter(options: KvRouterOptions): KvRouter {
+  return new PooledKvRouter(options);
+}
+
+/** A pool with what the router itself keeps of it. */
+interface LivePool extends KvPool {
+  /** The workers as `setWorkers` told them last, by which a new list is told from one seen before. */
+  listed: readonly RoutableWorker[];
+  byId: ReadonlyMap<string, RoutableWorker>;
+  readonly affinity: SessionAffinity | undefined;
+  readonly recheck: Timer;
+  /** Set while the queue is to be looked at before the next recheck. */
+  next: { readonly atMs: number; readonly timer: Timer } | undefined;
+}
+
+/** Divides costs where nobody says how large blocks are; without blocks only the order matters. */
+const BLOCK_SIZE_UNKNOWN = 16;
+
+class PooledKvRouter implements KvRouter {
+  readonly mode = 'kv';
+  readonly #options: KvRouterOptions;
+  readonly #pools = new Map<string, LivePool>(); // bounded by the models in discovery, two roles each
+  readonly #inhibition: Inhibition;
+  readonly #heard: ReservationEvents;
+
+  constructor(options: KvRouterOptions) {
+    this.#options = { ...options, config: kvRouterConfig(options.config) };
+    const { peers } = options;
+    this.#heard = {
+      progressed: ({ pool, decision }) => {
+        peers?.prefillDone(pool.pool, decision);
+        this.#arm(pool);
+      },
+      ended: ({ pool, decision, sessionId }) => {
+        peers?.ended(pool.pool, decision);
+        if (sessionId !== undefined) pool.affinity?.ended(sessionId);
+        this.#arm(pool);
+      },
+    };
+    this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
+  }
+
+  get pools(): readonly KvPool[] {
+    return [...this.#pools.values()];
+  }
+
+  setWorkers(facts: WorkerPool, workers: readonly RoutableWorker[]): LivePool {
+    const pool = this.#pools.get(poolName(facts)) ?? this.#addPool(facts);
+    if (pool.listed !== workers) this.#replaceWorkers(pool, workers);
+    return pool;
+  }
+
+  choose<Worker extends RoutableWorker>(
+    request: RouteRequest,
+    workers: readonly Worker[],
+    signal: AbortSignal,
+  ): Promise<Reservation<Worker>> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const pool = this.#poolOf(request, workers);
+      const asked = this.#ask(request, pool);
+      let leave = (): void => {};
+      const ticket = pool.scheduler.submit(asked, {
+        decided: (decision) => {
+          leave();
+          resolve(this.#reserve<Worker>(decision, request, asked, pool));
+        },
+        rejected: (error) => {
+          leave();
+          reject(error);
+        },
+      });
+      if (!ticket.isWaiting) return;
+      if (request.onQueued !== undefined) request.onQueued(ticket.position ?? 0);
+      const giveUp = (): void => {
+        ticket.cancel();
+        this.#arm(pool);
+        reject(signal.reason);
+      };
+      leave = () => signal.removeEventListener('abort', giveUp);
+      signal.addEventListener('abort', giveUp, { once: true });
+      this.#arm(pool);
+    });
+  }
+
+  explain(request: RouteRequest, workers: readonly RoutableWorker[]): Explanation {
+    const pool = this.#poolOf(request, workers);
+    return pool.scheduler.explain(this.#ask(request, pool));
+  }
+
+  explained(requestId: string): Explanation | undefined {
+    const legs: { prefill?: Explanation; answer?: Explanation } = {};
+    for (const { pool, scheduler } of this.#pools.values()) {
+      const found = scheduler.explained(requestId);
+      if (found !== undefined) legs[pool.role === 'prefill' ? 'prefill' : 'answer'] ??= found;
+    }
+    const { prefill, answer } = legs;
+    return answer === undefined || prefill === undefined ? (answer ?? prefill) : { ...answer, prefill };
+  }
+
+  inhibit(workerId: string): void {
+    this.#inhibition.add(workerId);
+  }
+
+  forget(workerId: string): void {
+    this.#inhibition.forget(workerId);
+  }
+
+  removePool(key: string): void {
+    for (const [name, pool] of this.#pools) {
+      if (pool.pool.key !== key) continue;
+      this.#pools.delete(name);
+      pool.recheck.cancel();
+      pool.next?.timer.cancel();
+      pool.scheduler.close();
+    }
+  }
+
+  close(): void {
+    for (const { pool } of [...this.#pools.values()]) this.removePool(pool.key);
+  }
+
+  #poolOf(request: RouteRequest, workers: readonly RoutableWorker[]): LivePool {
+    if (request.pool === undefined) throw new TypeError('mode kv needs to know the worker set of a request');
+    // The list may be older than what `setWorkers` told since: the caller may have waited for something after it read it.
+    return this.#pools.get(poolName(request.pool)) ?? this.setWorkers(request.pool, workers);
+  }
+
+  #addPool(facts: WorkerPool): LivePool {
+    const pool = this.#makePool(facts);
+    this.#pools.set(poolName(facts), pool);
+    return pool;
+  }
+
+  #replaceWorkers(pool: LivePool, workers: readonly RoutableWorker[]): void {
+    pool.listed = workers;
+    pool.byId = new Map(workers.map((worker) => [worker.id, worker]));
+    pool.scheduler.setWorkers(workers);
+    this.#arm(pool);
+  }
+
+  #makePool(pool: WorkerPool): LivePool {
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, explainedMax, indexFor, shareFor } =
+      this.#options;
+    const config = poolConfig(pool.role, this.#options.config);
+    const ranks = new RankTable();
+    const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
+    const scheduler = createScheduler({
+      config,
+      blockSizeTokens: pool.blockSizeTokens === 0 ? BLOCK_SIZE_UNKNOWN : pool.blockSizeTokens,
+      ranks,
+      index,
+      clock,
+      random,
+      isDecodePool: pool.role === 'decode',
+      policies: profileFor(policies, pool.model ?? pool.key, config),
+      prefillDuration,
+      ...(explainedMax === undefined ? {} : { explainedMax }),
+      observer: observer?.pool?.(pool),
+      share: shareFor?.(pool, ranks),
+    });
+    const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
+    const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
+    return { pool, ranks, index, scheduler, affinity, recheck, listed: [], byId: new Map(), next: undefined };
+  }
+
+  #ask(request: RouteRequest, live: LivePool) {
+    const { observer, clock, tracking } = this.#options;
+    const { pool, listed: workers, affinity } = live;
+    const startMs = observer?.hashed === undefined ? 0 : clock.nowMs();
+    const hashes = hashPrompt(request, pool);
+    const activeHashes = tracking?.activeHashes(request, pool, hashes);
+    observer?.hashed?.(clock.nowMs() - startMs);
+    return schedulingRequest(request, hashes, {
+      pool,
+      workers,
+      activeHashes,
+      affinity,
+      avoidedWorkers: this.#inhibition.among(workers, request.avoided),
+    });
+  }
+
+  #reserve<Worker extends RoutableWorker>(
+    decision: Decision,
+    request: RouteRequest,
+    asked: SchedulingRequest,
+    pool: LivePool,
+  ): Reservation<Worker> {
+    // The scheduler chooses only among the workers that were last told for the pool.
+    const worker = pool.byId.get(decision.workerId) as Worker;
+    const sessionId = request.routing.session_id;
+    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
+    const headers = this.#options.peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, headers, { pool, decision, sessionId }, this.#heard);
+  }
+
+  /** Sees to it that the queue is looked at when time alone can open it. */
+  #arm(pool: LivePool): void {
+    if (pool.scheduler.pendingRequests === 0) return;
+    const atMs = pool.scheduler.nextTickMs;
+    if (atMs === undefined || (pool.next !== undefined && pool.next.atMs <= atMs)) return;
+    pool.next?.timer.cancel();
+    const { clock } = this.#options;
+    const timer = clock.after(Math.max(0, atMs - clock.nowMs()), () => {
+      pool.next = undefined;
+      pool.scheduler.tick();
+      this.#arm(pool);
+    });
+    pool.next = { atMs, timer };
+  }
+}
+
+/** What was booked. */
+interface Booked {
+  readonly pool: LivePool;
+  readonly decision: Decision;
+  readonly sessionId: string | undefined;
+}
+
+/** Told after the scheduler was: load has changed, the queue may open at another time. */
+interface ReservationEvents {
+  progressed(booked: Booked): void;
+  ended(booked: Booked): void;
+}
+
+class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly headers: Reservation['headers'];
+  readonly #booked: Booked;
+  readonly #events: ReservationEvents;
+  #isPrefilled = false;
+  #isReleased = false; // a later request may carry the same id
+
+  constructor(worker: Worker, headers: Reservation['headers'], booked: Booked, events: ReservationEvents) {
+    this.worker = worker;
+    this.headers = headers;
+    this.#booked = booked;
+    this.#events = events;
+  }
+
+  get dpRank(): number {
+    return this.#booked.decision.dpRank;
+  }
+
+  get overlapBlocks(): number {
+    return Math.round(this.#booked.decision.effectiveOverlapBlocks);
+  }
+
+  get cachedTokens(): number {
+    return this.#booked.decision.cachedTokens;
+  }
+
+  prefillDone(): void {
+    if (this.#isReleased || this.#isPrefilled) return;
+    this.#isPrefilled = true;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.prefillDone(decision.requestId);
+    this.#events.progressed(this.#booked);
+  }
+
+  produced(outputTokens: number): void {
+    const { pool, decision } = this.#booked;
+    if (!this.#isReleased) pool.scheduler.produced(decision.requestId, outputTokens);
+  }
+
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    const { pool, decision } = this.#booked;
+    pool.scheduler.free(decision.requestId);
+    this.#events.ended(this.#booked);
+  }
+}
+
+/** Prefill pools keep no blocks; decode pools have no prompts to prefill, which the model `stator` goes by. */
+function poolConfig(role: PoolRole, config: KvRouterConfig): KvRouterConfig {
+  if (role === 'prefill') return prefillPoolConfig(config);
+  return role === 'decode' ? { ...config, costModel: 'dynamo' } : config;
+}
+
+const names = new WeakMap<Pick<WorkerPool, 'role' | 'key'>, string>(); // every request asks, of few pools
+
+/** One name for each pool: a key may have a pool in several roles. */
+export function poolName(pool: Pick<WorkerPool, 'role' | 'key'>): string {
+  const known = names.get(pool);
+  if (known !== undefined) return known;
+  const name = `${pool.role} ${pool.key}`;
+  names.set(pool, name);
+  return name;
+}

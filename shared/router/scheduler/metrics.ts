@@ -1,0 +1,106 @@
+import type { Clock } from '../../clock/index.ts';
+import type { RouterMetrics, RouterPoolMetrics } from '../../telemetry/index.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';
+import type { SchedulerObserver } from './types.ts';
+
+type RequestMetrics = Pick<RouterMetrics, 'firstToken' | 'tokens' | 'ended'>;
+
+export interface MeteredRouterOptions {
+  readonly metrics: RequestMetrics;
+  readonly clock: Clock;
+  /** A request asks for a worker. */
+  onAsked(request: RouteRequest): void;
+}
+
+/** `router`, with what becomes of its requests counted. */
+export function meterRouter(router: Router, options: MeteredRouterOptions): Router {
+  const { metrics, clock, onAsked } = options;
+  return {
+    mode: router.mode,
+    choose<Worker extends RoutableWorker>(
+      request: RouteRequest,
+      workers: readonly Worker[],
+      signal: AbortSignal,
+    ): Promise<Reservation<Worker>> {
+      onAsked(request);
+      const meter = (reservation: Reservation<Worker>) => new MeteredReservation(reservation, metrics, clock);
+      return router.choose(request, workers, signal).then(meter);
+    },
+    inhibit: (workerId) => router.inhibit(workerId),
+    forget: (workerId) => router.forget(workerId),
+  };
+}
+
+class MeteredReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
+  readonly worker: Worker;
+  readonly dpRank: number | undefined;
+  readonly overlapBlocks: number;
+  readonly cachedTokens: number;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+  readonly #inner: Reservation<Worker>;
+  readonly #metrics: RequestMetrics;
+  readonly #clock: Clock;
+  /** Decision, then each output. */
+  #lastMs: number;
+  #outputTokens = 0;
+  #isFirst = true;
+  #isReleased = false;
+
+  constructor(inner: Reservation<Worker>, metrics: RequestMetrics, clock: Clock) {
+    this.worker = inner.worker;
+    this.dpRank = inner.dpRank;
+    this.overlapBlocks = inner.overlapBlocks;
+    this.cachedTokens = inner.cachedTokens;
+    this.headers = inner.headers;
+    this.#inner = inner;
+    this.#metrics = metrics;
+    this.#clock = clock;
+    this.#lastMs = clock.nowMs();
+  }
+
+  prefillDone(): void {
+    this.#inner.prefillDone();
+    if (!this.#isFirst) return;
+    this.#isFirst = false;
+    const nowMs = this.#clock.nowMs();
+    this.#metrics.firstToken(nowMs - this.#lastMs);
+    this.#lastMs = nowMs;
+  }
+
+  produced(outputTokens: number): void {
+    this.#inner.produced(outputTokens);
+    const before = this.#outputTokens;
+    this.#outputTokens = outputTokens;
+    if (before === 0 || outputTokens <= before) return; // the first output is the first token, however many it brings
+    const nowMs = this.#clock.nowMs();
+    this.#metrics.tokens(nowMs - this.#lastMs, outputTokens - before);
+    this.#lastMs = nowMs;
+  }
+
+  release(): void {
+    this.#inner.release();
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#metrics.ended(this.#outputTokens);
+  }
+}
+
+/** Counts what the scheduler of one pool decides. */
+export function schedulerMetrics(metrics: RouterPoolMetrics): SchedulerObserver {
+  return {
+    decided(decision, request, facts) {
+      metrics.decided({
+        promptTokens: request.promptTokens,
+        cachedTokens: decision.cachedTokens,
+        bestCachedTokens: facts.bestCachedTokens,
+        blocksLost: facts.bestDeviceBlocks - decision.deviceBlocks,
+        sharedBeyondBlocks: facts.sharedBeyondBlocks,
+        matchMs: facts.matchMs,
+        schedulingMs: facts.schedulingMs,
+      });
+    },
+    queued: (policyClass, { requests, promptTokens, cachedTokens }) =>
+      metrics.pending(policyClass, requests, promptTokens, cachedTokens),
+    backpressure: (policyClass, reason) => metrics.backpressure(policyClass, reason),
+  };
+}

@@ -1,0 +1,358 @@
+import { setMaxListeners } from 'node:events';
+import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
+import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../discovery/table/index.ts';
+import {
+  amountsOf,
+  fleetItemKey,
+  fleetReadsKey,
+  leaseKey,
+  loadItemKey,
+  loadPartitions,
+  loadSortPrefix,
+  markAttributes,
+  numberOf,
+  pointerKey,
+  toFleetItemRow,
+  toLeaseRow,
+  toLoadRow,
+  toPointer,
+} from './dynamodb-rows.ts';
+import { combineLoad, type LoadAmounts, NO_LOAD } from './load-amounts.ts';
+import {
+  type FleetItemRow,
+  type LeaseRow,
+  type LoadReport,
+  type LoadRow,
+  type PoolAddress,
+  type RankId,
+  type ReservationChange,
+  type RouterState,
+  RouterStateError,
+  type SnapshotPointer,
+  type StateName,
+} from './types.ts';
+
+export interface DynamoDbRouterStateOptions extends TableOptions {
+  /** @default systemClock */
+  readonly clock?: Clock;
+  /** @default systemRandom */
+  readonly random?: Random;
+  /** Longest time of one call, repetitions and all. @default 3000 */
+  readonly operationTimeoutMs?: number;
+  /** Longest wait for one answer of the table. @default 1000 */
+  readonly requestTimeoutMs?: number;
+}
+
+const OPERATION_TIMEOUT_MS = 3000;
+const REQUEST_TIMEOUT_MS = 1000;
+const GARBAGE_AFTER_S = 3600;
+
+/** Router state in a DynamoDB table; schema.ts has its layout. */
+export class DynamoDbRouterState implements RouterState {
+  readonly name = 'dynamodb';
+  readonly #table: Table;
+  readonly #time: TableTime;
+  readonly #operationTimeoutMs: number;
+  readonly #closing = new AbortController();
+
+  private constructor(table: Table, time: TableTime, operationTimeoutMs: number) {
+    this.#table = table;
+    this.#time = time;
+    this.#operationTimeoutMs = operationTimeoutMs;
+    setMaxListeners(0, this.#closing.signal);
+  }
+
+  /** Loads the SDK. The table itself is first touched by the first call. */
+  static async open(options: DynamoDbRouterStateOptions): Promise<DynamoDbRouterState> {
+    const { clock = systemClock, random = systemRandom, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
+    const time = new TableTime(clock);
+    const table = await Table.open(placeOf(options), { clock, random, time, requestTimeoutMs });
+    return new DynamoDbRouterState(table, time, options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS);
+  }
+
+  nowMs(): number {
+    return this.#time.nowMs();
+  }
+
+  reserve(pool: PoolAddress, change: ReservationChange, signal: AbortSignal): Promise<boolean> {
+    return this.#add(pool, change, change.amounts, signal);
+  }
+
+  release(pool: PoolAddress, change: ReservationChange, signal: AbortSignal): Promise<boolean> {
+    const amounts = combineLoad(NO_LOAD, change.amounts, (none, amount) => none - amount);
+    return this.#add(pool, change, amounts, signal);
+  }
+
+  report(pool: PoolAddress, report: LoadReport, given: AbortSignal): Promise<LoadAmounts> {
+    const { rank, number, active, acked, kvUsedBlocks } = report;
+    return this.#attempt(given, async (signal) => {
+      const outcome = await this.#table.updateAndGet(
+        'SET activeRequests = :ar, activeBlocks = :ab, activePrefill = :ap, ackedRequests = :kr, ackedBlocks = :kb, ' +
+          'ackedPrefill = :kp, kvUsedBlocks = :used, #number = :number, reportedAtMs = :now, #ttl = :ttl',
+        {
+          key: loadItemKey(pool, rank),
+          condition: 'attribute_not_exists(#number) OR #number < :number',
+          names: { '#number': 'number', '#ttl': 'ttl' },
+          values: {
+            ':ar': active.requests,
+            ':ab': active.decodeBlocks,
+            ':ap': active.prefillTokens,
+            ':kr': acked.requests,
+            ':kb': acked.decodeBlocks,
+            ':kp': acked.prefillTokens,
+            ':used': kvUsedBlocks,
+            ':number': number,
+            ':now': this.nowMs(),
+            ':ttl': this.#garbageAtS(),
+          },
+        },
+        signal,
+      );
+      return amountsOf(outcome.item, 'res'); // also when this report, or a later one, had arrived before
+    });
+  }
+
+  withdraw(pool: PoolAddress, rank: RankId, given: AbortSignal): Promise<void> {
+    return this.#attempt(given, async (signal) => {
+      await this.#table.delete({ key: loadItemKey(pool, rank) }, signal);
+    });
+  }
+
+  sweep(...args: Parameters<RouterState['sweep']>): Promise<boolean> {
+    const [pool, { rank, reportNumber }, given] = args;
+    return this.#attempt(given, (signal) =>
+      this.#table.delete(
+        {
+          key: loadItemKey(pool, rank),
+          condition: '#number = :seen',
+          names: { '#number': 'number' },
+          values: { ':seen': reportNumber },
+        },
+        signal,
+      ),
+    );
+  }
+
+  /** Eventually consistent, at half the price: a load is a second old in any case. */
+  loads(pool: PoolAddress, given: AbortSignal): Promise<readonly LoadRow[]> {
+    return this.#attempt(given, async (signal) => {
+      const pages = await Promise.all(
+        loadPartitions(pool).map((pk) => this.#table.query(pk, loadSortPrefix(pool), signal, false)),
+      );
+      return pages.flat().flatMap((item) => toLoadRow(item) ?? []);
+    });
+  }
+
+  writeFleetItem(...args: Parameters<RouterState['writeFleetItem']>): Promise<boolean> {
+    const [key, body, fence, given] = args;
+    return this.#attempt(given, (signal) =>
+      this.#table.update(
+        'SET body = :body, writtenAtMs = :now, fence = :fence, #ttl = :ttl',
+        {
+          key: fleetItemKey(key),
+          condition: 'attribute_not_exists(fence) OR fence <= :fence',
+          names: { '#ttl': 'ttl' },
+          values: { ':body': body, ':now': this.nowMs(), ':fence': fence, ':ttl': this.#garbageAtS() },
+        },
+        signal,
+      ),
+    );
+  }
+
+  readFleetItem(...args: Parameters<RouterState['readFleetItem']>): Promise<FleetItemRow | undefined> {
+    const [key, given] = args;
+    return this.#attempt(given, async (signal) =>
+      toFleetItemRow(await this.#table.get(fleetItemKey(key), signal, false)),
+    );
+  }
+
+  countFleetReads(pool: PoolAddress, reads: number, given: AbortSignal): Promise<void> {
+    return this.#attempt(given, async (signal) => {
+      await this.#table.update(
+        'SET #ttl = :ttl ADD #reads :reads',
+        {
+          key: fleetReadsKey(pool),
+          names: { '#ttl': 'ttl', '#reads': 'reads' },
+          values: { ':reads': reads, ':ttl': this.#garbageAtS() },
+        },
+        signal,
+      );
+    });
+  }
+
+  fleetReads(pool: PoolAddress, given: AbortSignal): Promise<number> {
+    return this.#attempt(given, async (signal) => {
+      return numberOf((await this.#table.get(fleetReadsKey(pool), signal, false))?.reads);
+    });
+  }
+
+  readLease(lease: StateName, given: AbortSignal): Promise<LeaseRow | undefined> {
+    return this.#attempt(given, async (signal) => toLeaseRow(await this.#table.get(leaseKey(lease), signal)));
+  }
+
+  /** One attempt: the time that goes into the lease must be that of its sending. */
+  takeLease(...args: Parameters<RouterState['takeLease']>): Promise<LeaseRow | undefined> {
+    const [lease, { holder, ttlMs, seenFence }, given] = args;
+    const seen = seenFence === undefined ? undefined : { ':seen': seenFence };
+    const condition = seen === undefined ? 'attribute_not_exists(sk)' : 'fence = :seen';
+    return this.#once(given, (signal) => this.#writeLease(lease, { holder, ttlMs, condition, values: seen }, signal));
+  }
+
+  renewLease(...args: Parameters<RouterState['renewLease']>): Promise<LeaseRow | undefined> {
+    const [lease, holder, ttlMs, given] = args;
+    const condition = 'holder = :holder';
+    return this.#once(given, (signal) =>
+      this.#writeLease(lease, { holder, ttlMs, condition, values: undefined }, signal),
+    );
+  }
+
+  endLease(lease: StateName, holder: string, given: AbortSignal): Promise<void> {
+    return this.#attempt(given, async (signal) => {
+      await this.#table.update(
+        'SET holder = :nobody, expiresAtMs = :zero ADD fence :one',
+        {
+          key: leaseKey(lease),
+          condition: 'holder = :holder',
+          values: { ':holder': holder, ':nobody': '', ':zero': 0, ':one': 1 },
+        },
+        signal,
+      );
+    });
+  }
+
+  readPointer(pointer: StateName, given: AbortSignal): Promise<SnapshotPointer | undefined> {
+    return this.#attempt(given, async (signal) => toPointer(await this.#table.get(pointerKey(pointer), signal)));
+  }
+
+  /** A repetition after a lost answer finds another version and says false: the caller reads the pointer to be sure. */
+  movePointer(...args: Parameters<RouterState['movePointer']>): Promise<boolean> {
+    const [pointer, { to, fence, seen }, given] = args;
+    const previous = seen === undefined ? '' : ', prevCreatedAt = :pc, prevSequence = :ps, prevObject = :po';
+    return this.#attempt(given, (signal) =>
+      this.#table.update(
+        `SET createdAt = :c, #sequence = :s, #object = :o, fence = :fence, version = :version${previous}`,
+        {
+          key: pointerKey(pointer),
+          condition: seen === undefined ? 'attribute_not_exists(sk)' : 'version = :seen AND fence <= :fence',
+          names: { '#sequence': 'sequence', '#object': 'object' },
+          values: {
+            ':c': to.createdAt,
+            ':s': to.sequence,
+            ':o': to.object,
+            ':fence': fence,
+            ':version': (seen?.version ?? 0) + 1,
+            ...(seen === undefined
+              ? {}
+              : { ':seen': seen.version, ':pc': seen.createdAt, ':ps': seen.sequence, ':po': seen.object }),
+          },
+        },
+        signal,
+      ),
+    );
+  }
+
+  dropPointer(pointer: StateName, given: AbortSignal): Promise<void> {
+    return this.#attempt(given, async (signal) => {
+      await this.#table.delete({ key: pointerKey(pointer) }, signal);
+    });
+  }
+
+  close(): void {
+    this.#closing.abort(new RouterStateError('closed', 'this handle of the router state was closed'));
+    this.#table.close();
+  }
+
+  /**
+   * One change of a counter. The mark makes it safe to send it again: it is refused where it, or a later one of the same
+   * decider, has arrived. Only another decider with the same slot, writing between two sendings, can hide that; what is
+   * counted twice then is written off by the worker two intervals later.
+   */
+  #add(pool: PoolAddress, change: ReservationChange, amounts: LoadAmounts, given: AbortSignal): Promise<boolean> {
+    const mark = markAttributes(change.deciderId);
+    return this.#attempt(given, async (signal) => {
+      const outcome = await this.#table.updateAndGet(
+        'SET #by = :by, #at = :number ADD resRequests :requests, resBlocks :blocks, resPrefill :prefill',
+        {
+          key: loadItemKey(pool, change.rank),
+          condition: 'attribute_exists(#known) AND (attribute_not_exists(#by) OR #by <> :by OR #at < :number)',
+          names: { '#known': 'number', '#by': mark.deciderId, '#at': mark.number },
+          values: {
+            ':by': change.deciderId,
+            ':number': change.number,
+            ':requests': amounts.requests,
+            ':blocks': amounts.decodeBlocks,
+            ':prefill': amounts.prefillTokens,
+          },
+        },
+        signal,
+      );
+      return outcome.isApplied || outcome.item !== undefined;
+    });
+  }
+
+  async #writeLease(
+    lease: StateName,
+    { holder, ttlMs, condition, values }: LeaseWrite,
+    signal: AbortSignal,
+  ): Promise<LeaseRow | undefined> {
+    const outcome = await this.#table.updateAndGet(
+      'SET holder = :holder, expiresAtMs = :expires, ttlMs = :ttlMs ADD fence :one',
+      {
+        key: leaseKey(lease),
+        condition,
+        values: { ':holder': holder, ':expires': this.nowMs() + ttlMs, ':ttlMs': ttlMs, ':one': 1, ...values },
+      },
+      signal,
+    );
+    return outcome.isApplied ? toLeaseRow(outcome.item) : undefined;
+  }
+
+  #attempt<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return this.#table.attempt(this.#operationTimeoutMs, this.#operation(given), work);
+  }
+
+  async #once<T>(given: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const signal = this.#operation(given);
+    try {
+      return await work(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw this.#table.explain(error);
+    }
+  }
+
+  /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
+  #operation(signal: AbortSignal): AbortSignal {
+    const operation = AbortSignal.any([signal, this.#closing.signal]);
+    setMaxListeners(0, operation);
+    return operation;
+  }
+
+  #garbageAtS(): number {
+    return Math.ceil(this.nowMs() / 1000) + GARBAGE_AFTER_S;
+  }
+}
+
+interface LeaseWrite {
+  readonly holder: string;
+  readonly ttlMs: number;
+  readonly condition: string;
+  readonly values: Readonly<Record<string, number>> | undefined;
+}
+
+/** Creates the table as `createTable` does: for emulators and first trials. */
+export function createRouterStateTable(options: TableOptions, clock?: Clock): Promise<void> {
+  return createTable(placeOf(options), clock);
+}
+
+function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
+  return {
+    tableName,
+    endpoint,
+    region,
+    kind: 'router-state table',
+    setting: 'STATOR_STATE_TABLE',
+    toError: (code, message, cause) => new RouterStateError(code, message, cause),
+    isOwnError: (thrown) => thrown instanceof RouterStateError,
+  };
+}

@@ -1,0 +1,124 @@
+import type { LoadRow, RankId } from './types.ts';
+
+/** What load is counted in. In a change, amounts may be negative. */
+export interface LoadAmounts {
+  readonly requests: number;
+  /** Blocks of KV cache that running requests will hold. */
+  readonly decodeBlocks: number;
+  /** Prompt tokens that still have to be computed. */
+  readonly prefillTokens: number;
+}
+
+export const NO_LOAD: LoadAmounts = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+
+/** Applies `combine` to each kind of amount. */
+export function combineLoad(
+  left: LoadAmounts,
+  right: LoadAmounts,
+  combine: (left: number, right: number) => number,
+): LoadAmounts {
+  return {
+    requests: combine(left.requests, right.requests),
+    decodeBlocks: combine(left.decodeBlocks, right.decodeBlocks),
+    prefillTokens: combine(left.prefillTokens, right.prefillTokens),
+  };
+}
+
+export function addLoad(left: LoadAmounts, right: LoadAmounts): LoadAmounts {
+  return combineLoad(left, right, (a, b) => a + b);
+}
+
+export function subtractLoad(left: LoadAmounts, right: LoadAmounts): LoadAmounts {
+  return combineLoad(left, right, (a, b) => a - b);
+}
+
+export function isNoLoad({ requests, decodeBlocks, prefillTokens }: LoadAmounts): boolean {
+  return requests === 0 && decodeBlocks === 0 && prefillTokens === 0;
+}
+
+/** Load of a rank: what runs there, and what was sent there and has not arrived (design, "Counters, and replica sync"). */
+export function loadOf(row: {
+  readonly active: LoadAmounts;
+  readonly reserved: LoadAmounts;
+  readonly acked: LoadAmounts;
+}): LoadAmounts {
+  const underway = combineLoad(row.reserved, row.acked, (reserved, acked) => Math.max(0, reserved - acked));
+  return addLoad(row.active, underway);
+}
+
+/** Header of a request for which amounts were reserved in the shared counters: its worker counts them as arrived. */
+export const RESERVED_HEADER = 'x-stator-reserved';
+
+/** What was reserved for one request, and at which rank. */
+export interface ReservedAmounts {
+  readonly dpRank: number;
+  readonly amounts: LoadAmounts;
+}
+
+const AMOUNT_MAX = 1e9;
+
+/** `rank,requests,blocks,tokens` in decimal. */
+export function encodeReserved({ dpRank, amounts }: ReservedAmounts): string {
+  return `${dpRank},${amounts.requests},${amounts.decodeBlocks},${amounts.prefillTokens}`;
+}
+
+/** Undefined when the text is not what `encodeReserved` makes: then nothing was reserved that anybody could count. */
+export function decodeReserved(text: string): ReservedAmounts | undefined {
+  const numbers = text.split(',').map((part) => (/^\d{1,10}$/.test(part) ? Number(part) : Number.NaN));
+  const [dpRank, requests, decodeBlocks, prefillTokens] = numbers;
+  if (dpRank === undefined || requests === undefined || decodeBlocks === undefined || prefillTokens === undefined) {
+    return undefined;
+  }
+  if (numbers.length !== 4 || !numbers.every((number) => number <= AMOUNT_MAX)) return undefined;
+  return { dpRank, amounts: { requests, decodeBlocks, prefillTokens } };
+}
+
+export interface SharedLoadOptions {
+  /** What this router's load model knows of a rank by itself: its own requests and those that other routers told of. */
+  knownLoad(rank: RankId): LoadAmounts;
+  /** What the rank carries beyond that. The model adds it to the load until told otherwise. */
+  setForeignLoad(rank: RankId, amounts: LoadAmounts): void;
+}
+
+interface RankView {
+  readonly rank: RankId;
+  /** Of the look before. */
+  beyond: LoadAmounts;
+  foreign: LoadAmounts;
+}
+
+/**
+ * Makes the shared counters part of a router's own load model, so that replicas agree also where they do not hear of each
+ * other (design, "Counters, and replica sync"). What the counters have beyond what the router knows was sent by others. A
+ * request that ended just now is still in the last report of its worker: only what was beyond at two looks counts.
+ */
+export class SharedLoad {
+  readonly #options: SharedLoadOptions;
+  #views = new Map<string, RankView>(); // bounded by the ranks of the last look
+
+  constructor(options: SharedLoadOptions) {
+    this.#options = options;
+  }
+
+  /** Takes one look at the counters of the pool. */
+  observe(rows: readonly LoadRow[]): void {
+    const { knownLoad, setForeignLoad } = this.#options;
+    const views = new Map<string, RankView>();
+    for (const row of rows) {
+      const key = `${row.rank.workerId}/${row.rank.dpRank}`;
+      const view = this.#views.get(key);
+      const beyond = combineLoad(subtractLoad(loadOf(row), knownLoad(row.rank)), NO_LOAD, Math.max);
+      const foreign = combineLoad(beyond, view?.beyond ?? NO_LOAD, Math.min);
+      if (!isSame(foreign, view?.foreign ?? NO_LOAD)) setForeignLoad(row.rank, foreign);
+      views.set(key, { rank: row.rank, beyond, foreign });
+    }
+    for (const [key, { rank, foreign }] of this.#views) {
+      if (!views.has(key) && !isNoLoad(foreign)) setForeignLoad(rank, NO_LOAD); // withdrawn
+    }
+    this.#views = views;
+  }
+}
+
+function isSame(left: LoadAmounts, right: LoadAmounts): boolean {
+  return isNoLoad(subtractLoad(left, right));
+}

@@ -1,0 +1,335 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { createBlockIndex } from '../../../../shared/router/block-index/index.ts';
+import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
+import {
+  createKeyedTracking,
+  createKvRouter,
+  type KvRouterOptions,
+  kvRouterConfig,
+  type SchedulingRequest,
+} from '../../../../shared/router/scheduler/index.ts';
+import { hashBlocks } from '../../../../shared/tokens/index.ts';
+import { promptTokens } from './pool.ts';
+
+const never = new AbortController().signal;
+const pool: WorkerPool = { key: 'sum', model: 'm', role: 'aggregated', blockSizeTokens: 16 };
+
+function worker(id: string, more: Partial<RoutableWorker> = {}): RoutableWorker {
+  return { id, dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [], ...more };
+}
+
+function request(id: string, tokens: Uint32Array, more: Partial<RouteRequest> = {}): RouteRequest {
+  return { id, pool, routing: {}, override: undefined, tokenIds: tokens, excluded: new Set(), ...more };
+}
+
+function router(options: Partial<KvRouterOptions> = {}, clock = new VirtualClock()) {
+  return createKvRouter({
+    config: kvRouterConfig({ queueThreshold: 0 }),
+    clock,
+    random: seededRandom(3),
+    indexFor: (_, ranks) => createBlockIndex({ ranks }),
+    ...options,
+  });
+}
+
+const two = [worker('a', { maxNumBatchedTokens: 1000 }), worker('b', { maxNumBatchedTokens: 1000 })];
+
+/** Cached by the worker, as its events would tell. */
+function store(routing: ReturnType<typeof router>, workerId: string, tokens: Uint32Array, scope = {}): void {
+  const { index, ranks } = routing.setWorkers(pool, two);
+  const { local, sequence } = hashBlocks(tokens, { blockSizeTokens: 16, ...scope });
+  (index as ReturnType<typeof createBlockIndex>).stored(ranks.find(workerId, 0)!, 'device', undefined, sequence, local);
+}
+
+describe('mode kv', () => {
+  it('hashes the prompt itself and goes where it is cached', async () => {
+    const routing = router();
+    const prompt = promptTokens(160);
+    store(routing, 'b', prompt);
+    const held = await routing.choose(request('r', prompt), two, never);
+    expect(held).toMatchObject({ worker: two[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
+    expect(routing.explained('r')?.chosen).toMatchObject({ workerId: 'b' });
+  });
+
+  it('explains both decisions of a request whose prompt is computed apart', async () => {
+    const routing = router();
+    const prompt = promptTokens(160);
+    const prefill: WorkerPool = { ...pool, key: 'sum.prefill', role: 'prefill' };
+    await routing.choose(request('r', prompt, { pool: prefill }), [worker('p')], never);
+    expect(routing.explained('r')).toMatchObject({ chosen: { workerId: 'p' } });
+    await routing.choose(request('r', prompt, { pool: { ...pool, role: 'decode' } }), [worker('d')], never);
+    expect(routing.explained('r')).toMatchObject({
+      chosen: { workerId: 'd' },
+      prefill: { requestId: 'r', promptTokens: 160, chosen: { workerId: 'p' }, candidates: [{ workerId: 'p' }] },
+    });
+  });
+
+  it('knows running requests by keyed names, and caches by the public ones', async () => {
+    const tracking = createKeyedTracking({ key: new Uint8Array(32).fill(7), keyId: 'one' });
+    const told: SchedulingRequest[] = [];
+    const peers = {
+      booked: (_pool: WorkerPool, _decision: unknown, asked: SchedulingRequest) => void told.push(asked),
+      prefillDone: () => {},
+      ended: () => {},
+    };
+    const routing = router({ tracking, peers });
+    const prompt = promptTokens(160);
+    store(routing, 'b', prompt);
+    const held = await routing.choose(request('r1', prompt), two, never);
+    expect(held).toMatchObject({ worker: two[1], overlapBlocks: 10 });
+    await routing.choose(request('r2', prompt), two, never);
+    const { sequence } = hashBlocks(prompt, { blockSizeTokens: 16 });
+    const keyed = tracking.activeHashes(request('r1', prompt), pool, { local: new Uint32Array(0), sequence });
+    expect(told.map(({ activeHashes }) => activeHashes)).toEqual([keyed, keyed]);
+    const { scheduler } = routing.setWorkers(pool, two);
+    const load = () => scheduler.loads().map(({ activeDecodeBlocks }) => activeDecodeBlocks);
+    expect(load()).toEqual([0, 10]); // both run on the same blocks
+    const booking = { workerId: 'b', dpRank: 0, promptTokens: 160, uncachedTokens: 0 };
+    scheduler.book({ ...booking, requestId: 'peer', hashes: { local: new Uint32Array(0), sequence: keyed } });
+    expect(load()).toEqual([0, 10]);
+    scheduler.book({ ...booking, requestId: 'unkeyed', hashes: { local: new Uint32Array(0), sequence } });
+    expect(load()).toEqual([0, 20]);
+  });
+
+  it('keeps adapters and tenants apart', async () => {
+    const routing = router();
+    const prompt = promptTokens(160);
+    store(routing, 'b', prompt, { loraName: 'x', cacheSalt: 'tenant' });
+    const plain = await routing.choose(request('r1', prompt), two, never);
+    expect(plain.cachedTokens).toBe(0);
+    plain.release();
+    const routed = { lora_name: 'x', cache_salt: 'tenant' };
+    expect((await routing.choose(request('r2', prompt, { routing: routed }), two, never)).worker.id).toBe('b');
+  });
+
+  it('waits for room, and leaves the queue when the caller does', async () => {
+    const clock = new VirtualClock();
+    const routing = router({}, clock);
+    const held = await Promise.all(
+      ['r1', 'r2'].map((id, at) => routing.choose(request(id, promptTokens(160, at)), two, never)),
+    );
+    const gone = new AbortController();
+    const abandoned = routing.choose(request('r3', promptTokens(160, 3)), two, gone.signal);
+    const waiting = routing.choose(request('r4', promptTokens(160, 4)), two, never);
+    const [{ scheduler }] = routing.pools as [(typeof routing.pools)[number]];
+    expect(scheduler.pendingRequests).toBe(2);
+    gone.abort(new Error('client gone'));
+    await expect(abandoned).rejects.toThrow('client gone');
+    expect(scheduler.pendingRequests).toBe(1);
+    held[0]?.prefillDone();
+    expect((await waiting).worker).toBe(held[0]?.worker);
+    for (const reservation of held) reservation.release();
+    (await waiting).release();
+    (await waiting).release();
+    expect(scheduler.activeRequests).toBe(0);
+    routing.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('looks at the queue when time alone opens it', async () => {
+    const clock = new VirtualClock();
+    const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) }, clock);
+    const one = [worker('a')];
+    await routing.choose(request('r1', promptTokens(1000, 1)), one, never);
+    const waiting = routing.choose(request('r2', promptTokens(1600, 2)), one, never);
+    let isDecided = false;
+    void waiting.then(() => {
+      isDecided = true;
+    });
+    await clock.advance(20);
+    expect(isDecided).toBe(false);
+    await clock.advance(1);
+    expect(isDecided).toBe(true);
+  });
+
+  it('fails waiting requests when it closes or the model goes', async () => {
+    for (const end of ['close', 'removePool'] as const) {
+      const routing = router();
+      const one = [worker('a')];
+      await routing.choose(request('r1', promptTokens(160, 1)), one, never);
+      const waiting = routing.choose(request('r2', promptTokens(160, 2)), one, never);
+      routing[end](pool.key);
+      await expect(waiting).rejects.toMatchObject({
+        code: 'service_unavailable',
+        failure: { kind: 'SubscriberShutdown' },
+      });
+      expect(routing.pools).toEqual([]);
+    }
+  });
+
+  it('passes over a worker that failed for five seconds', async () => {
+    const clock = new VirtualClock();
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) }, clock);
+    routing.inhibit('a');
+    for (let at = 0; at < 4; at++) {
+      expect((await routing.choose(request(`r${at}`, promptTokens(16, at)), two, never)).worker.id).toBe('b');
+    }
+    await clock.advance(5001);
+    expect((await routing.choose(request('later', promptTokens(16, 9)), two, never)).worker.id).toBe('a');
+  });
+
+  it('goes where the request is pinned, in the role of its pool', async () => {
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
+    const hints = { prefill_worker_id: 'a', decode_worker_id: 'b' };
+    const at = async (role: WorkerPool['role'], id: string) =>
+      (await routing.choose(request(id, promptTokens(16), { pool: { ...pool, role }, routing: hints }), two, never))
+        .worker.id;
+    expect([await at('prefill', 'r1'), await at('decode', 'r2'), await at('aggregated', 'r3')]).toEqual([
+      'a',
+      'b',
+      'b',
+    ]);
+  });
+
+  it('counts no blocks in a pool of prefill workers', async () => {
+    const routing = router();
+    const held = await routing.choose(
+      request('r', promptTokens(160), { pool: { ...pool, role: 'prefill' } }),
+      two,
+      never,
+    );
+    const loads = routing.pools[0]?.scheduler.loads();
+    expect(loads?.find(({ workerId }) => workerId === held.worker.id)).toMatchObject({
+      activeDecodeBlocks: 0,
+      activePrefillTokens: 160,
+    });
+  });
+
+  it('decides by load alone for prompts without tokens, and without an index when the credit is 0', async () => {
+    let asked = 0;
+    const routing = router({
+      config: kvRouterConfig({ overlapScoreCredit: 0, queueThreshold: undefined }),
+      indexFor: () => {
+        asked++;
+        return undefined;
+      },
+    });
+    const text = { tokenIds: undefined, pool: { ...pool, blockSizeTokens: 0 } };
+    const chosen = new Set<string>();
+    for (let at = 0; at < 20; at++) {
+      chosen.add((await routing.choose(request(`r${at}`, new Uint32Array(0), text), two, never)).worker.id);
+    }
+    expect([...chosen].sort()).toEqual(['a', 'b']);
+    expect(asked).toBe(0);
+  });
+
+  it('narrows to workers that have the adapter, unless none says so', async () => {
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
+    const workers = [worker('a'), worker('b', { loraNames: ['x'] }), worker('c')];
+    const chosen = new Set<string>();
+    for (let at = 0; at < 30; at++) {
+      const asked = request(`r${at}`, promptTokens(16, at), { routing: { lora_name: 'x' } });
+      expect((await routing.choose(asked, workers, never)).worker.id).toBe('b');
+      const other = request(`s${at}`, promptTokens(16, at), { routing: { lora_name: 'y' } });
+      chosen.add((await routing.choose(other, workers, never)).worker.id);
+    }
+    expect(chosen.size).toBeGreaterThan(1);
+  });
+
+  it('does nothing for a request that was cancelled already', async () => {
+    await expect(
+      router().choose(request('r', promptTokens(16)), two, AbortSignal.abort(new Error('gone'))),
+    ).rejects.toThrow('gone');
+  });
+
+  it('shows what it would do without doing it', () => {
+    const routing = router();
+    expect(routing.explain(request('r', promptTokens(64)), two).candidates).toHaveLength(2);
+    expect(routing.pools[0]?.scheduler.activeRequests).toBe(0);
+  });
+});
+
+describe('a list of workers that comes with a request', () => {
+  const [a, b] = two as [RoutableWorker, RoutableWorker];
+  const prompt = promptTokens(160);
+
+  /** Worker b joined, cached the prompt and runs a request; a request that began before that has the older list. */
+  async function joined() {
+    const routing = router({ config: kvRouterConfig({ queueThreshold: undefined }) });
+    routing.setWorkers(pool, [a]);
+    store(routing, 'b', prompt);
+    const held = await routing.choose(request('running', prompt), two, never);
+    expect(held.worker).toBe(b);
+    const { index, ranks, scheduler } = routing.setWorkers(pool, two);
+    return { routing, held, index: index as ReturnType<typeof createBlockIndex>, ranks, scheduler };
+  }
+
+  it('takes nothing from workers that joined after it was read: no blocks, no bookings', async () => {
+    const { routing, held, index, ranks, scheduler } = await joined();
+    await routing.choose(request('late', promptTokens(16, 1)), [a], never);
+    const rank = ranks.find('b', 0)!;
+    expect(index.blocksOf(rank)).toBe(10);
+    expect(scheduler.isActive('running')).toBe(true);
+    const longer = hashBlocks(promptTokens(176), { blockSizeTokens: 16 });
+    const parent = [longer.sequence[18]!, longer.sequence[19]!] as const;
+    const next = index.stored(rank, 'device', parent, longer.sequence.slice(20), longer.local.slice(20));
+    expect(next).toBe('ok'); // the worker's next event continues what it has
+    expect(await routing.choose(request('again', prompt), two, never)).toMatchObject({ worker: b, overlapBlocks: 10 });
+    held.release();
+    expect(scheduler.isActive('running')).toBe(false);
+  });
+
+  it('is not what an explanation takes for the workers either', async () => {
+    const { routing, index, ranks } = await joined();
+    expect(routing.explain(request('asked', prompt), [a]).candidates).toHaveLength(2);
+    expect(index.blocksOf(ranks.find('b', 0)!)).toBe(10);
+  });
+
+  it('does not bring back a worker that left since', async () => {
+    const { routing } = await joined();
+    routing.setWorkers(pool, [a]);
+    expect((await routing.choose(request('late', prompt), two, never)).worker).toBe(a);
+  });
+});
+
+describe('sessions', () => {
+  const inSession = (id: string, seed: number, more: Partial<RouteRequest> = {}) =>
+    request(id, promptTokens(160, seed), { routing: { session_id: 's' }, ...more });
+  const config = kvRouterConfig({ queueThreshold: undefined });
+
+  it('stay with the worker of their first request, however loaded it is', async () => {
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
+    const first = await routing.choose(inSession('r0', 0), two, never);
+    for (let at = 1; at < 10; at++) {
+      expect((await routing.choose(inSession(`r${at}`, at), two, never)).worker).toBe(first.worker);
+    }
+  });
+
+  it('are free again when idle for the whole time, not while a request runs', async () => {
+    const clock = new VirtualClock();
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } }, clock);
+    const first = await routing.choose(inSession('r0', 0), two, never);
+    await clock.advance(5000);
+    const second = await routing.choose(inSession('r1', 1), two, never);
+    expect(second.worker).toBe(first.worker);
+    await routing.choose(
+      request('load', promptTokens(160_000, 7), { routing: { backend_instance_id: first.worker.id } }),
+      two,
+      never,
+    );
+    first.release();
+    second.release();
+    await clock.advance(1001);
+    expect((await routing.choose(inSession('r2', 2), two, never)).worker).not.toBe(first.worker);
+  });
+
+  it('move when their worker is gone or failed the request', async () => {
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
+    const first = await routing.choose(inSession('r0', 0), two, never);
+    const { id } = first.worker;
+    const moved = await routing.choose(inSession('r1', 1, { excluded: new Set([id]) }), two, never);
+    expect(moved.worker.id).not.toBe(id);
+    const rest = two.filter((candidate) => candidate.id === id);
+    routing.setWorkers(pool, rest);
+    expect((await routing.choose(inSession('r2', 2), rest, never)).worker.id).toBe(id);
+  });
+
+  it('give way to an explicit worker', async () => {
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
+    const first = await routing.choose(inSession('r0', 0), two, never);
+    const other = two.find(({ id }) => id !== first.worker.id)!;
+    const pinned = inSession('r1', 1, { routing: { session_id: 's', backend_instance_id: other.id } });
+    expect((await routing.choose(pinned, two, never)).worker).toBe(other);
+  });
+});

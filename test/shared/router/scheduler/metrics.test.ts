@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest';
+import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import { createRouter } from '../../../../shared/router/index.ts';
+import { meterRouter } from '../../../../shared/router/scheduler/index.ts';
+
+const WORKER = { id: 'a', dataParallelStartRank: 0, dataParallelSize: 1, deviceType: undefined, taints: [] };
+const REQUEST = { id: 'r', routing: {}, override: undefined, tokenIds: undefined, excluded: new Set<string>() };
+
+async function reserve() {
+  const clock = new VirtualClock();
+  const seen: unknown[] = [];
+  const router = meterRouter(createRouter({ mode: 'round-robin', clock, random: seededRandom(1) }), {
+    clock,
+    metrics: {
+      firstToken: (ms) => seen.push(['first', ms]),
+      tokens: (gapMs, tokens) => seen.push(['tokens', gapMs, tokens]),
+      ended: (outputTokens) => seen.push(['ended', outputTokens]),
+    },
+    onAsked: ({ id }) => seen.push(['asked', id]),
+  });
+  const reservation = await router.choose(REQUEST, [WORKER], new AbortController().signal);
+  return { clock, seen, reservation };
+}
+
+describe('a metered request', () => {
+  it('tells its first token, the gaps after it, and its end', async () => {
+    const { clock, seen, reservation } = await reserve();
+    await clock.advance(40);
+    reservation.prefillDone();
+    reservation.produced(3); // all of them are the first
+    await clock.advance(10);
+    reservation.produced(5);
+    reservation.release();
+    reservation.release();
+    expect(seen).toEqual([
+      ['asked', 'r'],
+      ['first', 40],
+      ['tokens', 10, 2],
+      ['ended', 5],
+    ]);
+  });
+
+  it('that never had a token only ends', async () => {
+    const { seen, reservation } = await reserve();
+    reservation.release();
+    expect(seen).toEqual([
+      ['asked', 'r'],
+      ['ended', 0],
+    ]);
+  });
+});
