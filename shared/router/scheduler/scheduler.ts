@@ -174,11 +174,11 @@ class PoolScheduler implements Scheduler {
     return rank === undefined ? undefined : this.#load.booked(rank);
   }
 
-  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void {
+  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void {
     const { ranks } = this.#options;
     const rank = ranks.find(workerId, dpRank);
     if (rank === undefined || this.#workers.ofRank(rank) === undefined) return;
-    this.#load.setForeign(rank, load);
+    this.#load.setUnattributed(rank, load);
     this.#drain(); // others may have finished what the queue waits for
   }
 

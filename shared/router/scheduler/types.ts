@@ -132,7 +132,7 @@ export interface PotentialLoad {
   readonly activeRequests: number;
 }
 
-/** What requests weigh on a rank. */
+/** What requests weigh on a rank. In a change, amounts may be negative. */
 export interface RankWeight {
   readonly requests: number;
   /** Blocks of KV cache that they hold. */
@@ -170,7 +170,7 @@ export interface Scheduler {
   /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
   bookedLoad(workerId: string, dpRank: number): RankWeight | undefined;
   /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
-  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void;
+  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void;
   /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
   tick(): void;
   readonly recheckMs: number;
