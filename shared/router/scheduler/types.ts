@@ -11,6 +11,16 @@ export type SchedulableWorker = Pick<
   'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints' | 'totalKvBlocks' | 'maxNumBatchedTokens'
 >;
 
+/** Predicts how long a worker will prefill. */
+export interface PrefillDurationModel {
+  /**
+   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
+   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
+   * decision. Never throws.
+   */
+  durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
+}
+
 /** One request, as far as choosing its worker goes. */
 export interface SchedulingRequest extends WorkerFilter {
   readonly id: string;

@@ -360,16 +360,6 @@ const MS_PER_TOKEN_MIN = 0.005;
 
 const MS_PER_TOKEN_MAX = 0.1;
 
-/** Predicts how long a worker will prefill. */
-export interface PrefillDurationModel {
-  /**
-   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
-   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
-   * decision. Never throws.
-   */
-  durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
-}
-
 /**
  * Tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least none.
  * @param expectedMs predicted length; NaN = unknown, the prefill does not shrink
