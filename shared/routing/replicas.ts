@@ -273,7 +273,7 @@ class EndpointLoads {
   readonly #name: string;
   readonly #shared: SharedRouterState;
   readonly #pools: () => readonly KvPool[];
-  readonly #foreign = new Map<string, number>(); // requests, by set and rank
+  readonly #unattributed = new Map<string, number>(); // requests, by set and rank
 
   constructor(pool: PoolAddress, shared: SharedRouterState, { clock, random, pools }: ReplicaParts) {
     this.#name = `${pool.component}/${pool.endpoint}`;
@@ -299,8 +299,8 @@ class EndpointLoads {
       if (own.length > 0 || this.#views.has(kv.scheduler)) this.#viewOf(name, kv).observe(own);
     }
     let requests = 0;
-    for (const count of this.#foreign.values()) requests += count;
-    this.#shared.watch.metrics.foreignRequests(this.#name, requests);
+    for (const count of this.#unattributed.values()) requests += count;
+    this.#shared.watch.metrics.unattributedRequests(this.#name, requests);
   }
 
   #viewOf(name: string, { scheduler }: KvPool): SharedLoad {
@@ -308,11 +308,11 @@ class EndpointLoads {
     if (known !== undefined) return known;
     const view = new SharedLoad({
       knownLoad: ({ workerId, dpRank }) => scheduler.bookedLoad(workerId, dpRank) ?? NO_LOAD,
-      setForeignLoad: ({ workerId, dpRank }, amounts) => {
-        scheduler.setForeignLoad(workerId, dpRank, amounts);
+      setUnattributedLoad: ({ workerId, dpRank }, amounts) => {
+        scheduler.setUnattributedLoad(workerId, dpRank, amounts);
         const key = `${name} ${workerId}/${dpRank}`;
-        if (amounts.requests === 0) this.#foreign.delete(key);
-        else this.#foreign.set(key, amounts.requests);
+        if (amounts.requests === 0) this.#unattributed.delete(key);
+        else this.#unattributed.set(key, amounts.requests);
       },
     });
     this.#views.set(scheduler, view);

@@ -1,6 +1,6 @@
 import { ROOT } from './block-records.ts';
 import { U64Set } from './hash-table.ts';
-import { fastest, LEVEL_MASK, NOT_HELD } from './holder-sets.ts';
+import { fastest, NOT_HELD, TIER_BITS } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
 
 /** The children of a block were not looked at yet. */
@@ -17,7 +17,7 @@ interface Cut {
   readonly block: number;
   readonly incarnation: number;
   /** The incarnation keeps the block's children in this tier and slower ones, and so on below them. */
-  readonly level: number;
+  readonly tier: number;
   /** The event that made it. */
   readonly event: number;
   /** The child to look at next; 0 = none is left. */
@@ -70,9 +70,9 @@ export class Cuts {
     this.lost.clear();
   }
 
-  /** The incarnation keeps what lies below the block only in `level` and slower tiers; `NOT_HELD` = not at all. */
-  add(block: number, incarnation: number, level: number, event = this.#event): void {
-    const cut: Cut = { block, incarnation, level, event, cursor: NOT_BEGUN, done: undefined, isOver: false };
+  /** The incarnation keeps what lies below the block only in `tier` and slower tiers; `NOT_HELD` = not at all. */
+  add(block: number, incarnation: number, tier: number, event = this.#event): void {
+    const cut: Cut = { block, incarnation, tier, event, cursor: NOT_BEGUN, done: undefined, isOver: false };
     const cuts = this.#byBlock.get(block);
     if (cuts === undefined) this.#byBlock.set(block, [cut]);
     else {
@@ -88,7 +88,7 @@ export class Cuts {
     const older = cuts.filter((cut) => cut.incarnation === incarnation && cut.event < this.#event);
     for (const [at, cut] of older.entries()) {
       const next = older[at + 1];
-      if (next !== undefined && next.level >= cut.level) this.#end(cut);
+      if (next !== undefined && next.tier >= cut.tier) this.#end(cut);
     }
   }
 
@@ -165,23 +165,23 @@ export class Cuts {
   }
 
   /**
-   * All there are, for `restore`: block, incarnation, level and number of children to pass over, which follow. What is
+   * All there are, for `restore`: block, incarnation, tier and number of children to pass over, which follow. What is
    * bare is told as a cut of nobody's, which ends with a look at its block.
    */
   toWords(): Int32Array {
     const { bare } = this.#residency;
     const words = bare === ROOT ? [] : [bare, 0, NOT_HELD, 0];
-    for (const { block, incarnation, level, done, isOver } of this.#open) {
-      if (!isOver) words.push(block, incarnation, level, done?.size ?? 0, ...(done ?? []));
+    for (const { block, incarnation, tier, done, isOver } of this.#open) {
+      if (!isOver) words.push(block, incarnation, tier, done?.size ?? 0, ...(done ?? []));
     }
     return Int32Array.from(words);
   }
 
   restore(words: Int32Array): void {
     for (let at = 0; at < words.length; ) {
-      const [block = 0, incarnation = 0, level = 0, count = 0] = words.subarray(at, at + HEAD_WORDS);
+      const [block = 0, incarnation = 0, tier = 0, count = 0] = words.subarray(at, at + HEAD_WORDS);
       at += HEAD_WORDS;
-      this.add(block, incarnation, level);
+      this.add(block, incarnation, tier);
       if (count > 0) (this.#open.at(-1) as Cut).done = new Set(words.subarray(at, at + count));
       at += count;
     }
@@ -226,12 +226,12 @@ export class Cuts {
   }
 
   /** The child loses what the cut takes, with the hashes that go to `hashes`, and hands the cut on to its own children. */
-  #apply({ incarnation, level, event }: Cut, child: number, hashes: U64Set | undefined): void {
+  #apply({ incarnation, tier, event }: Cut, child: number, hashes: U64Set | undefined): void {
     const residency = this.#residency;
     const before = residency.tiersOf(child, incarnation);
     // What lies below an unchanged block stays as it is, too.
-    if (fastest(before) >= level) return;
-    const after = residency.lose(child, incarnation, before, (LEVEL_MASK << level) & LEVEL_MASK, hashes);
+    if (fastest(before) >= tier) return;
+    const after = residency.lose(child, incarnation, before, (TIER_BITS << tier) & TIER_BITS, hashes);
     if (residency.blocks.child(child) !== 0) this.add(child, incarnation, fastest(after), event);
   }
 

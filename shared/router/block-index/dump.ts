@@ -1,12 +1,12 @@
 import { ROOT } from './block-records.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, LEVEL_MASK, levelsOf } from './holder-sets.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, fastest, TIER_BITS, tiersByAnyHash } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
 import type { DumpSlice, HashPair, StorageTier, StoredRun } from './types.ts';
 
 /** A longer run is told in several. */
 const RUN_WORDS_MAX = 2 * 2048;
 
-/** By level. */
+/** By number. */
 export const TIERS: readonly StorageTier[] = ['device', 'host_pinned', 'disk', 'external'];
 
 /** Blocks looked at in a slice of less than 1 ms. */
@@ -21,15 +21,15 @@ export function* dumpRank(residency: Residency, rank: number): Generator<DumpSli
   const incarnation = residency.incarnations.find(rank);
   if (incarnation === 0) return;
   const runs: StoredRun[] = [];
-  let levels = 1; // of the slower tiers, those in which the first walk finds something
-  for (const [level, tier] of TIERS.entries()) {
-    if ((levels & (1 << level)) === 0) continue;
-    const walk = new DumpWalk(residency, incarnation, new RunWriter(residency, incarnation, level, tier, runs));
+  let tiers = 1; // of the slower tiers, those in which the first walk finds something
+  for (const [tier, name] of TIERS.entries()) {
+    if ((tiers & (1 << tier)) === 0) continue;
+    const walk = new DumpWalk(residency, incarnation, new RunWriter(residency, incarnation, tier, name, runs));
     for (const _ of walk.slices()) {
       yield { runs: runs.splice(0), isLast: false };
       if (residency.incarnations.find(rank) !== incarnation) return; // it was cleared: an event says so
     }
-    levels |= walk.levels;
+    tiers |= walk.tiers;
   }
   yield { runs, isLast: true };
 }
@@ -37,7 +37,7 @@ export function* dumpRank(residency: Residency, rank: number): Generator<DumpSli
 /** One way through all that an incarnation holds. */
 class DumpWalk {
   /** In which anything is held. */
-  levels = 0;
+  tiers = 0;
   readonly #residency: Residency;
   readonly #incarnation: number;
   readonly #run: RunWriter;
@@ -71,7 +71,7 @@ class DumpWalk {
   #isHeld(block: number): boolean {
     const { blocks } = this.#residency;
     const tiers = blocks.isFree(block) ? 0 : this.#residency.tiersOf(block, this.#incarnation);
-    this.levels |= levelsOf(tiers);
+    this.tiers |= tiersByAnyHash(tiers);
     return tiers !== 0;
   }
 
@@ -102,19 +102,19 @@ class DumpWalk {
 class RunWriter {
   readonly #residency: Residency;
   readonly #incarnation: number;
-  readonly #level: number;
-  readonly #tier: StorageTier;
+  readonly #tier: number;
+  readonly #name: StorageTier;
   readonly #runs: StoredRun[];
   #parent: HashPair | undefined;
   #hashes: number[] = [];
   #locals: number[] = [];
   readonly #others: StoredRun[] = [];
 
-  constructor(residency: Residency, incarnation: number, level: number, tier: StorageTier, runs: StoredRun[]) {
+  constructor(residency: Residency, incarnation: number, tier: number, name: StorageTier, runs: StoredRun[]) {
     this.#residency = residency;
     this.#incarnation = incarnation;
-    this.#level = level;
     this.#tier = tier;
+    this.#name = name;
     this.#runs = runs;
   }
 
@@ -125,7 +125,7 @@ class RunWriter {
 
   add(block: number): void {
     const { blocks } = this.#residency;
-    const [hash, ...others] = this.#hashesOf(block, this.#level);
+    const [hash, ...others] = this.#hashesOf(block, this.#tier);
     if (hash === undefined) {
       this.end();
       return;
@@ -150,7 +150,7 @@ class RunWriter {
   }
 
   #run(parent: HashPair | undefined, hashes: readonly number[], locals: readonly number[]): StoredRun {
-    return { tier: this.#tier, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
+    return { tier: this.#name, parent, blockHashes: Uint32Array.from(hashes), tokensHashes: Uint32Array.from(locals) };
   }
 
   /** A hash under which the block was told before this one: that of its fastest tier. */
@@ -159,17 +159,17 @@ class RunWriter {
   }
 
   /** Hashes that the engine has for the block in a tier. */
-  #hashesOf(block: number, level: number): HashPair[] {
+  #hashesOf(block: number, tier: number): HashPair[] {
     const { blocks, engineHashes } = this.#residency;
     const tiers = this.#residency.tiersOf(block, this.#incarnation);
     const found: HashPair[] = [];
-    if (((tiers & LEVEL_MASK) >>> level) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
-    if (((tiers >>> BY_SHARED_HASH) & LEVEL_MASK & (1 << level)) !== 0) {
+    if (((tiers & TIER_BITS) >>> tier) & 1) found.push(pair(blocks.low(block), blocks.high(block)));
+    if (((tiers >>> BY_SHARED_HASH) & TIER_BITS & (1 << tier)) !== 0) {
       found.push(pair(engineHashes.sharedLow(block), engineHashes.sharedHigh(block)));
     }
     if (tiers >>> BY_PRIVATE_HASH === 0) return found;
     for (let hash = engineHashes.firstPrivate(block); hash !== 0; hash = engineHashes.nextPrivate(hash)) {
-      if (engineHashes.incarnationOf(hash) !== this.#incarnation || ((engineHashes.levelsOf(hash) >>> level) & 1) === 0)
+      if (engineHashes.incarnationOf(hash) !== this.#incarnation || ((engineHashes.tiersOf(hash) >>> tier) & 1) === 0)
         continue;
       found.push(pair(engineHashes.low(hash), engineHashes.high(hash)));
     }

@@ -1,6 +1,6 @@
 import { invariant } from '../../errors/index.ts';
 import { type HashTable, NUMBER_MAX, PRIVATE_HASH, SHARED_HASH } from './hash-table.ts';
-import { BY_PRIVATE_HASH, BY_SHARED_HASH, LEVEL_MASK } from './holder-sets.ts';
+import { BY_PRIVATE_HASH, BY_SHARED_HASH, TIER_BITS } from './holder-sets.ts';
 import { PAGE_MASK, PAGE_SHIFT, PAGE_WORDS, type PagedWords } from './paged-words.ts';
 
 /** Hashes looked at in a slice of less than 1 ms. */
@@ -13,7 +13,7 @@ const USERS = 3;
 const PRIVATE_SHIFT = 3;
 const OF_BLOCK = 2;
 const OF_INCARNATION = 3;
-const LEVELS = 4;
+const TIERS = 4;
 const NEXT = 5;
 const BACK = 6;
 
@@ -22,7 +22,7 @@ const BACK = 6;
  * by all its holders that use it, beside the block's record; who uses yet another one gets a record of its own:
  *
  *     by block     shared hash 64 | first private hash | holders that use the shared hash
- *     private      hash 64 | block | incarnation | levels | next of the block | back | -
+ *     private      hash 64 | block | incarnation | tiers | next of the block | back | -
  */
 export class EngineHashes {
   readonly #shared: PagedWords;
@@ -47,15 +47,15 @@ export class EngineHashes {
   }
 
   /**
-   * `incarnation`, which holds `tiers` of `block` so far, holds it by this hash in `level`.
+   * `incarnation`, which holds `tiers` of `block` so far, holds it by this hash in `tier`.
    * @returns the bit to add to its tiers; 0 when there is no room
    */
-  bind(block: number, incarnation: number, tiers: number, low: number, high: number, level: number): number {
+  bind(block: number, incarnation: number, tiers: number, low: number, high: number, tier: number): number {
     this.#shared.reach(block >>> (PAGE_SHIFT - BLOCK_SHIFT));
     const own = tiers >>> BY_PRIVATE_HASH === 0 ? 0 : this.#findPrivate(block, incarnation, low, high);
     if (own !== 0) {
-      this.#setPrivate(own, LEVELS, this.levelsOf(own) | (1 << level));
-      return 1 << (level + BY_PRIVATE_HASH);
+      this.#setPrivate(own, TIERS, this.tiersOf(own) | (1 << tier));
+      return 1 << (tier + BY_PRIVATE_HASH);
     }
     const users = this.#getShared(block, USERS);
     if (users === 0) {
@@ -63,13 +63,13 @@ export class EngineHashes {
       this.#setShared(block, 1, high);
       if (!this.#table.insert(SHARED_HASH, block, low, high)) return 0;
       this.#setShared(block, USERS, 1);
-      return 1 << (level + BY_SHARED_HASH);
+      return 1 << (tier + BY_SHARED_HASH);
     }
     if (this.#getShared(block, 0) === low && this.#getShared(block, 1) === high) {
-      if (((tiers >>> BY_SHARED_HASH) & LEVEL_MASK) === 0) this.#setShared(block, USERS, users + 1);
-      return 1 << (level + BY_SHARED_HASH);
+      if (((tiers >>> BY_SHARED_HASH) & TIER_BITS) === 0) this.#setShared(block, USERS, users + 1);
+      return 1 << (tier + BY_SHARED_HASH);
     }
-    return this.#createPrivate(block, incarnation, low, high, 1 << level) ? 1 << (level + BY_PRIVATE_HASH) : 0;
+    return this.#createPrivate(block, incarnation, low, high, 1 << tier) ? 1 << (tier + BY_PRIVATE_HASH) : 0;
   }
 
   /** A holder uses the shared hash of the block no longer. */
@@ -80,27 +80,27 @@ export class EngineHashes {
     if (users === 0) this.#table.remove(SHARED_HASH, block, this.sharedLow(block), this.sharedHigh(block));
   }
 
-  /** Keeps of the private hashes that `incarnation` uses for `block` the levels in `mask`. @returns the levels left */
+  /** Keeps of the private hashes that `incarnation` uses for `block` the tiers in `mask`. @returns the tiers left */
   keepPrivate(block: number, incarnation: number, mask: number): number {
     let left = 0;
     for (let hash = this.firstPrivate(block); hash !== 0; ) {
       const next = this.nextPrivate(hash);
-      if (this.incarnationOf(hash) === incarnation) left |= this.keepLevels(hash, mask);
+      if (this.incarnationOf(hash) === incarnation) left |= this.keepTiers(hash, mask);
       hash = next;
     }
     return left;
   }
 
-  /** Levels that the private hashes of `incarnation` for `block` have together. */
-  privateLevels(block: number, incarnation: number): number {
-    return this.keepPrivate(block, incarnation, LEVEL_MASK);
+  /** Tiers that the private hashes of `incarnation` for `block` have together. */
+  privateTiers(block: number, incarnation: number): number {
+    return this.keepPrivate(block, incarnation, TIER_BITS);
   }
 
-  /** Keeps the levels in `mask` of a private hash, which goes when none is left. @returns the levels left */
-  keepLevels(hash: number, mask: number): number {
-    const left = this.levelsOf(hash) & mask;
+  /** Keeps the tiers in `mask` of a private hash, which goes when none is left. @returns the tiers left */
+  keepTiers(hash: number, mask: number): number {
+    const left = this.tiersOf(hash) & mask;
     if (left === 0) this.#removePrivate(hash);
-    else if (left !== this.levelsOf(hash)) this.#setPrivate(hash, LEVELS, left);
+    else if (left !== this.tiersOf(hash)) this.#setPrivate(hash, TIERS, left);
     return left;
   }
 
@@ -134,8 +134,8 @@ export class EngineHashes {
     return this.#getPrivate(hash, OF_INCARNATION);
   }
 
-  levelsOf(hash: number): number {
-    return this.#getPrivate(hash, LEVELS);
+  tiersOf(hash: number): number {
+    return this.#getPrivate(hash, TIERS);
   }
 
   low(hash: number): number {
@@ -157,7 +157,7 @@ export class EngineHashes {
     this.#top = privateTop;
     for (let hash = 1; hash < privateTop; hash++) {
       if (hash % RESTORED_AT_ONCE === 0) yield;
-      if (this.levelsOf(hash) === 0) {
+      if (this.tiersOf(hash) === 0) {
         this.#setPrivate(hash, NEXT, this.#free);
         this.#free = hash;
       } else this.#table.note(PRIVATE_HASH, hash, this.low(hash), this.high(hash));
@@ -171,7 +171,7 @@ export class EngineHashes {
     return 0;
   }
 
-  #createPrivate(block: number, incarnation: number, low: number, high: number, levels: number): boolean {
+  #createPrivate(block: number, incarnation: number, low: number, high: number, tiers: number): boolean {
     const hash = this.#free !== 0 ? this.#free : this.#top;
     if (hash > NUMBER_MAX) return false;
     this.#private.reach(hash >>> (PAGE_SHIFT - PRIVATE_SHIFT));
@@ -184,7 +184,7 @@ export class EngineHashes {
     const first = this.firstPrivate(block);
     this.#setPrivate(hash, OF_BLOCK, block);
     this.#setPrivate(hash, OF_INCARNATION, incarnation);
-    this.#setPrivate(hash, LEVELS, levels);
+    this.#setPrivate(hash, TIERS, tiers);
     this.#setPrivate(hash, NEXT, first);
     this.#setPrivate(hash, BACK, 0);
     if (first !== 0) this.#setPrivate(first, BACK, hash);
@@ -199,7 +199,7 @@ export class EngineHashes {
     if (back === 0) this.#setShared(this.blockOf(hash), FIRST_PRIVATE, next);
     else this.#setPrivate(back, NEXT, next);
     if (next !== 0) this.#setPrivate(next, BACK, back);
-    this.#setPrivate(hash, LEVELS, 0);
+    this.#setPrivate(hash, TIERS, 0);
     this.#setPrivate(hash, NEXT, this.#free);
     this.#free = hash;
   }

@@ -9,12 +9,12 @@ import {
   ALONE,
   HOLDER_MASK,
   HOLDERS_MAX,
-  hasLevel,
+  hasTier,
   INCARNATION_SHIFT,
-  LEVEL_MASK,
-  levelsOf,
   RECENT,
+  TIER_BITS,
   TIERS_MASK,
+  tiersByAnyHash,
 } from './holder-sets.ts';
 import { matchChain } from './match.ts';
 import { BlockAllowance } from './memory-bound.ts';
@@ -80,11 +80,11 @@ export class FlatBlockIndex implements BlockIndex {
     }
     residency.beginEvent(count);
     if (!this.#gc.isIdle) this.#gc.sweep(SWEPT_PER_BLOCK * count + SWEPT_PER_EVENT);
-    const level = levelOf(tier);
+    const tierNumber = numberOf(tier);
     let parentBlock = ROOT;
     if (parent !== undefined) {
       // Nobody holds anything in incarnation 0.
-      parentBlock = residency.findHeld(residency.incarnations.find(rank), parent[0] | 0, parent[1] | 0, level);
+      parentBlock = residency.findHeld(residency.incarnations.find(rank), parent[0] | 0, parent[1] | 0, tierNumber);
       if (parentBlock < 0) return 'parent_block_not_found';
     }
     const incarnation = residency.incarnations.open(rank);
@@ -98,7 +98,7 @@ export class FlatBlockIndex implements BlockIndex {
       if (!residency.cuts.isEmpty) this.#path.locate(residency, count); // of what was cut off, some may be gone
     }
     const evicted = this.#counters.evictedBlocks;
-    const isStored = this.#store(incarnation, level, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
+    const isStored = this.#store(incarnation, tierNumber, parentBlock, isOurs ? undefined : blockHashes, tokensHashes);
     if (isStored) residency.incarnations.last[incarnation] = this.#path.blocks[count - 1] as number;
     else residency.giveBack(this.#path.last(parentBlock));
     if (this.#counters.evictedBlocks > evicted) this.#onEvicted(this.#counters.evictedBlocks - evicted);
@@ -142,7 +142,7 @@ export class FlatBlockIndex implements BlockIndex {
         (blockHashes[2 * at + 1] as number) | 0,
       );
       if (entry === 0 || residency.blockOf(entry) === this.#path.blocks[at]) continue;
-      residency.drop(incarnation, entry, LEVEL_MASK);
+      residency.drop(incarnation, entry, TIER_BITS);
       this.#path.locate(residency, count);
     }
     return true;
@@ -155,7 +155,7 @@ export class FlatBlockIndex implements BlockIndex {
    */
   #store(
     incarnation: number,
-    level: number,
+    tier: number,
     parent: number,
     blockHashes: Uint32Array | undefined,
     tokensHashes: Uint32Array,
@@ -166,18 +166,18 @@ export class FlatBlockIndex implements BlockIndex {
     if (!this.#makeRoom(count - known, last)) return false;
     if (this.residency.cuts.has(incarnation)) this.#enter(incarnation, parent);
     // A chain that one incarnation alone goes on with is one stretch for `match`.
-    const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, level);
+    const isSame = isHeldAlone(this.residency.blocks.holders(last), incarnation, tier);
     if (blockHashes !== undefined) {
       const appended = this.#append(incarnation, last, tokensHashes, 0, isSame);
-      if (appended === count - known && this.#holdByEngineHash(incarnation, level, blockHashes)) return true;
+      if (appended === count - known && this.#holdByEngineHash(incarnation, tier, blockHashes)) return true;
       if (appended > 0) this.residency.giveBack(blocks[known + appended - 1] as number);
       return false;
     }
     const { incarnations } = this.residency;
-    const holders = ALONE | (incarnation << INCARNATION_SHIFT) | (1 << level);
+    const holders = ALONE | (incarnation << INCARNATION_SHIFT) | (1 << tier);
     const appended = this.#append(incarnation, last, tokensHashes, holders, isSame);
     incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + appended;
-    return this.#hold(incarnation, level) && appended === count - known;
+    return this.#hold(incarnation, tier) && appended === count - known;
   }
 
   /** What was cut off of the path's blocks is put right before the incarnation holds them again. */
@@ -226,7 +226,7 @@ export class FlatBlockIndex implements BlockIndex {
   }
 
   /** The incarnation also holds the blocks that were in the index before, hashed as we hash them. */
-  #hold(incarnation: number, level: number): boolean {
+  #hold(incarnation: number, tier: number): boolean {
     const { blocks, known } = this.#path;
     const { blocks: records, sets, incarnations } = this.residency;
     // Blocks of a chain often have the same holders, and then the same after the change.
@@ -243,17 +243,17 @@ export class FlatBlockIndex implements BlockIndex {
         before = sets.tiersOf(holders, incarnation);
         if (before === 0 && sets.countOf(holders) >= HOLDERS_MAX) return false;
         from = holders;
-        to = sets.replace(holders, incarnation, before | (1 << level));
+        to = sets.replace(holders, incarnation, before | (1 << tier));
       }
       if (before === 0) incarnations.blocks[incarnation] = (incarnations.blocks[incarnation] as number) + 1;
-      else if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
+      else if (hasTier(before, tier)) this.#counters.duplicateBlocks++;
       records.setHolders(block, to | RECENT);
     }
     return true;
   }
 
   /** The incarnation holds the blocks of the path under these engine hashes. */
-  #holdByEngineHash(incarnation: number, level: number, blockHashes: Uint32Array): boolean {
+  #holdByEngineHash(incarnation: number, tier: number, blockHashes: Uint32Array): boolean {
     const { blocks, sequence, known } = this.#path;
     const { blocks: records, engineHashes, sets } = this.residency;
     for (let at = 0; at < blockHashes.length; at += 2) {
@@ -264,9 +264,9 @@ export class FlatBlockIndex implements BlockIndex {
       const holders = records.holders(block);
       const before = sets.tiersOf(holders, incarnation);
       const hasRoom = before !== 0 || sets.countOf(holders) < HOLDERS_MAX;
-      const bit = !hasRoom ? 0 : isOurs ? 1 << level : engineHashes.bind(block, incarnation, before, low, high, level);
+      const bit = !hasRoom ? 0 : isOurs ? 1 << tier : engineHashes.bind(block, incarnation, before, low, high, tier);
       if (bit === 0) return false;
-      if (hasLevel(before, level)) this.#counters.duplicateBlocks++;
+      if (hasTier(before, tier)) this.#counters.duplicateBlocks++;
       this.residency.change(block, incarnation, before, before | bit);
       if (at < 2 * known) records.setHolders(block, records.holders(block) | RECENT);
     }
@@ -276,7 +276,7 @@ export class FlatBlockIndex implements BlockIndex {
   removed(rank: number, tier: StorageTier, blockHashes: Uint32Array): IndexStatus {
     const { residency } = this;
     const incarnation = residency.incarnations.find(rank);
-    const lost = 1 << levelOf(tier);
+    const lost = 1 << numberOf(tier);
     residency.beginEvent(blockHashes.length >> 1);
     if (!this.#gc.isIdle) this.#gc.sweep(blockHashes.length + SWEPT_PER_EVENT);
     residency.table.warm(blockHashes, 0, blockHashes.length >> 1);
@@ -345,13 +345,13 @@ export class FlatBlockIndex implements BlockIndex {
   }
 }
 
-/** Whether nobody but the incarnation holds, and that only in `level`. */
-function isHeldAlone(holders: number, incarnation: number, level: number): boolean {
+/** Whether nobody but the incarnation holds, and that only in `tier`. */
+function isHeldAlone(holders: number, incarnation: number, tier: number): boolean {
   if (holders >= 0 || (holders & HOLDER_MASK) >>> INCARNATION_SHIFT !== incarnation) return false;
-  return levelsOf(holders & TIERS_MASK) === 1 << level;
+  return tiersByAnyHash(holders & TIERS_MASK) === 1 << tier;
 }
 
-function levelOf(tier: StorageTier): number {
+function numberOf(tier: StorageTier): number {
   switch (tier) {
     case 'device':
       return 0;

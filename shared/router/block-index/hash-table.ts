@@ -95,7 +95,7 @@ export class HashTable {
 
   /**
    * Asks memory for the slots of several keys at once, from pair `from` up to pair `to`: most slots are far from the
-   * processor, and this way it waits for all of them together. @returns nothing of use
+   * processor, and this way it waits for all of them together. @returns what keeps the reads from being optimized away
    */
   warm(pairs: Int32Array | Uint32Array, from: number, to: number): number {
     let touched = 0;

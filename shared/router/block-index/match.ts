@@ -1,6 +1,6 @@
 import type { Overlaps } from '../scheduler/prefix-index.ts';
 import { ROOT } from './block-records.ts';
-import { ALONE, fastest, HOLDER_MASK, INCARNATION_SHIFT, LEVEL_MASK, RECENT, TIERS_MASK } from './holder-sets.ts';
+import { ALONE, fastest, HOLDER_MASK, INCARNATION_SHIFT, RECENT, TIER_BITS, TIERS_MASK } from './holder-sets.ts';
 import type { Residency } from './residency.ts';
 
 /**
@@ -101,10 +101,10 @@ function scoreRank(rank: number, tiers: number, length: number, overlaps: Overla
   if (rank < 0) return;
   overlaps.touch(rank);
   if (overlaps.disk[rank] === 0) overlaps.disk[rank] = length;
-  const level = (tiers & LEVEL_MASK) === 1 ? 0 : fastest(tiers);
-  if (level > 1) return;
+  const tier = (tiers & TIER_BITS) === 1 ? 0 : fastest(tiers);
+  if (tier > 1) return;
   if (overlaps.host[rank] === 0) overlaps.host[rank] = length;
-  if (level === 0 && overlaps.device[rank] === 0) overlaps.device[rank] = length;
+  if (tier === 0 && overlaps.device[rank] === 0) overlaps.device[rank] = length;
 }
 
 /** From lengths to what each tier adds. */

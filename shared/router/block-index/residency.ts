@@ -10,8 +10,8 @@ import {
   HOLDER_MASK,
   HolderSets,
   INCARNATION_SHIFT,
-  LEVEL_MASK,
   RECENT,
+  TIER_BITS,
   TIERS_MASK,
 } from './holder-sets.ts';
 import { Incarnations } from './incarnations.ts';
@@ -46,7 +46,7 @@ export class Residency {
   readonly cursors = new Set<{ next: number }>();
   readonly #use: MemoryUse = { bytes: 0 };
   readonly #below: number[] = [];
-  readonly #levels: number[] = [];
+  readonly #tiers: number[] = [];
   readonly #looksMax: number;
   #looksLeft = 0;
 
@@ -81,8 +81,8 @@ export class Residency {
     this.incarnations.end(rank);
   }
 
-  /** The block that the incarnation's engine calls so, held in `level` or a faster one; -1 when there is none. */
-  findHeld(incarnation: number, low: number, high: number, level: number): number {
+  /** The block that the incarnation's engine calls so, held in `tier` or a faster one; -1 when there is none. */
+  findHeld(incarnation: number, low: number, high: number, tier: number): number {
     let block = 0;
     if (this.incarnations.hasOwnHashes[incarnation] === 0) {
       const last = this.incarnations.last[incarnation] as number;
@@ -92,7 +92,7 @@ export class Residency {
       const entry = this.find(incarnation, low, high);
       if (entry !== 0) block = this.blockOf(entry);
     }
-    return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= level ? block : -1;
+    return block !== 0 && fastest(this.tiersOf(block, incarnation)) <= tier ? block : -1;
   }
 
   /** The entry of the table under which `incarnation` holds a block by this hash of its engine; 0 when it does not. */
@@ -115,7 +115,7 @@ export class Residency {
     }
     this.table.seek(low, high);
     for (let entry = this.table.next(); entry !== 0; entry = this.table.next()) {
-      if (this.#levelsBy(entry, incarnation) !== 0) return entry;
+      if (this.#tiersBy(entry, incarnation) !== 0) return entry;
     }
     return 0;
   }
@@ -125,16 +125,16 @@ export class Residency {
     return kindOf(entry) === PRIVATE_HASH ? this.engineHashes.blockOf(numberOf(entry)) : numberOf(entry);
   }
 
-  /** Levels in which the incarnation holds the entry's block by the entry's hash. */
-  #levelsBy(entry: number, incarnation: number): number {
+  /** Tiers in which the incarnation holds the entry's block by the entry's hash. */
+  #tiersBy(entry: number, incarnation: number): number {
     const number = numberOf(entry);
     switch (kindOf(entry)) {
       case BLOCK:
-        return this.tiersOf(number, incarnation) & LEVEL_MASK;
+        return this.tiersOf(number, incarnation) & TIER_BITS;
       case PRIVATE_HASH:
-        return this.engineHashes.incarnationOf(number) === incarnation ? this.engineHashes.levelsOf(number) : 0;
+        return this.engineHashes.incarnationOf(number) === incarnation ? this.engineHashes.tiersOf(number) : 0;
       case SHARED_HASH:
-        return (this.tiersOf(number, incarnation) >>> BY_SHARED_HASH) & LEVEL_MASK;
+        return (this.tiersOf(number, incarnation) >>> BY_SHARED_HASH) & TIER_BITS;
       default:
         return 0;
     }
@@ -151,7 +151,7 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in levels other than those of
+   * The incarnation loses a block hashed as we hash it that nobody else holds, nor this one in tiers other than those of
    * `lost`, and on which nothing hangs: most of what engines give up, as they do so from the ends of chains.
    * @returns false when it is anything else; nothing was changed then
    */
@@ -165,12 +165,12 @@ export class Residency {
   }
 
   /**
-   * The incarnation loses the block in the levels of `lost`, as far as it holds it by the entry's hash; with it goes
+   * The incarnation loses the block in the tiers of `lost`, as far as it holds it by the entry's hash; with it goes
    * what that cuts off, whose hashes are put in `cuts.lost`.
    * @returns whether it held anything of it
    */
   drop(incarnation: number, entry: number, lost: number): boolean {
-    const held = this.#levelsBy(entry, incarnation);
+    const held = this.#tiersBy(entry, incarnation);
     if ((held & lost) === 0) return false;
     const block = this.blockOf(entry);
     const before = this.tiersOf(block, incarnation);
@@ -180,9 +180,9 @@ export class Residency {
         after &= ~lost;
         break;
       case PRIVATE_HASH:
-        this.engineHashes.keepLevels(numberOf(entry), ~lost);
-        after &= ~(LEVEL_MASK << BY_PRIVATE_HASH);
-        after |= this.engineHashes.privateLevels(block, incarnation) << BY_PRIVATE_HASH;
+        this.engineHashes.keepTiers(numberOf(entry), ~lost);
+        after &= ~(TIER_BITS << BY_PRIVATE_HASH);
+        after |= this.engineHashes.privateTiers(block, incarnation) << BY_PRIVATE_HASH;
         break;
       default:
         after &= ~(lost << BY_SHARED_HASH);
@@ -205,14 +205,14 @@ export class Residency {
   }
 
   /** At once as far as the event may look, and by cuts from there on. */
-  #dropBelow(block: number, incarnation: number, level: number): void {
+  #dropBelow(block: number, incarnation: number, tier: number): void {
     const below = this.#below;
-    const levels = this.#levels;
+    const tiers = this.#tiers;
     below.push(block);
-    levels.push(level);
+    tiers.push(tier);
     let at = 0;
     for (; at < below.length && this.#looksLeft > 0; at++) {
-      const kept = levels[at] as number;
+      const kept = tiers[at] as number;
       let child = this.blocks.child(below[at] as number);
       for (; child !== 0 && this.#looksLeft > 0; child = this.blocks.next(child)) {
         this.#looksLeft--;
@@ -220,28 +220,28 @@ export class Residency {
         // What lies below an unchanged block is in no faster tier than that.
         if (fastest(before) >= kept) continue;
         below.push(child);
-        levels.push(fastest(this.lose(child, incarnation, before, (LEVEL_MASK << kept) & LEVEL_MASK, this.cuts.lost)));
+        tiers.push(fastest(this.lose(child, incarnation, before, (TIER_BITS << kept) & TIER_BITS, this.cuts.lost)));
       }
       if (child !== 0) break;
     }
     for (let rest = at; rest < below.length; rest++) {
       const bare = below[rest] as number;
-      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, incarnation, levels[rest] as number);
+      if (this.blocks.child(bare) !== 0) this.cuts.add(bare, incarnation, tiers[rest] as number);
     }
     for (let each = below.length - 1; each > 0; each--) {
       if (this.#isBare(below[each] as number)) this.#remove(below[each] as number);
     }
     below.length = 0;
-    levels.length = 0;
+    tiers.length = 0;
   }
 
   /**
-   * The incarnation, which holds the block in `before`, keeps of that only the levels in `kept`.
+   * The incarnation, which holds the block in `before`, keeps of that only the tiers in `kept`.
    * @param hashes where what its engine calls the block goes
    * @returns the tiers left
    */
   lose(block: number, incarnation: number, before: number, kept: number, hashes: U64Set | undefined): number {
-    if (hashes !== undefined) this.#noteHashes(block, incarnation, before, LEVEL_MASK & ~kept, hashes);
+    if (hashes !== undefined) this.#noteHashes(block, incarnation, before, TIER_BITS & ~kept, hashes);
     const after = this.keep(block, incarnation, before, kept);
     this.change(block, incarnation, before, after);
     return after;
@@ -253,16 +253,16 @@ export class Residency {
       cut.add(this.engineHashes.sharedLow(block), this.engineHashes.sharedHigh(block));
     if (tiers >>> BY_PRIVATE_HASH === 0) return;
     for (let hash = this.engineHashes.firstPrivate(block); hash !== 0; hash = this.engineHashes.nextPrivate(hash)) {
-      if (this.engineHashes.incarnationOf(hash) !== incarnation || (this.engineHashes.levelsOf(hash) & lost) === 0)
+      if (this.engineHashes.incarnationOf(hash) !== incarnation || (this.engineHashes.tiersOf(hash) & lost) === 0)
         continue;
       cut.add(this.engineHashes.low(hash), this.engineHashes.high(hash));
     }
   }
 
-  /** Frees the hashes of a holding that keeps only the levels in `kept`. @returns the tiers left */
+  /** Frees the hashes of a holding that keeps only the tiers in `kept`. @returns the tiers left */
   keep(block: number, incarnation: number, tiers: number, kept: number): number {
-    if (tiers <= LEVEL_MASK) return tiers & kept;
-    const shared = (tiers >>> BY_SHARED_HASH) & LEVEL_MASK;
+    if (tiers <= TIER_BITS) return tiers & kept;
+    const shared = (tiers >>> BY_SHARED_HASH) & TIER_BITS;
     if (shared !== 0 && (shared & kept) === 0) this.engineHashes.releaseShared(block);
     const own = tiers >>> BY_PRIVATE_HASH === 0 ? 0 : this.engineHashes.keepPrivate(block, incarnation, kept);
     return (tiers & kept) | ((shared & kept) << BY_SHARED_HASH) | (own << BY_PRIVATE_HASH);

@@ -195,9 +195,9 @@ const SHARED_PASS_TOKENS = 2000;
  * What a rank outside of this router's own share costs more (`ReplicaShare`): as much as 750 tokens to compute in a busy
  * pool. Less than a good cache hit, more than the small differences that would send every router to the same rank.
  */
-const FOREIGN_SHARE_COST = 3000;
+const OTHERS_SHARE_COST = 3000;
 /** The same for a short prompt: at most this share of what computing all of it would cost, so that a full hit outweighs it. */
-const FOREIGN_SHARE_MAX = 0.5;
+const OTHERS_SHARE_MAX = 0.5;
 
 /** Tells which ranks this router prefers among equals, where several routers place requests in one pool. */
 export interface ReplicaShare {
@@ -223,8 +223,8 @@ export function uncachedWeight(busy: number, count: number): number {
 }
 
 /** What a rank of another router's share costs a prompt of `promptTokens`, where an uncached token weighs `weight`. */
-export function foreignShareCost(promptTokens: number, weight: number): number {
-  return Math.min(FOREIGN_SHARE_COST, FOREIGN_SHARE_MAX * weight * promptTokens);
+export function othersShareCost(promptTokens: number, weight: number): number {
+  return Math.min(OTHERS_SHARE_COST, OTHERS_SHARE_MAX * weight * promptTokens);
 }
 
 /**
@@ -257,7 +257,7 @@ export function fillStatorCosts(
   let busy = 0;
   for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
   const weight = uncachedWeight(busy, count);
-  const foreignCost = foreignShareCost(promptTokens, weight);
+  const othersCost = othersShareCost(promptTokens, weight);
   for (let at = 0; at < count; at++) {
     const rank = ranks[at] as number;
     const blocks =
@@ -271,7 +271,7 @@ export function fillStatorCosts(
       withSharedPass(prefillTokens[at] as number) +
       weight * uncachedTokens(promptTokens, cached) +
       decodeWeight * decodeBlocks +
-      (share === undefined || share.isOwn(rank) ? 0 : foreignCost);
+      (share === undefined || share.isOwn(rank) ? 0 : othersCost);
   }
 }
 
@@ -289,6 +289,6 @@ export function statorTerms(
     backlog: withSharedPass(row.prefillTokens),
     uncached: weight * uncachedTokens(prompt.promptTokens, cached),
     decode: DECODE_WEIGHT * prompt.blockSizeTokens * (row.activeBlocks + row.addedBlocks),
-    share: isOwn ? 0 : foreignShareCost(prompt.promptTokens, weight),
+    share: isOwn ? 0 : othersShareCost(prompt.promptTokens, weight),
   };
 }

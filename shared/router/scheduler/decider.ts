@@ -3,8 +3,15 @@ import { describeFailure } from '../routing-error.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, recordOf } from './decision-log.ts';
-import type { ActiveLoad, PrefillDurationModel } from './load/active-load.ts';
-import type { Decision, DecisionReason, Explanation, SchedulerObserver, SchedulingRequest } from './types.ts';
+import type { ActiveLoad } from './load/active-load.ts';
+import type {
+  Decision,
+  DecisionReason,
+  Explanation,
+  PrefillDurationModel,
+  SchedulerObserver,
+  SchedulingRequest,
+} from './types.ts';
 
 export interface DeciderOptions extends ChooserOptions {
   readonly chooser: Chooser;

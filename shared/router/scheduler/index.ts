@@ -25,7 +25,6 @@ export {
 } from './explanation-record.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
 export { createKvRouter, poolName } from './kv-router.ts';
-export type { PrefillDurationModel } from './load/active-load.ts';
 export {
   createPrefillEstimate,
   type ModelShape,
@@ -51,6 +50,7 @@ export type {
   KvRouterObserver,
   PendingTotals,
   PotentialLoad,
+  PrefillDurationModel,
   RankLoad,
   RankWeight,
   SchedulableWorker,

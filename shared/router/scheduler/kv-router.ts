@@ -4,13 +4,19 @@ import type { PoolRole, Reservation, RoutableWorker, RouteRequest, Router, Worke
 import type { ReplicaShare } from './cost.ts';
 import { Inhibition } from './eligibility.ts';
 import type { TrackingHash } from './index.ts';
-import type { PrefillDurationModel } from './load/active-load.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { RankTable } from './ranks.ts';
 import { createScheduler } from './scheduler.ts';
 import { hashPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
-import type { Decision, Explanation, KvRouterObserver, Scheduler, SchedulingRequest } from './types.ts';
+import type {
+  Decision,
+  Explanation,
+  KvRouterObserver,
+  PrefillDurationModel,
+  Scheduler,
+  SchedulingRequest,
+} from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;

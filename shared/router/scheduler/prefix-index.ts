@@ -3,7 +3,7 @@ import type { RankTable } from './ranks.ts';
 
 /**
  * How many leading blocks of one prompt each rank holds. Addressed by rank number (`RankTable`), reused from query to query:
- * `clear` costs as much as the ranks that were touched. Blocks, not tokens.
+ * `reset` costs as much as the ranks that were touched. Blocks, not tokens.
  */
 export class Overlaps {
   /** Ranks that hold at least one block in any tier, in no order; the first `count` entries are valid. */

@@ -5,7 +5,7 @@ import { RoutingError, type RoutingFailure } from '../routing-error.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import type { ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
-import { ActiveLoad, type PrefillDurationModel, PrefillPace } from './load/active-load.ts';
+import { ActiveLoad, PrefillPace } from './load/active-load.ts';
 import { Overlaps, type PrefixIndex } from './prefix-index.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
@@ -15,6 +15,7 @@ import type {
   Booking,
   Explanation,
   PotentialLoad,
+  PrefillDurationModel,
   RankLoad,
   RankWeight,
   SchedulableWorker,
@@ -174,11 +175,11 @@ class PoolScheduler implements Scheduler {
     return rank === undefined ? undefined : this.#load.booked(rank);
   }
 
-  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void {
+  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void {
     const { ranks } = this.#options;
     const rank = ranks.find(workerId, dpRank);
     if (rank === undefined || this.#workers.ofRank(rank) === undefined) return;
-    this.#load.setForeign(rank, load);
+    this.#load.setUnattributed(rank, load);
     this.#drain(); // others may have finished what the queue waits for
   }
 

@@ -11,6 +11,16 @@ export type SchedulableWorker = Pick<
   'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints' | 'totalKvBlocks' | 'maxNumBatchedTokens'
 >;
 
+/** Predicts how long a worker will prefill. */
+export interface PrefillDurationModel {
+  /**
+   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
+   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
+   * decision. Never throws.
+   */
+  durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
+}
+
 /** One request, as far as choosing its worker goes. */
 export interface SchedulingRequest extends WorkerFilter {
   readonly id: string;
@@ -132,7 +142,7 @@ export interface PotentialLoad {
   readonly activeRequests: number;
 }
 
-/** What requests weigh on a rank. */
+/** What requests weigh on a rank. In a change, amounts may be negative. */
 export interface RankWeight {
   readonly requests: number;
   /** Blocks of KV cache that they hold. */
@@ -170,7 +180,7 @@ export interface Scheduler {
   /** What the booked requests weigh on a rank; undefined when the rank is unknown. */
   bookedLoad(workerId: string, dpRank: number): RankWeight | undefined;
   /** What others have brought to a rank without a booking: it counts as the rank's load until told otherwise. */
-  setForeignLoad(workerId: string, dpRank: number, load: RankWeight): void;
+  setUnattributedLoad(workerId: string, dpRank: number, load: RankWeight): void;
   /** Looks at the queue and at requests that were never freed; call it every `recheckMs`, and at `nextTickMs`. */
   tick(): void;
   readonly recheckMs: number;

@@ -1,11 +1,12 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
-import { addLoad, combineLoad, isNoLoad, type LoadAmounts, NO_LOAD, subtractLoad } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
+import { addLoad, combineLoad, isNoLoad, NO_LOAD, subtractLoad } from './load-amounts.ts';
 import type { PoolAddress, RouterState } from './types.ts';
 
 /** What a worker says of one of its ranks when it is asked. */
 export interface RankReading {
   readonly dpRank: number;
-  readonly active: LoadAmounts;
+  readonly active: RankWeight;
   readonly kvUsedBlocks: number;
 }
 
@@ -36,7 +37,7 @@ interface RankState {
   /** When a changed load is due, jittered. */
   dueAtMs: number;
   last: RankReading | undefined;
-  lastAcked: LoadAmounts | undefined;
+  lastAcked: RankWeight | undefined;
 }
 
 const INTERVAL_MS = 1000;
@@ -46,7 +47,7 @@ const LOOKS = 4;
 const JITTER = 0.1; // also moves the looks against the writes of deciders, see ArrivalLedger
 const PAUSE_MS_MAX = 5000;
 /** A change is large when it is a quarter of what was there, and at least this. */
-const LARGE: LoadAmounts = { requests: 8, decodeBlocks: 512, prefillTokens: 8192 };
+const LARGE: RankWeight = { requests: 8, decodeBlocks: 512, prefillTokens: 8192 };
 const LARGE_SHARE = 0.25;
 
 /**
@@ -72,7 +73,7 @@ export class CounterReporter {
   }
 
   /** A request came that its decider had reserved `amounts` for at this rank. */
-  arrived(dpRank: number, amounts: LoadAmounts): void {
+  arrived(dpRank: number, amounts: RankWeight): void {
     this.#rankOf(dpRank).arrivals.arrived(amounts);
   }
 
@@ -160,7 +161,7 @@ function isChanged(last: RankReading, now: RankReading): boolean {
   return requests + decodeBlocks + prefillTokens > 0 || last.kvUsedBlocks !== now.kvUsedBlocks;
 }
 
-function isLargeChange(last: LoadAmounts, now: LoadAmounts): boolean {
+function isLargeChange(last: RankWeight, now: RankWeight): boolean {
   const bounds = combineLoad(last, LARGE, (before, large) => Math.max(LARGE_SHARE * before, large));
   const changes = combineLoad(last, now, (before, after) => Math.abs(after - before));
   const { requests, decodeBlocks, prefillTokens } = combineLoad(changes, bounds, (change, bound) => change - bound);
@@ -170,7 +171,7 @@ function isLargeChange(last: LoadAmounts, now: LoadAmounts): boolean {
 interface Sample {
   readonly atMs: number;
   /** What was reserved and had not arrived; negative where more arrived than was known to be reserved. */
-  readonly missing: LoadAmounts;
+  readonly missing: RankWeight;
 }
 
 /** Excess is looked at for longer than loss: a decider that gathers its writes is always a little late. */
@@ -184,7 +185,7 @@ const EXCESS_WINDOWS = 5;
  */
 export class ArrivalLedger {
   readonly #windowMs: number;
-  #acked: LoadAmounts = NO_LOAD;
+  #acked: RankWeight = NO_LOAD;
   #samples: Sample[] = []; // bounded: those of the long window, at the pace of reports
 
   /** @param windowMs two report intervals */
@@ -193,7 +194,7 @@ export class ArrivalLedger {
   }
 
   /** What arrived, and what was written off. */
-  get acked(): LoadAmounts {
+  get acked(): RankWeight {
     return this.#acked;
   }
 
@@ -204,12 +205,12 @@ export class ArrivalLedger {
   }
 
   /** A request came that its decider had reserved `amounts` for. */
-  arrived(amounts: LoadAmounts): void {
+  arrived(amounts: RankWeight): void {
     this.#acked = addLoad(this.#acked, amounts);
   }
 
   /** A report that said `acked` was answered with `reserved`. */
-  observe(nowMs: number, reserved: LoadAmounts, acked: LoadAmounts): void {
+  observe(nowMs: number, reserved: RankWeight, acked: RankWeight): void {
     this.#samples.push({ atMs: nowMs, missing: subtractLoad(reserved, acked) });
     this.#forgetBefore(nowMs - EXCESS_WINDOWS * this.#windowMs);
     const lost = this.#extreme(nowMs - this.#windowMs, Math.min);
@@ -218,14 +219,14 @@ export class ArrivalLedger {
     if (excess !== undefined) this.#settle(combineLoad(excess, NO_LOAD, Math.min));
   }
 
-  #settle(correction: LoadAmounts): void {
+  #settle(correction: RankWeight): void {
     if (isNoLoad(correction)) return;
     this.#acked = addLoad(this.#acked, correction);
     this.#samples = this.#samples.map(({ atMs, missing }) => ({ atMs, missing: subtractLoad(missing, correction) }));
   }
 
   /** The extreme of every sample since `fromMs`, and of the last one before; undefined when there is none so old. */
-  #extreme(fromMs: number, pick: (left: number, right: number) => number): LoadAmounts | undefined {
+  #extreme(fromMs: number, pick: (left: number, right: number) => number): RankWeight | undefined {
     const first = this.#samples.findLastIndex(({ atMs }) => atMs <= fromMs);
     if (first < 0) return undefined;
     return this.#samples

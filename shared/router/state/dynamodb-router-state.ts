@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, type Random, systemClock, systemRandom } from '../../clock/index.ts';
 import { createTable, Table, type TableOptions, type TablePlace, TableTime } from '../../discovery/table/index.ts';
+import type { RankWeight } from '../scheduler/types.ts';
 import {
   amountsOf,
   fleetItemKey,
@@ -17,7 +18,7 @@ import {
   toLoadRow,
   toPointer,
 } from './dynamodb-rows.ts';
-import { combineLoad, type LoadAmounts, NO_LOAD } from './load-amounts.ts';
+import { combineLoad, NO_LOAD } from './load-amounts.ts';
 import {
   type FleetItemRow,
   type LeaseRow,
@@ -83,7 +84,7 @@ export class DynamoDbRouterState implements RouterState {
     return this.#add(pool, change, amounts, signal);
   }
 
-  report(pool: PoolAddress, report: LoadReport, given: AbortSignal): Promise<LoadAmounts> {
+  report(pool: PoolAddress, report: LoadReport, given: AbortSignal): Promise<RankWeight> {
     const { rank, number, active, acked, kvUsedBlocks } = report;
     return this.#attempt(given, async (signal) => {
       const outcome = await this.#table.updateAndGet(
@@ -267,7 +268,7 @@ export class DynamoDbRouterState implements RouterState {
    * decider, has arrived. Only another decider with the same slot, writing between two sendings, can hide that; what is
    * counted twice then is written off by the worker two intervals later.
    */
-  #add(pool: PoolAddress, change: ReservationChange, amounts: LoadAmounts, given: AbortSignal): Promise<boolean> {
+  #add(pool: PoolAddress, change: ReservationChange, amounts: RankWeight, given: AbortSignal): Promise<boolean> {
     const mark = markAttributes(change.deciderId);
     return this.#attempt(given, async (signal) => {
       const outcome = await this.#table.updateAndGet(

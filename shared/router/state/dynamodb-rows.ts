@@ -1,6 +1,6 @@
 import { type Item, type ItemKey, PARTITIONS, partitionOf } from '../../discovery/table/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
-import type { LoadAmounts } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
 import type {
   FleetItemKey,
   FleetItemRow,
@@ -96,7 +96,7 @@ export function toLoadRow(item: Item): LoadRow | undefined {
 }
 
 /** Attributes that were never written count 0. */
-export function amountsOf(item: Item | undefined, prefix: 'res' | 'active' | 'acked'): LoadAmounts {
+export function amountsOf(item: Item | undefined, prefix: 'res' | 'active' | 'acked'): RankWeight {
   return {
     requests: numberOf(item?.[`${prefix}Requests`]),
     decodeBlocks: numberOf(item?.[`${prefix}Blocks`]),

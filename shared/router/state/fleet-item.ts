@@ -1,4 +1,4 @@
-import type { LoadAmounts } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
 
 /** A worker as the fleet item knows it: enough to choose it and to reach it. */
 export interface FleetWorker {
@@ -11,7 +11,7 @@ export interface FleetWorker {
   /** False = it gets no new request: draining, stalled or busy. */
   readonly isAvailable: boolean;
   /** Of all its ranks together. */
-  readonly load: LoadAmounts;
+  readonly load: RankWeight;
   /** Share of its KV cache in use, 0 to 1. */
   readonly kvUsedShare: number;
   readonly dataParallelStartRank: number;

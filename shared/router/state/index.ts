@@ -24,7 +24,6 @@ export { LeaseHolder, type LeaseHolderOptions } from './lease-holder.ts';
 export {
   decodeReserved,
   encodeReserved,
-  type LoadAmounts,
   loadOf,
   NO_LOAD,
   RESERVED_HEADER,

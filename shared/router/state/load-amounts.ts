@@ -1,22 +1,14 @@
+import type { RankWeight } from '../scheduler/types.ts';
 import type { LoadRow, RankId } from './types.ts';
 
-/** What load is counted in. In a change, amounts may be negative. */
-export interface LoadAmounts {
-  readonly requests: number;
-  /** Blocks of KV cache that running requests will hold. */
-  readonly decodeBlocks: number;
-  /** Prompt tokens that still have to be computed. */
-  readonly prefillTokens: number;
-}
-
-export const NO_LOAD: LoadAmounts = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
+export const NO_LOAD: RankWeight = { requests: 0, decodeBlocks: 0, prefillTokens: 0 };
 
 /** Applies `combine` to each kind of amount. */
 export function combineLoad(
-  left: LoadAmounts,
-  right: LoadAmounts,
+  left: RankWeight,
+  right: RankWeight,
   combine: (left: number, right: number) => number,
-): LoadAmounts {
+): RankWeight {
   return {
     requests: combine(left.requests, right.requests),
     decodeBlocks: combine(left.decodeBlocks, right.decodeBlocks),
@@ -24,24 +16,24 @@ export function combineLoad(
   };
 }
 
-export function addLoad(left: LoadAmounts, right: LoadAmounts): LoadAmounts {
+export function addLoad(left: RankWeight, right: RankWeight): RankWeight {
   return combineLoad(left, right, (a, b) => a + b);
 }
 
-export function subtractLoad(left: LoadAmounts, right: LoadAmounts): LoadAmounts {
+export function subtractLoad(left: RankWeight, right: RankWeight): RankWeight {
   return combineLoad(left, right, (a, b) => a - b);
 }
 
-export function isNoLoad({ requests, decodeBlocks, prefillTokens }: LoadAmounts): boolean {
+export function isNoLoad({ requests, decodeBlocks, prefillTokens }: RankWeight): boolean {
   return requests === 0 && decodeBlocks === 0 && prefillTokens === 0;
 }
 
 /** Load of a rank: what runs there, and what was sent there and has not arrived (design, "Counters, and replica sync"). */
 export function loadOf(row: {
-  readonly active: LoadAmounts;
-  readonly reserved: LoadAmounts;
-  readonly acked: LoadAmounts;
-}): LoadAmounts {
+  readonly active: RankWeight;
+  readonly reserved: RankWeight;
+  readonly acked: RankWeight;
+}): RankWeight {
   const underway = combineLoad(row.reserved, row.acked, (reserved, acked) => Math.max(0, reserved - acked));
   return addLoad(row.active, underway);
 }
@@ -52,7 +44,7 @@ export const RESERVED_HEADER = 'x-stator-reserved';
 /** What was reserved for one request, and at which rank. */
 export interface ReservedAmounts {
   readonly dpRank: number;
-  readonly amounts: LoadAmounts;
+  readonly amounts: RankWeight;
 }
 
 const AMOUNT_MAX = 1e9;
@@ -75,16 +67,16 @@ export function decodeReserved(text: string): ReservedAmounts | undefined {
 
 export interface SharedLoadOptions {
   /** What this router's load model knows of a rank by itself: its own requests and those that other routers told of. */
-  knownLoad(rank: RankId): LoadAmounts;
+  knownLoad(rank: RankId): RankWeight;
   /** What the rank carries beyond that. The model adds it to the load until told otherwise. */
-  setForeignLoad(rank: RankId, amounts: LoadAmounts): void;
+  setUnattributedLoad(rank: RankId, amounts: RankWeight): void;
 }
 
 interface RankView {
   readonly rank: RankId;
   /** Of the look before. */
-  beyond: LoadAmounts;
-  foreign: LoadAmounts;
+  beyond: RankWeight;
+  unattributed: RankWeight;
 }
 
 /**
@@ -102,23 +94,23 @@ export class SharedLoad {
 
   /** Takes one look at the counters of the pool. */
   observe(rows: readonly LoadRow[]): void {
-    const { knownLoad, setForeignLoad } = this.#options;
+    const { knownLoad, setUnattributedLoad } = this.#options;
     const views = new Map<string, RankView>();
     for (const row of rows) {
       const key = `${row.rank.workerId}/${row.rank.dpRank}`;
       const view = this.#views.get(key);
       const beyond = combineLoad(subtractLoad(loadOf(row), knownLoad(row.rank)), NO_LOAD, Math.max);
-      const foreign = combineLoad(beyond, view?.beyond ?? NO_LOAD, Math.min);
-      if (!isSame(foreign, view?.foreign ?? NO_LOAD)) setForeignLoad(row.rank, foreign);
-      views.set(key, { rank: row.rank, beyond, foreign });
+      const unattributed = combineLoad(beyond, view?.beyond ?? NO_LOAD, Math.min);
+      if (!isSame(unattributed, view?.unattributed ?? NO_LOAD)) setUnattributedLoad(row.rank, unattributed);
+      views.set(key, { rank: row.rank, beyond, unattributed });
     }
-    for (const [key, { rank, foreign }] of this.#views) {
-      if (!views.has(key) && !isNoLoad(foreign)) setForeignLoad(rank, NO_LOAD); // withdrawn
+    for (const [key, { rank, unattributed }] of this.#views) {
+      if (!views.has(key) && !isNoLoad(unattributed)) setUnattributedLoad(rank, NO_LOAD); // withdrawn
     }
     this.#views = views;
   }
 }
 
-function isSame(left: LoadAmounts, right: LoadAmounts): boolean {
+function isSame(left: RankWeight, right: RankWeight): boolean {
   return isNoLoad(subtractLoad(left, right));
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
-import { addLoad, type LoadAmounts, NO_LOAD, subtractLoad } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
+import { addLoad, NO_LOAD, subtractLoad } from './load-amounts.ts';
 import {
   type FleetItemRow,
   type LeaseRow,
@@ -15,7 +16,7 @@ import {
 } from './types.ts';
 
 interface Counter {
-  reserved: LoadAmounts;
+  reserved: RankWeight;
   report: LoadReport;
   reportedAtMs: number;
   /** Last change of each decider. */
@@ -67,7 +68,7 @@ class MemoryRouterState implements RouterState {
     return this.#change(pool, change, subtractLoad, signal);
   }
 
-  async report(pool: PoolAddress, report: LoadReport, signal: AbortSignal): Promise<LoadAmounts> {
+  async report(pool: PoolAddress, report: LoadReport, signal: AbortSignal): Promise<RankWeight> {
     this.#assertOpen(signal);
     const counters = this.#countersOf(pool);
     const counter = counters.get(rankKey(report.rank));
@@ -193,7 +194,7 @@ class MemoryRouterState implements RouterState {
   #change(
     pool: PoolAddress,
     change: ReservationChange,
-    combine: (left: LoadAmounts, right: LoadAmounts) => LoadAmounts,
+    combine: (left: RankWeight, right: RankWeight) => RankWeight,
     signal: AbortSignal,
   ): boolean {
     this.#assertOpen(signal);

@@ -1,5 +1,6 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
-import { addLoad, isNoLoad, type LoadAmounts, NO_LOAD, subtractLoad } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
+import { addLoad, isNoLoad, NO_LOAD, subtractLoad } from './load-amounts.ts';
 import type { PoolAddress, RankId, ReservationChange, RouterState } from './types.ts';
 
 export interface ReservationLedgerOptions {
@@ -16,7 +17,7 @@ export interface ReservationLedgerOptions {
 interface Entry {
   readonly rank: RankId;
   /** Not yet in any change. */
-  pending: LoadAmounts;
+  pending: RankWeight;
   /** Sent, and not known to have arrived: sent again as it is, for only then is it recognised. */
   sent: ReservationChange | undefined;
   isUnderWay: boolean;
@@ -58,12 +59,12 @@ export class ReservationLedger {
   }
 
   /** A request is about to be sent to `rank`. */
-  reserve(rank: RankId, amounts: LoadAmounts): void {
+  reserve(rank: RankId, amounts: RankWeight): void {
     this.#change(rank, (pending) => addLoad(pending, amounts));
   }
 
   /** A reserved request was never sent. One that was sent is its worker's business. */
-  release(rank: RankId, amounts: LoadAmounts): void {
+  release(rank: RankId, amounts: RankWeight): void {
     this.#change(rank, (pending) => subtractLoad(pending, amounts));
   }
 
@@ -92,7 +93,7 @@ export class ReservationLedger {
     this.#entries.clear();
   }
 
-  #change(rank: RankId, change: (pending: LoadAmounts) => LoadAmounts): void {
+  #change(rank: RankId, change: (pending: RankWeight) => RankWeight): void {
     if (this.#closing.signal.aborted) return;
     const key = `${rank.workerId}/${rank.dpRank}`;
     const entry = this.#entries.get(key) ?? { rank, pending: NO_LOAD, sent: undefined, isUnderWay: false };

@@ -1,4 +1,4 @@
-import type { LoadAmounts } from './load-amounts.ts';
+import type { RankWeight } from '../scheduler/types.ts';
 
 /** Workers that serve one endpoint: what counters and fleet items are kept for. */
 export interface PoolAddress {
@@ -27,7 +27,7 @@ export interface StateName {
 export interface ReservationChange {
   readonly rank: RankId;
   /** What is reserved with this change. */
-  readonly amounts: LoadAmounts;
+  readonly amounts: RankWeight;
   /** Hex; unique per process incarnation. */
   readonly deciderId: string;
   /** Grows with every change that this decider makes to this rank; one change of a rank is under way at a time. */
@@ -40,18 +40,18 @@ export interface LoadReport {
   /** Grows with every report of this rank: an older one that arrives late changes nothing. */
   readonly number: number;
   /** Under way at the engine now. */
-  readonly active: LoadAmounts;
+  readonly active: RankWeight;
   /** Reserved amounts that arrived since the worker started, plus what was written off. */
-  readonly acked: LoadAmounts;
+  readonly acked: RankWeight;
   readonly kvUsedBlocks: number;
 }
 
 /** The load of one rank as the table knows it. */
 export interface LoadRow {
   readonly rank: RankId;
-  readonly active: LoadAmounts;
-  readonly reserved: LoadAmounts;
-  readonly acked: LoadAmounts;
+  readonly active: RankWeight;
+  readonly reserved: RankWeight;
+  readonly acked: RankWeight;
   readonly kvUsedBlocks: number;
   /** Number of the worker's last report. */
   readonly reportNumber: number;
@@ -121,7 +121,7 @@ export interface RouterState {
   /** Takes back a reservation that never went to its worker. A change of its own, with a number of its own. */
   release(pool: PoolAddress, change: ReservationChange, signal: AbortSignal): Promise<boolean>;
   /** Replaces the worker's side of a rank, and makes the rank known. Resolves with all that was ever reserved there. */
-  report(pool: PoolAddress, report: LoadReport, signal: AbortSignal): Promise<LoadAmounts>;
+  report(pool: PoolAddress, report: LoadReport, signal: AbortSignal): Promise<RankWeight>;
   /** Forgets a rank. Idempotent. */
   withdraw(pool: PoolAddress, rank: RankId, signal: AbortSignal): Promise<void>;
   /** Forgets a rank whose worker has not reported since `seen`. False when it has, or the rank is forgotten already. */

@@ -17,7 +17,7 @@ export interface RouterStateMetrics {
   /** Whether this process writes snapshots and fleet items of the component. */
   leaseHeld(component: string, isHeld: boolean): void;
   /** Load that other routers have brought to the ranks of an endpoint, beyond what this one knows. */
-  foreignRequests(endpoint: string, requests: number): void;
+  unattributedRequests(endpoint: string, requests: number): void;
 }
 
 export function createRouterStateMetrics(registry: MetricRegistry): RouterStateMetrics {
@@ -31,7 +31,7 @@ export function createRouterStateMetrics(registry: MetricRegistry): RouterStateM
   );
   const snapshots = registry.counter('stator_router_index_snapshots_total', 'Snapshots written.').with();
   const leases = registry.gauge(name('lease_held'), '1 where this process writes for the others.', ['component']);
-  const foreign = registry.gauge(
+  const unattributed = registry.gauge(
     name('foreign_requests'),
     'Requests at the workers that this router did not send and was not told of.',
     ['endpoint'],
@@ -46,6 +46,6 @@ export function createRouterStateMetrics(registry: MetricRegistry): RouterStateM
     hydrated: (from) => hydrations.with(from).add(),
     snapshotWritten: () => snapshots.add(),
     leaseHeld: (component, isHeld) => leases.with(component).set(isHeld ? 1 : 0),
-    foreignRequests: (endpoint, requests) => foreign.with(endpoint).set(requests),
+    unattributedRequests: (endpoint, requests) => unattributed.with(endpoint).set(requests),
   };
 }

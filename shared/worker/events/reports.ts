@@ -3,7 +3,8 @@ import type { EngineInfo, EngineLoad } from '../../engines/index.ts';
 import type { EventPublisher, EventScope } from '../../planes/event/index.ts';
 import { u64OfHex } from '../../records/index.ts';
 import { KV_EVENTS_TOPIC, LOAD_TOPIC } from '../../router/feed/index.ts';
-import { CounterReporter, type LoadAmounts, type RankReading } from '../../router/state/index.ts';
+import type { RankWeight } from '../../router/scheduler/index.ts';
+import { CounterReporter, type RankReading } from '../../router/state/index.ts';
 import type { WorkerOptions, WorkerSettings } from '../options.ts';
 import { KvEventPublisher } from './kv-event-publisher.ts';
 import { LoadReporter } from './load-reporter.ts';
@@ -96,7 +97,7 @@ export class WorkerReports {
   }
 
   /** Counts what a router had reserved for a request that is here now. */
-  arrived(dpRank: number, amounts: LoadAmounts): void {
+  arrived(dpRank: number, amounts: RankWeight): void {
     this.#counters?.arrived(dpRank, amounts);
   }
 

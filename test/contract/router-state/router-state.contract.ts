@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../shared/clock/index.ts';
+import type { RankWeight } from '../../../shared/router/scheduler/index.ts';
 import {
-  type LoadAmounts,
   type LoadReport,
   loadOf,
   NO_LOAD,
@@ -23,7 +23,7 @@ const pool: PoolAddress = { namespace: 'dyn amo', component: 'back/end', endpoin
 const rank = { workerId: '1fffffffffffff', dpRank: 1 };
 
 /** Amounts of `requests` requests, 10 blocks and 100 tokens each. */
-export function amounts(requests: number): LoadAmounts {
+export function amounts(requests: number): RankWeight {
   return { requests, decodeBlocks: 10 * requests, prefillTokens: 100 * requests };
 }
 

@@ -53,8 +53,8 @@ export class ActiveLoad {
   readonly #unpredicted: NumberPerRank; // prefills without a predicted length
   readonly #blocks: NumberPerRank;
   readonly #discounts: NumberPerRank; // by which expected ends lighten those blocks
-  readonly #foreignBlocks: NumberPerRank;
-  readonly #foreign: (RankWeight | undefined)[] = [];
+  readonly #unattributedBlocks: NumberPerRank;
+  readonly #unattributed: (RankWeight | undefined)[] = [];
   readonly #newest: (ActiveRequest | undefined)[] = [];
   readonly #byId = new Map<string, ActiveRequest>(); // bounded by expiry; in the order of their start
   readonly #blockSizeTokens: number;
@@ -74,7 +74,7 @@ export class ActiveLoad {
     this.#unpredicted = { values: new Float64Array(capacity) };
     this.#blocks = { values: new Float64Array(capacity) };
     this.#discounts = { values: new Float64Array(capacity) };
-    this.#foreignBlocks = { values: new Float64Array(capacity) };
+    this.#unattributedBlocks = { values: new Float64Array(capacity) };
     this.#blockSizeTokens = blockSizeTokens;
     this.#expiryMs = expiryMs;
   }
@@ -89,7 +89,13 @@ export class ActiveLoad {
     this.oldestSinceMs = growNumbers(this.oldestSinceMs, capacity);
     this.prefills = growNumbers(this.prefills, capacity);
     this.requests = growNumbers(this.requests, capacity);
-    for (const numbers of [this.#oldestMs, this.#unpredicted, this.#blocks, this.#discounts, this.#foreignBlocks]) {
+    for (const numbers of [
+      this.#oldestMs,
+      this.#unpredicted,
+      this.#blocks,
+      this.#discounts,
+      this.#unattributedBlocks,
+    ]) {
       numbers.values = growNumbers(numbers.values, capacity);
     }
   }
@@ -180,27 +186,27 @@ export class ActiveLoad {
 
   /** What a rank carries by bookings. */
   booked(rank: number): RankWeight {
-    const { requests = 0, prefillTokens = 0 } = this.#foreign[rank] ?? {};
+    const { requests = 0, prefillTokens = 0 } = this.#unattributed[rank] ?? {};
     return {
       requests: (this.requests[rank] as number) - requests,
-      decodeBlocks: (this.activeBlocks[rank] as number) - (this.#foreignBlocks.values[rank] as number),
+      decodeBlocks: (this.activeBlocks[rank] as number) - (this.#unattributedBlocks.values[rank] as number),
       prefillTokens: (this.prefillSum[rank] as number) - prefillTokens,
     };
   }
 
   /** What a rank carries beyond its bookings, in place of what was said of that before. */
-  setForeign(rank: number, load: RankWeight | undefined): void {
-    const before = this.#foreign[rank];
-    this.#foreign[rank] = load;
+  setUnattributed(rank: number, load: RankWeight | undefined): void {
+    const before = this.#unattributed[rank];
+    this.#unattributed[rank] = load;
     this.requests[rank]! += (load?.requests ?? 0) - (before?.requests ?? 0);
     this.prefillSum[rank]! += (load?.prefillTokens ?? 0) - (before?.prefillTokens ?? 0);
-    this.#foreignBlocks.values[rank] = Math.round(load?.decodeBlocks ?? 0);
+    this.#unattributedBlocks.values[rank] = Math.round(load?.decodeBlocks ?? 0);
     this.#roundBlocks(rank);
   }
 
   /** Ends every request of a rank that is gone. */
   freeRank(rank: number, nowMs: number): void {
-    if (this.#foreign[rank] !== undefined) this.setForeign(rank, undefined);
+    if (this.#unattributed[rank] !== undefined) this.setUnattributed(rank, undefined);
     if (this.requests[rank] === 0) return;
     for (const request of this.#byId.values()) if (request.rank === rank) this.free(request.id, nowMs);
   }
@@ -223,8 +229,8 @@ export class ActiveLoad {
     const tokens = this.oldestTokens[rank] as number;
     const elapsedMs = nowMs - (this.oldestSinceMs[rank] as number);
     const expectedMs = this.#oldestMs.values[rank] as number;
-    const foreignTokens = this.#foreign[rank]?.prefillTokens ?? 0; // nobody predicts those
-    const isPredicted = this.#unpredicted.values[rank] === 0 && foreignTokens === 0;
+    const unattributedTokens = this.#unattributed[rank]?.prefillTokens ?? 0; // nobody predicts those
+    const isPredicted = this.#unpredicted.values[rank] === 0 && unattributedTokens === 0;
     if (isPredicted) return spilledRemainder(sum, tokens, elapsedMs, expectedMs);
     return sum - tokens + anchoredRemainder(tokens, elapsedMs, expectedMs);
   }
@@ -267,7 +273,7 @@ export class ActiveLoad {
 
   #roundBlocks(rank: number): void {
     const weight = (this.#blocks.values[rank] as number) - (this.#discounts.values[rank] as number);
-    this.activeBlocks[rank] = Math.max(0, Math.round(weight)) + (this.#foreignBlocks.values[rank] as number);
+    this.activeBlocks[rank] = Math.max(0, Math.round(weight)) + (this.#unattributedBlocks.values[rank] as number);
   }
 
   #addPrefill(request: ActiveRequest, nowMs: number): void {
@@ -353,16 +359,6 @@ const KEPT = 0.98;
 const MS_PER_TOKEN_MIN = 0.005;
 
 const MS_PER_TOKEN_MAX = 0.1;
-
-/** Predicts how long a worker will prefill. */
-export interface PrefillDurationModel {
-  /**
-   * Milliseconds, 0 or more, for one prompt of `uncachedTokens` after `cachedTokens` that are there already; undefined when
-   * the model cannot say, and then the prefill counts in full until its first token. Asked once for each request, at its
-   * decision. Never throws.
-   */
-  durationMs(uncachedTokens: number, cachedTokens: number): number | undefined;
-}
 
 /**
  * Tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least none.

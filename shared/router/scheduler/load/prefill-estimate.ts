@@ -1,6 +1,6 @@
 import { isRecord, type UnknownRecord } from '../../../records/index.ts';
 import { KvRouterConfigError } from '../../config/kv-config.ts';
-import type { PrefillDurationModel } from './active-load.ts';
+import type { PrefillDurationModel } from '../types.ts';
 
 /** Published peaks of one GPU, in units a second, dense (without structured sparsity). */
 interface GpuSystem {

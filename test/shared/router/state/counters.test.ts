@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
+import type { RankWeight } from '../../../../shared/router/scheduler/index.ts';
 import {
   CounterReporter,
-  type LoadAmounts,
   LoadFollower,
   type LoadRow,
   loadOf,
@@ -20,9 +20,9 @@ const pool = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
 const rank = { workerId: 'a1', dpRank: 0 };
 const INTERVAL_MS = 1000;
 const NONE: Fault = { kind: 'none' };
-const one: LoadAmounts = { requests: 1, decodeBlocks: 10, prefillTokens: 100 };
+const one: RankWeight = { requests: 1, decodeBlocks: 10, prefillTokens: 100 };
 
-function times(amounts: LoadAmounts, count: number): LoadAmounts {
+function times(amounts: RankWeight, count: number): RankWeight {
   const { requests, decodeBlocks, prefillTokens } = amounts;
   return { requests: count * requests, decodeBlocks: count * decodeBlocks, prefillTokens: count * prefillTokens };
 }
@@ -34,7 +34,7 @@ class World {
   readonly random: Random;
   readonly worker: CounterReporter;
   readonly reports: FaultLine;
-  running: LoadAmounts = NO_LOAD;
+  running: RankWeight = NO_LOAD;
   reportCount = 0;
 
   constructor(seed = 1, fault: Fault = NONE) {
@@ -71,7 +71,7 @@ class World {
     return (await this.hub.open().loads(pool, never))[0]!;
   }
 
-  async load(): Promise<LoadAmounts> {
+  async load(): Promise<RankWeight> {
     return loadOf(await this.row());
   }
 

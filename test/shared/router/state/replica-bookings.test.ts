@@ -58,13 +58,13 @@ describe('what other routers tell of', () => {
   it('counts beside bookings where nobody told of it, and goes with the worker', () => {
     const scheduler = openScheduler();
     replicaBookings(scheduler, 16)(ADDED);
-    scheduler.setForeignLoad('a1', 0, { requests: 3, decodeBlocks: 30, prefillTokens: 300 });
+    scheduler.setUnattributedLoad('a1', 0, { requests: 3, decodeBlocks: 30, prefillTokens: 300 });
     const load = { activePrefillTokens: 340, activeDecodeBlocks: 32, activeRequests: 4 };
     expect(scheduler.loads()).toEqual([{ workerId: 'a1', dpRank: 0, ...load }]);
     expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 1, decodeBlocks: 2, prefillTokens: 40 });
-    scheduler.setForeignLoad('a1', 0, { requests: 1, decodeBlocks: 10, prefillTokens: 0 });
+    scheduler.setUnattributedLoad('a1', 0, { requests: 1, decodeBlocks: 10, prefillTokens: 0 });
     expect(scheduler.loads()).toMatchObject([{ activePrefillTokens: 40, activeDecodeBlocks: 12, activeRequests: 2 }]);
-    scheduler.setForeignLoad('unknown', 0, { requests: 1, decodeBlocks: 1, prefillTokens: 1 });
+    scheduler.setUnattributedLoad('unknown', 0, { requests: 1, decodeBlocks: 1, prefillTokens: 1 });
     scheduler.setWorkers([]);
     expect(scheduler.bookedLoad('a1', 0)).toBeUndefined();
     expect(scheduler.activeRequests).toBe(0);

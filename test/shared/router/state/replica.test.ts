@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
+import type { RankWeight } from '../../../../shared/router/scheduler/index.ts';
 import { parseExactJson } from '../../../../shared/router/standalone/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
@@ -9,7 +10,6 @@ import {
   CounterReporter,
   decodeActiveSequences,
   encodeActiveSequence,
-  type LoadAmounts,
   LoadFollower,
   MemoryRouterStateHub,
   NO_LOAD,
@@ -21,7 +21,7 @@ import {
 const SCOPE = { kind: 'component', namespace: 'ns', component: 'backend' } as const;
 const pool = { namespace: 'ns', component: 'backend', endpoint: 'generate' };
 const rank = { workerId: 'a1', dpRank: 0 };
-const one: LoadAmounts = { requests: 1, decodeBlocks: 10, prefillTokens: 100 };
+const one: RankWeight = { requests: 1, decodeBlocks: 10, prefillTokens: 100 };
 
 const u64 = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }).map((id) => id.toString(16));
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
@@ -148,9 +148,9 @@ describe('telling', () => {
 
 /** A router with a load model of plain sums. */
 class Replica {
-  readonly own = new Map<string, LoadAmounts>();
-  readonly peers = new Map<string, LoadAmounts>();
-  foreign: LoadAmounts = NO_LOAD;
+  readonly own = new Map<string, RankWeight>();
+  readonly peers = new Map<string, RankWeight>();
+  unattributed: RankWeight = NO_LOAD;
   readonly sync: ReplicaSync;
   readonly ledger: ReservationLedger;
   readonly follower: LoadFollower;
@@ -171,16 +171,16 @@ class Replica {
     this.ledger = new ReservationLedger(common);
     const shared = new SharedLoad({
       knownLoad: () => sum([...this.own.values(), ...this.peers.values()]),
-      setForeignLoad: (_, amounts) => {
-        this.foreign = amounts;
+      setUnattributedLoad: (_, amounts) => {
+        this.unattributed = amounts;
       },
     });
     this.follower = new LoadFollower({ ...common, onLoads: (rows) => shared.observe(rows) });
     this.follower.start();
   }
 
-  get load(): LoadAmounts {
-    return sum([...this.own.values(), ...this.peers.values(), this.foreign]);
+  get load(): RankWeight {
+    return sum([...this.own.values(), ...this.peers.values(), this.unattributed]);
   }
 
   add(requestId: string): void {
@@ -221,7 +221,7 @@ class World {
     for (const id of ['aa', 'bb']) this.replicas.push(new Replica(this, id));
   }
 
-  truth(): LoadAmounts {
+  truth(): RankWeight {
     return sum([...this.running].map(() => one));
   }
 
@@ -241,7 +241,7 @@ class World {
   }
 }
 
-function sum(amounts: readonly LoadAmounts[]): LoadAmounts {
+function sum(amounts: readonly RankWeight[]): RankWeight {
   return amounts.reduce(
     (left, right) => ({
       requests: left.requests + right.requests,

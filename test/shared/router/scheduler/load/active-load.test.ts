@@ -231,7 +231,7 @@ describe('prefills whose length is predicted', () => {
   it('do not shrink what others brought, of which nothing is predicted', () => {
     const real = load();
     real.add(entry('r1', 0, undefined, long), 0);
-    real.setForeign(0, { requests: 1, decodeBlocks: 0, prefillTokens: 500 });
+    real.setUnattributed(0, { requests: 1, decodeBlocks: 0, prefillTokens: 500 });
     expect(real.prefillTokensAt(0, 4000)).toBe(600 + 500);
     expect(real.prefillTokensAt(0, 12_000)).toBe(500);
     real.prefillDone('r1', 12_000);
@@ -244,7 +244,7 @@ describe('prefills whose length is predicted', () => {
       tokens: fc.integer({ min: 1, max: 4000 }),
       prefillMs: fc.option(fc.nat(9000), { nil: undefined }),
       ends: fc.nat(5),
-      foreignTokens: fc.option(fc.nat(900), { nil: undefined }),
+      unattributedTokens: fc.option(fc.nat(900), { nil: undefined }),
       waitMs: fc.nat(4000),
     });
     fc.assert(
@@ -252,13 +252,13 @@ describe('prefills whose length is predicted', () => {
         const real = load();
         const naive = new NaivePrefills();
         let nowMs = 0;
-        steps.forEach(({ rank, tokens, prefillMs, ends, foreignTokens, waitMs }, at) => {
+        steps.forEach(({ rank, tokens, prefillMs, ends, unattributedTokens, waitMs }, at) => {
           real.add(entry(`r${at}`, rank, undefined, { prefillTokens: tokens, prefillMs }), nowMs);
           naive.add({ id: `r${at}`, rank, tokens, prefillMs }, nowMs);
           nowMs += waitMs;
-          if (foreignTokens !== undefined) {
-            real.setForeign(rank, { requests: 1, decodeBlocks: 0, prefillTokens: foreignTokens });
-            naive.foreign[rank] = foreignTokens;
+          if (unattributedTokens !== undefined) {
+            real.setUnattributed(rank, { requests: 1, decodeBlocks: 0, prefillTokens: unattributedTokens });
+            naive.unattributed[rank] = unattributedTokens;
           }
           if (ends < at) {
             real.prefillDone(`r${at - ends}`, nowMs);
@@ -289,7 +289,7 @@ interface NaivePrefill {
 
 /** The newest where all is predicted, else the older one for the oldest alone. */
 class NaivePrefills {
-  readonly foreign = [0, 0];
+  readonly unattributed = [0, 0];
   readonly #lists: NaivePrefill[][] = [[], []];
   readonly #anchoredMs = [0, 0];
 
@@ -310,13 +310,13 @@ class NaivePrefills {
 
   tokensAt(rank: number, nowMs: number): number {
     const list = this.#lists[rank]!;
-    const foreign = this.foreign[rank]!;
+    const unattributed = this.unattributed[rank]!;
     const [oldest, ...others] = list;
-    if (oldest === undefined) return foreign;
+    if (oldest === undefined) return unattributed;
     const elapsed = nowMs - this.#anchoredMs[rank]!;
-    const waiting = others.reduce((sum, { tokens }) => sum + tokens, 0) + foreign;
+    const waiting = others.reduce((sum, { tokens }) => sum + tokens, 0) + unattributed;
     const { tokens, prefillMs: expected } = oldest;
-    if (foreign === 0 && list.every(({ prefillMs }) => prefillMs !== undefined)) {
+    if (unattributed === 0 && list.every(({ prefillMs }) => prefillMs !== undefined)) {
       return expected === 0 ? waiting : Math.max(0, waiting + tokens - Math.floor((tokens * elapsed) / expected!));
     }
     if (expected === undefined) return waiting + tokens;
