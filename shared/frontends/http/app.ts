@@ -1,13 +1,13 @@
 import { type Context, Hono } from 'hono';
 import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
-import { newRequestId, sendMessagesError } from './anthropic/errors.ts';
-import { sendModelsError } from './anthropic/models.ts';
+import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadySent, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
 import { refuseHost } from './operators.ts';
 import { type Serve, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
+import { sendModelsError } from './routes/models.ts';
 import { corsHeaders, ServedExchange, sendPreflight } from './served-exchange.ts';
 import { sendError } from './sinks/send.ts';
 

@@ -3,7 +3,7 @@ import { isRecord } from '../../records/index.ts';
 import type { ChatMessage, GenerationRequest, ToolChoice, ToolDefinition } from '../generation/index.ts';
 import type { ChatBody } from '../openai/chat-schema.ts';
 import { decodeChatRequest } from '../openai/decode-chat.ts';
-import type { DecodeContext } from '../openai/decode-context.ts';
+import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue } from '../openai/field-checks.ts';
 import type { JsonBody } from '../openai/json-body.ts';
 import { requireShape } from '../openai/schema-errors.ts';
@@ -26,8 +26,6 @@ export interface MessagesDecodeOptions {
   /** The model's reasoning is told apart from its answer: `thinking` means something to it. */
   readonly hasReasoningParser: boolean;
 }
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** Checks the types of a Messages body. @throws ServeError 400; see `requireShape`. */
 export function parseMessagesBody(body: JsonBody): MessagesBody {

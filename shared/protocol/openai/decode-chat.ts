@@ -3,9 +3,8 @@ import { checkChatBody } from './chat-checks.ts';
 import { type ChatBody, chatSchema } from './chat-schema.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided, guidedByToolChoice } from './decode-guided.ts';
-import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
 import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
-import { decodeRouting, effectiveNvext } from './decode-routing.ts';
+import { effectiveNvext } from './decode-routing.ts';
 import { invalidValue } from './field-checks.ts';
 import type { JsonBody } from './json-body.ts';
 import type { Nvext } from './nvext-schema.ts';
@@ -33,10 +32,16 @@ export function decodeChat(body: ChatBody, context: DecodeContext): DecodedChat 
 
 /**
  * The request that a chat body within its bounds asks for; other dialects come here over the chat body that says the same.
+ * @param given `nvext`, where the body that workers get has none. @default the body's own
  * @throws ServeError `invalid_value`, `headers_too_large`.
  */
-export function decodeChatRequest(body: ChatBody, context: DecodeContext, endpoint: Endpoint): GenerationRequest {
-  const nvext = effectiveNvext(body.nvext, context);
+export function decodeChatRequest(
+  body: ChatBody,
+  context: DecodeContext,
+  endpoint: Endpoint,
+  given: ChatBody['nvext'] = body.nvext,
+): GenerationRequest {
+  const nvext = effectiveNvext(given, context);
   const guided = guidedByToolChoice(body, nvext) ?? decodeGuided(body, nvext);
   requireOneChoice(body, nvext);
   const request = assembleRequest({
@@ -46,12 +51,10 @@ export function decodeChatRequest(body: ChatBody, context: DecodeContext, endpoi
     endpoint,
     prompt: decodePrompt(body, nvext),
     choices: body.n ?? 1,
-    options: {
-      stop: decodeStop(body, nvext, body.max_completion_tokens ?? body.max_tokens),
-      sampling: decodeSampling(body, nvext, guided),
-      output: decodeOutput(body, body.logprobs === true ? (body.top_logprobs ?? 1) : undefined, body.prompt_logprobs),
-      routing: decodeRouting(nvext, body.cache_salt, context),
-    },
+    maxTokens: body.max_completion_tokens ?? body.max_tokens,
+    guided,
+    logprobs: body.logprobs === true ? (body.top_logprobs ?? 1) : undefined,
+    promptLogprobs: body.prompt_logprobs,
   });
   if (body.reasoning_effort != null) request.reasoning = { effort: body.reasoning_effort };
   if (body.mm_processor_kwargs != null) request.mmProcessorKwargs = body.mm_processor_kwargs;
@@ -68,7 +71,7 @@ export function requireOneChoice(body: { readonly n?: number | null | undefined 
 }
 
 /** What the prompt of a chat body is made from: its messages, or `nvext.token_data` instead of them. */
-export function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
+function decodePrompt(body: ChatBody, nvext: Nvext): PromptInput {
   if (nvext.token_data != null) return { kind: 'tokens', tokenIds: nvext.token_data };
   const templateArgs = decodeTemplateArgs(body);
   const choice = body.tool_choice;

@@ -5,9 +5,8 @@ import { type CompletionsBody, completionsSchema } from './completions-schema.ts
 import { requireOneChoice } from './decode-chat.ts';
 import type { DecodeContext } from './decode-context.ts';
 import { decodeGuided } from './decode-guided.ts';
-import { decodeOutput, decodeSampling, decodeStop } from './decode-options.ts';
-import { assembleRequest, decodeUsageReporting, type UsageReporting } from './decode-request.ts';
-import { decodeRouting, effectiveNvext } from './decode-routing.ts';
+import { assembleRequest, decodeUsageReporting, promptOf, type UsageReporting } from './decode-request.ts';
+import { effectiveNvext } from './decode-routing.ts';
 import {
   checkModel,
   checkRange,
@@ -67,12 +66,10 @@ export function decodeCompletions(body: CompletionsBody, context: DecodeContext)
     endpoint: 'completions',
     prompt: prompts[0]!, // checkCompletionsBody refuses empty batches
     choices: prompts.length * (body.n ?? 1),
-    options: {
-      stop: decodeStop(body, nvext, body.max_tokens),
-      sampling: decodeSampling(body, nvext, decodeGuided(body, nvext)),
-      output: decodeOutput(body, body.logprobs, body.prompt_logprobs ?? (echoes === undefined ? undefined : 1)),
-      routing: decodeRouting(nvext, body.cache_salt, context),
-    },
+    maxTokens: body.max_tokens,
+    guided: decodeGuided(body, nvext),
+    logprobs: body.logprobs,
+    promptLogprobs: body.prompt_logprobs ?? (echoes === undefined ? undefined : 1),
   });
   if (body.best_of != null) request.sampling = { ...request.sampling, best_of: body.best_of };
   return {
@@ -90,9 +87,7 @@ function decodePrompts(body: CompletionsBody, nvext: Nvext): readonly PromptInpu
   const { prompt } = body;
   if (typeof prompt === 'string') return [{ kind: 'raw', text: prompt }];
   if (typeof prompt?.[0] === 'number') return [{ kind: 'tokens', tokenIds: prompt as readonly number[] }];
-  return (prompt as readonly (string | readonly number[])[]).map((item) =>
-    typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item },
-  );
+  return (prompt as readonly (string | readonly number[])[]).map(promptOf);
 }
 
 /** What `echo` repeats. @throws ServeError `invalid_value` for embeddings, which no text stands behind */

@@ -57,6 +57,9 @@ export interface RequestEnvelope {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+/** A record while it is put together. */
+export type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
 /**
  * Request id, trace context and metadata.
  * @throws ServeError `headers_too_large`.

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { LIMITS, overLimit } from '../../errors/index.ts';
 import type { GenerationRequest, PromptInput } from '../generation/index.ts';
-import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
-import { decodeRouting } from './decode-routing.ts';
+import type { DecodeContext } from './decode-context.ts';
+import { assembleTextless, promptOf } from './decode-request.ts';
 import { invalidValue } from './field-checks.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
@@ -28,8 +28,6 @@ export const embeddingsSchema = z.looseObject({
 
 export type EmbeddingsBody = z.infer<typeof embeddingsSchema>;
 
-const NONE: readonly string[] = Object.freeze([]);
-
 /** An embeddings request: one generation request an input, all answered as one. */
 export interface DecodedEmbeddings {
   /** Server id; a batch's requests are `<id>-<index>`. */
@@ -52,28 +50,21 @@ export function parseEmbeddingsBody(body: JsonBody): EmbeddingsBody {
 export function decodeEmbeddings(body: EmbeddingsBody, isPassedOn: boolean, context: DecodeContext): DecodedEmbeddings {
   if (Array.isArray(body.input) && body.input.length === 0) throw invalidValue('`input` cannot be empty', 'input');
   const prompts = isPassedOn ? [{ kind: 'body' } as const] : decodeInputs(body.input);
-  const envelope = decodeEnvelope(context);
   const { stream: _neverStreamed, ...passedOn } = body;
-  const request: Omit<GenerationRequest, 'prompt'> = {
-    ...envelope,
+  const parts = {
     model: body.model,
     endpoint: 'embeddings',
     stream: false,
-    stop: {},
-    sampling: {},
-    output: {},
-    routing: decodeRouting({}, undefined, context),
-    annotations: body.nvext?.annotations ?? NONE,
-    extraFields: NONE,
-    embedding: body.dimensions == null ? {} : { dimensions: body.dimensions },
+    prompt: prompts[0]!,
     body: passedOn,
-  };
+  } as const;
+  const request = assembleTextless(body, parts, context);
+  request.embedding = body.dimensions == null ? {} : { dimensions: body.dimensions };
+  const { id } = request;
   return {
-    id: envelope.id,
+    id,
     requests:
-      prompts.length === 1
-        ? [{ ...request, prompt: prompts[0]! }]
-        : prompts.map((prompt, index) => ({ ...request, prompt, id: `${envelope.id}-${index}` })),
+      prompts.length === 1 ? [request] : prompts.map((prompt, index) => ({ ...request, prompt, id: `${id}-${index}` })),
     format: body.encoding_format ?? 'float',
   };
 }
@@ -85,7 +76,5 @@ function decodeInputs(input: EmbeddingsBody['input']): readonly PromptInput[] {
     const message = `\`input\` cannot hold more than ${LIMITS.embedding_inputs.max} entries, got ${input.length}`;
     throw overLimit('embedding_inputs', message, { param: 'input' });
   }
-  return (input as readonly (string | readonly number[])[]).map((item) =>
-    typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item },
-  );
+  return (input as readonly (string | readonly number[])[]).map(promptOf);
 }

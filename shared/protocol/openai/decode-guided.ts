@@ -3,10 +3,9 @@ import { isRecord } from '../../records/index.ts';
 import type { GuidedDecoding } from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
+import type { Mutable } from './decode-context.ts';
 import { invalidValue } from './field-checks.ts';
 import type { Nvext } from './nvext-schema.ts';
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const CONSTRAINTS = ['json', 'regex', 'choice', 'grammar'] as const;
 

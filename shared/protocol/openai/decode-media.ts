@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { ServeError } from '../../errors/index.ts';
 import type { GenerationRequest } from '../generation/index.ts';
-import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
-import { decodeRouting } from './decode-routing.ts';
+import type { DecodeContext } from './decode-context.ts';
+import { assembleTextless } from './decode-request.ts';
 import { checkRange } from './field-checks.ts';
 import type { JsonBody } from './json-body.ts';
 import { requireShape } from './schema-errors.ts';
@@ -60,7 +60,6 @@ export type VideosBody = z.infer<typeof videosSchema>;
 
 /** Model of an images request that names none. */
 const DEFAULT_IMAGE_MODEL = 'diffusion';
-const NONE: readonly string[] = Object.freeze([]);
 
 /** An images body whose model is known. */
 export type NamedImagesBody = ImagesBody & { readonly model: string };
@@ -105,20 +104,15 @@ function mediaRequest(
   known: Readonly<Record<string, unknown>>,
   context: DecodeContext,
 ): GenerationRequest {
-  return {
-    ...decodeEnvelope(context),
+  const stream = endpoint === 'videos' && body.stream === true;
+  const parts = {
     model: body.model,
     endpoint,
-    stream: endpoint === 'videos' && body.stream === true,
+    stream,
     prompt: { kind: 'body' },
-    stop: {},
-    sampling: {},
-    output: {},
-    routing: decodeRouting({}, undefined, context),
-    annotations: body.nvext?.annotations ?? NONE,
-    extraFields: NONE,
     body: forWorker(body, known),
-  };
+  } as const;
+  return assembleTextless(body, parts, context);
 }
 
 /** The body as media workers read it: what nobody here knows is theirs to judge and stands apart. */

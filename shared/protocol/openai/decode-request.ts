@@ -1,29 +1,48 @@
-import { type Endpoint, type GenerationRequest, type PromptInput, tokensThatFit } from '../generation/index.ts';
+import {
+  type Endpoint,
+  type GenerationRequest,
+  type GuidedDecoding,
+  type OutputOptions,
+  type PromptInput,
+  type SamplingOptions,
+  type StopConditions,
+  tokensThatFit,
+} from '../generation/index.ts';
 import type { ChatBody } from './chat-schema.ts';
 import type { CompletionsBody } from './completions-schema.ts';
 import { agentContextOf, decodeSession } from './decode-agent.ts';
-import { type DecodeContext, decodeEnvelope } from './decode-context.ts';
+import { type DecodeContext, decodeEnvelope, type Mutable } from './decode-context.ts';
+import { decodeRouting } from './decode-routing.ts';
 import type { Nvext } from './nvext-schema.ts';
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type Body = ChatBody | CompletionsBody;
 
 /** What the shared part of a request is put together from. */
 export interface RequestParts {
-  readonly body: ChatBody | CompletionsBody;
+  readonly body: Body;
   readonly nvext: Nvext;
   readonly context: DecodeContext;
   readonly endpoint: Endpoint;
   readonly prompt: PromptInput;
   /** Of all prompts that are answered together. */
   readonly choices: number;
-  readonly options: Pick<GenerationRequest, 'stop' | 'sampling' | 'output' | 'routing'>;
+  /** The route's own choice among the names for it. */
+  readonly maxTokens: number | null | undefined;
+  readonly guided: GuidedDecoding | undefined;
+  /** Alternatives a token, as the route counts them. */
+  readonly logprobs: number | null | undefined;
+  readonly promptLogprobs: number | null | undefined;
 }
 
 const NONE: readonly string[] = Object.freeze([]);
 
-/** The request that chat and completions bodies have in common. @throws ServeError `headers_too_large` */
+/** The request that chat and completions bodies have in common. @throws ServeError `invalid_value`, `headers_too_large` */
 export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest> {
-  const { body, nvext, context, options } = parts;
+  const { body, nvext, context } = parts;
+  const stop = decodeStop(body, nvext, parts.maxTokens);
+  const sampling = decodeSampling(body, nvext, parts.guided);
+  const output = decodeOutput(body, parts.logprobs, parts.promptLogprobs);
+  const routing = decodeRouting(nvext, body.cache_salt, context);
   const envelope = decodeEnvelope(context);
   const isStream = body.stream === true;
   const request: Mutable<GenerationRequest> = {
@@ -32,10 +51,10 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     endpoint: parts.endpoint,
     stream: isStream,
     prompt: parts.prompt,
-    stop: options.stop,
-    sampling: options.sampling,
-    output: options.output,
-    routing: options.routing,
+    stop,
+    sampling,
+    output,
+    routing,
     annotations: nvext.annotations ?? NONE,
     extraFields: decodeExtraFields(nvext),
     body,
@@ -43,7 +62,7 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     trace: envelope.trace,
   };
   if (!isStream) {
-    request.answerTokensMax = tokensThatFit(context.settings.answerBytesMax, parts.choices, options.output.logprobs);
+    request.answerTokensMax = tokensThatFit(context.settings.answerBytesMax, parts.choices, output.logprobs);
   }
   const lastMessage = parts.prompt.kind === 'chat' ? parts.prompt.messages.at(-1) : undefined;
   const agentContext = agentContextOf(decodeSession(context.headers), nvext.agent_context, lastMessage);
@@ -53,6 +72,32 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
   const extraArgs = decodeExtraArgs(body, nvext);
   if (extraArgs !== undefined) request.extraArgs = extraArgs;
   return request;
+}
+
+/**
+ * The request of a route that generates no text: its body is passed on, or is all that its prompt is made of.
+ * @throws ServeError `invalid_value`, `headers_too_large`
+ */
+export function assembleTextless(
+  body: { readonly nvext?: { readonly annotations?: readonly string[] | null | undefined } | null | undefined },
+  parts: Pick<GenerationRequest, 'model' | 'endpoint' | 'stream' | 'prompt' | 'body'>,
+  context: DecodeContext,
+): Mutable<GenerationRequest> {
+  return {
+    ...decodeEnvelope(context),
+    ...parts,
+    stop: {},
+    sampling: {},
+    output: {},
+    routing: decodeRouting({}, undefined, context),
+    annotations: body.nvext?.annotations ?? NONE,
+    extraFields: NONE,
+  };
+}
+
+/** The prompt of one item of a batch. */
+export function promptOf(item: string | readonly number[]): PromptInput {
+  return typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item };
 }
 
 /** A routing dry run asks for the worker by an annotation of its own. */
@@ -70,7 +115,7 @@ function routerTargets(router: NonNullable<Nvext['router']>): NonNullable<Genera
 }
 
 /** What workers read from `extra_args`: everything of `nvext` that has no field of its own on the request plane. */
-function decodeExtraArgs(body: ChatBody | CompletionsBody, nvext: Nvext): Record<string, unknown> | undefined {
+function decodeExtraArgs(body: Body, nvext: Nvext): Record<string, unknown> | undefined {
   const forWorker: Record<string, unknown> = {};
   if (nvext.extra_fields != null) forWorker.extra_fields = nvext.extra_fields;
   if (nvext.metadata_upload != null) forWorker.metadata_upload = { url: nvext.metadata_upload.url.trim() };
@@ -92,8 +137,81 @@ export interface UsageReporting {
   readonly isContinuous: boolean;
 }
 
-export function decodeUsageReporting(body: ChatBody | CompletionsBody, forcesUsage: boolean): UsageReporting {
+export function decodeUsageReporting(body: Body, forcesUsage: boolean): UsageReporting {
   const options = body.stream_options;
   const includesUsage = body.stream === true && (forcesUsage || options?.include_usage === true);
   return { includesUsage, isContinuous: includesUsage && options?.continuous_usage_stats === true };
+}
+
+/** When generation ends. */
+function decodeStop(body: Body, nvext: Nvext, maxTokens: number | null | undefined): StopConditions {
+  const stop: Mutable<StopConditions> = {};
+  if (maxTokens != null) stop.max_tokens = maxTokens;
+  if (body.min_tokens != null) stop.min_tokens = body.min_tokens;
+  decodeStopStrings(body, stop);
+  const ignoresEos = body.ignore_eos ?? nvext.ignore_eos;
+  if (ignoresEos != null) stop.ignore_eos = ignoresEos;
+  const thinkingTokens = body.thinking_token_budget ?? nvext.max_thinking_tokens;
+  if (thinkingTokens != null) stop.max_thinking_tokens = thinkingTokens;
+  return stop;
+}
+
+/** `stop` holds strings or token ids; root `stop_token_ids` counts when `stop` has no ids. */
+function decodeStopStrings(body: Body, into: Mutable<StopConditions>): void {
+  const { stop } = body;
+  let ids = body.stop_token_ids as readonly number[] | null | undefined; // checked by checkSharedBounds
+  if (typeof stop === 'string') into.stop = [stop];
+  else if (stop != null && typeof stop[0] === 'string') into.stop = stop as readonly string[];
+  else if (stop != null) ids = stop as readonly number[];
+  if (ids != null && ids.length > 0) into.stop_token_ids = ids;
+}
+
+/** How tokens are drawn. Greedy, however it was asked for, is temperature 0 without `top_p`. */
+function decodeSampling(body: Body, nvext: Nvext, guided: GuidedDecoding | undefined): SamplingOptions {
+  const sampling: Mutable<SamplingOptions> = {};
+  if (body.n != null) sampling.n = body.n;
+  if (nvext.greed_sampling === true || body.top_p === 0) {
+    sampling.temperature = 0;
+  } else {
+    if (body.temperature != null) sampling.temperature = body.temperature;
+    if (body.top_p != null) sampling.top_p = body.top_p;
+  }
+  if (body.frequency_penalty != null) sampling.frequency_penalty = body.frequency_penalty;
+  if (body.presence_penalty != null) sampling.presence_penalty = body.presence_penalty;
+  const repetition = body.repetition_penalty ?? nvext.repetition_penalty;
+  if (repetition != null) sampling.repetition_penalty = repetition;
+  const topK = body.top_k ?? nvext.top_k;
+  if (topK != null) sampling.top_k = topK === 0 ? -1 : topK;
+  if (body.min_p != null) sampling.min_p = body.min_p;
+  if (body.seed != null) sampling.seed = body.seed;
+  if (body.include_stop_str_in_output != null) sampling.include_stop_str_in_output = body.include_stop_str_in_output;
+  if (guided !== undefined) sampling.guided_decoding = guided;
+  decodeTokenLists(body, sampling);
+  return sampling;
+}
+
+function decodeTokenLists(body: Body, into: Mutable<SamplingOptions>): void {
+  if (body.detokenize != null) into.detokenize = body.detokenize;
+  // The shapes of both lists were checked by checkSharedBounds.
+  if (body.allowed_token_ids != null) into.allowed_token_ids = body.allowed_token_ids as readonly number[];
+  if (body.bad_words_token_ids != null) into.bad_words_token_ids = body.bad_words_token_ids as readonly number[][];
+  if (body.logit_bias == null) return;
+  for (const _token in body.logit_bias) {
+    into.logit_bias = body.logit_bias as Readonly<Record<string, number>>;
+    return; // an empty map asks for nothing
+  }
+}
+
+/** What comes back beside the text. */
+function decodeOutput(
+  body: Body,
+  logprobs: number | null | undefined,
+  promptLogprobs: number | null | undefined,
+): OutputOptions {
+  const output: Mutable<OutputOptions> = {};
+  if (logprobs != null) output.logprobs = logprobs;
+  if (promptLogprobs != null) output.prompt_logprobs = promptLogprobs;
+  if (body.skip_special_tokens != null) output.skip_special_tokens = body.skip_special_tokens;
+  if (body.return_tokens_as_token_ids != null) output.return_tokens_as_token_ids = body.return_tokens_as_token_ids;
+  return output;
 }

@@ -1,10 +1,8 @@
 import { LIMITS, overLimit, ServeError } from '../../errors/index.ts';
 import type { RoutingHints } from '../generation/index.ts';
 import { decodeSession } from './decode-agent.ts';
-import type { DecodeContext, RequestHeaders } from './decode-context.ts';
+import type { DecodeContext, Mutable, RequestHeaders } from './decode-context.ts';
 import { MOVED_TO_ROOT, type Nvext } from './nvext-schema.ts';
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 const NO_NVEXT: Nvext = Object.freeze({});
 /** Marks an unset data-parallel rank. */

@@ -6,7 +6,6 @@ import type { RunningUsage } from '../openai/running-usage.ts';
 import { annotationFrame, preprocessorFrame } from '../openai/wire.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
 import { COMMENT_FRAME, isAscii, type SseStream } from '../sinks/sse-stream.ts';
-import { refuseMessages, requestIdHeader } from './errors.ts';
 import {
   END_OF_TURN,
   type MessageNames,
@@ -15,8 +14,10 @@ import {
   messageStop,
   messageUsage,
   notUnderWay,
+  refuseMessages,
+  requestIdHeader,
   toolUseId,
-} from './message-shape.ts';
+} from './wire.ts';
 
 type BlockKind = 'text' | 'thinking' | 'tool_use';
 

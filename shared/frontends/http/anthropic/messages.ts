@@ -20,18 +20,22 @@ import { readJson } from '../read-json.ts';
 import { decodeContext, generate, requireService, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
-import { anthropicRequestId, newRequestId, refuseMessages, requestIdHeader, sendMessagesError } from './errors.ts';
+import { MessageStream } from './message-stream.ts';
 import {
+  anthropicRequestId,
   END_OF_TURN,
   type MessageNames,
   type MessageStop,
   messageBody,
   messageStop,
   messageUsage,
+  newRequestId,
   notUnderWay,
+  refuseMessages,
+  requestIdHeader,
+  sendMessagesError,
   toolUseId,
-} from './message-shape.ts';
-import { MessageStream } from './message-stream.ts';
+} from './wire.ts';
 
 /** `POST /v1/messages`. */
 export const serveMessages = serveInference({

@@ -15,6 +15,7 @@ import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
 import {
   annotationFrame,
+  type ChunkParts,
   hasUsage,
   preprocessorFrame,
   usageBody,
@@ -22,16 +23,6 @@ import {
   withoutUsage,
   withWireNames,
 } from './wire.ts';
-
-/** What a chunk carries beside its delta; all JSON text. */
-interface ChunkParts {
-  readonly finish?: string;
-  readonly logprobs?: string;
-  /** Replaces the stream's `usage: null`. */
-  readonly usage?: string;
-  /** `,"nvext":{...}` or nothing. */
-  readonly nvext?: string;
-}
 
 /** Encodes one request as a chat completion stream. */
 export class ChatStream extends StreamSink {

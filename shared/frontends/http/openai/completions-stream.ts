@@ -15,6 +15,7 @@ import { NvextFields } from './nvext.ts';
 import type { RunningUsage } from './running-usage.ts';
 import {
   annotationFrame,
+  type ChunkParts,
   hasUsage,
   preprocessorFrame,
   usageBody,
@@ -23,15 +24,6 @@ import {
   withoutUsage,
   withWireNames,
 } from './wire.ts';
-
-/** What a chunk carries beside its text; all JSON text. */
-interface CompletionsChunkParts {
-  readonly finish?: string;
-  readonly logprobs?: string;
-  readonly usage?: string;
-  /** `,"nvext":{...}` or nothing. */
-  readonly nvext?: string;
-}
 
 /**
  * Encodes a batch of prompts as one completions stream. Each prompt writes through its
@@ -190,7 +182,7 @@ class PromptStream extends BatchPart<CompletionsStream> {
     });
   }
 
-  #write(choice: number, text: string, parts: CompletionsChunkParts): void {
+  #write(choice: number, text: string, parts: ChunkParts): void {
     const { running } = this.#options;
     const told = running === undefined ? parts : { ...parts, usage: JSON.stringify(usageBody(running.usage)) };
     this.batch.write(this.#chunks.chunk(choice, text, told));
@@ -242,7 +234,7 @@ class CompletionsChunks {
   }
 
   /** Any chunk of one choice; `logprobs`, `usage` and `nvext` are JSON text. */
-  chunk(choice: number, text: string, parts: CompletionsChunkParts): string {
+  chunk(choice: number, text: string, parts: ChunkParts): string {
     const logprobs = parts.logprobs === undefined ? '' : `,"logprobs":${parts.logprobs}`;
     const finish = parts.finish === undefined ? '' : `,"finish_reason":"${parts.finish}"`;
     const index = this.#firstChoice + choice;

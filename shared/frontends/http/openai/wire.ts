@@ -11,6 +11,16 @@ export interface WireNames {
   readonly model: string;
 }
 
+/** What a chunk carries beside its text or delta; all JSON text. */
+export interface ChunkParts {
+  readonly finish?: string;
+  readonly logprobs?: string;
+  /** Replaces the `usage: null` of a stream that shows one. */
+  readonly usage?: string;
+  /** `,"nvext":{...}` or nothing. */
+  readonly nvext?: string;
+}
+
 /** A side event: a name and a comment with a JSON value, no data. */
 export function annotationFrame(name: string, jsonValue: string): string {
   return `event: ${name}\n: ${jsonValue.replaceAll(/[\r\n]/g, ' ')}\n\n`;

@@ -1,12 +1,8 @@
 import { ServeError } from '../../../errors/index.ts';
 import type { ChatMessage, GenerationRequest } from '../../generation/index.ts';
 import type { ChatBody } from '../chat-schema.ts';
-import { decodePrompt } from '../decode-chat.ts';
-import type { DecodeContext } from '../decode-context.ts';
-import { decodeGuided, guidedByToolChoice } from '../decode-guided.ts';
-import { decodeOutput, decodeSampling, decodeStop } from '../decode-options.ts';
-import { assembleRequest } from '../decode-request.ts';
-import { decodeRouting, effectiveNvext } from '../decode-routing.ts';
+import { decodeChatRequest } from '../decode-chat.ts';
+import type { DecodeContext, Mutable } from '../decode-context.ts';
 import { checkModel, checkRange, invalidValue } from '../field-checks.ts';
 import type { JsonBody } from '../json-body.ts';
 import { requireShape } from '../schema-errors.ts';
@@ -106,7 +102,7 @@ export function decodeResponses(
     delete chat.response_format;
   }
   return {
-    request: toRequest(chat, body, context),
+    request: decodeChatRequest(chat, context, 'responses', body.nvext),
     echo: echoOf(body, tools, source.isStored),
     callShapes: tools.shapes,
     compacts,
@@ -114,29 +110,6 @@ export function decodeResponses(
     showsSummary: body.reasoning?.summary != null,
   };
 }
-
-function toRequest(chat: ChatBody, body: ResponsesBody, context: DecodeContext): GenerationRequest {
-  const nvext = effectiveNvext(body.nvext, context);
-  const guided = guidedByToolChoice(chat, nvext) ?? decodeGuided(chat, nvext);
-  const request = assembleRequest({
-    body: chat,
-    nvext,
-    context,
-    endpoint: 'responses',
-    prompt: decodePrompt(chat, nvext),
-    choices: 1,
-    options: {
-      stop: decodeStop(chat, nvext, chat.max_completion_tokens),
-      sampling: decodeSampling(chat, nvext, guided),
-      output: decodeOutput(chat, wantedLogprobs(body), undefined),
-      routing: decodeRouting(nvext, undefined, context),
-    },
-  });
-  if (chat.reasoning_effort != null) request.reasoning = { effort: chat.reasoning_effort };
-  return request;
-}
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /**
  * Whether the conversation ends in the request to compact it.

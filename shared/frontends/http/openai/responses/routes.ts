@@ -1,8 +1,34 @@
+import { toServeError } from '../../../../errors/index.ts';
+import {
+  checkResponsesBody,
+  type DecodedResponses,
+  decodeResponses,
+  estimateInputTokens,
+  type InputItem,
+  ignoredKeyLabels,
+  parseResponsesBody,
+  RESPONSES_KEYS,
+  responseIdOf,
+} from '../../../../protocol/openai/index.ts';
+import type { RequestMeter } from '../../../../telemetry/index.ts';
+import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { type Operation, type Route, route } from '../../route.ts';
+import { CHOSEN_ID, type Inference, idIsTaken } from '../../inference.ts';
+import { readJson } from '../../read-json.ts';
+import { type Operation, type Route, route, type Serve } from '../../route.ts';
+import { decodeContext, generate, requireServed, requireService, serveInference } from '../../serve-inference.ts';
+import { sendError, sendJson } from '../../sinks/send.ts';
 import { serveCompact } from './compact.ts';
-import { serveInputTokens, serveResponses } from './serve-responses.ts';
-import { RunningResponses, serveInputItems, serveResponseCancel, serveStoredResponse } from './stored.ts';
+import { ObjectOutlet, StreamOutlet } from './outlets.ts';
+import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
+import { ResponseSink } from './response-sink.ts';
+import {
+  type RunningResponse,
+  RunningResponses,
+  serveInputItems,
+  serveResponseCancel,
+  serveStoredResponse,
+} from './stored.ts';
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 
@@ -69,4 +95,82 @@ export function responsesRoutes(path: string): readonly Route[] {
       described(items, 'get', 'listInputItems', 'What a kept answer was asked.'),
     ),
   ];
+}
+
+/** `POST /v1/responses`. */
+export function serveResponses(running: RunningResponses): Serve {
+  return serveInference({
+    endpoint: 'responses',
+    parse: (json) => {
+      const parsed = parseResponsesBody(json);
+      return { ...parsed, model: parsed.body.model ?? '', stream: parsed.body.stream };
+    },
+    start: async (inference, parsed, { meter, primaryName }) => {
+      const { deps, exchange } = inference;
+      checkResponsesBody(parsed.body);
+      deps.metrics.ignoredKeys('responses', ignoredKeyLabels(parsed.body, RESPONSES_KEYS));
+      requireServed(deps, parsed.model, 'responses');
+      const items = await gatherItems(deps, exchange, parsed);
+      const stores = isStored(deps, parsed.body);
+      const decoded = decodeResponses(parsed.body, { ...items, isStored: stores }, decodeContext(inference));
+      await requireUnstored(inference, responseIdOf(decoded.request.id));
+      inference.identify(decoded.request);
+      const kept = stores ? [...items.earlier, ...items.own] : undefined;
+      open({ inference, decoded, model: primaryName, meter, kept, running });
+    },
+  });
+}
+
+/** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
+async function requireUnstored({ deps, exchange }: Inference, id: string): Promise<void> {
+  if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
+  if ((await lookForStored(deps, id, exchange.sink.closed)) !== undefined) throw idIsTaken();
+}
+
+/** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
+export async function serveInputTokens(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  try {
+    requireService(deps);
+    const json = await readJson(exchange, deps);
+    sendJson(exchange, 200, { object: 'response.input_tokens', input_tokens: estimateInputTokens(json) });
+  } catch (thrown) {
+    sendError(exchange, toServeError(thrown), deps.settings.overloadStatus);
+  }
+}
+
+interface Opening {
+  readonly inference: Inference;
+  readonly decoded: DecodedResponses;
+  readonly model: string;
+  readonly meter: RequestMeter;
+  readonly kept: readonly InputItem[] | undefined;
+  readonly running: RunningResponses;
+}
+
+/** Opens the response, makes it cancellable by its id, and hands the request to the pipeline. */
+function open({ inference, decoded, model, meter, kept, running }: Opening): void {
+  const { request } = decoded;
+  const id = responseIdOf(request.id);
+  const headers = warningHeader(decoded.droppedTools);
+  const outlet = request.stream
+    ? new StreamOutlet(inference, headers, decoded.showsSummary)
+    : new ObjectOutlet(inference, headers);
+  const sink = new ResponseSink({
+    inference,
+    decoded,
+    names: { id, created: inference.createdSecs, model },
+    outlet,
+    kept: kept === undefined ? undefined : { id, items: kept },
+    onOver: () => running.remove(id, entry),
+  });
+  const entry: RunningResponse = { owner: ANYBODY, snapshot: () => sink.snapshot(), recorded: sink.recorded };
+  running.add(id, entry);
+  generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
+}
+
+/** Tells which tools the model was not told of. */
+function warningHeader(dropped: readonly string[]): Readonly<Record<string, string>> {
+  if (dropped.length === 0) return {};
+  const names = dropped.map((type) => type.replaceAll(/[^\w.-]/g, '?')).join(', ');
+  return { warning: `299 - "hosted tools are not supported and were dropped: ${names}"` };
 }
