@@ -1,10 +1,11 @@
-import { ServeError, toServeError, workerError } from '../../errors/index.ts';
-import type { Call, IncomingCall, PlaneServer, RequestPlane, Transport } from '../../planes/request/index.ts';
+import { ServeError, workerError } from '../../errors/index.ts';
+import type { Call, IncomingCall, PlaneServer, RequestPlane } from '../../planes/request/index.ts';
 import type { RouterConfigOverride, RoutingHints } from '../../protocol/generation/index.ts';
 import { asRecord, u64OfHex } from '../../records/index.ts';
 import { hashBlocks } from '../../tokens/index.ts';
 import type { KvRouter } from '../kv-router-types.ts';
 import { Overlaps } from '../overlaps.ts';
+import { type RouterEndpoint, serveEndpoints } from '../service/index.ts';
 import type { Reservation, RouteRequest, WorkerPool } from '../types.ts';
 import type { EndpointWorker } from './endpoint-workers.ts';
 import { overlapScores } from './overlap-scores.ts';
@@ -20,12 +21,6 @@ export interface PlaneRouterOptions {
   readonly workers: () => readonly EndpointWorker[];
 }
 
-/** An endpoint that is served, as discovery is told of it. */
-export interface ServedEndpoint {
-  readonly endpoint: string;
-  readonly transport: Transport;
-}
-
 /** The standalone router on the request plane. */
 export class PlaneRouter {
   readonly #options: PlaneRouterOptions;
@@ -36,28 +31,18 @@ export class PlaneRouter {
   }
 
   /** Serves `generate`, `best_worker_id` and `get_overlap_scores`. */
-  serve(server: PlaneServer, instanceId: string, namespace: string): readonly ServedEndpoint[] {
+  serve(server: PlaneServer, instanceId: string, namespace: string): readonly RouterEndpoint[] {
     const answered =
       (answer: (asked: Asked) => unknown) =>
       (call: IncomingCall): void => {
         call.output({ body: answer(readAsked(call)) });
         call.end();
       };
-    const handlers = {
-      generate: (call: IncomingCall) => this.#generate(call),
+    const address = { instanceId, namespace, component: STANDALONE_COMPONENT };
+    return serveEndpoints(server, address, {
+      generate: (call) => this.#generate(call),
       best_worker_id: answered((asked) => this.#bestWorker(asked)),
       get_overlap_scores: answered((asked) => this.#overlapScores(asked)),
-    };
-    return Object.entries(handlers).map(([endpoint, handle]) => {
-      const path = `${instanceId}/${namespace}/${STANDALONE_COMPONENT}/${endpoint}`;
-      const transport = server.handle(path, async (call) => {
-        try {
-          await handle(call);
-        } catch (thrown) {
-          call.fail(toServeError(thrown));
-        }
-      });
-      return { endpoint, transport };
     });
   }
 
