@@ -20,10 +20,12 @@ export { type CandidateRecord, type ExplanationRecord, explanationRecord } from 
 export { renderExplanation } from './explain/render-explanation.ts';
 export { createKvRouter, poolName } from './kv-router.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router-types.ts';
+export { ActiveLoad } from './load/active-load.ts';
 export type { PrefillDurationModel } from './load/prefill-duration.ts';
 export { InFlight, type Pick, pickerFor } from './modes/router.ts';
+export { Overlaps } from './overlaps.ts';
 export { type Predictions, predictedIndex, predictingIndex } from './predictions.ts';
-export type { PolicyClass, PolicyConfig, PolicyProfile } from './queue/policy-config.ts';
+export { type PolicyClass, type PolicyConfig, type PolicyProfile, profileFor } from './queue/policy-config.ts';
 export { RankTable } from './rank-table.ts';
 export { type QueueLimit, RoutingError, type RoutingFailure } from './routing-error.ts';
 export type { DecisionFacts, KvRouterObserver, PendingTotals, SchedulerObserver } from './scheduler/router-observer.ts';
@@ -44,7 +46,7 @@ export type {
   SchedulingRequest,
   SchedulingTicket,
 } from './scheduler/scheduler-types.ts';
-export type { SessionAffinityOptions } from './session-affinity.ts';
+export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './session-affinity.ts';
 export type {
   HashedPrompt,
   PoolRole,
