@@ -21,6 +21,7 @@ const ROOMS = [
   'worker',
   'pipeline',
   'routing',
+  'standalone',
   'frontends',
   'simulate',
 ];

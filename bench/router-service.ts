@@ -70,9 +70,9 @@ async function serve(): Promise<void> {
     clock: systemClock,
     random: systemRandom,
     findPool: () => ({ pool: POOL, workers }),
-    isAnswering: () => true,
+    isLeader: () => true,
   });
-  const grpc = await serveRouterGrpc({ service, host: '127.0.0.1', port: 0, isAnswering: () => true });
+  const grpc = await serveRouterGrpc({ service, host: '127.0.0.1', port: 0, isLeader: () => true });
   const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1' });
   const server = await plane.serve({ instanceId: '1' });
   const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'bench' }, service);
@@ -129,7 +129,7 @@ function planeAsker({ choose, release }: Ports): Ask {
     const query = { ...named, override: undefined, excluded: nobody, avoided: nobody, policyClass: undefined };
     const answer = await client.choose(query, new AbortController().signal);
     if (answer.kind !== 'decided') throw new Error(`not decided: ${JSON.stringify(answer)}`);
-    answer.channel.change({ requestId, reservationId: answer.chosen.reservationId, stage: 'end' });
+    answer.line.change({ requestId, reservationId: answer.chosen.reservationId, stage: 'end' });
   };
 }
 

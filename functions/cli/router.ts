@@ -1,15 +1,14 @@
 import { systemClock, systemRandom } from '../../shared/clock/index.ts';
 import type { ResolvedConfig } from '../../shared/config/index.ts';
-import type { ServiceSettings } from '../../shared/routing/services/index.ts';
 import {
+  type ServiceSettings,
   serveService,
   startIndexer,
   startSelectionService,
   startSlotTracker,
   startStandaloneRouter,
-} from '../../shared/routing/services/index.ts';
-import type { ProcessLogger } from '../../shared/telemetry/index.ts';
-import { openTelemetry } from '../../shared/telemetry/index.ts';
+} from '../../shared/standalone/index.ts';
+import { openTelemetry, type ProcessLogger } from '../../shared/telemetry/index.ts';
 import { openLogger } from '../process/logger.ts';
 import { stopSignal } from '../process/stop-signal.ts';
 import { UsageError } from './config.ts';

@@ -9,7 +9,7 @@ import type { PlaneClientTls } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { RoutableWorker, Router, WorkerPool } from '../router/index.ts';
 import {
-  createLadderMetrics,
+  createFallbackMetrics,
   createResidentRouter,
   createStatelessRouter,
   queryOf,
@@ -72,7 +72,7 @@ export async function openChooseRouting(
         stateless,
         inhibitedMs,
         clock,
-        metrics: createLadderMetrics(metrics.registry),
+        metrics: createFallbackMetrics(metrics.registry),
         logger: log,
       })
     : stateless;

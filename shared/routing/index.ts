@@ -1,8 +1,8 @@
 /**
  * @module routing
  * The assembly of routing: which router the settings ask for, with what keeps it informed. Frontends, the standalone services
- * (`services`) and the simulator put the same parts together here; clock and chance come in as values.
+ * and the simulator put the same parts together here; clock and chance come in as values.
  */
 export type { RouterFiles } from './router-files.ts';
 export { openRouterFiles, openRouterMetrics, openRouting, type Routing } from './routing.ts';
-export type { RoutingParts } from './worker-feeds.ts';
+export { openFeeds, type RoutingParts } from './worker-feeds.ts';

@@ -6,8 +6,8 @@ import { listenAddress } from '../planes/request/index.ts';
 import type { PoolRole, Router } from '../router/index.ts';
 import type { KvRouter } from '../router/scheduler/index.ts';
 import {
-  Answering,
   createResidentMetrics,
+  Leadership,
   type PresentPool,
   ResidentService,
   ROUTER_COMPONENT,
@@ -68,12 +68,12 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
   const namespace = settings.namespace ?? 'dynamo';
   const { instanceId } = server;
   const state = parts.state ?? new MemoryRouterStateHub(parts.clock).open();
-  const { service, lease, answering } = makeService(settings, parts, state, namespace);
+  const { service, lease, leadership } = makeService(settings, parts, state, namespace);
   const endpoints = serveRouterOnPlane(server.plane, { instanceId, namespace }, service);
   if (settings.requestPlane === 'tcp') {
     serveRouterOnPlane(server.plane, { instanceId: WELL_KNOWN_INSTANCE, namespace }, service); // for STATOR_ROUTER_URL
   }
-  const grpc = await openGrpc(settings, service, answering, parts.clock);
+  const grpc = await openGrpc(settings, service, leadership, parts.clock);
   const writers = new FleetWriters(parts, state, settings.leaseTtlSecs * 1000, () => lease.fence);
   lease.start();
   await server.register(namespace, ROUTER_COMPONENT, endpoints);
@@ -95,7 +95,7 @@ export async function openResident(settings: EdgeSettings, parts: ResidentParts)
 async function openGrpc(
   settings: EdgeSettings,
   service: ResidentService,
-  answering: Answering,
+  leadership: Leadership,
   clock: Clock,
 ): Promise<{ close(): Promise<void> } | undefined> {
   const { routerGrpcPort: port, planeToken: secret } = settings;
@@ -107,8 +107,7 @@ async function openGrpc(
     remedy: 'set DYN_TCP_RPC_HOST=127.0.0.1',
   });
   const { serveRouterGrpc } = await import('../router/grpc/index.ts');
-  const isAnswering = (): boolean => answering.isAnswering;
-  const server = await serveRouterGrpc({ service, host, port, secret, tls, isAnswering });
+  const server = await serveRouterGrpc({ service, host, port, secret, tls, isLeader: () => leadership.isLeader });
   const following = followServiceCertificate(settings, clock, tls, server.useCertificate);
   return {
     close: () => {
@@ -122,14 +121,14 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
   const { router, kv, metrics, logger, clock, random } = parts;
   const log = logger.for('router');
   const { loadReportIntervalMs = REPORT_INTERVAL_MS, reservationTtlMs, leaseTtlSecs } = settings;
-  const answering = new Answering({
+  const leadership = new Leadership({
     clock,
     // Where nothing is shared nobody has answered before.
     settleMs: parts.state === undefined ? 0 : REPORTS_TO_SETTLE * loadReportIntervalMs,
     onStoodDown: () => service.standDown(),
   });
-  const counted = createResidentMetrics(metrics.registry, () => ({
-    isAnswering: answering.isAnswering,
+  const onExpired = createResidentMetrics(metrics.registry, () => ({
+    isLeader: leadership.isLeader,
     reservations: service.reservations,
     waiting: service.waiting,
   }));
@@ -140,8 +139,8 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
     random,
     ...(reservationTtlMs === undefined ? {} : { unseenMsMax: reservationTtlMs }),
     findPool: (key, role) => findPool(parts, key, role),
-    isAnswering: () => answering.isAnswering,
-    onExpired: (wasSeen) => counted.expired(wasSeen),
+    isLeader: () => leadership.isLeader,
+    onExpired,
   });
   const lease = new LeaseHolder({
     state,
@@ -150,17 +149,17 @@ function makeService(settings: EdgeSettings, parts: ResidentParts, state: Router
     random,
     ttlMs: leaseTtlSecs * 1000,
     onAcquired: () => {
-      answering.acquired();
+      leadership.acquired();
       log.info('this router answers for the fleet');
     },
     onLost: () => {
-      answering.lost();
+      leadership.lost();
       log.info('another router answers for the fleet, or nobody does');
     },
     onProblem: () => {}, // every failure of the table is told by the state itself
   });
-  answering.follow(lease);
-  return { service, lease, answering };
+  leadership.follow(lease);
+  return { service, lease, leadership };
 }
 
 function findPool(

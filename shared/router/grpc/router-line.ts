@@ -10,13 +10,15 @@ import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, toServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
 import type { PlaneClientTls } from '../../planes/request/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import type {
-  AskedCall,
-  ChooseMessage,
-  ChooseQuery,
-  ChooseSink,
-  ReservationChangeQuery,
-  ResidentLine,
+import {
+  type AskedCall,
+  CHANGE_MS_MAX,
+  type ChooseMessage,
+  type ChooseQuery,
+  type ChooseSink,
+  EXPLAIN_MS_MAX,
+  type ReservationChangeQuery,
+  type ResidentLine,
 } from '../service/index.ts';
 import {
   decodeChooseResponse,
@@ -97,12 +99,12 @@ class RouterLine implements ResidentLine {
     return { kill: () => call.cancel() };
   }
 
-  change(change: ReservationChangeQuery, timeoutMs: number): void {
-    void this.#ask(`/${ROUTER}/Release`, encodeReleaseRequest(change), timeoutMs); // never rejects
+  change(change: ReservationChangeQuery): void {
+    void this.#ask(`/${ROUTER}/Release`, encodeReleaseRequest(change), CHANGE_MS_MAX); // never rejects
   }
 
-  async explain(about: string | ChooseQuery, timeoutMs: number): Promise<ExplanationRecord | undefined> {
-    const answer = await this.#ask(`/${ROUTER}/Explain`, encodeExplainRequest(about), timeoutMs);
+  async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
+    const answer = await this.#ask(`/${ROUTER}/Explain`, encodeExplainRequest(about), EXPLAIN_MS_MAX);
     try {
       return answer && (decodeExplainResponse(answer) as ExplanationRecord);
     } catch {

@@ -41,7 +41,7 @@ export interface RouterGrpcOptions {
   /** @default it speaks plainly */
   readonly tls?: PlaneServerTls | undefined;
   /** Whether this process answers `Choose`, for health checks of the router by name. */
-  isAnswering(): boolean;
+  isLeader(): boolean;
 }
 
 /** The router's gRPC server. */
@@ -215,10 +215,10 @@ function explain(service: ChooseService, bytes: Uint8Array): unknown {
   return explanationRecord(found);
 }
 
-function isServing({ isAnswering }: RouterGrpcOptions, bytes: Uint8Array): boolean {
+function isServing({ isLeader }: RouterGrpcOptions, bytes: Uint8Array): boolean {
   const name = decodeHealthCheckRequest(bytes);
   if (name === '' || name === HEALTH) return true;
-  if (name === ROUTER) return isAnswering();
+  if (name === ROUTER) return isLeader();
   throw new ServeError('not_found', `service ${name} is unknown`);
 }
 

@@ -25,6 +25,7 @@ export {
 } from './explanation-record.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
 export { createKvRouter, poolName } from './kv-router.ts';
+export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
   type ModelShape,
@@ -32,12 +33,18 @@ export {
   readModelShape,
 } from './load/prefill-estimate.ts';
 export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
-export { type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
-export { type PolicyClass, type PolicyConfig, type PolicyProfile, readPolicyConfig } from './queue/policy-config.ts';
+export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
+export {
+  type PolicyClass,
+  type PolicyConfig,
+  type PolicyProfile,
+  profileFor,
+  readPolicyConfig,
+} from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
 export { RendezvousShare } from './rendezvous.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';
-export type { SessionAffinityOptions } from './scheduling-request.ts';
+export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash, type TrackingKey } from './tracking-hash.ts';
 export type {

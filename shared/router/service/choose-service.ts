@@ -1,8 +1,10 @@
+import type { Clock } from '../../clock/index.ts';
 import { type ServeError, toServeError, workerError } from '../../errors/index.ts';
+import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { KvRouter } from '../scheduler/kv-router.ts';
 import type { Explanation } from '../scheduler/types.ts';
+import type { LeaseHolder } from '../state/index.ts';
 import type { PoolRole, RouteRequest, Router } from '../types.ts';
-import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
 import type {
   ChooseListener,
   ChooseQuery,
@@ -11,7 +13,8 @@ import type {
   PoolLoads,
   PresentPool,
   ReservationChangeQuery,
-} from './types.ts';
+} from './messages.ts';
+import { ReservationBook, type ReservationBookOptions } from './reservation-book.ts';
 
 export interface ResidentServiceOptions extends ReservationBookOptions {
   /** Decides; the same router that serves this process's own requests. */
@@ -21,7 +24,7 @@ export interface ResidentServiceOptions extends ReservationBookOptions {
   /** The worker set as it is now. */
   findPool(key: string, role: PoolRole): PresentPool | undefined;
   /** Whether this process is the one that answers: it holds the lease, and has settled. */
-  isAnswering(): boolean;
+  isLeader(): boolean;
 }
 
 /** Queries that wait at once; a fleet with more than that waiting has its own queue limits too high. */
@@ -54,7 +57,7 @@ export class ResidentService implements ChooseService {
   choose(query: ChooseQuery, listener: ChooseListener): () => void {
     const { requestId } = query;
     try {
-      this.#requireAnswering();
+      this.#requireLeader();
       const held = this.#heldFor(query);
       if (held !== undefined) {
         listener.decided(held);
@@ -157,28 +160,99 @@ export class ResidentService implements ChooseService {
   }
 
   #leave(requestId: string, why: string): void {
-    this.#waiting.get(requestId)?.abort(notAnswering(why));
+    this.#waiting.get(requestId)?.abort(notLeading(why));
     this.#waiting.delete(requestId);
   }
 
-  #requireAnswering(): void {
-    if (!this.#options.isAnswering()) throw notAnswering('another router answers, or nobody does yet');
+  #requireLeader(): void {
+    if (!this.#options.isLeader()) throw notLeading('another router answers, or nobody does yet');
   }
 
   #poolOf({ poolKey, role, blockSizeTokens }: ChooseQuery): PresentPool {
     const present = this.#options.findPool(poolKey, role);
-    if (present === undefined) throw notAnswering(`worker set ${poolKey} is not known here`);
+    if (present === undefined) throw notLeading(`worker set ${poolKey} is not known here`);
     if (present.pool.blockSizeTokens === blockSizeTokens) return present;
-    throw notAnswering(`blocks have ${present.pool.blockSizeTokens} tokens here, not ${blockSizeTokens}`);
+    throw notLeading(`blocks have ${present.pool.blockSizeTokens} tokens here, not ${blockSizeTokens}`);
   }
 }
 
 /** A failure after which the caller decides by itself, or asks another router. */
-function notAnswering(why: string): ServeError {
+function notLeading(why: string): ServeError {
   return workerError('WorkerUnavailable', why);
 }
 
 function routeRequestOf(query: ChooseQuery, { pool, busy }: PresentPool): RouteRequest {
   const { requestId: id, prompt, routing, override, excluded, avoided, policyClass } = query;
   return { id, pool, prompt, routing, override, excluded, avoided, policyClass, busy, tokenIds: undefined };
+}
+
+export interface LeadershipOptions {
+  readonly clock: Clock;
+  /** How long a new holder of the lease listens before it leads: two report intervals of the workers. */
+  readonly settleMs: number;
+  /** It leads no longer. */
+  onStoodDown(): void;
+}
+
+/**
+ * Whether this process leads, the one of the residents that answers: it holds the lease, and has held it for two report intervals, by
+ * which time every worker has told what the holder before had sent there.
+ */
+export class Leadership {
+  readonly #options: LeadershipOptions;
+  #lease: Pick<LeaseHolder, 'fence'> | undefined;
+  #heldSinceMs: number | undefined;
+
+  constructor(options: LeadershipOptions) {
+    this.#options = options;
+  }
+
+  /** The lease whose `acquired` and `lost` this is told of. */
+  follow(lease: Pick<LeaseHolder, 'fence'>): void {
+    this.#lease = lease;
+  }
+
+  acquired(): void {
+    this.#heldSinceMs = this.#options.clock.nowMs();
+  }
+
+  lost(): void {
+    this.#heldSinceMs = undefined;
+    this.#options.onStoodDown();
+  }
+
+  get isLeader(): boolean {
+    if (this.#lease?.fence === undefined || this.#heldSinceMs === undefined) return false; // `fence` may call `lost`
+    return this.#options.clock.nowMs() - this.#heldSinceMs >= this.#options.settleMs;
+  }
+}
+
+/** Facts that are read when somebody looks. */
+interface ResidentFacts {
+  readonly isLeader: boolean;
+  readonly reservations: number;
+  readonly waiting: number;
+}
+
+/** What a resident router counts beside what every router does; returns what a reservation that runs out is told to. */
+export function createResidentMetrics(
+  registry: MetricRegistry,
+  facts: () => ResidentFacts,
+): (wasSeen: boolean) => void {
+  const answering = registry.gauge('stator_router_answering', '1 while this process answers for the resident router.');
+  const reservations = registry.gauge('stator_router_reservations', 'Places held for requests of other processes.');
+  const waiting = registry.gauge('stator_router_waiting_queries', 'Queries of other processes that wait in the queue.');
+  const expired = registry.counter(
+    'stator_router_reservations_expired_total',
+    'Places freed because their request was never seen at the worker, or nothing was heard of it any more.',
+    ['seen'],
+  );
+  for (const seen of ['true', 'false']) expired.with(seen);
+  registry.beforeScrape(() => {
+    const now = facts();
+    answering.with().set(now.isLeader ? 1 : 0);
+    reservations.with().set(now.reservations);
+    waiting.with().set(now.waiting);
+  });
+  return (wasSeen) => expired.with(String(wasSeen)).add();
 }

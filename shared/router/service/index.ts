@@ -4,52 +4,51 @@
  * (`ResidentService`, on the request plane and by gRPC); those ask it through `createResidentRouter`, which decides by itself
  * whenever no answer comes.
  */
-export { Answering, type AnsweringOptions } from './answering.ts';
-export { askIndex, askingRouter } from './asking-router.ts';
-export type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
-export { ResidentService, type ResidentServiceOptions } from './choose-service.ts';
-export { INDEX_RECORD_ENDPOINT } from './index-messages.ts';
-export { type IndexServiceOptions, type ServedIndex, serveIndexOnPlane } from './index-service.ts';
-export { watchIndexers } from './indexer-watch.ts';
-export { type ChooseMessage, ROUTER_COMPONENT, WELL_KNOWN_INSTANCE } from './messages.ts';
-export { type RouterAddress, type RouterEndpoint, serveRouterOnPlane } from './plane-service.ts';
-export { queryOf } from './query.ts';
 export {
+  createResidentMetrics,
+  Leadership,
+  ResidentService,
+  type ResidentServiceOptions,
+} from './choose-service.ts';
+export { INDEX_RECORD_ENDPOINT } from './index-messages.ts';
+export {
+  type ChooseListener,
+  type ChooseMessage,
+  type ChooseQuery,
+  type ChooseService,
+  type ChosenWorker,
+  type PoolLoads,
+  type PresentPool,
+  queryOf,
+  type ReservationChangeQuery,
+  ROUTER_COMPONENT,
+  WELL_KNOWN_INSTANCE,
+} from './messages.ts';
+export {
+  type RouterEndpoint,
+  type ServedIndex,
+  serveEndpoints,
+  serveIndexOnPlane,
+  serveRouterOnPlane,
+} from './plane-service.ts';
+export {
+  askIndex,
+  askingRouter,
+  createRemoteIndexMetrics,
   type IndexerAddress,
   RemoteIndex,
   type RemoteIndexObserver,
-  type RemoteIndexOptions,
+  watchIndexers,
 } from './remote-index.ts';
-export type { ReservationBookOptions } from './reservation-book.ts';
-export type {
-  AskedCall,
-  ChooseSink,
-  ResidentAddress,
-  ResidentChannelOptions,
-  ResidentLine,
-} from './resident-channel.ts';
-export { type ResidentAnswer, ResidentClient, type ResidentClientOptions } from './resident-client.ts';
-export { createResidentRouter, type EmbeddedRouter, type ResidentRouterOptions } from './resident-router.ts';
-export { type ResidentUrlOptions, watchResidentUrls } from './resident-urls.ts';
-export { watchResidents } from './resident-watch.ts';
+export { ResidentClient } from './resident-client.ts';
 export {
-  createLadderMetrics,
-  createRemoteIndexMetrics,
-  createResidentMetrics,
-  type DecisionSource,
-  type FallbackReason,
-  type LadderMetrics,
-  type ResidentFacts,
-  type ResidentMetrics,
-} from './service-metrics.ts';
-export { createStatelessRouter, type FleetLoads, type StatelessRouterOptions } from './stateless-router.ts';
-export type {
-  ChooseListener,
-  ChooseQuery,
-  ChooseService,
-  ChosenWorker,
-  PoolLoads,
-  PresentPool,
-  ReservationChangeQuery,
-  ReservationStage,
-} from './types.ts';
+  type AskedCall,
+  CHANGE_MS_MAX,
+  type ChooseSink,
+  EXPLAIN_MS_MAX,
+  type ResidentAddress,
+  type ResidentLine,
+} from './resident-line.ts';
+export { createFallbackMetrics, createResidentRouter, type EmbeddedRouter } from './resident-router.ts';
+export { watchResidents, watchResidentUrls } from './resident-watch.ts';
+export { createStatelessRouter } from './stateless-router.ts';

@@ -1,17 +1,25 @@
 import type { Clock, Random } from '../../clock/index.ts';
+import type { Discovery, Watch } from '../../discovery/index.ts';
 import { askOnce, type RequestPlane, type Transport } from '../../planes/request/index.ts';
+import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { BlockHashes } from '../../tokens/index.ts';
+import type { ComponentScope } from '../feed/index.ts';
 import type { Overlaps, PrefixIndex } from '../scheduler/prefix-index.ts';
 import type { RankTable } from '../scheduler/ranks.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 import {
   decodeRecorded,
   decodeScores,
   encodeIndexQuery,
   encodeRecord,
+  INDEX_QUERY_ENDPOINT,
+  INDEX_RECORD_ENDPOINT,
   type IndexAnswer,
   type IndexScores,
   type RankBlocks,
 } from './index-messages.ts';
+import { hashedPrompt } from './messages.ts';
+import { type ServingInstance, watchInstances } from './resident-watch.ts';
 
 /** A process that serves the index of a component's workers. */
 export interface IndexerAddress {
@@ -148,4 +156,65 @@ export class RemoteIndex implements PrefixIndex {
       return undefined;
     }
   }
+}
+
+/**
+ * `router`, whose index lies elsewhere: what is cached of a prompt is asked before the request is routed.
+ * @param indexOf the index of a worker set; undefined while the set is new
+ */
+export function askingRouter(router: Router, indexOf: (pool: WorkerPool) => RemoteIndex | undefined): Router {
+  return {
+    mode: router.mode,
+    async choose<Worker extends RoutableWorker>(
+      request: RouteRequest,
+      workers: readonly Worker[],
+      signal: AbortSignal,
+    ): Promise<Reservation<Worker>> {
+      return router.choose(await askIndex(request, indexOf, signal), workers, signal);
+    },
+    inhibit: (workerId) => router.inhibit(workerId),
+    forget: (workerId) => router.forget(workerId),
+  };
+}
+
+/** The request with its blocks named, and the index asked about them. */
+export async function askIndex(
+  request: RouteRequest,
+  indexOf: (pool: WorkerPool) => RemoteIndex | undefined,
+  signal: AbortSignal,
+): Promise<RouteRequest> {
+  const { pool } = request;
+  const index = pool && indexOf(pool);
+  if (pool === undefined || index === undefined) return request;
+  const prompt = hashedPrompt(request, pool);
+  await index.look(prompt.hashes, signal);
+  return { ...request, prompt };
+}
+
+/** Follows who serves the block index of a component, in the order of their ids: every router asks the same one first. */
+export function watchIndexers(
+  discovery: Discovery,
+  component: ComponentScope,
+  onChange: (indexers: readonly IndexerAddress[]) => void,
+  signal?: AbortSignal,
+): Promise<Watch> {
+  const onInstances = (instances: readonly ServingInstance[]): void =>
+    onChange(
+      instances.flatMap(({ instanceId, endpoints }) => {
+        const { [INDEX_QUERY_ENDPOINT]: query, [INDEX_RECORD_ENDPOINT]: record } = endpoints;
+        return query === undefined ? [] : [{ instanceId, query, record }];
+      }),
+    );
+  return watchInstances(discovery, component, onInstances, signal);
+}
+
+/** What a router with a remote index counts. @param routerId hex */
+export function createRemoteIndexMetrics(registry: MetricRegistry, routerId: string): RemoteIndexObserver {
+  const failures = (what: string, about: string) =>
+    registry
+      .counter(`dynamo_component_router_remote_indexer_${what}_failures_total`, about, ['router_id'])
+      .with(routerId);
+  const queries = failures('query', 'Requests routed without an answer of the remote indexer.');
+  const writes = failures('write', 'Routing decisions that the remote indexer did not take.');
+  return { queryFailed: () => queries.add(), writeFailed: () => writes.add() };
 }

@@ -1,14 +1,12 @@
 import type { Clock, Random, Timer } from '../../clock/index.ts';
 import type { Reservation } from '../types.ts';
-import type { ChosenWorker } from './types.ts';
+import type { ChosenWorker } from './messages.ts';
 
 export interface ReservationBookOptions {
   readonly clock: Clock;
   readonly random: Pick<Random, 'instanceId'>;
   /** A reservation is freed when nobody has seen its request at the worker after this long. @default 2000 */
   readonly unseenMsMax?: number;
-  /** One that was seen, and of which nothing was heard for this long, is freed as well. @default 600_000 */
-  readonly seenMsMax?: number;
   /** A reservation ran out. */
   onExpired?(wasSeen: boolean): void;
 }
@@ -20,6 +18,7 @@ interface Entry {
 }
 
 const UNSEEN_MS_MAX = 2000;
+/** One that was seen, and of which nothing was heard for this long, is freed as well. */
 const SEEN_MS_MAX = 600_000;
 
 /**
@@ -114,10 +113,9 @@ export class ReservationBook {
   }
 
   #noteSeen(requestId: string, entry: Entry): void {
-    const { clock, seenMsMax = SEEN_MS_MAX } = this.#options;
     this.#unseen.delete(requestId);
     this.#seen.delete(requestId);
-    entry.expiresAtMs = clock.nowMs() + seenMsMax;
+    entry.expiresAtMs = this.#options.clock.nowMs() + SEEN_MS_MAX;
     this.#seen.set(requestId, entry);
     this.#arm();
   }

@@ -1,21 +1,45 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import type { ServeError } from '../../errors/index.ts';
 import type { ExplanationRecord } from '../scheduler/explanation-record.ts';
-import type { ChooseAnswer, UnansweredReason } from './choose-call.ts';
-import { type ResidentAddress, ResidentChannel, type ResidentChannelOptions } from './resident-channel.ts';
-import type { ChooseQuery } from './types.ts';
+import type { ChooseMessage, ChooseQuery, ChosenWorker } from './messages.ts';
+import {
+  type AskedCall,
+  type ChooseSink,
+  PlaneLine,
+  type PlaneLineOptions,
+  type ResidentAddress,
+  type ResidentLine,
+} from './resident-line.ts';
 
-export interface ResidentClientOptions extends ResidentChannelOptions {
+/**
+ * Why a resident router did not decide. `standby`: it leaves that to another one. `lost`: it could not be reached, or went
+ * away. `silent`: its first message did not come in time.
+ */
+export type UnansweredReason = 'standby' | 'lost' | 'silent';
+
+/** What became of one question to one resident router. */
+export type ChooseAnswer =
+  | { readonly kind: 'decided'; readonly chosen: ChosenWorker }
+  /** It decided that nobody takes the request. */
+  | { readonly kind: 'rejected'; readonly error: ServeError }
+  | { readonly kind: 'unanswered'; readonly reason: UnansweredReason };
+
+export interface ResidentClientOptions extends PlaneLineOptions {
+  /** Makes the way to a gRPC address. @default there are none */
+  readonly grpcLine?: ((place: string) => ResidentLine) | undefined;
+  /** Deadline of opening a channel. @default 100 */
+  readonly connectTimeoutMs?: number;
   /** Deadline of the first message, for all routers that are asked together. @default 10 */
   readonly chooseTimeoutMs?: number;
 }
 
 /** What the resident routers say of a request. */
 export type ResidentAnswer =
-  | { readonly kind: 'decided'; readonly chosen: DecidedBy['chosen']; readonly channel: ResidentChannel }
+  /** `line`: where the router is told what becomes of the request. */
+  | { readonly kind: 'decided'; readonly chosen: ChosenWorker; readonly line: Pick<ResidentLine, 'change'> }
   | Extract<ChooseAnswer, { readonly kind: 'rejected' }>
   /** `no_resident`: none is registered. */
   | { readonly kind: 'unanswered'; readonly reason: UnansweredReason | 'no_resident' };
-
-type DecidedBy = Extract<ChooseAnswer, { readonly kind: 'decided' }>;
 
 const CHOOSE_TIMEOUT_MS = 10;
 
@@ -60,7 +84,7 @@ export class ResidentClient {
         continue;
       }
       this.#last = channel;
-      return answer.kind === 'decided' ? { ...answer, channel } : answer;
+      return answer.kind === 'decided' ? { ...answer, line: channel.line } : answer;
     }
     void this.open(); // beside the request, which goes its way without a resident
     return { kind: 'unanswered', reason };
@@ -70,7 +94,7 @@ export class ResidentClient {
   async explain(about: string | ChooseQuery): Promise<ExplanationRecord | undefined> {
     await this.open();
     for (const channel of this.#inOrder()) {
-      const explanation = await channel.explain(about);
+      const explanation = await channel.line.explain(about);
       if (explanation !== undefined) return explanation;
     }
     return undefined;
@@ -92,4 +116,190 @@ export class ResidentClient {
 /** A router that was restarted is another instance; one that moved has another address. */
 function keyOf(address: ResidentAddress): string {
   return `${address.instanceId} ${JSON.stringify('grpc' in address ? address.grpc : address.choose)}`;
+}
+
+const CONNECT_TIMEOUT_MS = 100;
+/** A channel that is closed is tried again so often at most, and only while somebody asks. */
+const RETRY_MS = 250;
+
+/**
+ * The way to one resident router. Requests use it only while it is open, so that none of them waits for a connection; opening
+ * happens beside them.
+ *
+ * | State | probe answered | probe fails | router lost, or silent | router refuses |
+ * |---|---|---|---|---|
+ * | closed | -> open | -> closed, tried again 250 ms later | - | - |
+ * | open | - | - | -> closed | - |
+ */
+class ResidentChannel {
+  readonly address: ResidentAddress;
+  readonly #options: ResidentClientOptions;
+  readonly line: ResidentLine;
+  #isOpen = false;
+  #probe: Promise<void> | undefined;
+  #probedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(address: ResidentAddress, options: ResidentClientOptions) {
+    this.address = address;
+    this.#options = options;
+    this.line = lineTo(address, options);
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** Sees whether the router is there, unless that is known or was tried just now. Never rejects, and ends in time. */
+  open(): Promise<void> {
+    const nowMs = this.#options.clock.nowMs();
+    if (this.#isOpen) return Promise.resolve();
+    if (this.#probe === undefined && nowMs - this.#probedMs < RETRY_MS) return Promise.resolve();
+    this.#probedMs = nowMs;
+    this.#probe ??= this.line.probe(this.#options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS).then((isThere) => {
+      this.#probe = undefined;
+      this.#isOpen = isThere;
+    });
+    return this.#probe;
+  }
+
+  /** Asks the router. Rejects with the signal's reason only. */
+  async choose(query: ChooseQuery, firstMessageMs: number, signal: AbortSignal): Promise<ChooseAnswer> {
+    const { clock } = this.#options;
+    const answer = await new Promise<ChooseAnswer>((resolve, reject) => {
+      const sink = new ChooseCall({
+        clock,
+        firstMessageMs,
+        signal,
+        onLate: ({ reservationId }) => this.line.change({ requestId: query.requestId, reservationId, stage: 'end' }),
+        settled: resolve,
+        aborted: reject,
+      });
+      sink.attach(this.line.choose(query, sink));
+    });
+    if (answer.kind === 'unanswered' && answer.reason !== 'standby') this.#isOpen = false;
+    return answer;
+  }
+
+  /** No more is asked. */
+  close(): void {
+    this.#isOpen = false;
+    this.line.close();
+  }
+}
+
+function lineTo(address: ResidentAddress, options: ResidentClientOptions): ResidentLine {
+  if (!('grpc' in address)) return new PlaneLine(address, options);
+  if (options.grpcLine === undefined) throw new TypeError(`nothing here speaks gRPC to ${address.grpc}`);
+  return options.grpcLine(address.grpc);
+}
+
+interface ChooseCallOptions {
+  readonly clock: Clock;
+  /** The first message must be there within. */
+  readonly firstMessageMs: number;
+  /** The request's own end. */
+  readonly signal: AbortSignal;
+  /** A decision that came too late holds a place that nobody will use. */
+  onLate(chosen: ChosenWorker): void;
+  settled(answer: ChooseAnswer): void;
+  /** The signal aborted first. */
+  aborted(reason: unknown): void;
+}
+
+/** How long a late answer is waited for, to give its place back; then the resident frees it by itself. */
+const LATE_MS_MAX = 2000;
+
+/**
+ * The caller's side of one `Choose`.
+ *
+ * | State | queued | decision | failure, end | no message in time | signal |
+ * |---|---|---|---|---|---|
+ * | waiting | -> queued | decided | rejected or unanswered | unanswered, -> late | killed |
+ * | queued | - | decided | rejected or unanswered | - | killed: leaves the queue |
+ * | late | killed | place given back | - | - | - |
+ */
+class ChooseCall implements ChooseSink {
+  readonly #options: ChooseCallOptions;
+  #state: 'waiting' | 'queued' | 'late' | 'over' = 'waiting';
+  #call: AskedCall | undefined;
+  #timer: Timer | undefined;
+
+  constructor(options: ChooseCallOptions) {
+    this.#options = options;
+    const { clock, firstMessageMs, signal } = options;
+    // A busy process may find the timer due before it has read the answer that is there.
+    this.#timer = clock.after(firstMessageMs, () => setImmediate(() => this.#giveUp()));
+    signal.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  /** The call that this is the sink of. */
+  attach(call: AskedCall): void {
+    this.#call = call;
+    if (this.#options.signal.aborted) this.#onAbort();
+  }
+
+  message(message: ChooseMessage): void {
+    if (this.#state === 'over') return;
+    if (this.#state === 'late') this.#takeLate(message);
+    else if (message.kind === 'decision') this.#settle({ kind: 'decided', chosen: message.chosen });
+    else this.#wait();
+  }
+
+  end(): void {
+    this.#settle({ kind: 'unanswered', reason: 'lost' });
+  }
+
+  fail(error: ServeError): void {
+    this.#settle(isDecision(error) ? { kind: 'rejected', error } : { kind: 'unanswered', reason: reasonOf(error) });
+  }
+
+  #wait(): void {
+    this.#state = 'queued';
+    this.#timer?.cancel();
+  }
+
+  #takeLate(message: ChooseMessage): void {
+    if (message.kind === 'decision') this.#options.onLate(message.chosen);
+    else this.#call?.kill();
+    this.#close();
+  }
+
+  #giveUp(): void {
+    if (this.#state !== 'waiting') return;
+    this.#state = 'late';
+    this.#options.signal.removeEventListener('abort', this.#onAbort);
+    this.#timer = this.#options.clock.after(LATE_MS_MAX, () => {
+      this.#call?.kill();
+      this.#close();
+    });
+    this.#options.settled({ kind: 'unanswered', reason: 'silent' });
+  }
+
+  #settle(answer: ChooseAnswer): void {
+    const isAwaited = this.#state === 'waiting' || this.#state === 'queued';
+    this.#close();
+    if (isAwaited) this.#options.settled(answer);
+  }
+
+  #close(): void {
+    this.#state = 'over';
+    this.#timer?.cancel();
+    this.#options.signal.removeEventListener('abort', this.#onAbort);
+  }
+
+  readonly #onAbort = (): void => {
+    if (this.#state === 'over') return;
+    this.#close();
+    this.#call?.kill();
+    this.#options.aborted(this.#options.signal.reason);
+  };
+}
+
+/** Whether the router has said no, rather than nothing: a full fleet, or a mistake of the client. */
+function isDecision({ code }: ServeError): boolean {
+  return code === 'server_overloaded' || code === 'invalid_value';
+}
+
+function reasonOf({ worker }: ServeError): UnansweredReason {
+  return worker === 'WorkerUnavailable' ? 'standby' : 'lost';
 }

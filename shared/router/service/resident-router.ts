@@ -1,14 +1,12 @@
 import type { Clock } from '../../clock/index.ts';
 import { assertNever } from '../../errors/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
+import type { Logger, MetricRegistry } from '../../telemetry/index.ts';
 import { RESERVATION_HEADER } from '../feed/index.ts';
 import { Inhibition } from '../scheduler/eligibility.ts';
 import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
-import { queryOf } from './query.ts';
-import type { ResidentChannel } from './resident-channel.ts';
-import type { ResidentAnswer, ResidentClient } from './resident-client.ts';
-import type { DecisionSource, FallbackReason, LadderMetrics } from './service-metrics.ts';
-import type { ChosenWorker, ReservationStage } from './types.ts';
+import { type ChosenWorker, queryOf, type ReservationStage } from './messages.ts';
+import type { ResidentAnswer, ResidentClient, UnansweredReason } from './resident-client.ts';
+import type { ResidentLine } from './resident-line.ts';
 
 /** A router with an index of its own in this process. */
 export interface EmbeddedRouter {
@@ -26,7 +24,7 @@ export interface ResidentRouterOptions {
   /** How long a worker that failed is passed over, 0 = never. @default 5000 */
   readonly inhibitedMs?: number;
   readonly clock: Clock;
-  readonly metrics: LadderMetrics;
+  readonly metrics: FallbackMetrics;
   readonly logger: Logger;
 }
 
@@ -94,14 +92,14 @@ class ResidentRouter implements Router {
       case 'unanswered':
         return answer.reason;
       case 'decided': {
-        const { chosen, channel } = answer;
+        const { chosen, line } = answer;
         const worker = workers.find((candidate) => candidate.id === chosen.workerId);
         if (worker === undefined || excluded.has(worker.id)) {
-          channel.change({ requestId: id, reservationId: chosen.reservationId, stage: 'end' });
+          line.change({ requestId: id, reservationId: chosen.reservationId, stage: 'end' });
           return 'unknown_worker';
         }
         this.#decidedBy('resident');
-        return new RemoteReservation(worker, chosen, id, channel);
+        return new RemoteReservation(worker, chosen, id, line);
       }
       default:
         return assertNever(answer);
@@ -145,10 +143,10 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
   readonly headers: Readonly<Record<string, string>>;
   readonly #requestId: string;
   readonly #reservationId: string;
-  readonly #channel: Pick<ResidentChannel, 'change'>;
+  readonly #line: Pick<ResidentLine, 'change'>;
   #stage: ReservationStage | undefined;
 
-  constructor(worker: Worker, chosen: ChosenWorker, requestId: string, channel: Pick<ResidentChannel, 'change'>) {
+  constructor(worker: Worker, chosen: ChosenWorker, requestId: string, line: Pick<ResidentLine, 'change'>) {
     this.worker = worker;
     this.dpRank = chosen.dpRank;
     this.overlapBlocks = chosen.overlapBlocks;
@@ -156,7 +154,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     this.headers = { ...chosen.headers, [RESERVATION_HEADER]: chosen.reservationId };
     this.#requestId = requestId;
     this.#reservationId = chosen.reservationId;
-    this.#channel = channel;
+    this.#line = line;
   }
 
   prefillDone(): void {
@@ -172,6 +170,42 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
 
   #tell(stage: ReservationStage): void {
     this.#stage = stage;
-    this.#channel.change({ requestId: this.#requestId, reservationId: this.#reservationId, stage });
+    this.#line.change({ requestId: this.#requestId, reservationId: this.#reservationId, stage });
   }
+}
+
+/** Where a decision came from. */
+export type DecisionSource = 'resident' | 'embedded' | 'stateless';
+
+/** Why the resident router did not make it. `unknown_worker`: it chose one that this process has not heard of. */
+export type FallbackReason = UnansweredReason | 'no_resident' | 'unknown_worker';
+
+/** What a process that asks resident routers counts. */
+export interface FallbackMetrics {
+  decided(source: DecisionSource): void;
+  fellBack(reason: FallbackReason): void;
+}
+
+const SOURCES: readonly DecisionSource[] = ['resident', 'embedded', 'stateless'];
+const REASONS: readonly FallbackReason[] = ['no_resident', 'standby', 'lost', 'silent', 'unknown_worker'];
+
+export function createFallbackMetrics(registry: MetricRegistry): FallbackMetrics {
+  const decisions = registry.counter('stator_router_decisions_total', 'Routing decisions by where they were made.', [
+    'source',
+  ]);
+  const fallbacks = registry.counter(
+    'stator_router_fallbacks_total',
+    'Requests that the resident router did not decide, by why.',
+    ['reason'],
+  );
+  const degraded = registry.gauge('stator_router_degraded', '1 while the last decision was not the resident router’s.');
+  for (const source of SOURCES) decisions.with(source);
+  for (const reason of REASONS) fallbacks.with(reason);
+  return {
+    decided(source) {
+      decisions.with(source).add();
+      degraded.with().set(source === 'resident' ? 0 : 1);
+    },
+    fellBack: (reason) => fallbacks.with(reason).add(),
+  };
 }

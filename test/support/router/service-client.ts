@@ -1,4 +1,5 @@
-import { parseExactJson, type ServiceApp, writeExactJson } from '../../../shared/router/standalone/index.ts';
+import { parseExactJson, writeExactJson } from '../../../shared/standalone/exact-json.ts';
+import type { ServiceApp } from '../../../shared/standalone/service-app.ts';
 
 /** An answer of a service, its JSON read exactly. */
 export interface ServiceAnswer {

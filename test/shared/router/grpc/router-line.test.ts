@@ -17,7 +17,7 @@ import type { Router } from '../../../../shared/router/index.ts';
 import {
   type ChooseListener,
   type ChooseService,
-  createLadderMetrics,
+  createFallbackMetrics,
   createResidentRouter,
   createStatelessRouter,
   queryOf,
@@ -40,7 +40,7 @@ async function serve(
   secret?: string,
   tls?: PlaneServerTls,
 ): Promise<{ address: ResidentAddress; server: RouterGrpcServer }> {
-  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, tls, isAnswering: () => true });
+  const server = await serveRouterGrpc({ service, host: '127.0.0.1', port, secret, tls, isLeader: () => true });
   opened.push(server);
   const place = `127.0.0.1:${server.port}`;
   return { address: { instanceId: place, grpc: place }, server };
@@ -67,7 +67,7 @@ class Asker {
       client: this.client,
       stateless: createStatelessRouter({ clock }),
       clock,
-      metrics: createLadderMetrics(this.#registry),
+      metrics: createFallbackMetrics(this.#registry),
       logger: captureLogger().logger,
     });
   }
@@ -211,10 +211,10 @@ describe('a router whose resident does not answer by gRPC', () => {
     const { resident: standby, asker, address } = await bed();
     const holder = await Resident.open(new VirtualClock());
     await asker.know(address, (await serve(holder.service)).address);
-    standby.isAnswering = false;
+    standby.isLeader = false;
     await asker.choose('r1', prompt(16));
     expect([standby.service.reservations, holder.service.reservations]).toEqual([0, 1]);
-    holder.isAnswering = false;
+    holder.isLeader = false;
     expect(WORKERS).toContain((await asker.choose('r2', prompt(16))).worker);
     expect(await asker.alone('standby')).toBe(1);
   });

@@ -32,7 +32,7 @@ async function open(secret?: string) {
     host: '127.0.0.1',
     port: 0,
     secret,
-    isAnswering: () => resident.isAnswering,
+    isLeader: () => resident.isLeader,
   });
   const plain: ChannelCredentials = credentials.createInsecure();
   const client = new Client(`127.0.0.1:${server.port}`, plain);
@@ -160,7 +160,7 @@ describe('the router by gRPC', () => {
         );
       });
     expect([await check(''), await check('stator.router.v1.Router')]).toEqual([1, 1]);
-    resident.isAnswering = false;
+    resident.isLeader = false;
     expect([await check(''), await check('stator.router.v1.Router')]).toEqual([1, 2]);
     await expect(check('other')).rejects.toMatchObject({ code: status.NOT_FOUND });
     expect((await choose(chooseRequest('r', prompt(16))).over)?.code).toBe(status.UNAVAILABLE);

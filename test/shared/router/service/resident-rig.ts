@@ -50,7 +50,7 @@ export class Resident {
   readonly service: ResidentService;
   readonly address: ResidentAddress;
   readonly server: PlaneServer;
-  isAnswering = true;
+  isLeader = true;
 
   private constructor(
     clock: VirtualClock,
@@ -72,7 +72,7 @@ export class Resident {
       clock,
       random: seededRandom(5),
       findPool: (key, role) => (key === POOL.key && role === POOL.role ? { pool: POOL, workers } : undefined),
-      isAnswering: () => this.isAnswering,
+      isLeader: () => this.isLeader,
       ...more,
     });
     this.server = server;

@@ -8,7 +8,7 @@ import {
 } from '../../../../shared/planes/request/index.ts';
 import { createRouter, type Reservation, type RouteRequest, type Router } from '../../../../shared/router/index.ts';
 import {
-  createLadderMetrics,
+  createFallbackMetrics,
   createResidentRouter,
   createStatelessRouter,
   type EmbeddedRouter,
@@ -29,13 +29,13 @@ class Asker {
   readonly #registry = new MetricRegistry();
 
   constructor(clock: VirtualClock, plane: RequestPlane, embedded?: EmbeddedRouter) {
-    this.client = new ResidentClient({ plane, clock, random: seededRandom(9), lastLook: (look) => look() });
+    this.client = new ResidentClient({ plane, clock, random: seededRandom(9) });
     this.router = createResidentRouter({
       client: this.client,
       embedded,
       stateless: createStatelessRouter({ clock }),
       clock,
-      metrics: createLadderMetrics(this.#registry),
+      metrics: createFallbackMetrics(this.#registry),
       logger: this.log.logger,
     });
   }
@@ -231,11 +231,11 @@ describe('a router whose resident does not answer', () => {
     );
     await asker.know(resident.address);
     await asker.choose(request('r0', prompt(16)));
-    resident.isAnswering = false;
+    resident.isLeader = false;
     for (const id of ['r1', 'r2', 'r3']) expect((await asker.choose(request(id, prompt(16)))).worker.id).toBe('b');
     isFresh = false;
     for (const id of ['r4', 'r5']) await asker.choose(request(id, prompt(16)));
-    resident.isAnswering = true;
+    resident.isLeader = true;
     await asker.choose(request('r6', prompt(16)));
     expect(asker.log.lines.map(({ level, fields }) => [level, fields?.source])).toEqual([
       ['warn', 'embedded'],
@@ -330,12 +330,12 @@ describe('a router whose resident does not answer', () => {
     const { clock, plane } = bed();
     const refused: string[] = [];
     const standby = await Resident.open(clock, plane, { instanceId: '1' });
-    standby.isAnswering = false;
+    standby.isLeader = false;
     const holder = await Resident.open(clock, plane, { instanceId: '2' });
     const asker = new Asker(clock, plane);
     await asker.know(standby.address, holder.address);
     await asker.choose(request('r1', prompt(16)));
-    standby.isAnswering = true; // were it asked first, it would answer now
+    standby.isLeader = true; // were it asked first, it would answer now
     await asker.choose(request('r2', prompt(16)));
     expect([standby.service.reservations, holder.service.reservations]).toEqual([0, 2]);
     expect(refused).toEqual([]);
@@ -459,7 +459,7 @@ describe('over TCP', () => {
       clock: systemClock,
       random: systemRandom,
       findPool: () => ({ pool: request('r', prompt(1)).pool!, workers: WORKERS }),
-      isAnswering: () => true,
+      isLeader: () => true,
     });
     const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'ns' }, service);
     const transportOf = (name: string) => endpoints.find(({ endpoint }) => endpoint === name)!.transport;
@@ -478,7 +478,7 @@ describe('over TCP', () => {
       client,
       stateless: createStatelessRouter({ clock: systemClock }),
       clock: systemClock,
-      metrics: createLadderMetrics(new MetricRegistry()),
+      metrics: createFallbackMetrics(new MetricRegistry()),
       logger: captureLogger().logger,
     });
     const held = await router.choose(request('r', prompt(16_000)), WORKERS, NEVER);

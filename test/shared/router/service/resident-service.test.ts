@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { ServeError } from '../../../../shared/errors/index.ts';
-import { Answering, type ChooseQuery, type ChosenWorker } from '../../../../shared/router/service/index.ts';
+import { type ChooseQuery, type ChosenWorker, Leadership } from '../../../../shared/router/service/index.ts';
 import { LeaseHolder, MemoryRouterStateHub } from '../../../../shared/router/state/index.ts';
 import { hashBlocks } from '../../../../shared/tokens/index.ts';
 import { BLOCK, POOL, prompt, Resident, settle, WORKERS } from './resident-rig.ts';
@@ -115,10 +115,10 @@ describe('a reservation of the resident router', () => {
 
   it('is freed in the end when nothing is heard of a request that was seen', async () => {
     const clock = new VirtualClock();
-    const resident = await Resident.open(clock, undefined, { seenMsMax: 5000 });
+    const resident = await Resident.open(clock);
     const { workerId } = (await choose(resident, query('r', prompt(160)))).chosen!;
     resident.service.reported(workerId, ['r'], []);
-    await clock.advance(5000);
+    await clock.advance(600_000);
     expect(resident.service.reservations).toBe(0);
   });
 });
@@ -194,7 +194,7 @@ describe('a resident router that cannot answer', () => {
     ['counts blocks of another size', { blockSizeTokens: 32 }],
   ])('leaves the decision to its caller when it %s', async (what, more) => {
     const resident = await Resident.open(new VirtualClock());
-    resident.isAnswering = what !== 'does not hold the lease';
+    resident.isLeader = what !== 'does not hold the lease';
     const { error } = await choose(resident, query('r', prompt(160), more));
     expect(error?.worker).toBe('WorkerUnavailable');
   });
@@ -236,19 +236,19 @@ describe('who answers', () => {
     const hub = new MemoryRouterStateHub(clock);
     const open = (seed: number) => {
       const stoodDown: number[] = [];
-      const answering = new Answering({ clock, settleMs: 2000, onStoodDown: () => stoodDown.push(clock.nowMs()) });
+      const leadership = new Leadership({ clock, settleMs: 2000, onStoodDown: () => stoodDown.push(clock.nowMs()) });
       const lease = new LeaseHolder({
         state: hub.open(),
         lease: { namespace: 'ns', name: 'router' },
         clock,
         random: seededRandom(seed),
         ttlMs: 3000,
-        onAcquired: () => answering.acquired(),
-        onLost: () => answering.lost(),
+        onAcquired: () => leadership.acquired(),
+        onLost: () => leadership.lost(),
         onProblem: () => {},
       });
-      answering.follow(lease);
-      return { answering, lease, stoodDown };
+      leadership.follow(lease);
+      return { leadership, lease, stoodDown };
     };
     const pass = async (ms: number): Promise<void> => {
       for (let passed = 0; passed < ms; passed += 100) {
@@ -261,15 +261,15 @@ describe('who answers', () => {
     await settle();
     second.lease.start();
     await settle();
-    expect([first.answering.isAnswering, second.answering.isAnswering]).toEqual([false, false]);
+    expect([first.leadership.isLeader, second.leadership.isLeader]).toEqual([false, false]);
     await pass(2000);
-    expect([first.answering.isAnswering, second.answering.isAnswering]).toEqual([true, false]);
+    expect([first.leadership.isLeader, second.leadership.isLeader]).toEqual([true, false]);
     await first.lease.stop(new AbortController().signal);
-    expect([first.answering.isAnswering, first.stoodDown.length]).toEqual([false, 1]);
+    expect([first.leadership.isLeader, first.stoodDown.length]).toEqual([false, 1]);
     await pass(1500);
     expect(second.lease.fence).toBeDefined();
-    expect(second.answering.isAnswering).toBe(false);
+    expect(second.leadership.isLeader).toBe(false);
     await pass(2000);
-    expect(second.answering.isAnswering).toBe(true);
+    expect(second.leadership.isLeader).toBe(true);
   });
 });

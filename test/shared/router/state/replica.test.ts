@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { type Random, seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import { createMemoryEventPlane } from '../../../../shared/planes/event/index.ts';
 import type { RankWeight } from '../../../../shared/router/scheduler/index.ts';
-import { parseExactJson } from '../../../../shared/router/standalone/index.ts';
 import {
   ACTIVE_SEQUENCES_TOPIC,
   type ActiveSequenceEvent,
@@ -17,6 +16,7 @@ import {
   ReservationLedger,
   SharedLoad,
 } from '../../../../shared/router/state/index.ts';
+import { parseExactJson } from '../../../../shared/standalone/exact-json.ts';
 
 const SCOPE = { kind: 'component', namespace: 'ns', component: 'backend' } as const;
 const pool = { namespace: 'ns', component: 'backend', endpoint: 'generate' };

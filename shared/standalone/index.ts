@@ -1,0 +1,10 @@
+/**
+ * @module standalone
+ * The services that Dynamo runs beside its frontends (`stator router`): the router on the request plane, the indexer, the slot
+ * tracker and the selection service, each thin routes over the router's own cores.
+ */
+export { startIndexer } from './indexer-service.ts';
+export { startSelectionService } from './selection-service.ts';
+export { type ServiceSettings, serveService } from './service-server.ts';
+export { startSlotTracker } from './slot-service.ts';
+export { startStandaloneRouter } from './standalone-router.ts';

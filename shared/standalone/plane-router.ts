@@ -1,0 +1,200 @@
+import { ServeError, workerError } from '../errors/index.ts';
+import type { Call, IncomingCall, PlaneServer, RequestPlane } from '../planes/request/index.ts';
+import type { RouterConfigOverride, RoutingHints } from '../protocol/generation/index.ts';
+import { asRecord, u64OfHex } from '../records/index.ts';
+import type { Reservation, RouteRequest, WorkerPool } from '../router/index.ts';
+import { type KvRouter, Overlaps } from '../router/scheduler/index.ts';
+import { type RouterEndpoint, serveEndpoints } from '../router/service/index.ts';
+import { hashBlocks } from '../tokens/index.ts';
+import { overlapScores } from './overlap-answers.ts';
+import type { EndpointWorker } from './standalone-router.ts';
+
+/** Component under which the standalone router is found, in the namespace of its workers. */
+export const STANDALONE_COMPONENT = 'router';
+
+export interface PlaneRouterOptions {
+  readonly router: KvRouter;
+  readonly pool: WorkerPool;
+  /** Carries requests on to workers. */
+  readonly plane: RequestPlane;
+  readonly workers: () => readonly EndpointWorker[];
+}
+
+/** The standalone router on the request plane. */
+export class PlaneRouter {
+  readonly #options: PlaneRouterOptions;
+  readonly #overlaps = new Overlaps(0);
+
+  constructor(options: PlaneRouterOptions) {
+    this.#options = options;
+  }
+
+  /** Serves `generate`, `best_worker_id` and `get_overlap_scores`. */
+  serve(server: PlaneServer, instanceId: string, namespace: string): readonly RouterEndpoint[] {
+    const answered =
+      (answer: (asked: Asked) => unknown) =>
+      (call: IncomingCall): void => {
+        call.output({ body: answer(readAsked(call)) });
+        call.end();
+      };
+    const address = { instanceId, namespace, component: STANDALONE_COMPONENT };
+    return serveEndpoints(server, address, {
+      generate: (call) => this.#generate(call),
+      best_worker_id: answered((asked) => this.#bestWorker(asked)),
+      get_overlap_scores: answered((asked) => this.#overlapScores(asked)),
+    });
+  }
+
+  async #generate(call: IncomingCall): Promise<void> {
+    const { router, plane, workers } = this.#options;
+    const asked = readAsked(call);
+    // `stopped` aborts with `signal` too: a caller that wants no more must not wait for a worker.
+    const held = await router.choose(this.#request(asked), workers(), call.stopped);
+    const { dpRank } = held;
+    const routing = { ...asked.routing, ...(dpRank === undefined ? {} : { dp_rank: dpRank }) };
+    const { id, headers, deadlineMs } = call;
+    const relay = new Relay(call, held);
+    relay.follow(
+      plane.call(
+        held.worker.transport,
+        {
+          id,
+          headers: { ...headers, ...held.headers },
+          body: { ...asked.body, routing },
+          tokenIds: asked.tokens,
+          ...(deadlineMs === undefined ? {} : { deadlineMs }),
+        },
+        relay,
+      ),
+    );
+  }
+
+  /** Whom a request would go to; nothing is booked. */
+  #bestWorker(asked: Asked): unknown {
+    const { chosen, failure } = this.#options.router.explain(this.#request(asked), this.#options.workers());
+    if (chosen === undefined) throw workerError('Unavailable', failure);
+    return { worker_id: u64OfHex(chosen.workerId).toString(), dp_rank: chosen.dpRank };
+  }
+
+  #overlapScores({ tokens, routing }: Asked): unknown {
+    const { router, pool, workers } = this.#options;
+    const { blockSizeTokens } = pool;
+    const { ranks, index, scheduler } = router.setWorkers(pool, workers());
+    const scope = { loraName: routing.lora_name, cacheSalt: routing.cache_salt };
+    const hashes = hashBlocks(tokens, { blockSizeTokens, ...scope });
+    this.#overlaps.reset(ranks.capacity);
+    index?.match(hashes, this.#overlaps);
+    const rows = scheduler.loads().map(({ workerId, dpRank }) => {
+      return { workerId, dpRank, rank: ranks.find(workerId, dpRank) ?? -1 };
+    });
+    const showId = (workerId: string): string => u64OfHex(workerId).toString(); // our own wire
+    return overlapScores(this.#overlaps, rows, { blockSizeTokens, blocks: hashes.local.length >> 1, showId });
+  }
+
+  #request({ id, tokens, routing, override }: Asked): RouteRequest {
+    return { id, pool: this.#options.pool, routing, override, tokenIds: tokens, excluded: new Set() };
+  }
+}
+
+/** A request as it came: routing looks at some of it, the worker gets all. */
+interface Asked {
+  readonly id: string;
+  readonly tokens: Uint32Array;
+  readonly routing: RoutingHints;
+  readonly override: RouterConfigOverride | undefined;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** Tokens ride beside the body, or in it as `token_ids`; a body that is a list is the tokens. */
+function readAsked({ id, body, tokenIds }: IncomingCall): Asked {
+  const { token_ids: listed, ...rest } = asRecord(body) ?? {};
+  const tokens = tokenIds ?? tokensOf(Array.isArray(body) ? body : listed);
+  const routing = asRecord(rest.routing) as RoutingHints | undefined;
+  const override = asRecord(rest.router_config_override) as RouterConfigOverride | undefined; // `weightsFor` checks it
+  return { id, tokens, routing: routing ?? {}, override, body: rest };
+}
+
+function tokensOf(list: unknown): Uint32Array {
+  if (!Array.isArray(list) || !list.every((id) => Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff)) {
+    throw new ServeError('invalid_value', 'Invalid request: token_ids must be a list of token ids', {
+      param: 'token_ids',
+    });
+  }
+  return Uint32Array.from(list);
+}
+
+type Sink = Parameters<RequestPlane['call']>[2];
+
+/** Hands a worker's answer on to the caller, and the caller's wishes to the worker; the place there is given up at the end. */
+class Relay implements Sink {
+  readonly #to: IncomingCall;
+  readonly #held: Reservation;
+  #from: Call | undefined;
+  #tokens = 0;
+  #isOver = false;
+  readonly #kill = (): void => {
+    this.#end();
+    this.#from?.kill();
+  };
+  readonly #stop = (): void => this.#from?.stop();
+
+  constructor(to: IncomingCall, held: Reservation) {
+    this.#to = to;
+    this.#held = held;
+  }
+
+  follow(from: Call): void {
+    this.#from = from;
+    this.#to.signal.addEventListener('abort', this.#kill, { once: true });
+    this.#to.stopped.addEventListener('abort', this.#stop, { once: true });
+    if (this.#to.signal.aborted) this.#kill();
+    else if (this.#to.stopped.aborted) this.#stop();
+  }
+
+  accepted(): void {
+    this.#to.accept();
+  }
+
+  tokens(choice: number, ids: ArrayLike<number>, start: number, count: number): void {
+    this.#count(count);
+    this.#to.tokens(choice, ids, start, count);
+    this.#slowDown();
+  }
+
+  output(output: Parameters<Sink['output']>[0]): void {
+    this.#count(output.token_ids?.length ?? 0);
+    this.#to.output(output);
+    this.#slowDown();
+  }
+
+  end(): void {
+    this.#end();
+    this.#to.end();
+  }
+
+  fail(error: ServeError): void {
+    this.#end();
+    this.#to.fail(error);
+  }
+
+  #count(tokens: number): void {
+    if (this.#tokens === 0) this.#held.prefillDone();
+    this.#tokens += tokens;
+    this.#held.produced(this.#tokens);
+  }
+
+  /** The caller takes no more for now: neither does the worker. */
+  #slowDown(): void {
+    if (!this.#to.isBlocked()) return;
+    this.#from?.pause();
+    this.#to.onUnblocked(() => this.#from?.resume());
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#held.release();
+    this.#to.signal.removeEventListener('abort', this.#kill);
+    this.#to.stopped.removeEventListener('abort', this.#stop);
+  }
+}

@@ -1,0 +1,243 @@
+import type { Clock, Random } from '../clock/index.ts';
+import { u64OfHex } from '../records/index.ts';
+import { type BlockIndex, createBlockIndex, type IndexMemory } from '../router/block-index/index.ts';
+import { indexSink } from '../router/feed/index.ts';
+import {
+  createScheduler,
+  type Decision,
+  type KvRouterConfig,
+  Overlaps,
+  type PolicyProfile,
+  type PrefillDurationModel,
+  RankTable,
+  type Scheduler,
+  type SchedulingRequest,
+  SessionAffinity,
+  type SessionAffinityOptions,
+  type SessionTarget,
+} from '../router/scheduler/index.ts';
+import type { ActiveSequenceEvent } from '../router/state/index.ts';
+import type { Logger } from '../telemetry/index.ts';
+import type { BlockHashes } from '../tokens/index.ts';
+import { dumpEvents } from './indexer.ts';
+import { overlapScores, overlapsByWorker, type ScoredRank, type WorkerOverlap } from './overlap-answers.ts';
+import { type OpenListener, RankListeners } from './rank-listeners.ts';
+import type { ReplicaPool } from './replicas.ts';
+import type { SelectionWorker } from './selection-worker.ts';
+
+export interface SelectionPoolOptions {
+  readonly model: string;
+  readonly group: string;
+  readonly blockSizeTokens: number;
+  readonly config: KvRouterConfig;
+  /** Shared with the other pools. */
+  readonly memory: IndexMemory;
+  readonly policies?: PolicyProfile | undefined;
+  readonly prefillDuration?: PrefillDurationModel | undefined;
+  /** @default off */
+  readonly sessionAffinity?: SessionAffinityOptions | undefined;
+  readonly openListener: OpenListener;
+  readonly openReplica?: ((apply: (event: ActiveSequenceEvent) => void) => ReplicaPool) | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+}
+
+const NOTHING: WorkerOverlap = { longest_matched: 0, gpu: 0, dp: {}, cpu: 0, disk: 0 };
+
+/** The workers of one model and routing group in the selection service: their caches, their loads, and what chooses. */
+export class SelectionPool {
+  readonly model: string;
+  readonly group: string;
+  readonly blockSizeTokens: number;
+  readonly scheduler: Scheduler;
+  readonly workers = new Map<string, SelectionWorker>();
+  /** Which worker each session is bound to; undefined where sessions are not. */
+  readonly affinity: SessionAffinity | undefined;
+  readonly #ranks = new RankTable();
+  readonly index: BlockIndex;
+  readonly #listeners: RankListeners;
+  readonly #overlaps = new Overlaps(0);
+  readonly #replica: ReplicaPool | undefined;
+
+  constructor(options: SelectionPoolOptions) {
+    const { model, group, blockSizeTokens, config, policies, prefillDuration, clock, random } = options;
+    const { openListener, logger, openReplica, memory } = options;
+    this.model = model;
+    this.group = group;
+    this.blockSizeTokens = blockSizeTokens;
+    this.affinity = options.sessionAffinity && new SessionAffinity(options.sessionAffinity, clock);
+    const ranks = this.#ranks;
+    this.index = memory.bound((bytesMax) => createBlockIndex({ ranks, bytesMax }));
+    this.#listeners = new RankListeners(
+      openListener,
+      indexSink(this.index, ranks, () => {}),
+      logger,
+    );
+    const index = this.index;
+    const choosing = { config, blockSizeTokens, ranks, index, clock, random, policies, prefillDuration };
+    this.scheduler = createScheduler(choosing);
+    this.#replica = openReplica?.((event) => this.#applyPeer(event));
+  }
+
+  /** Adds the worker or replaces what is known of it. Ranks whose events come from elsewhere now begin anew. */
+  put(worker: SelectionWorker): void {
+    const before = this.workers.get(worker.id);
+    this.workers.set(worker.id, worker);
+    if (before !== undefined) this.#stopListening(before, (rank) => !isSameSource(before, worker, rank));
+    this.#schedule();
+    for (const [rank, endpoint] of sourcesOf(worker)) {
+      if (this.#listeners.has(worker.id, rank)) continue;
+      const replayEndpoint = worker.replayEndpoints.get(rank);
+      const { blockSizeTokens } = this;
+      this.#listeners.add(worker.id, rank, { endpoint, replayEndpoint, blockSizeTokens, cacheSalt: undefined });
+    }
+  }
+
+  remove(workerId: string): void {
+    const worker = this.workers.get(workerId);
+    if (worker === undefined) return;
+    this.workers.delete(workerId);
+    this.#stopListening(worker, () => true);
+    this.#schedule();
+  }
+
+  /** Waits for a worker in the scheduler's queue and books it. @throws RoutingError; the signal's reason when it aborts */
+  choose(request: SchedulingRequest, signal: AbortSignal): Promise<Decision> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const leave = (): void => {
+        ticket.cancel();
+        reject(signal.reason);
+      };
+      const settle = (): void => signal.removeEventListener('abort', leave);
+      signal.addEventListener('abort', leave, { once: true });
+      const ticket = this.scheduler.submit(request, {
+        decided: (decision) => {
+          settle();
+          resolve(decision);
+        },
+        rejected: (error) => {
+          settle();
+          reject(error);
+        },
+      });
+    });
+  }
+
+  /** Workers that get no new requests. */
+  get draining(): ReadonlySet<string> {
+    return new Set([...this.workers.values()].filter(({ isDraining }) => isDraining).map(({ id }) => id));
+  }
+
+  /** Where the session goes while that can be had; a binding that cannot is dropped. */
+  sessionTarget(sessionId: string | undefined): SessionTarget | undefined {
+    const target = sessionId === undefined ? undefined : this.affinity?.find(sessionId);
+    if (sessionId === undefined || target === undefined) return undefined;
+    const worker = this.workers.get(target.workerId);
+    if (worker?.isDraining === false && this.hasRank(target.workerId, target.dpRank)) return target;
+    this.affinity?.unbind(sessionId);
+    return undefined;
+  }
+
+  overlapOf(workerId: string, hashes: BlockHashes): WorkerOverlap {
+    this.index.match(hashes, this.#overlaps);
+    const found = overlapsByWorker(this.#overlaps, this.#ranks, this.blockSizeTokens);
+    return found[u64OfHex(workerId).toString()] ?? NOTHING;
+  }
+
+  /** What every rank holds of a prompt. */
+  overlapScores(hashes: BlockHashes): unknown {
+    this.index.match(hashes, this.#overlaps);
+    const ranks: ScoredRank[] = this.scheduler.loads().map(({ workerId, dpRank }) => {
+      return { rank: this.#ranks.find(workerId, dpRank) ?? -1, workerId, dpRank };
+    });
+    const { blockSizeTokens } = this;
+    const blocks = hashes.local.length >> 1;
+    return overlapScores(this.#overlaps, ranks, { blockSizeTokens, blocks, showId: u64OfHex });
+  }
+
+  /** Prompt tokens that the rank would have to compute. */
+  uncachedTokens(workerId: string, dpRank: number, hashes: BlockHashes, promptTokens: number): number {
+    this.index.match(hashes, this.#overlaps);
+    const blocks = this.#overlaps.device[this.#ranks.find(workerId, dpRank) ?? -1] ?? 0;
+    return Math.max(0, promptTokens - blocks * this.blockSizeTokens);
+  }
+
+  hasRank(workerId: string, dpRank: number): boolean {
+    return this.#ranks.find(workerId, dpRank) !== undefined;
+  }
+
+  tell(event: Parameters<ReplicaPool['tell']>[0]): void {
+    this.#replica?.tell(event);
+  }
+
+  dump(): Generator<string, void, void> {
+    return dumpEvents(this.index, this.#ranks);
+  }
+
+  housekeep(): void {
+    this.index.housekeep();
+    if (this.scheduler.pendingRequests > 0) this.scheduler.tick();
+  }
+
+  async close(): Promise<void> {
+    this.scheduler.close();
+    this.#replica?.close();
+    await this.#listeners.close();
+  }
+
+  #schedule(): void {
+    this.scheduler.setWorkers(
+      [...this.workers.values()].map(({ id, dpStart, dpSize, taints, totalKvBlocks, maxNumBatchedTokens }) => ({
+        id,
+        dataParallelStartRank: dpStart,
+        dataParallelSize: dpSize,
+        taints,
+        totalKvBlocks,
+        maxNumBatchedTokens,
+      })),
+    );
+  }
+
+  #stopListening(worker: SelectionWorker, isStopped: (rank: number) => boolean): void {
+    for (const [dpRank] of sourcesOf(worker)) {
+      if (!isStopped(dpRank)) continue;
+      this.#listeners.remove(worker.id, dpRank);
+      const rank = this.#ranks.find(worker.id, dpRank);
+      if (rank !== undefined) this.index.cleared(rank);
+    }
+  }
+
+  /** Workers that are not registered here are passed over. */
+  #applyPeer({ requestId, workerId, dpRank, change }: ActiveSequenceEvent): void {
+    if (change.kind === 'freed') this.scheduler.free(requestId);
+    else if (change.kind === 'prefill_done') this.scheduler.prefillDone(requestId);
+    else {
+      const { sequenceHashes: sequence, prefillTokens = 0, expectedOutputTokens } = change;
+      this.scheduler.book({
+        requestId,
+        workerId,
+        dpRank,
+        promptTokens: Math.max(prefillTokens, ((sequence?.length ?? 0) >> 1) * this.blockSizeTokens),
+        hashes: sequence && { local: new Uint32Array(0), sequence },
+        uncachedTokens: prefillTokens,
+        expectedOutputTokens,
+      });
+    }
+  }
+}
+
+/** Endpoints of the worker's own ranks. */
+function sourcesOf({ kvEndpoints, dpStart, dpSize }: SelectionWorker): readonly (readonly [number, string])[] {
+  return [...kvEndpoints].filter(([rank]) => rank >= dpStart && rank < dpStart + dpSize);
+}
+
+function isSameSource(before: SelectionWorker, after: SelectionWorker, rank: number): boolean {
+  const isKept = rank >= after.dpStart && rank < after.dpStart + after.dpSize;
+  return (
+    isKept &&
+    before.kvEndpoints.get(rank) === after.kvEndpoints.get(rank) &&
+    before.replayEndpoints.get(rank) === after.replayEndpoints.get(rank)
+  );
+}

@@ -1,0 +1,248 @@
+import type { Clock } from '../clock/index.ts';
+import { u64OfHex } from '../records/index.ts';
+import { ActiveLoad, type PotentialLoad, type RankLoad, RankTable } from '../router/scheduler/index.ts';
+import type { ActiveSequenceEvent } from '../router/state/index.ts';
+import { type Pool, Pools } from './pools.ts';
+import type { ReplicaPool, ReplicaPools } from './replicas.ts';
+import { ServiceError } from './service-error.ts';
+
+/** A worker of one model and group, as it registers. */
+export interface SlotWorker {
+  /** Hex. */
+  readonly id: string;
+  readonly dpStart: number;
+  readonly dpSize: number;
+}
+
+/** A request that somebody sent to a worker. */
+export interface SlotRequest {
+  readonly requestId: string;
+  readonly workerId: string;
+  readonly dpRank: number;
+  /** Pairs of sequence hashes of the prompt's complete blocks. */
+  readonly sequence: Uint32Array;
+  /** Prompt tokens that the worker has to compute. */
+  readonly newTokens: number;
+}
+
+/** Ranks of one pool. */
+const RANKS_MAX = 100_000;
+/** Requests of one pool. */
+const REQUESTS_MAX = 1_000_000;
+/** Lost requests are looked for so often while others come in. */
+const EXPIRY_CHECK_MS = 30_000;
+
+export interface SlotPoolOptions extends Pool {
+  readonly expiryMs: number;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  /** Tells other replicas and hears them; undefined = this one is alone. */
+  readonly openReplica?: ((apply: (event: ActiveSequenceEvent) => void) => ReplicaPool) | undefined;
+}
+
+/** The requests under way on the workers of one model and routing group. */
+export class SlotPool implements Pool {
+  readonly model: string;
+  readonly group: string;
+  readonly blockSizeTokens: number;
+  readonly workers = new Map<string, SlotWorker>();
+  readonly #clock: Pick<Clock, 'nowMs'>;
+  readonly #ranks = new RankTable();
+  readonly #load: ActiveLoad;
+  readonly #replica: ReplicaPool | undefined;
+  #checkedExpiryMs: number;
+
+  constructor({ model, group, blockSizeTokens, expiryMs, clock, openReplica }: SlotPoolOptions) {
+    this.model = model;
+    this.group = group;
+    this.blockSizeTokens = blockSizeTokens;
+    this.#clock = clock;
+    this.#checkedExpiryMs = clock.nowMs();
+    this.#load = new ActiveLoad(0, { blockSizeTokens, expiryMs });
+    this.#replica = openReplica?.((event) => this.#applyPeer(event));
+  }
+
+  /** @throws ServiceError 409 for a worker that is known, 503 at the bound */
+  register(worker: SlotWorker): void {
+    const { id, dpStart, dpSize } = worker;
+    if (this.workers.has(id)) throw new ServiceError(409, `worker ${u64OfHex(id)} is registered already`);
+    if (this.#ranks.capacity + dpSize > RANKS_MAX) throw new ServiceError(503, `more than ${RANKS_MAX} ranks`);
+    this.workers.set(id, worker);
+    for (let rank = dpStart; rank < dpStart + dpSize; rank++) this.#ranks.intern(id, rank);
+    this.#load.reserve(this.#ranks.capacity);
+  }
+
+  /** Its requests are freed. False for an unknown worker. */
+  unregister(id: string): boolean {
+    if (!this.workers.delete(id)) return false;
+    for (const rank of this.#ranks.ranksOf(id)) {
+      this.#load.freeRank(rank, this.#clock.nowMs());
+      this.#ranks.drop(rank);
+      this.#ranks.recycle(rank);
+    }
+    return true;
+  }
+
+  /** @throws ServiceError 404 for an unknown worker or rank, 409 for a request that is under way */
+  add(request: SlotRequest): void {
+    const { requestId, workerId, dpRank, sequence, newTokens } = request;
+    const nowMs = this.#clock.nowMs();
+    if (nowMs - this.#checkedExpiryMs >= EXPIRY_CHECK_MS) this.expire();
+    const rank = this.#ranks.find(workerId, dpRank);
+    if (rank === undefined) {
+      throw new ServiceError(404, `worker ${u64OfHex(workerId)} rank ${dpRank} is not registered`);
+    }
+    if (this.#load.size >= REQUESTS_MAX) throw new ServiceError(503, `more than ${REQUESTS_MAX} requests`);
+    if (!this.#book(requestId, rank, sequence, newTokens)) {
+      throw new ServiceError(409, `request ${requestId} is under way already`);
+    }
+    this.#tell(requestId, rank, {
+      kind: 'added',
+      sequenceHashes: sequence,
+      tracksPrefillTokens: true,
+      expectedOutputTokens: undefined,
+      prefillTokens: newTokens,
+      expectedPrefillMs: undefined,
+    });
+  }
+
+  /** Idempotent. @throws ServiceError 404 for an unknown request */
+  prefillComplete(requestId: string): void {
+    const rank = this.#load.rankOf(requestId);
+    if (rank === undefined) throw new ServiceError(404, `request ${requestId} is not under way`);
+    this.#load.prefillDone(requestId, this.#clock.nowMs());
+    this.#tell(requestId, rank, { kind: 'prefill_done' });
+  }
+
+  /** Idempotent. */
+  free(requestId: string): void {
+    const rank = this.#load.rankOf(requestId);
+    if (rank === undefined) return;
+    this.#load.free(requestId, this.#clock.nowMs());
+    this.#tell(requestId, rank, { kind: 'freed' });
+  }
+
+  /** Frees what was never freed; call it from a timer. */
+  expire(): void {
+    this.#checkedExpiryMs = this.#clock.nowMs();
+    this.#load.expire(this.#checkedExpiryMs);
+  }
+
+  /** Rows in the order in which the ranks came. */
+  loads(): readonly RankLoad[] {
+    const nowMs = this.#clock.nowMs();
+    return this.#knownRanks().map((rank) => ({
+      workerId: this.#ranks.workerIdOf(rank)!, // `#knownRanks` gives no others
+      dpRank: this.#ranks.dpRankOf(rank),
+      activePrefillTokens: this.#load.prefillTokensAt(rank, nowMs),
+      activeDecodeBlocks: this.#load.activeBlocks[rank]!,
+      activeRequests: this.#load.requests[rank]!,
+    }));
+  }
+
+  /** What each rank's load would be with the request there. */
+  potentialLoads(sequence: Uint32Array, newTokens: number): readonly PotentialLoad[] {
+    this.#load.uses.matchDepths(sequence);
+    const { depths } = this.#load.uses;
+    const ranks = this.#knownRanks();
+    return this.loads().map(({ workerId, dpRank, activePrefillTokens, activeDecodeBlocks, activeRequests }, at) => ({
+      workerId,
+      dpRank,
+      potentialPrefillTokens: activePrefillTokens + newTokens,
+      potentialDecodeBlocks: activeDecodeBlocks + (sequence.length >> 1) - depths[ranks[at]!]!,
+      activeRequests,
+    }));
+  }
+
+  close(): void {
+    this.#replica?.close();
+  }
+
+  #knownRanks(): readonly number[] {
+    const known: number[] = [];
+    for (const id of this.workers.keys()) known.push(...this.#ranks.ranksOf(id));
+    return known;
+  }
+
+  #book(id: string, rank: number, hashes: Uint32Array, prefillTokens: number): boolean {
+    const promptTokens = (hashes.length >> 1) * this.blockSizeTokens;
+    return this.#load.add({ id, rank, promptTokens, hashes, isReusing: true, prefillTokens }, this.#clock.nowMs());
+  }
+
+  #tell(requestId: string, rank: number, change: ActiveSequenceEvent['change']): void {
+    const [workerId = '', dpRank] = [this.#ranks.workerIdOf(rank), this.#ranks.dpRankOf(rank)];
+    this.#replica?.tell({ requestId, workerId, dpRank, loraName: undefined, change });
+  }
+
+  /** Workers that are not registered here are passed over. */
+  #applyPeer({ requestId, workerId, dpRank, change }: ActiveSequenceEvent): void {
+    const rank = this.#ranks.find(workerId, dpRank);
+    if (change.kind === 'freed') this.#load.free(requestId, this.#clock.nowMs());
+    else if (change.kind === 'prefill_done') this.#load.prefillDone(requestId, this.#clock.nowMs());
+    else if (rank !== undefined && this.#load.size < REQUESTS_MAX) {
+      this.#book(requestId, rank, change.sequenceHashes ?? new Uint32Array(0), change.prefillTokens ?? 0);
+    }
+  }
+}
+
+export interface SlotTrackerOptions {
+  readonly clock: Pick<Clock, 'nowMs'>;
+  /** Age at which a request that was never freed is. @default 300_000 */
+  readonly expiryMs?: number;
+  /** @default this replica is alone */
+  readonly replicas?: ReplicaPools | undefined;
+}
+
+/** The state of the slot tracker: the load of every worker, without any cache. */
+export class SlotTracker {
+  readonly #options: SlotTrackerOptions;
+  readonly #pools = new Pools<SlotPool>();
+
+  constructor(options: SlotTrackerOptions) {
+    this.#options = options;
+  }
+
+  /** @throws ServiceError 400 for sizes of 0, 409 for a known worker or another block size */
+  register(model: string, group: string, blockSizeTokens: number, worker: SlotWorker): void {
+    if (blockSizeTokens < 1) throw new ServiceError(400, 'block_size must be at least 1');
+    if (worker.dpSize < 1) throw new ServiceError(400, 'dp_size must be at least 1');
+    if (worker.dpStart + worker.dpSize > 2 ** 32) throw new ServiceError(400, 'dp_start + dp_size is above 2^32');
+    const known = this.#pools.findWith(model, group, blockSizeTokens);
+    if (known === undefined) this.#pools.requireRoom();
+    (known ?? this.#createPool(model, group, blockSizeTokens)).register(worker);
+  }
+
+  /** A pool goes with its last worker. @throws ServiceError 404 */
+  unregister(model: string, group: string, workerId: string): void {
+    const pool = this.poolOf(model, group);
+    if (!pool.unregister(workerId)) throw new ServiceError(404, `worker ${u64OfHex(workerId)} is not registered`);
+    if (pool.workers.size > 0) return;
+    pool.close();
+    this.#pools.delete(pool);
+  }
+
+  /** @throws ServiceError 404 where no worker is registered */
+  poolOf(model: string, group: string): SlotPool {
+    const known = this.#pools.find(model, group);
+    if (known === undefined) throw new ServiceError(404, `no worker of model ${model} in routing group ${group}`);
+    return known;
+  }
+
+  get pools(): Iterable<SlotPool> {
+    return this.#pools;
+  }
+
+  expire(): void {
+    for (const pool of this.#pools) pool.expire();
+  }
+
+  close(): void {
+    for (const pool of this.#pools) pool.close();
+  }
+
+  #createPool(model: string, group: string, blockSizeTokens: number): SlotPool {
+    const { clock, expiryMs = 300_000, replicas } = this.#options;
+    const openReplica =
+      replicas && ((apply: (event: ActiveSequenceEvent) => void) => replicas.open(model, group, apply));
+    return this.#pools.add(new SlotPool({ model, group, blockSizeTokens, expiryMs, clock, openReplica }));
+  }
+}

@@ -1,0 +1,229 @@
+import { type Clock, type Random, seededRandom } from '../clock/index.ts';
+import type { Discovery, DiscoveryEvent, EndpointRecord, ModelRecord, Watch } from '../discovery/index.ts';
+import { eventPlane } from '../fleet/events/index.ts';
+import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
+import { type RequestPlane, silentObserver, type Transport } from '../planes/request/index.ts';
+import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
+import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
+import { InitialWorkers, type RoutableWorker, type WorkerPool } from '../router/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
+import { openFeeds, openRouterFiles, type RouterFiles } from '../routing/index.ts';
+import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
+import { PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
+import type { ServiceSettings } from './service-server.ts';
+
+/** Dropped blocks are given back in slices of less than 1 ms, this often. */
+const HOUSEKEEPING_MS = 100;
+const START_MS_MAX = 15_000;
+
+/** Time and chance of a process. */
+interface Chance {
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** A router that serves; it has no HTTP of its own. */
+export interface RunningRouter {
+  readonly instanceId: string;
+  close(): Promise<void>;
+}
+
+/**
+ * The standalone router: `{namespace}.router.generate`, `.best_worker_id`, `.get_overlap_scores`.
+ * @param signal ends the wait for the first workers
+ */
+export async function startStandaloneRouter(
+  settings: ServiceSettings,
+  logger: ProcessLogger,
+  signal: AbortSignal,
+  { clock, random }: Chance,
+): Promise<RunningRouter> {
+  const asked = parseEndpointName(settings.routerEndpoint ?? '');
+  if (asked === undefined) throw new Error('--endpoint must be namespace.component.endpoint: the workers to route to');
+  const suffix = settings.namespaceWorkerSuffix; // the workers have it on their namespace
+  const name = suffix === undefined ? asked : { ...asked, namespace: `${asked.namespace}-${suffix}` };
+  const files = await openRouterFiles(settings);
+  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const plane = await callingPlane(settings, silentObserver, {}, logger.for('requests'));
+  const serving = await servingPlane(settings, silentObserver, logger.for('requests'));
+  const instanceId = random.instanceId();
+  const server = await serving.serve({ instanceId, signal: AbortSignal.timeout(START_MS_MAX) });
+  const { router, pool, follow, close } = openPool(settings, { name, discovery, plane, logger, files, clock, random });
+  const initial = new InitialWorkers({ workersMin: settings.routerMinInitialWorkers, clock, signal });
+  const workers = new EndpointWorkers(name, (present) => {
+    follow(present);
+    initial.seen(present.length);
+  });
+  await workers.start(discovery, AbortSignal.timeout(START_MS_MAX));
+  if (initial.pending !== undefined) logger.for('router').info('waiting for workers', { workers: initial.workersMin });
+  if ((await initial.awaited) === 'late') {
+    logger.for('router').warn('serving with fewer workers than asked for', { workers: initial.workersMin });
+  }
+  const service = new PlaneRouter({ router, pool, plane, workers: () => workers.workers });
+  const { namespace } = name;
+  for (const { endpoint, transport } of service.serve(server, instanceId, namespace)) {
+    const address = { namespace, component: STANDALONE_COMPONENT, endpoint, instance_id: instanceId };
+    await discovery.put({ type: 'Endpoint', ...address, transport }, AbortSignal.timeout(START_MS_MAX));
+  }
+  return {
+    instanceId,
+    close: async () => {
+      server.drain();
+      workers.close();
+      await close();
+      await discovery.close();
+      await Promise.all([server.close(), plane.close(), serving.close()]);
+    },
+  };
+}
+
+interface PoolParts extends Chance {
+  readonly name: EndpointName;
+  readonly discovery: Discovery;
+  readonly plane: RequestPlane;
+  readonly logger: ProcessLogger;
+  readonly files: RouterFiles;
+}
+
+/** The workers' router, its index, and what feeds it. */
+function openPool(settings: ServiceSettings, parts: PoolParts) {
+  const { name, discovery, logger, files, clock, random } = parts;
+  const config = kvRouterConfigOf(settings, files.policies?.settings);
+  const key = `${name.namespace}.${name.component}.${name.endpoint}`;
+  const pool: WorkerPool = { key, role: 'aggregated', blockSizeTokens: settings.routerBlockSize };
+  const metrics = createRouterMetrics({
+    registry: new MetricRegistry(),
+    namespace: name.namespace,
+    routerId: random.instanceId(),
+    isKvMode: true,
+    logger: logger.for('metrics'),
+  });
+  const followsKvEvents = config.useKvEvents && config.overlapScoreCredit > 0;
+  let index: BlockIndex | undefined;
+  const router: KvRouter = createKvRouter({
+    config,
+    ...files,
+    clock,
+    random: settings.routerSeed === undefined ? random : seededRandom(settings.routerSeed),
+    indexFor: (_, ranks) => {
+      index = createBlockIndex({ ranks, bytesMax: () => settings.indexMaxMb * 2 ** 20 });
+      return index;
+    },
+  });
+  const { feeds, close: closeFeeds } = openFeeds(
+    { ...parts, routerMetrics: metrics },
+    eventPlane(settings, logger.for('events'), discovery),
+    { loads: new WorkerLoads(), followsKvEvents },
+  );
+  let hasWarned = false;
+  const follow = (workers: readonly EndpointWorker[]): void => {
+    const other = workers.find(({ blockSizeTokens: size = pool.blockSizeTokens }) => size !== pool.blockSizeTokens);
+    if (other !== undefined && !hasWarned) {
+      hasWarned = true;
+      const sizes = { router: pool.blockSizeTokens, worker: other.blockSizeTokens };
+      logger.for('router').warn('nothing cached will be found: --router-block-size is not that of a worker', sizes);
+    }
+    const { ranks } = router.setWorkers(pool, workers);
+    const sink = index && indexSink(index, ranks, (kind, status) => metrics.applied(kind, status));
+    feeds.setWorkers(key, workers, sink);
+  };
+  const housekeeping = clock.every(HOUSEKEEPING_MS, () => index?.housekeep());
+  const close = async (): Promise<void> => {
+    housekeeping.cancel();
+    router.close();
+    await closeFeeds();
+  };
+  return { router, pool, follow, close };
+}
+
+/** The endpoint whose instances are routed to, `namespace.component.endpoint`. */
+export interface EndpointName {
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+}
+
+/** Undefined when the text is no `namespace.component.endpoint`; a namespace may have dots of its own. */
+export function parseEndpointName(text: string): EndpointName | undefined {
+  const [, namespace, component, endpoint] = /^(?:dyn:\/\/)?([^\s/]+)\.([^\s./]+)\.([^\s./]+)$/.exec(text) ?? [];
+  if (namespace === undefined || component === undefined || endpoint === undefined) return undefined;
+  return { namespace, component, endpoint };
+}
+
+/** An instance of the endpoint. */
+export interface EndpointWorker extends RoutableWorker, PlacedWorker {
+  readonly transport: Transport;
+  /** Of its card; undefined when it has none. */
+  readonly blockSizeTokens: number | undefined;
+}
+
+/** The live instances of one endpoint, with what their model cards say of them, kept current. */
+export class EndpointWorkers {
+  readonly #name: EndpointName;
+  readonly #onChange: (workers: readonly EndpointWorker[]) => void;
+  readonly #endpoints = new Map<string, EndpointRecord>();
+  readonly #cards = new Map<string, ModelRecord>();
+  #workers: readonly EndpointWorker[] = [];
+  #watches: readonly Watch[] = [];
+
+  constructor(name: EndpointName, onChange: (workers: readonly EndpointWorker[]) => void) {
+    this.#name = name;
+    this.#onChange = onChange;
+  }
+
+  /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
+  async start(discovery: Discovery, signal: AbortSignal): Promise<void> {
+    const prefix = Object.values(this.#name).join('/');
+    this.#watches = await Promise.all([
+      discovery.watch({ bucket: 'v1/instances', prefix }, { event: (event) => this.#applyEndpoint(event) }, signal),
+      discovery.watch({ bucket: 'v1/mdc', prefix }, { event: (event) => this.#applyCard(event) }, signal),
+    ]);
+  }
+
+  /** The same list until something changes. */
+  get workers(): readonly EndpointWorker[] {
+    return this.#workers;
+  }
+
+  close(): void {
+    for (const watch of this.#watches) watch.close();
+  }
+
+  #applyEndpoint(event: DiscoveryEvent): void {
+    if (event.kind === 'removed') this.#endpoints.delete(event.key);
+    else if (event.record.type === 'Endpoint') this.#endpoints.set(event.key, event.record);
+    this.#rebuild();
+  }
+
+  #applyCard(event: DiscoveryEvent): void {
+    if (event.kind === 'removed') this.#cards.delete(event.key);
+    else if (event.record.type === 'Model' && event.record.model_suffix === undefined) {
+      this.#cards.set(event.key, event.record);
+    }
+    this.#rebuild();
+  }
+
+  #rebuild(): void {
+    const cards = new Map([...this.#cards.values()].map((record) => [record.instance_id, record]));
+    this.#workers = [...this.#endpoints.values()].map((record) => workerOf(record, cards.get(record.instance_id)));
+    this.#onChange(this.#workers);
+  }
+}
+
+/** An instance without a card has one rank. */
+function workerOf(endpoint: EndpointRecord, card: ModelRecord | undefined): EndpointWorker {
+  const runtime = card?.card.runtime_config ?? {};
+  return {
+    id: endpoint.instance_id,
+    transport: endpoint.transport,
+    blockSizeTokens: card?.card.kv_cache_block_size,
+    scope: { namespace: endpoint.namespace, component: endpoint.component },
+    hasLocalIndexer: runtime.enable_local_indexer !== false,
+    dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
+    dataParallelSize: runtime.data_parallel_size ?? 1,
+    totalKvBlocks: runtime.total_kv_blocks,
+    maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    deviceType: endpoint.device_type,
+    taints: runtime.taints ?? [],
+  };
+}
