@@ -23,7 +23,7 @@ import { FleetReader, type FleetWorker, type RouterState } from '../router/state
 import type { Logger } from '../telemetry/index.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
-import type { RoutingParts } from './worker-feeds.ts';
+import type { RoutingParts } from './feeds/index.ts';
 
 const WATCH_MS_MAX = 15_000;
 

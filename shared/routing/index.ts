@@ -5,4 +5,4 @@
  */
 export type { RouterFiles } from './router-files.ts';
 export { openRouterFiles, openRouterMetrics, openRouting, type Routing } from './routing.ts';
-export { openFeeds, type RoutingParts } from './worker-feeds.ts';
+export type { RoutingParts } from './feeds/index.ts';

@@ -43,7 +43,7 @@ import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
 import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
-import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
 const HOUSEKEEPING_MS = 100;

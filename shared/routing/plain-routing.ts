@@ -4,7 +4,7 @@ import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.
 import type { Router, SimpleRouterMode } from '../router/index.ts';
 import { createRouter } from '../router/indexless/index.ts';
 import type { Routing } from './routing.ts';
-import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
+import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {

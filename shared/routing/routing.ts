@@ -5,7 +5,7 @@ import type { Router, WorkerPool } from '../router/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
-import type { RoutingParts } from './worker-feeds.ts';
+import type { RoutingParts } from './feeds/index.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {
