@@ -13,8 +13,8 @@ import {
   type WorkerPool,
 } from '../router/index.ts';
 import { InitialWorkers } from '../router/indexless/index.ts';
-import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { openFeeds } from '../routing/feeds/index.ts';
+import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
 import { PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service-server.ts';
