@@ -21,9 +21,9 @@ import {
 } from '../router/service/index.ts';
 import { FleetReader, type FleetWorker, type RouterState } from '../router/state/index.ts';
 import type { Logger } from '../telemetry/index.ts';
+import type { RoutingParts } from './feeds/index.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { Routing } from './routing.ts';
-import type { RoutingParts } from './worker-feeds.ts';
 
 const WATCH_MS_MAX = 15_000;
 

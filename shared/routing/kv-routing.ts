@@ -36,6 +36,7 @@ import {
 } from '../router/scheduler/index.ts';
 import type { ComponentPool } from '../router/state/index.ts';
 import type { RouterPoolMetrics, RouterWorkerType } from '../telemetry/index.ts';
+import { type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 import type { IndexServer } from './index-server.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
@@ -43,7 +44,6 @@ import type { Resident } from './resident.ts';
 import type { RouterFiles } from './router-files.ts';
 import type { RouterServer } from './router-server.ts';
 import type { Routing } from './routing.ts';
-import { type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
 /** Dropped blocks are given back in slices of less than 1 ms, this often, and more often while there is much to do. */
 const HOUSEKEEPING_MS = 100;

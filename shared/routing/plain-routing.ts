@@ -1,9 +1,10 @@
 import type { EdgeSettings } from '../config/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
-import { createRouter, type Router, type SimpleRouterMode } from '../router/index.ts';
+import type { Router, SimpleRouterMode } from '../router/index.ts';
+import { createRouter } from '../router/indexless/index.ts';
+import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 import type { Routing } from './routing.ts';
-import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './worker-feeds.ts';
 
 /** Routing in a mode that knows nothing of caches. */
 export function openPlainRouting(mode: SimpleRouterMode, settings: EdgeSettings, parts: RoutingParts): Routing {

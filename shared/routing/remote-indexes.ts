@@ -12,7 +12,7 @@ import {
   type RemoteIndexObserver,
   watchIndexers,
 } from '../router/service/index.ts';
-import type { RoutingParts } from './worker-feeds.ts';
+import type { RoutingParts } from './feeds/index.ts';
 
 const WATCH_MS_MAX = 15_000;
 /** Operators wait for an explanation; the index is given up before that. */

@@ -2,7 +2,7 @@ import type { EndpointRecord } from '../discovery/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { PlaneServer } from '../planes/request/index.ts';
 import type { RouterEndpoint } from '../router/service/index.ts';
-import type { RoutingParts } from './worker-feeds.ts';
+import type { RoutingParts } from './feeds/index.ts';
 
 /** Where a frontend answers other routers: its listener on the request plane, and its records in discovery. */
 export interface RouterServer {

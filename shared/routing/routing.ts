@@ -3,9 +3,9 @@ import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { Router, WorkerPool } from '../router/index.ts';
 import { bucketsOf, createRouterMetrics, type RouterMetrics } from '../telemetry/index.ts';
+import type { RoutingParts } from './feeds/index.ts';
 import type { KvRouting } from './kv-routing.ts';
 import type { RouterFiles } from './router-files.ts';
-import type { RoutingParts } from './worker-feeds.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {

@@ -5,9 +5,16 @@ import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver, type Transport } from '../planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
 import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
-import { InitialWorkers, type RoutableWorker, type WorkerPool } from '../router/index.ts';
-import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
-import { openFeeds, openRouterFiles, type RouterFiles } from '../routing/index.ts';
+import {
+  createKvRouter,
+  type KvRouter,
+  kvRouterConfigOf,
+  type RoutableWorker,
+  type WorkerPool,
+} from '../router/index.ts';
+import { InitialWorkers } from '../router/indexless/index.ts';
+import { openFeeds } from '../routing/feeds/index.ts';
+import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
 import { PlaneRouter, STANDALONE_COMPONENT } from './plane-router.ts';
 import type { ServiceSettings } from './service-server.ts';

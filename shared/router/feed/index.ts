@@ -3,7 +3,6 @@
  * Keeps block indexes equal to what workers hold, from their events: reads both forms of events, notices loss, asks the
  * worker for what was missed. Also the loads that workers report.
  */
-export { type BusyLimits, BusyWorkers } from './busy-workers.ts';
 export {
   type BlockChange,
   decodeRouterEvent,
@@ -18,7 +17,10 @@ export {
   LOAD_TOPIC,
   type PlainStored,
   RESERVATION_HEADER,
+  type RecoveryRequest,
+  type RecoveryResponse,
   type RouterEventRecord,
+  recoveryEndpoint,
 } from './event-record.ts';
 export { applyChange, indexSink, type OnApplied } from './index-sink.ts';
 export type {
@@ -32,11 +34,6 @@ export type {
 } from './kv-event-feed.ts';
 export { RankFollower, type RankFollowerOptions, RECOVERIES_AT_ONCE_MAX, type RecoveryKind } from './rank-follower.ts';
 export { type RecoveryAnswer, RecoveryClient, type RecoveryClientOptions } from './recovery-client.ts';
-export {
-  type RecoveryRequest,
-  type RecoveryResponse,
-  recoveryEndpoint,
-} from './recovery-messages.ts';
 export { TopicFollower, type TopicFollowerOptions } from './topic-follower.ts';
 export { type PlacedWorker, WorkerFeeds, type WorkerFeedsOptions } from './worker-feeds.ts';
-export { type LoadReport, WorkerLoads } from './worker-loads.ts';
+export { type BusyLimits, BusyWorkers, type LoadReport, WorkerLoads } from './worker-loads.ts';

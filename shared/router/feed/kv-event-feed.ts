@@ -6,10 +6,9 @@ import type { EventEnvelope, EventPlane } from '../../planes/event/index.ts';
 import type { Transport } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { type BlockChange, decodeRouterEvents, type SkipReason } from './decode-events.ts';
-import { KV_EVENTS_TOPIC } from './event-record.ts';
+import { KV_EVENTS_TOPIC, rankOfRecoveryEndpoint } from './event-record.ts';
 import { type FollowerObserver, RankFollower } from './rank-follower.ts';
 import type { RecoveryClient } from './recovery-client.ts';
-import { rankOfRecoveryEndpoint } from './recovery-messages.ts';
 import { TopicFollower } from './topic-follower.ts';
 
 /** A worker whose blocks are to be known. */

@@ -4,7 +4,7 @@ import type { CallSink, RequestPlane, Transport } from '../../planes/request/ind
 import type { EngineOutput } from '../../protocol/generation/index.ts';
 import { RecordReader, u64OfHex } from '../../records/index.ts';
 import { decodeRouterEvent, type RankEvent, type SkipReason } from './decode-events.ts';
-import type { RecoveryRequest } from './recovery-messages.ts';
+import type { RecoveryRequest } from './event-record.ts';
 
 /** What a worker answered, decoded. */
 export type RecoveryAnswer = {

@@ -1,6 +1,6 @@
 import { workerError } from '../../errors/index.ts';
 import type { ChooseMessage, ChooseQuery, ChosenWorker, ReservationChangeQuery } from '../service/index.ts';
-import { LENGTH, Reader, ROLES, readFields, tag, text, VARINT, Writer, whole } from './wire.ts';
+import { LENGTH, Reader, ROLES, readFields, tag, text, VARINT, Writer, whole } from './codec.ts';
 
 /* The other side of codec.ts: what callers of a router write and read of proto/router.proto. */
 

@@ -1,10 +1,14 @@
-import type { Clock, Random } from '../clock/index.ts';
-import { Semaphore } from '../concurrency/index.ts';
-import type { Discovery } from '../discovery/index.ts';
-import type { SharedRouterState } from '../fleet/state/index.ts';
-import type { RoutableModel } from '../pipeline/index.ts';
-import type { EventPlane } from '../planes/event/index.ts';
-import type { RequestPlane } from '../planes/request/index.ts';
+/**
+ * @module routing/feeds
+ * What follows workers for a router. A door of its own: a function that follows nothing does not load it.
+ */
+import type { Clock, Random } from '../../clock/index.ts';
+import { Semaphore } from '../../concurrency/index.ts';
+import type { Discovery } from '../../discovery/index.ts';
+import type { SharedRouterState } from '../../fleet/state/index.ts';
+import type { RoutableModel } from '../../pipeline/index.ts';
+import type { EventPlane } from '../../planes/event/index.ts';
+import type { RequestPlane } from '../../planes/request/index.ts';
 import {
   type BusyLimits,
   type ComponentScope,
@@ -14,8 +18,8 @@ import {
   RecoveryClient,
   WorkerFeeds,
   type WorkerLoads,
-} from '../router/feed/index.ts';
-import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../telemetry/index.ts';
+} from '../../router/feed/index.ts';
+import type { FrontendMetrics, ProcessLogger, RouterMetrics } from '../../telemetry/index.ts';
 
 /** What routing is made of. */
 export interface RoutingParts {
