@@ -2,7 +2,7 @@ import type { EdgeSettings } from '../config/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { type BusyLimits, BusyWorkers, WorkerLoads } from '../router/feed/index.ts';
 import type { Router, SimpleRouterMode } from '../router/index.ts';
-import { createRouter } from '../router/indexless/index.ts';
+import { createRouter } from '../router/index.ts';
 import { followLoads, type OpenFeeds, openFeeds, type RoutingParts } from './feeds/index.ts';
 import type { Routing } from './routing.ts';
 

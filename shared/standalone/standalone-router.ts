@@ -5,14 +5,9 @@ import { callingPlane, openDiscovery, servingPlane } from '../fleet/index.ts';
 import { type RequestPlane, silentObserver, type Transport } from '../planes/request/index.ts';
 import { type BlockIndex, createBlockIndex } from '../router/block-index/index.ts';
 import { indexSink, type PlacedWorker, WorkerLoads } from '../router/feed/index.ts';
-import {
-  createKvRouter,
-  type KvRouter,
-  kvRouterConfigOf,
-  type RoutableWorker,
-  type WorkerPool,
-} from '../router/index.ts';
-import { InitialWorkers } from '../router/indexless/index.ts';
+import { type RoutableWorker, type WorkerPool } from '../router/index.ts';
+import { createKvRouter, type KvRouter, kvRouterConfigOf } from '../router/scheduler/index.ts';
+import { InitialWorkers } from '../router/index.ts';
 import { openFeeds } from '../routing/feeds/index.ts';
 import { openRouterFiles, type RouterFiles } from '../routing/index.ts';
 import { createRouterMetrics, MetricRegistry, type ProcessLogger } from '../telemetry/index.ts';
