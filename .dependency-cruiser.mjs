@@ -37,6 +37,7 @@ export default {
       from: {},
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
     },
+    { name: 'no-circular-folders', severity: 'error', scope: 'folder', from: {}, to: { circular: true } },
     ...ROOMS.map((room, at) => ({
       name: `${room}-imports-only-upward`,
       severity: 'error',

@@ -1,5 +1,6 @@
 import { ServeError } from '../../errors/index.ts';
 import { requestKeyOf } from '../../protocol/generation/index.ts';
+import type { HttpAppDeps } from './deps.ts';
 
 interface Running {
   readonly id: string;
@@ -55,4 +56,20 @@ export class RunningRequests {
     for (const { breakOff } of all) breakOff(error);
     return all.length;
   }
+}
+
+/**
+ * Ends what runs under `id`, in this process or, where this process does not know it, at the workers. False when nothing does.
+ * @throws ServeError `service_unavailable` when nobody had it and some could not be asked, `server_overloaded` when too many
+ *   are cancelled at once
+ */
+export async function cancelRequest({ lifecycle, canceller }: HttpAppDeps, id: string): Promise<boolean> {
+  if (requestKeyOf(id) === undefined) return false; // no id of ours: nobody need be asked
+  if (lifecycle.running.cancel(id)) return true;
+  if (canceller === undefined) return false;
+  const { isCancelled, silent } = await canceller.cancel(id);
+  if (isCancelled || silent === 0) return isCancelled;
+  throw new ServeError('service_unavailable', `${silent} workers did not say whether they work on ${id}`, {
+    retryAfterMs: 1000,
+  });
 }

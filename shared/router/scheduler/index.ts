@@ -26,7 +26,6 @@ export {
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
 export { createKvRouter, poolName } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
-export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
   type ModelShape,

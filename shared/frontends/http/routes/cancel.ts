@@ -1,8 +1,8 @@
 import { ServeError } from '../../../errors/index.ts';
-import { requestKeyOf } from '../../../protocol/generation/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import { decodePath, shownId } from '../route.ts';
+import { cancelRequest } from '../running-requests.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 /** Below it stands a response id (`chatcmpl-...`) or the request id that the server gave. */
@@ -19,20 +19,4 @@ export async function serveCancel(deps: HttpAppDeps, exchange: HttpExchange): Pr
     const error = new ServeError('not_found', `No running request has the id ${shownId(id)}`);
     sendError(exchange, error, deps.settings.overloadStatus);
   }
-}
-
-/**
- * Ends what runs under `id`, in this process or, where this process does not know it, at the workers. False when nothing does.
- * @throws ServeError `service_unavailable` when nobody had it and some could not be asked, `server_overloaded` when too many
- *   are cancelled at once
- */
-export async function cancelRequest({ lifecycle, canceller }: HttpAppDeps, id: string): Promise<boolean> {
-  if (requestKeyOf(id) === undefined) return false; // no id of ours: nobody need be asked
-  if (lifecycle.running.cancel(id)) return true;
-  if (canceller === undefined) return false;
-  const { isCancelled, silent } = await canceller.cancel(id);
-  if (isCancelled || silent === 0) return isCancelled;
-  throw new ServeError('service_unavailable', `${silent} workers did not say whether they work on ${id}`, {
-    retryAfterMs: 1000,
-  });
 }

@@ -3,7 +3,7 @@ import { requestKeyOf } from '../../../../protocol/generation/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
-import { cancelRequest } from '../../routes/cancel.ts';
+import { cancelRequest } from '../../running-requests.ts';
 import { sendError, sendStored } from '../../sinks/send.ts';
 import { readReplayQuery, serveReplay } from './replay.ts';
 import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
