@@ -17,13 +17,13 @@ export default defineConfig({
         },
       },
       {
-        // One at a time: each starts several processes, kills some and watches the others.
+        // Each starts several processes, kills some and watches the others: mostly it waits.
         test: {
           ...shared,
           name: 'e2e',
           testTimeout: 60_000, // several processes start in one test, each of which a busy machine may keep waiting
           include: ['test/e2e/**/*.test.ts'],
-          maxWorkers: 1,
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },

@@ -68,13 +68,18 @@ export const EVENT_PARTS: Readonly<Record<string, Part>> = {
   },
 };
 
-/** Anything but an error is a broken promise. */
+/** Anything but an error is a broken promise. What is long is refused later. */
 function mayRefuse(read: () => unknown): void {
   try {
-    read();
+    const value = read();
+    if (value instanceof Promise) value.catch(expectError);
   } catch (error) {
-    if (!(error instanceof Error)) throw error;
+    expectError(error);
   }
+}
+
+function expectError(error: unknown): void {
+  if (!(error instanceof Error)) throw error;
 }
 
 function routerEvent(values: HostileValues): object {
