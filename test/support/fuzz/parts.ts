@@ -5,6 +5,7 @@ import { createReasoningParser, planReasoning } from '../../../shared/parsers/re
 import { createToolCallParser, TOOL_CALL_PARSER_NAMES } from '../../../shared/parsers/tool-calls/index.ts';
 import { FrameError, writeU32 } from '../../../shared/planes/request/frames/frame.ts';
 import { FrameParser } from '../../../shared/planes/request/frames/frame-parser.ts';
+import { PeerFault } from '../../../shared/planes/request/frames/peer-fault.ts';
 import { readEngineOutput } from '../../../shared/protocol/generation/index.ts';
 import { JsonReader } from '../../../shared/protocol/openai/json-reader.ts';
 import { EVENT_PARTS } from './event-parts.ts';
@@ -91,7 +92,7 @@ const PARTS: Readonly<Record<string, Part>> = {
       for (let count = values.random.below(6); count >= 0; count--)
         parser.push(values.chance(0.3) ? values.bytes(40) : frame(values));
     } catch (error) {
-      if (!(error instanceof FrameError)) throw error;
+      if (!(error instanceof FrameError || error instanceof PeerFault)) throw error;
     }
   },
 };
