@@ -12,6 +12,7 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -102,8 +103,15 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
+  if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
+}
+
+/** Loaded when it is run: no other command needs it. */
+async function keys(argv: readonly string[], asksHelp: boolean): Promise<number> {
+  const { KEYS_HELP, runKeys } = await import('./keys.ts');
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, process.env));
 }
 
 function print(text: string): number {
