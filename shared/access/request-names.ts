@@ -22,7 +22,7 @@ export interface NamedRequest {
  * one that serves it. It names the worker and proves that an edge of this deployment has made it, for this request and this
  * owner: nobody else can make one, and no other owner can use it.
  *
- *     chatcmpl-<uuid>-<worker: 16 hex><proof: 24 hex>
+ *     chatcmpl-<uuid>_<worker: 16 hex><proof: 24 hex>
  */
 export class RequestNames {
   readonly #secret: Buffer;

@@ -74,23 +74,20 @@ function run(deps: HttpAppDeps, given: HostExchange, access: Route['access'], se
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
     return;
   }
-  const refuseThrown = (thrown: unknown): void => {
-    const error = toServeError(thrown);
-    deps.logger[logLevelOf(error.code)]('request handler failed', {
-      x_request_id: exchange.requestId,
-      path: exchange.path,
-      error: error.cause ?? error,
-    });
-    refuse(deps, exchange, error);
-  };
-  const serveAs = (grant: Grant): void => {
+  letIn(deps, given, exchange, access, (grant) => {
     exchange.grant = grant;
-    try {
-      serve(deps, exchange)?.catch(refuseThrown);
-    } catch (thrown) {
-      refuseThrown(thrown);
-    }
-  };
+    handle(deps, exchange, serve);
+  });
+}
+
+/** Calls `onGrant` at once where the caller's key is known, or none is asked for. */
+function letIn(
+  deps: HttpAppDeps,
+  given: HostExchange,
+  exchange: ServedExchange,
+  access: Route['access'],
+  onGrant: (grant: Grant) => void,
+): void {
   const refuseEntry = (thrown: unknown): void => {
     const error = toServeError(thrown);
     const { requestId: x_request_id, path } = exchange;
@@ -105,10 +102,30 @@ function run(deps: HttpAppDeps, given: HostExchange, access: Route['access'], se
     refuseEntry(thrown);
     return;
   }
-  if (!(admitted instanceof Promise)) return serveAs(admitted);
+  if (!(admitted instanceof Promise)) {
+    onGrant(admitted);
+    return;
+  }
   admitted.then((grant) => {
-    if (!given.sink.closed.aborted) serveAs(grant); // else nobody waits, and the body will not come
+    if (!given.sink.closed.aborted) onGrant(grant); // else nobody waits, and the body will not come
   }, refuseEntry);
+}
+
+function handle(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
+  const refuseThrown = (thrown: unknown): void => {
+    const error = toServeError(thrown);
+    deps.logger[logLevelOf(error.code)]('request handler failed', {
+      x_request_id: exchange.requestId,
+      path: exchange.path,
+      error: error.cause ?? error,
+    });
+    refuse(deps, exchange, error);
+  };
+  try {
+    serve(deps, exchange)?.catch(refuseThrown);
+  } catch (thrown) {
+    refuseThrown(thrown);
+  }
 }
 
 function serveNotFound(deps: HttpAppDeps, exchange: HttpExchange): void {

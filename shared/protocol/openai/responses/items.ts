@@ -93,7 +93,7 @@ const PREFIXES = {
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
 /** The id of a stored response, and behind it the name that it had while it was streamed. */
-const SHOWN_ID = /^(resp_[0-9a-f]{32})(?:-[0-9a-f]{40})?$/;
+const SHOWN_ID = /^(resp_[0-9a-f]{32})(?:_[0-9a-f]{40})?$/;
 const ITEM_ID = /^[a-z]+_([0-9a-f]{32})[01][0-9a-f]{4,}$/;
 const INDEX_DIGITS = 4;
 
