@@ -1,4 +1,4 @@
-import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 
 /** Hex digits of a worker id, and of the proof behind it: 96 bits, which nobody tries out over a network. */
 const WORKER_DIGITS = 16;
@@ -27,10 +27,9 @@ export interface NamedRequest {
 export class RequestNames {
   readonly #secret: Buffer;
 
-  /** @param secret that all edges share; without one, only this process can use the names that it makes */
-  constructor(secret?: string) {
-    this.#secret =
-      secret === undefined ? randomBytes(32) : Buffer.from(hkdfSync('sha256', secret, '', 'stator request names', 32));
+  /** @param secret that all edges share */
+  constructor(secret: string) {
+    this.#secret = Buffer.from(hkdfSync('sha256', secret, '', 'stator request names', 32));
   }
 
   /** The suffix of a response id. @param workerId hex; undefined = none, or several */

@@ -17,7 +17,7 @@ import {
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
 
 const MODEL = 'builtin';
-const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+const SHARED = { STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given' };
 
 let directory: string;
 let server: DynamoDbServer;
@@ -49,7 +49,7 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
-    const env = { ...discoveryEnvironment(), DYN_REQUEST_PLANE: 'tcp', DYN_ROUTER_MODE: 'round-robin' };
+    const env = { ...discoveryEnvironment(), DYN_REQUEST_PLANE: 'tcp', DYN_ROUTER_MODE: 'round-robin', ...SHARED };
     runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
     worker = await startMockWorker();
     await worker.waitForOutput(/worker is ready/);
@@ -68,14 +68,14 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     await waitUntil(isServed, { what: 'the model' });
     await runtime.idle();
     const body = { model: MODEL, max_tokens: 3500, ignore_eos: true, stream: true };
-    const response = await postJson(
-      `${runtime.url}/v1/chat/completions`,
-      { ...body, messages: [{ role: 'user', content: 'What are you?' }] },
-      { headers: { 'x-dynamo-request-id': ID } },
-    );
+    const response = await postJson(`${runtime.url}/v1/chat/completions`, {
+      ...body,
+      messages: [{ role: 'user', content: 'What are you?' }],
+    });
     const data = sseData(response);
-    for (let chunk = 0; chunk < 3; chunk++) await data.next();
-    const cancelled = await postJson(`${runtime.url}/v1/cancel/chatcmpl-${ID}`, {});
+    const { value } = await data.next();
+    const { id } = JSON.parse(String(value)) as { readonly id: string };
+    const cancelled = await postJson(`${runtime.url}/v1/cancel/${id}`, {});
     expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { cancelled: true }]);
     const rest: string[] = [];
     for await (const text of data) rest.push(text);

@@ -1,4 +1,4 @@
-import { RequestNames } from '../../shared/access/index.ts';
+import type { RequestNames } from '../../shared/access/index.ts';
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
   ByteBudget,
@@ -31,7 +31,7 @@ export interface TestAppOptions {
   readonly canceller?: HttpAppDeps['canceller'];
   /** @default nobody needs a key */
   readonly gate?: HttpAppDeps['gate'];
-  /** @default names that no other app can use */
+  /** @default none: ids are plain */
   readonly names?: RequestNames;
   /** @default one whose lines the test may look at */
   readonly logger?: HttpAppDeps['logger'];
@@ -63,7 +63,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     bodies: new ByteBudget('bodies_bytes', options.bodyBudgetBytes ?? 1024 ** 3),
     answers: new ByteBudget('answers_bytes', options.answerBudgetBytes ?? 1024 ** 3),
     gate: options.gate,
-    names: options.names ?? new RequestNames(),
+    names: options.names,
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })

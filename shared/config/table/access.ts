@@ -65,7 +65,7 @@ export const accessRows = {
   idSecret: secret({
     env: ['STATOR_ID_SECRET'],
     minLength: 32,
-    defaultText: 'made of STATOR_PLANE_TOKEN, else one for each process',
+    defaultText: 'unset = STATOR_PLANE_TOKEN, else each cancels its own alone',
     usedBy: EDGES,
     source: 'Stator',
     about: 'Shared by all frontends, so that each can cancel what another streams, by its id.',

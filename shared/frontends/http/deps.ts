@@ -37,8 +37,8 @@ export interface HttpAppDeps {
   readonly answers: ByteBudget;
   /** Asks for API keys; undefined = nobody needs one. */
   readonly gate?: Gate | undefined;
-  /** Makes the names by which other edges find running requests. */
-  readonly names: RequestNames;
+  /** Makes the names by which other edges find running requests; undefined = each knows its own alone. */
+  readonly names?: RequestNames | undefined;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */

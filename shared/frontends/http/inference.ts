@@ -129,13 +129,16 @@ export class Inference {
   }
 
   /**
-   * The name by which any edge cancels the request, to be appended to its response's id.
+   * The name by which any edge cancels the request, as it is appended to its response's id; nothing where edges share no secret.
    * @param id of the response
    * @param isShared several workers may have a part of it
    */
   nameOf(id: string, isShared: boolean): string {
-    const key = requestKeyOf(id) ?? '';
-    return this.deps.names.suffixOf({ key, workerId: isShared ? undefined : this.#meter?.workerId }, this.owner);
+    const { names } = this.deps;
+    const key = requestKeyOf(id);
+    if (names === undefined || key === undefined) return '';
+    const workerId = isShared ? undefined : this.#meter?.workerId;
+    return `_${names.suffixOf({ key, workerId }, this.owner)}`;
   }
 
   get ttftMs(): number | undefined {

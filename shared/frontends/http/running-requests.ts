@@ -76,7 +76,7 @@ export async function cancelRequest(
   if (key === undefined) return false;
   if (lifecycle.running.cancel(id, owner)) return true;
   const suffix = requestNameOf(id);
-  const named = suffix === undefined ? undefined : names.read(key, suffix, owner);
+  const named = suffix === undefined ? undefined : names?.read(key, suffix, owner);
   if (named === undefined || canceller === undefined) return false;
   const { isCancelled, silent } = await canceller.cancel(named);
   if (isCancelled || silent === 0) return isCancelled;

@@ -42,9 +42,10 @@ export function isOpenToAll(settings: EdgeSettings): boolean {
   return auth === 'auto' && !asksForKeys(settings) && !(httpHost !== undefined && isLoopback(httpHost));
 }
 
-/** What the names of requests are proved by: the same for all frontends that know the same secret. */
-export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames {
-  return new RequestNames(idSecret ?? planeToken);
+/** Names of requests, which every frontend that knows the same secret understands; none without a secret. */
+export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames | undefined {
+  const secret = idSecret ?? planeToken;
+  return secret === undefined ? undefined : new RequestNames(secret);
 }
 
 function asksForKeys({ auth, httpHost, keysTable, keysFile }: EdgeSettings): boolean {

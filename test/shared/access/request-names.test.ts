@@ -21,7 +21,6 @@ describe('the names of running requests', () => {
     expect(names.read(KEY, suffix, '')).toBeUndefined();
     expect(names.read(KEY.replace('1', '2'), suffix, 'me')).toBeUndefined();
     expect(new RequestNames(`${SECRET}!`).read(KEY, suffix, 'me')).toBeUndefined();
-    expect(new RequestNames().read(KEY, suffix, 'me')).toBeUndefined();
   });
 
   it('are changed in no digit without being none', () => {

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { RequestNames } from '../../../shared/access/index.ts';
 import { seededRandom, systemClock, systemRandom } from '../../../shared/clock/index.ts';
 import type { ModelCard, ModelType } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
@@ -129,7 +128,6 @@ export async function startDeployment(
     settings: { ...defaultHttpSettings, ...DEPLOYMENTS[name] },
     bodies: new ByteBudget('bodies_bytes', 1024 ** 3),
     answers: new ByteBudget('answers_bytes', 1024 ** 3),
-    names: new RequestNames(),
     responseStore: new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 1024 * 1024 }),
     instances: () => models.instances(),
     lifecycle,

@@ -31,7 +31,7 @@ export class StreamNames implements WireNames {
   }
 
   get id(): string {
-    this.#id ??= `${this.#plainId}_${this.#inference.nameOf(this.#plainId, this.#isShared)}`;
+    this.#id ??= this.#plainId + this.#inference.nameOf(this.#plainId, this.#isShared);
     return this.#id;
   }
 }
