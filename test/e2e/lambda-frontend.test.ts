@@ -34,6 +34,9 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
   return {
     DYN_DISCOVERY_BACKEND: 'dynamodb',
     STATOR_DISCOVERY_TABLE: table.tableName,
+    STATOR_AUTH: 'off', // lambda-cancel.test.ts has keys
+    STATOR_KEYS_TABLE: 'read-where-keys-are-asked-for-only',
+    STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given',
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
     STATOR_STATE_TABLE: 'read-in-mode-kv-only',
     DYN_REQUEST_PLANE: 'tcp',

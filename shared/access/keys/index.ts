@@ -3,7 +3,7 @@
  * API keys: records in a DynamoDB table, a file or memory, which hold no secret; a gate that checks them from memory, with a
  * read a key and `STATOR_KEY_CACHE_SECS`; budgets of requests and tokens, counted by each process for itself.
  */
-export { createKeysTable, DynamoDbKeyStore, type DynamoDbKeyStoreOptions } from './dynamodb/dynamodb-key-store.ts';
+export { DynamoDbKeyStore, type DynamoDbKeyStoreOptions } from './dynamodb/dynamodb-key-store.ts';
 export { FileKeyStore } from './file/file-key-store.ts';
 export { type IssuedKey, issueKey, type NewKey, revokeKey, rotateKey } from './issue.ts';
 export { KeyGate, type KeyGateOptions, type RefusalReason } from './key-gate.ts';

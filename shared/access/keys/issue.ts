@@ -32,7 +32,7 @@ export async function issueKey(store: KeyStore, clock: Clock, wanted: NewKey): P
     id,
     name,
     owner: owner ?? id,
-    digest: hexDigest(text),
+    digest: digestOf(text),
     scopes,
     ...(models && { models }),
     ...(routes && { routes }),
@@ -58,7 +58,7 @@ export async function rotateKey(
   const untilMs = clock.wallMs() + overlapMs;
   const record = await store.update(id, (before) => ({
     ...before,
-    digest: hexDigest(text),
+    digest: digestOf(text),
     previous: { digest: before.digest, untilMs },
   }));
   return record && { text, record };
@@ -67,8 +67,4 @@ export async function rotateKey(
 /** Ends a key; it stays in lists. Undefined when there is no such key. */
 export function revokeKey(store: KeyStore, clock: Clock, id: string): Promise<KeyRecord | undefined> {
   return store.update(id, (record) => ({ ...record, revokedMs: record.revokedMs ?? clock.wallMs() }));
-}
-
-function hexDigest(text: string): string {
-  return digestOf(text).toString('hex');
 }

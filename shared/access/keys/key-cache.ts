@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import { type ReadyKey, readyKey } from './key-record.ts';
+import { ReadyKey } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
 
 export interface KeyCacheOptions {
@@ -142,7 +142,7 @@ export class KeyCache {
         this.#noteUnknown(id);
         return undefined;
       }
-      const ready = readyKey(record);
+      const ready = new ReadyKey(record);
       this.#known.set(id, { ready, readAt, retryMs: undefined });
       dropOldest(this.#known, KNOWN_MAX);
       return ready;

@@ -5,9 +5,9 @@ import type { Gate, Grant, Need } from '../grant.ts';
 import { shownSecrets } from '../shown-secrets.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache } from './key-cache.ts';
-import { isInForce, isSameKey, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
+import { isInForce, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
 import type { KeyStore } from './key-store.ts';
-import { digestOf, KEY_PREFIX, keyIdOf } from './key-text.ts';
+import { KEY_PREFIX, keyIdOf } from './key-text.ts';
 
 /** Why a request was not let in, for the count of refusals. */
 export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';
@@ -34,6 +34,12 @@ const SCOPES_OF: Readonly<Record<Need, readonly Scope[] | undefined>> = {
   admin: ['admin'],
 };
 
+/** What was shown that looks like a key. */
+interface ShownKey {
+  readonly text: string;
+  readonly id: string;
+}
+
 /**
  * Lets requests in by their API keys.
  *
@@ -53,12 +59,11 @@ export class KeyGate implements Gate {
   }
 
   admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
-    const { text, id } = this.#shownKey(caller);
-    const shown = digestOf(text);
-    const found = this.#ask(() => this.#cache.find(id));
-    if (!(found instanceof Promise)) return this.#match(found, id, shown, need, path);
+    const shown = this.#shownKey(caller);
+    const found = this.#ask(() => this.#cache.find(shown.id));
+    if (!(found instanceof Promise)) return this.#match(found, shown, need, path);
     return found.then(
-      (ready) => this.#match(ready, id, shown, need, path),
+      (ready) => this.#match(ready, shown, need, path),
       (thrown) => this.#storeFailed(thrown),
     );
   }
@@ -68,7 +73,7 @@ export class KeyGate implements Gate {
   }
 
   /** Of several that are shown, the one that looks like a key of ours. @throws ServeError `invalid_api_key` */
-  #shownKey(caller: Pick<Caller, 'header'>): { readonly text: string; readonly id: string } {
+  #shownKey(caller: Pick<Caller, 'header'>): ShownKey {
     const shown = shownSecrets(caller);
     for (const text of shown) {
       const id = keyIdOf(text);
@@ -79,15 +84,15 @@ export class KeyGate implements Gate {
     throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
   }
 
-  #match(ready: ReadyKey | undefined, id: string, shown: Buffer, need: Need, path: string): Grant | Promise<Grant> {
+  #match(ready: ReadyKey | undefined, shown: ShownKey, need: Need, path: string): Grant | Promise<Grant> {
+    const { text, id } = shown;
     if (ready === undefined) throw this.#refuse('invalid', invalidKey(id));
-    if (isSameKey(ready, shown, this.#options.clock.wallMs())) return this.#grant(ready.record, need, path);
+    if (ready.matches(text, this.#options.clock.wallMs())) return this.#grant(ready.record, need, path);
     const again = this.#ask(() => this.#cache.findAgain(id));
     if (!(again instanceof Promise)) throw this.#refuse('invalid', invalidKey(id));
     return again.then(
       (latest) => {
-        if (latest !== undefined && isSameKey(latest, shown, this.#options.clock.wallMs()))
-          return this.#grant(latest.record, need, path);
+        if (latest?.matches(text, this.#options.clock.wallMs())) return this.#grant(latest.record, need, path);
         throw this.#refuse('invalid', invalidKey(id));
       },
       (thrown) => this.#storeFailed(thrown),

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { asWholeNumber, RecordReader, type UnknownRecord } from '../../records/index.ts';
-import { isKeyId } from './key-text.ts';
+import { digestOf, isKeyId, KEY_LENGTH } from './key-text.ts';
 
 /** What a key may be for. */
 export const SCOPES = ['inference', 'admin', 'metrics'] as const;
@@ -45,7 +45,8 @@ export const LIST_MAX = 100;
 export const LIMIT_MAX = 1_000_000_000_000;
 
 const LIMIT_NAMES = ['requestsPerMinute', 'tokensPerMinute', 'tokensPerDay'] as const satisfies (keyof KeyLimits)[];
-const DIGEST = /^[0-9a-f]{64}$/;
+const DIGEST_LENGTH = 64;
+const DIGEST = new RegExp(`^[0-9a-f]{${DIGEST_LENGTH}}$`);
 /** Stands in log lines. */
 const NAME = /^\P{C}+$/u;
 /** Crosses to workers as a header. */
@@ -121,33 +122,42 @@ function readLimits(fields: UnknownRecord): KeyLimits {
   return limits;
 }
 
-/** A record with its digests as bytes, as checks use it. */
-export interface ReadyKey {
+/** No key has it: it is no digest. */
+const NO_DIGEST = Buffer.alloc(DIGEST_LENGTH);
+/** The key that is being compared; nobody else gets a turn meanwhile. */
+const shown = Buffer.alloc(KEY_LENGTH);
+
+/** A record, ready for keys to be compared with it. */
+export class ReadyKey {
   readonly record: KeyRecord;
-  readonly digest: Buffer;
-  readonly previous: Buffer;
-}
+  readonly #digest: Buffer;
+  readonly #previous: Buffer;
+  /** The key that matched last, which spares its next request the hash. As long as a request with it, no longer in memory. */
+  #matched: Buffer | undefined;
+  #matchedUntilMs = 0;
 
-/** No key has it: nobody knows what would hash to it. */
-const NO_DIGEST = Buffer.alloc(32);
+  constructor(record: KeyRecord) {
+    this.record = record;
+    this.#digest = Buffer.from(record.digest, 'latin1');
+    this.#previous = record.previous === undefined ? NO_DIGEST : Buffer.from(record.previous.digest, 'latin1');
+  }
 
-export function readyKey(record: KeyRecord): ReadyKey {
-  return {
-    record,
-    digest: Buffer.from(record.digest, 'hex'),
-    previous: record.previous === undefined ? NO_DIGEST : Buffer.from(record.previous.digest, 'hex'),
-  };
-}
-
-/**
- * Whether a key whose digest was shown is the one of a record. Both digests are compared whole, whatever comes of the first:
- * how long it takes depends on nothing that was shown.
- */
-export function isSameKey({ record, digest, previous }: ReadyKey, shown: Buffer, nowMs: number): boolean {
-  const isCurrent = timingSafeEqual(digest, shown);
-  const isPrevious = timingSafeEqual(previous, shown);
-  const isPreviousValid = record.previous !== undefined && nowMs < record.previous.untilMs;
-  return isCurrent || (isPrevious && isPreviousValid);
+  /**
+   * Whether a text is the key of the record. What is compared has one length, and is compared to its end, whatever comes of it:
+   * how long that takes depends on nothing that was shown, but for whether it is the key.
+   * @param text as `keyIdOf` has found an id in it
+   */
+  matches(text: string, nowMs: number): boolean {
+    shown.write(text, 'latin1');
+    if (this.#matched !== undefined && timingSafeEqual(this.#matched, shown)) return nowMs < this.#matchedUntilMs;
+    const digest = Buffer.from(digestOf(text), 'latin1');
+    const isCurrent = timingSafeEqual(this.#digest, digest);
+    const isPrevious = timingSafeEqual(this.#previous, digest);
+    if (!isCurrent && !isPrevious) return false;
+    this.#matched = Buffer.from(shown);
+    this.#matchedUntilMs = isCurrent ? Number.POSITIVE_INFINITY : (this.record.previous?.untilMs ?? 0);
+    return nowMs < this.#matchedUntilMs;
+  }
 }
 
 /** Whether a key may be used at all at `nowMs`. */

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import crypto, { createHash, randomBytes } from 'node:crypto';
 
 /** Before every key, so that scanners of code and logs find one that was left there. */
 export const KEY_PREFIX = 'sk-stator-';
@@ -37,10 +37,16 @@ export function isKeyId(text: string): boolean {
   return ID.test(text);
 }
 
-/** What is kept of a key. A secret of 256 random bits needs no slow hash: there is nothing to guess. */
-export function digestOf(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
+/** What is kept of a key: SHA-256 in hex. A secret of 256 random bits needs no slow hash: there is nothing to guess. */
+export function digestOf(text: string): string {
+  return sha256(text);
 }
+
+/** One call where Node has it (from 20.12 on): a third of the time. */
+const sha256: (text: string) => string =
+  typeof crypto.hash === 'function'
+    ? (text) => crypto.hash('sha256', text)
+    : (text) => createHash('sha256').update(text).digest('hex');
 
 function letters(count: number, bytes: SecretBytes): string {
   let text = '';

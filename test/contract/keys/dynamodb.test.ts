@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createKeysTable, DynamoDbKeyStore } from '../../../shared/access/keys/index.ts';
+import { createKeysTable } from '../../../shared/access/keys/dynamodb/keys-table.ts';
+import { DynamoDbKeyStore } from '../../../shared/access/keys/index.ts';
 import { type DynamoDbServer, hasDynamoDb, startDynamoDb } from '../../support/index.ts';
 import { describeKeyStore, someKey } from './key-store.contract.ts';
 

@@ -1,16 +1,9 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../../../clock/index.ts';
-import {
-  createTable,
-  type Item,
-  type ItemKey,
-  Table,
-  type TableOptions,
-  type TablePlace,
-  TableTime,
-} from '../../../discovery/table/index.ts';
+import { type Item, type ItemKey, Table, type TableOptions, TableTime } from '../../../discovery/table/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
 import { type KeyRecord, readKeyRecord } from '../key-record.ts';
 import { idIsTaken, type KeyChange, type KeyStore, KeyStoreError, oldestFirst } from '../key-store.ts';
+import { keysTablePlace } from './keys-table.ts';
 
 export interface DynamoDbKeyStoreOptions extends TableOptions {
   /** @default the machine's */
@@ -45,7 +38,12 @@ export class DynamoDbKeyStore implements KeyStore {
   static async open(options: DynamoDbKeyStoreOptions): Promise<DynamoDbKeyStore> {
     const { clock = systemClock, random = systemRandom, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     const time = new TableTime(clock);
-    const table = await Table.open(placeOf(options), { clock, random, time, requestTimeoutMs: REQUEST_TIMEOUT_MS });
+    const table = await Table.open(keysTablePlace(options), {
+      clock,
+      random,
+      time,
+      requestTimeoutMs: REQUEST_TIMEOUT_MS,
+    });
     return new DynamoDbKeyStore(table, operationTimeoutMs);
   }
 
@@ -105,11 +103,6 @@ export class DynamoDbKeyStore implements KeyStore {
   }
 }
 
-/** Creates the table of keys, for emulators and first trials; a deployment creates its tables by itself. */
-export function createKeysTable(options: TableOptions, clock?: Clock): Promise<void> {
-  return createTable(placeOf(options), clock);
-}
-
 const NEVER = new AbortController().signal;
 
 const NAMES = { '#record': 'record', '#version': 'version' } as const;
@@ -130,17 +123,4 @@ function readItem({ record, version }: Item): KeyItem {
   } catch (thrown) {
     throw new KeyStoreError('misconfigured', `the keys table has an item that is no key: ${reasonOf(thrown)}`, thrown);
   }
-}
-
-function placeOf({ tableName, endpoint, region }: TableOptions): TablePlace {
-  return {
-    tableName,
-    endpoint,
-    region,
-    kind: 'keys table',
-    setting: 'STATOR_KEYS_TABLE',
-    alternative: ', or keep keys in a file (--keys-file)',
-    toError: (code, message, cause) => new KeyStoreError(code, message, cause),
-    isOwnError: (thrown) => thrown instanceof KeyStoreError,
-  };
 }

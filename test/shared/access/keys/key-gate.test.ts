@@ -1,5 +1,7 @@
+import crypto from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
 import { Metadata } from '@grpc/grpc-js';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Grant, Need } from '../../../../shared/access/index.ts';
 import {
   issueKey,
@@ -10,6 +12,7 @@ import {
   revokeKey,
   rotateKey,
 } from '../../../../shared/access/keys/index.ts';
+import { ReadyKey } from '../../../../shared/access/keys/key-record.ts';
 import { VirtualClock } from '../../../../shared/clock/index.ts';
 import { grpcStatusOf, ServeError } from '../../../../shared/errors/index.ts';
 
@@ -235,18 +238,40 @@ describe('what a key may spend', () => {
 });
 
 describe('comparing a key', () => {
-  it('takes no other way for a key that is wrong from its first character than from its last', async () => {
-    const { isSameKey, readyKey } = await import('../../../../shared/access/keys/key-record.ts');
-    const { digestOf } = await import('../../../../shared/access/keys/key-text.ts');
+  afterEach(() => {
+    vi.restoreAllMocks();
+    syncBuiltinESMExports();
+  });
+
+  it('compares what has one length, to its end, as often for a key that is wrong first as for one that is wrong last', async () => {
     const { make, store, clock } = bed();
     const { text, record } = await make();
     await rotateKey(store, clock, record.id, 1000);
-    const ready = readyKey((await store.get(record.id))!);
-    // What is compared is digests of one length, both of them, to their ends: no shown text is looked at itself.
-    const shown = ['x', text.slice(0, -1), `${text}x`, ''].map(digestOf);
-    expect(new Set(shown.map(({ length }) => length))).toEqual(new Set([ready.digest.length]));
-    expect(shown.map((digest) => isSameKey(ready, digest, 0))).toEqual([false, false, false, false]);
-    expect(isSameKey(ready, digestOf(text), 0)).toBe(true);
-    expect(isSameKey(ready, Buffer.alloc(32), 0)).toBe(false); // what stands for no previous key is none
+    const ready = new ReadyKey((await store.get(record.id))!);
+    const nowMs = clock.wallMs();
+    const compared = vi.spyOn(crypto, 'timingSafeEqual');
+    syncBuiltinESMExports();
+    const flip = (at: number): string => text.slice(0, at) + (text[at] === 'a' ? 'b' : 'a') + text.slice(at + 1);
+    const lengths = [flip(23), flip(40), flip(text.length - 1)].map((wrong) => {
+      compared.mockClear();
+      expect(ready.matches(wrong, nowMs)).toBe(false);
+      return compared.mock.calls.map(([a, b]) => [a.byteLength, b.byteLength]);
+    });
+    expect(lengths).toEqual(
+      lengths.map(() => [
+        [64, 64],
+        [64, 64],
+      ]),
+    );
+    expect([ready.matches(text, nowMs), ready.matches(text, nowMs), ready.matches(text, nowMs + 2000)]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    for (const wrong of [flip(23), flip(text.length - 1)]) {
+      compared.mockClear();
+      expect(ready.matches(wrong, nowMs)).toBe(false);
+      expect(compared.mock.calls.map(([a]) => a.byteLength)).toEqual([text.length, 64, 64]);
+    }
   });
 });
