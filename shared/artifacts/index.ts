@@ -2,6 +2,8 @@
  * @module artifacts
  * Model folders by checksum, from a local path, and the small model and text that come with the product.
  */
+
 export { builtinModelPath, builtinText } from './builtin.ts';
+export { FolderCache, type FolderCacheOptions } from './folder-cache.ts';
 export { findLocalModel } from './local-model.ts';
 export { describeChatTemplate, type ModelReference, openChatTemplate, openModelFolder } from './open-model-folder.ts';
