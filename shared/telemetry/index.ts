@@ -15,6 +15,7 @@ export {
 } from './log/logger.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
+  createArtifactMetrics,
   createDisaggregationMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,

@@ -2,11 +2,11 @@ import { createWriteStream } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { FolderCache } from '../../artifacts/index.ts';
+import { type BucketPlace, FolderCache } from '../../artifacts/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
-import { type BucketFile, type BucketPlace, Buckets, toBucketError } from './bucket-adapter.ts';
+import { type BucketFile, Buckets, toBucketError } from './bucket-adapter.ts';
 
 export interface AdapterCacheOptions {
   /** Made when it is first needed. */
