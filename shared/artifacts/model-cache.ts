@@ -3,7 +3,7 @@ import { lstat, mkdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Clock, Random } from '../clock/index.ts';
 import { withDeadline } from '../concurrency/index.ts';
-import { reasonOf } from '../errors/index.ts';
+import { detailOf, reasonOf } from '../errors/index.ts';
 import { type ModelFile, ModelFolderError, type PreparedFile } from '../tokens/index.ts';
 import { type FetchFileOptions, fetchFile } from './fetch-file.ts';
 import { FolderCache } from './folder-cache.ts';
@@ -133,7 +133,7 @@ export class ModelCache {
       });
       return folder;
     } catch (thrown) {
-      throw new ModelFolderError(`model ${modelName}: ${reasonOf(thrown)}`, { cause: thrown });
+      throw new ModelFolderError(`model ${modelName}: ${detailOf(thrown)}`, { cause: thrown });
     }
   }
 
