@@ -16,6 +16,7 @@ export {
 export { type AccessMetrics, createAccessMetrics } from './metrics/access-metrics.ts';
 export { bucketsOf } from './metrics/buckets.ts';
 export {
+  createArtifactMetrics,
   createDisaggregationMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,
