@@ -17,7 +17,7 @@ export {
   type Scope,
   TEXT_MAX,
 } from './key-record.ts';
-export { type KeyStore, KeyStoreError } from './key-store.ts';
+export type { KeyStore } from './key-store.ts';
 export { isKeyId, KEY_PREFIX, keyIdOf } from './key-text.ts';
 export { MemoryKeyStore } from './memory/memory-key-store.ts';
 export { openKeyStore } from './open-store.ts';
