@@ -80,13 +80,15 @@ function keyHeader(adminKey: string | undefined): Readonly<Record<string, string
 }
 
 async function askWith({ url, prompt, model, adminKey }: Asked & { kind: 'prompt' }): Promise<ExplanationRecord> {
-  const body = JSON.stringify({ model: model ?? (await onlyModel(url)), prompt });
+  const body = JSON.stringify({ model: model ?? (await onlyModel(url, adminKey)), prompt });
   const headers = { 'content-type': 'application/json', ...keyHeader(adminKey) };
   return fetchJson(`${url}/router/explain`, { method: 'POST', headers, body });
 }
 
-async function onlyModel(url: string): Promise<string> {
-  const { data } = await fetchJson<{ readonly data: readonly { readonly id: string }[] }>(`${url}/v1/models`);
+async function onlyModel(url: string, adminKey: string | undefined): Promise<string> {
+  const { data } = await fetchJson<{ readonly data: readonly { readonly id: string }[] }>(`${url}/v1/models`, {
+    headers: keyHeader(adminKey),
+  });
   const [first, ...others] = data.map(({ id }) => id);
   if (first === undefined) throw new Error(`no model is served at ${url}`);
   if (others.length > 0) throw new UsageError(`--model is needed: ${[first, ...others].join(', ')} are served`);

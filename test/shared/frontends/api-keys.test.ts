@@ -1,11 +1,14 @@
+import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { RequestNames } from '../../../shared/access/index.ts';
-import { issueKey, KeyGate, MemoryKeyStore, type NewKey } from '../../../shared/access/keys/index.ts';
+import { issueKey, KeyGate, type KeyRecord, MemoryKeyStore, type NewKey } from '../../../shared/access/keys/index.ts';
 import { systemClock } from '../../../shared/clock/index.ts';
-import type { HttpSettings } from '../../../shared/frontends/http/index.ts';
+import { createHttpApp, type HttpSettings } from '../../../shared/frontends/http/index.ts';
 import { routesOf } from '../../../shared/frontends/http/route-table.ts';
 import { defaultHttpSettings } from '../../../shared/frontends/http/settings.ts';
+import { startHttpServer } from '../../../shared/frontends/node/server.ts';
 import type { GenerationRequest } from '../../../shared/protocol/generation/index.ts';
+import { silentLogger } from '../../../shared/telemetry/index.ts';
 import type { JsonObject } from '../../support/dynamo-http/records.ts';
 import { createTestApp } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
@@ -175,34 +178,35 @@ describe('a request under a key', () => {
     expect([refused.status, await refused.json()]).toMatchObject([429, { error: { code: 'insufficient_quota' } }]);
   });
 
-  it('waits for no key that is being looked up, once its client has left', async () => {
-    let answer: (record: undefined) => void = () => {};
-    let isAsked = false;
-    const store = Object.assign(new MemoryKeyStore(), {
-      get: () => {
-        isAsked = true;
-        return new Promise<undefined>((resolve) => {
-          answer = resolve;
-        });
-      },
+  it('is none once its client has left while its key was looked up', async () => {
+    const store = new MemoryKeyStore();
+    const { text, record } = await issueKey(store, systemClock, { name: 'slow', scopes: ['inference'], limits: {} });
+    let answer: (() => void) | undefined;
+    const slow = Object.assign(store, {
+      get: () =>
+        new Promise<KeyRecord>((resolve) => {
+          answer = () => resolve(record);
+        }),
     });
-    const pipeline = new ScriptedPipeline();
-    const gate = new KeyGate({ store, clock: systemClock, cacheMs: 0 });
-    const { app, lifecycle } = createTestApp({ pipeline, gate });
-    const leave = new AbortController();
-    const key = `sk-stator-${'a'.repeat(12)}-${'b'.repeat(43)}`;
-    const request = new Request('http://localhost/v1/chat/completions', {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}` },
-      body: JSON.stringify(CHAT),
-      signal: leave.signal,
-    });
-    const response = Promise.resolve(app.fetch(request)).catch(() => 'left');
-    await waitUntil(() => isAsked, { what: 'a look for the key' });
-    leave.abort();
-    answer(undefined);
-    await response;
-    expect([lifecycle.inflight, pipeline.calls]).toEqual([0, []]);
+    let reads = 0;
+    const gate = new KeyGate({ store: slow, clock: systemClock, cacheMs: 0, onRead: () => reads++ });
+    const { deps, lifecycle, lines } = createTestApp({ gate });
+    const app = createHttpApp(deps);
+    const server = await startHttpServer(app, { host: '127.0.0.1', port: 0, lifecycle, logger: silentLogger });
+    const request = connect(server.port, '127.0.0.1');
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${text}\r\n`;
+    request.write(`${head}content-length: 1000\r\n\r\n{`);
+    await waitUntil(() => answer !== undefined, { what: 'a look for the key' });
+    const left = new Promise((resolve) => request.once('close', resolve));
+    request.destroy();
+    await left;
+    await (await fetch(`${server.url}/live`)).text(); // by now the server has seen it
+    answer?.();
+    await waitUntil(() => reads > 0, { what: 'the key' });
+    await (await fetch(`${server.url}/live`)).text();
+    expect(lifecycle.inflight).toBe(0);
+    expect(lines.filter(({ message }) => message === 'request completed')).toEqual([]);
+    await server.close(0);
   });
 });
 

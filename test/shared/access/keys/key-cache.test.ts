@@ -147,6 +147,22 @@ describe('the cache of keys', () => {
   });
 });
 
+describe('keys that were deleted', () => {
+  it('are remembered as unknown within the same bound', async () => {
+    const keys = Array.from({ length: 5000 }, () => someKey());
+    const { cache, clock, store } = bed(keys);
+    for (const { id } of keys) {
+      void cache.find(id);
+      await clock.advance(20);
+    }
+    store.clear();
+    await clock.advance(MINUTE_MS);
+    for (const { id } of keys) void cache.find(id);
+    await clock.advance(10);
+    expect(cache.size).toBe(4096);
+  });
+});
+
 describe('the cache of keys while the store is away', () => {
   it('goes on with the keys that it knows for ten minutes, without a wait, and refuses them then', async () => {
     const key = someKey();
