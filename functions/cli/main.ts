@@ -12,6 +12,7 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -101,6 +102,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (name === 'config') return help === undefined ? runConfig(rest) : print(CONFIG_HELP);
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
+  }
+  if (name === 'artifacts') {
+    const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
+    return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
