@@ -13,6 +13,7 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
+  ['keys', 'Makes, lists, rotates and revokes API keys'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -107,8 +108,15 @@ async function runCommand(argv: readonly string[]): Promise<number> {
     const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
+  if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
+}
+
+/** Loaded when it is run: no other command needs it. */
+async function keys(argv: readonly string[], asksHelp: boolean): Promise<number> {
+  const { KEYS_HELP, runKeys } = await import('./keys.ts');
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, process.env));
 }
 
 function print(text: string): number {
