@@ -34,7 +34,7 @@ export const handler = awslambda.streamifyResponse(
         suspectAfterMs: SUSPECT_AFTER_MS,
         brokerAttemptsMax: NATS_ATTEMPTS_MAX,
       };
-      const discovery = { sweeps: false }; // its role may query the table and nothing else
+      const discovery = { isLasting: false }; // its role may read the table and nothing else
       const { app, refresh, flush } = await composeFrontend(settings, {
         logger,
         plane,

@@ -24,6 +24,8 @@ export { openStore, type StoreOptions } from './stores.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
 export type {
   Bucket,
+  Catalogue,
+  CatalogueEntry,
   Discovery,
   DiscoveryEvent,
   DiscoveryQuery,

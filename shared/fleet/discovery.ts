@@ -3,7 +3,7 @@ import { type Discovery, openStore, type StoreOptions } from '../discovery/index
 import type { Logger } from '../telemetry/index.ts';
 
 /** What a host says of how it uses discovery. */
-export type DiscoveryHost = Pick<StoreOptions, 'sweeps'>;
+export type DiscoveryHost = Pick<StoreOptions, 'isLasting'>;
 
 /** Opens the discovery back end that the settings name. */
 export function openDiscovery(settings: FleetSettings, logger: Logger, host: DiscoveryHost = {}): Promise<Discovery> {

@@ -1,6 +1,6 @@
 import { reasonOf } from '../../errors/index.ts';
-import type { ReportProblem } from '../snapshot-watcher.ts';
 import type { FleetLoads, Watch, WorkerLoad } from '../types.ts';
+import type { ReportProblem } from '../watch-teller.ts';
 import { unpackLoadsInto } from './load-bytes.ts';
 
 type LoadsListener = (loads: FleetLoads) => void;
