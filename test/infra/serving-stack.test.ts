@@ -250,10 +250,12 @@ describe('the serving stack', () => {
       });
       expect(named.sort()).toEqual([
         'NetworkFunction -> NetworkWorker 8800',
+        'NetworkFunction -> NetworkWorker 9100',
         'NetworkFunction -> Router 8700',
         'NetworkWorker -> Nats 4222',
         'Router -> Nats 4222',
         'Router -> NetworkWorker 8800',
+        'Router -> NetworkWorker 9100',
       ]);
     });
 
@@ -323,14 +325,19 @@ describe('the rights in the serving stack', () => {
   it('open no port to the internet, and the workers only to the function', () => {
     const groups = Object.values(template.findResources('AWS::EC2::SecurityGroup')) as Resource[];
     for (const { Properties } of groups) expect(Properties.SecurityGroupIngress).toBeUndefined();
-    template.resourceCountIs('AWS::EC2::SecurityGroupIngress', 1);
-    template.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
-      FromPort: 8800,
-      ToPort: 8863,
-      SourceSecurityGroupId: Match.objectLike({
-        'Fn::GetAtt': [Match.stringLikeRegexp('^NetworkFunction'), 'GroupId'],
-      }),
-    });
+    template.resourceCountIs('AWS::EC2::SecurityGroupIngress', 2);
+    for (const [FromPort, ToPort] of [
+      [8800, 8863], // requests
+      [9100, 9163], // files of models
+    ]) {
+      template.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
+        FromPort,
+        ToPort,
+        SourceSecurityGroupId: Match.objectLike({
+          'Fn::GetAtt': [Match.stringLikeRegexp('^NetworkFunction'), 'GroupId'],
+        }),
+      });
+    }
   });
 });
 

@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import type { PortRange } from '../../config/index.ts';
 import type { CheckedFile, ModelCard } from '../../discovery/index.ts';
 import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
 import type { WorkerAddress } from '../options.ts';
@@ -21,8 +22,8 @@ export interface StatusServerOptions {
   readonly logger: Logger;
   /** What the worker says of its model, once it serves: the files named there are served. Absent = none. */
   model?(): ServedFiles | undefined;
-  /** `DYN_SYSTEM_PORT`; 0 = any free one. */
-  readonly port: number;
+  /** `DYN_SYSTEM_PORT`. */
+  readonly ports: PortRange;
   /** `DYN_SYSTEM_HOST`. Default 0.0.0.0. */
   readonly host?: string;
   /** `DYN_SYSTEM_HEALTH_PATH`. Default `/health`. */
@@ -38,8 +39,8 @@ export interface StatusServerOptions {
  * @throws Error with a text for the operator when the port cannot be had.
  */
 export function startStatusServer(options: StatusServerOptions): Promise<SmallServer> {
-  const { host = '0.0.0.0', port, logger } = options;
-  const place = { name: 'status server', host, port, portSetting: 'DYN_SYSTEM_PORT', logger };
+  const { host = '0.0.0.0', ports, logger } = options;
+  const place = { name: 'status server', host, ports, portSetting: 'DYN_SYSTEM_PORT', logger };
   return startSmallServer(place, (request, response) => answer(options, request, response));
 }
 
