@@ -43,7 +43,7 @@ export const handler = awslambda.streamifyResponse(
       });
       return {
         fetch: app.fetch,
-        beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal),
+        beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
         afterRequest: flush,
       };
     },

@@ -35,4 +35,5 @@ export type {
   WatchListener,
   WorkerLoad,
 } from './types.ts';
+export type { ReadingSource, ViewObserver } from './view-observer.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

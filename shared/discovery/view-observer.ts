@@ -5,6 +5,6 @@ export type ReadingSource = 'view' | 'leases' | 'gathered';
 export interface ViewObserver {
   /** A reading was made; the view that it shows was written `ageMs` ago. */
   read(source: ReadingSource, ageMs: number): void;
-  /** This process has begun to gather the view for all, or does so no more. */
-  gathering(isGathering: boolean): void;
+  /** This process has begun to gather the view for all, or does so no more: then with the reason. */
+  gathering(isGathering: boolean, reason?: string): void;
 }

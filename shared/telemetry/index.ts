@@ -14,6 +14,7 @@ export {
   silentLogger,
 } from './log/logger.ts';
 export { bucketsOf } from './metrics/buckets.ts';
+export { createDiscoveryMetrics } from './metrics/discovery-metrics.ts';
 export {
   createDisaggregationMetrics,
   createDrainMetrics,

@@ -24,7 +24,7 @@ import { LeaseWriter, type OwnedRecord } from './lease-writer.ts';
 import { RecordWatcher } from './record-watcher.ts';
 import { CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './table-catalogue.ts';
 
-export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOptions {
+export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
   /** Between two readings, and between two writings of the view by the process that gathers it. @default 1000 */
   readonly pollMs?: number;
   /** How long the view is used, and its gatherer not replaced, without it being written again. @default 3000 */
@@ -131,13 +131,19 @@ export class DynamoDbDiscovery implements Discovery {
   }
 
   /** Loads the SDK. The table itself is first touched by the first operation. */
-  static async open(options: DynamoDbDiscoveryOptions): Promise<DynamoDbDiscovery> {
-    const base = withDefaults(options);
-    const { clock, random, report, observer } = base;
-    const { pollMs = POLL_MS, viewTtlMs = VIEW_TTL_MS, isLasting = true } = options;
+  static async open(options: DynamoDbDiscoveryOptions & TableOptions): Promise<DynamoDbDiscovery> {
+    const { clock, random } = withDefaults(options);
     const time = new TableTime(clock);
     const requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
+    return DynamoDbDiscovery.over(table, time, options);
+  }
+
+  /** Discovery over a table that is open; it is closed with the handle. */
+  static over(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions): DynamoDbDiscovery {
+    const base = withDefaults(options);
+    const { clock, random, report, observer } = base;
+    const { pollMs = POLL_MS, viewTtlMs = VIEW_TTL_MS, isLasting = true } = options;
     const leaseId = random.instanceId();
     const reader = new FleetReader({
       ...{ table, time, clock, random, pollMs, viewTtlMs, observer, report },
@@ -253,7 +259,7 @@ export class DynamoDbDiscovery implements Discovery {
     const timer = base.clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
     try {
       await this.#serial.run(() => this.#writer.withdraw([...this.#owned.values()], patience.signal));
-      await reader.release(patience.signal);
+      await reader.close(patience.signal);
     } catch (error) {
       base.report(table.explain(error));
     } finally {

@@ -7,7 +7,7 @@ import type { Fleet } from './fleet/member.ts';
 import { ReadingMerge } from './fleet/reading-merge.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
 import type { LeaseLiveness } from './lease-liveness.ts';
-import { LeaseScan } from './lease-scan.ts';
+import { type DeadLease, LeaseScan } from './lease-scan.ts';
 import { keepCards, packCatalogue, readCatalogue } from './table-catalogue.ts';
 import { HeadWatch, type ViewHead } from './view-head.ts';
 import { ViewReader } from './view-reader.ts';
@@ -68,6 +68,8 @@ export class FleetReader {
   /** When the view, or the leases, were read last with success. */
   #current: Moment | undefined;
   #hasAdopted = false;
+  #isCleaning = false;
+  readonly #closing = new AbortController();
   #scanned: Moment | undefined;
   #scanPauseMs = 0;
   #catalogue: Uint8Array = new Uint8Array();
@@ -126,6 +128,7 @@ export class FleetReader {
     if (this.isGathering) return this.#gather(isFailing, signal);
     const head = await this.#view.readHead(signal);
     const state = head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
+    if (mayGather && state.isTakeable && (await this.#take(head, signal))) return this.#gather(isFailing, signal);
     if (head !== undefined && state.isFresh) {
       this.#leases = head.body?.leases ?? 0;
       if (!isFollowed) return { fleet: undefined, catalogue: undefined };
@@ -136,13 +139,13 @@ export class FleetReader {
         return { ...reading, fleet: this.#learn(this.#merge.with(reading.fleet, this.#options.clock.nowMs())) };
       }
     }
-    if (mayGather && state.isTakeable && (await this.#take(head, signal))) return this.#gather(isFailing, signal);
     if (!isFollowed) return { fleet: undefined, catalogue: undefined };
     return this.#fallBack(head, isFailing, signal);
   }
 
-  /** Gives the head up, if this process holds it. */
-  release(signal: AbortSignal): Promise<void> {
+  /** Ends what goes on in the background, and gives the head up if this process holds it. */
+  close(signal: AbortSignal): Promise<void> {
+    this.#closing.abort(new Error('the discovery handle is closed'));
     return this.#writer.release(signal);
   }
 
@@ -155,7 +158,7 @@ export class FleetReader {
   }
 
   async #gather(isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
-    const { clock, table, observer, report, cleaner } = this.#options;
+    const { clock, observer } = this.#options;
     const began = momentOf(clock);
     const reading = await this.#scanLeases({ isExact: false, mayRest: true }, isFailing, signal);
     const fleet = this.#learn(reading.fleet);
@@ -166,14 +169,24 @@ export class FleetReader {
       observer.read('gathered', 0);
     } catch (error) {
       if (!(error instanceof FenceLost)) throw error;
-      observer.gathering(false);
-      report(error);
+      observer.gathering(false, error.message);
       return { fleet, catalogue: this.#catalogue };
     }
-    await cleaner.clean(reading.dead, signal).catch((error: unknown) => {
-      if (!signal.aborted) report(table.explain(error)); // tried again by the next reading
-    });
+    void this.#clean(reading.dead); // never rejects, and nobody waits for it
     return { fleet, catalogue: this.#catalogue };
+  }
+
+  async #clean(dead: readonly DeadLease[]): Promise<void> {
+    if (this.#isCleaning) return;
+    const { cleaner, table, report } = this.#options;
+    const { signal } = this.#closing;
+    this.#isCleaning = true;
+    try {
+      await cleaner.clean(dead, signal);
+    } catch (error) {
+      if (!signal.aborted) report(table.explain(error)); // tried again after the next reading
+    }
+    this.#isCleaning = false;
   }
 
   /** The head is too old, and its place not to be had. */

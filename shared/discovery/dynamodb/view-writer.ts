@@ -120,7 +120,7 @@ export class ViewWriter {
 
   #lose(why: string): FenceLost {
     this.#fence = undefined;
-    return new FenceLost(`this process no longer gathers the fleet view: ${why}`);
+    return new FenceLost(why);
   }
 
   async #writeRecords(members: readonly Member[], signal: AbortSignal): Promise<void> {
@@ -175,7 +175,7 @@ export class ViewWriter {
       { key, condition: FENCE_IS_MINE, names: { '#version': 'version' }, values },
       signal,
     );
-    if (!isWritten) throw this.#lose('another one does');
+    if (!isWritten) throw this.#lose('another process does');
   }
 
   async #writeHead(leases: number, signal: AbortSignal): Promise<void> {
@@ -195,7 +195,7 @@ export class ViewWriter {
       { key: HEAD_KEY, condition: 'fence = :fence', values },
       signal,
     );
-    if (!isWritten) throw this.#lose('another one does');
+    if (!isWritten) throw this.#lose('another process does');
   }
 }
 
