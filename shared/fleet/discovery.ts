@@ -30,7 +30,7 @@ export function openDiscovery(
 
 /** One log line when the way changes in which the fleet is read, and the metrics of each reading. */
 function observeView(logger: Logger, registry: MetricRegistry | undefined): ViewObserver {
-  let before: ReadingSource = 'view';
+  let before: ReadingSource | undefined;
   let metrics: ReturnType<typeof createDiscoveryMetrics> | undefined; // made by the first reading: other stores keep no view
   const measured = () => {
     if (registry !== undefined) metrics ??= createDiscoveryMetrics(registry);
@@ -39,10 +39,12 @@ function observeView(logger: Logger, registry: MetricRegistry | undefined): View
   return {
     read(source, ageMs) {
       measured()?.read(source, ageMs);
-      const wasAbsent = before === 'leases';
+      const [was, wasAbsent] = [before, before === 'leases'];
       before = source;
-      if (source === 'leases' && !wasAbsent) logger.warn('the fleet view is too old; reading the leases themselves');
-      else if (source !== 'leases' && wasAbsent) logger.info('the fleet view is kept up again');
+      if (source !== 'leases' && wasAbsent) logger.info('the fleet view is kept up again');
+      if (source !== 'leases' || wasAbsent) return;
+      if (was === undefined) logger.info('there is no fleet view yet; reading the leases themselves');
+      else logger.warn('the fleet view is too old; reading the leases themselves');
     },
     gathering(isGathering, reason) {
       measured()?.gathering(isGathering);
