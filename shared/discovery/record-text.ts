@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { addressOf } from './keys.ts';
-import type { DiscoveryRecord } from './records.ts';
+import type { DiscoveryRecord, ModelCard } from './records.ts';
 import type { Bucket } from './types.ts';
 
 /** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
@@ -109,6 +109,15 @@ export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRe
   if (!isRecord(value)) return undefined;
   const address = addressOf(value);
   return address.bucket === bucket && address.key === key ? value : undefined;
+}
+
+/** Whether `value` is a model card within all bounds. */
+export function isModelCard(value: unknown): value is ModelCard {
+  try {
+    return card.safeParse(value).success;
+  } catch {
+    return false; // as below
+  }
 }
 
 function isRecord(value: unknown): value is DiscoveryRecord {

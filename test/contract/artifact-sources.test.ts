@@ -10,7 +10,7 @@ import {
   bucketSource,
   folderSource,
   workerSource,
-} from '../../shared/artifacts/index.ts';
+} from '../../shared/artifacts/fetching/index.ts';
 import { VirtualClock } from '../../shared/clock/index.ts';
 import { createWorkerMetrics, silentLogger } from '../../shared/telemetry/index.ts';
 import { EndpointHealth, metadataPath, startStatusServer } from '../../shared/worker/index.ts';

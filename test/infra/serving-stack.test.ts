@@ -24,6 +24,9 @@ interface Resource {
 /** The flags of `cdk.json`, so that templates here are those of a deployment. */
 const { context } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { context: Record<string, unknown> };
 
+/** What reads the fleet. */
+const LOOK_UP = ['dynamodb:BatchGetItem', 'dynamodb:GetItem', 'dynamodb:Query'];
+
 function synthesize(props: Partial<ServingStackProps> = {}): Template {
   const app = new App({ context });
   const httpFunctionCode = Code.fromInline('export const handler = () => {};');
@@ -277,7 +280,7 @@ describe('the serving stack', () => {
       const rights = rightsIn(withRouters, 'AWS::IAM::Policy').filter(([resource]) => /Table|Token/.test(resource));
       expect(rights).toEqual(
         expect.arrayContaining([
-          ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+          ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
           ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
         ]),
       );
@@ -309,7 +312,7 @@ describe('the rights in the serving stack', () => {
   it('let the function look workers up, keep responses, log, and nothing else', () => {
     expect(rightsIn(template, 'AWS::IAM::Policy')).toEqual([
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
-      ['DiscoveryTable', ['dynamodb:Query']],
+      ['DiscoveryTable', LOOK_UP],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
       ['KeysTable', ['dynamodb:GetItem']],
       ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:UpdateItem']],
@@ -318,11 +321,11 @@ describe('the rights in the serving stack', () => {
 
   it('let workers register and report, container edges route and keep responses, and nothing else', () => {
     const worker = [
-      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:UpdateItem']],
     ];
     const edge = [
-      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
       ['KeysTable', ['dynamodb:GetItem']],
       ['IdSecret', ['secretsmanager:DescribeSecret', 'secretsmanager:GetSecretValue']],

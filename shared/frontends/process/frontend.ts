@@ -71,7 +71,7 @@ export interface Frontend {
    */
   readonly takesChats: (model: RoutableModel) => Promise<boolean>;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
-  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
+  refresh(maxAgeMs: number, signal: AbortSignal, shardKey?: string): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
   /** A drain is over and has cut so many answers: told in the log and counted. */
@@ -95,11 +95,13 @@ export async function composeFrontend(
   const lifecycle = new ServiceLifecycle();
   const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
-  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
+  const { registry } = metrics;
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { ...host, registry });
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
-    const parts = { discovery, plane, metrics, logger, followsEvents };
+    const isLasting = host?.isLasting ?? true;
+    const parts = { discovery, plane, metrics, logger, followsEvents, isLasting };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
     const gate = await openGate(settings, metrics.registry, logger.for('access'));
@@ -133,7 +135,7 @@ export async function composeFrontend(
       metrics,
       isOpenToAll: isOpenToAll(settings),
       takesChats: models.takesChats,
-      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
+      refresh: (maxAgeMs, signal, shardKey) => discovery.refresh(maxAgeMs, signal, shardKey),
       flush: () => telemetry.flush(),
       drained: (cut) => {
         drains.cut(cut);
@@ -180,11 +182,13 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
+  /** Whether discovery follows the fleet by itself. */
+  readonly isLasting: boolean;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { discovery, plane, metrics, logger, followsEvents } = parts;
+  const { discovery, plane, metrics, logger, followsEvents, isLasting } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
     open: modelOpener(settings, log, metrics.registry),
@@ -194,7 +198,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
   const { registry } = metrics;
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
-  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
+  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf, isLasting });
   const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
   const shared = isSharing ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });

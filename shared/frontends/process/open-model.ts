@@ -1,15 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type ArtifactSource,
-  bucketPlace,
-  bucketSource,
-  ModelCache,
-  ModelFilesAbsent,
-  openChatTemplate,
-  openModelFolder,
-  workerSource,
-} from '../../artifacts/index.ts';
+import type { ArtifactSource, ModelCache } from '../../artifacts/fetching/index.ts';
+import { ModelFilesAbsent, openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
 import { systemClock, systemRandom } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings, Settings } from '../../config/index.ts';
@@ -28,20 +20,19 @@ const WORKERS_ASKED_MAX = 3;
  * serve them, or from the bucket. `log` is told where something else than what was asked for has to do.
  */
 export function modelOpener(settings: EdgeSettings, log: Logger, registry: MetricRegistry): OpenModel {
-  const cache = openCache(settings, log, registry);
-  const { artifactsBucket } = settings;
-  const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];
+  let opening: Promise<Fetching> | undefined;
   const open: OpenModel = async ({ card, workers }) => {
+    opening ??= openFetching(settings, log, registry);
+    const { cache, sourcesOf } = await opening;
     const { display_name: modelName, files } = card;
-    const reference = { modelName, files, modelPath: settings.modelPath };
     const load = async (modelPath: string | undefined): Promise<LoadedModel> => {
-      const place = { ...reference, modelPath };
-      const [folder, chatTemplate] = await Promise.all([openModelFolder(place), openChatTemplate(place)]);
+      const reference = { modelName, files, modelPath };
+      const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
       const prepared = await cache.preparedOf(files);
       return loadModelFolder(folder, { modelName, chatTemplate, prepared, ...tokenizerOf(card, settings, log) });
     };
     const loaded = await load(settings.modelPath).catch((thrown: unknown) => {
-      const sources = [...workerSources(workers), ...bucket];
+      const sources = sourcesOf(workers);
       if (!(thrown instanceof ModelFilesAbsent) || sources.length === 0) throw thrown;
       return cache.withFolder({ modelName, files }, sources, load);
     });
@@ -55,9 +46,20 @@ export function modelOpener(settings: EdgeSettings, log: Logger, registry: Metri
   };
 }
 
-function openCache(settings: EdgeSettings, log: Logger, registry: MetricRegistry): ModelCache {
+/** What models from elsewhere go through. */
+interface Fetching {
+  readonly cache: ModelCache;
+  /** Where the files of a model can be read: a few of the workers, another one first each time, then the bucket. */
+  sourcesOf(workers: readonly Worker[]): readonly ArtifactSource[];
+}
+
+/** @throws ConfigError for a bucket that must not be asked */
+async function openFetching(settings: EdgeSettings, log: Logger, registry: MetricRegistry): Promise<Fetching> {
+  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/fetching/index.ts');
   const metrics = createArtifactMetrics(registry);
-  return new ModelCache({
+  const { artifactsBucket } = settings;
+  const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];
+  const cache = new ModelCache({
     root: settings.artifactsCacheDir ?? join(homedir(), '.cache', 'stator'),
     bytesMax: settings.artifactsCacheMb * 2 ** 20,
     clock: systemClock,
@@ -68,13 +70,15 @@ function openCache(settings: EdgeSettings, log: Logger, registry: MetricRegistry
     },
     onRemoved: (folder, bytes) => log.info('removed from the cache of models', { folder, bytes }),
   });
-}
-
-/** A few of the workers that offer their files, another one first each time. */
-function workerSources(workers: readonly Worker[]): readonly ArtifactSource[] {
-  const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
-  const from = systemRandom.below(Math.max(1, places.length));
-  return [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX).map(workerSource);
+  return {
+    cache,
+    sourcesOf: (workers) => {
+      const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
+      const from = systemRandom.below(Math.max(1, places.length));
+      const turned = [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX);
+      return [...turned.map(workerSource), ...bucket];
+    },
+  };
 }
 
 /** Tells whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. */

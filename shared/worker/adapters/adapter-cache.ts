@@ -2,7 +2,7 @@ import { createWriteStream } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { type BucketPlace, FolderCache } from '../../artifacts/index.ts';
+import { type BucketPlace, FolderCache } from '../../artifacts/fetching/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
 import type { Logger } from '../../telemetry/index.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { GetObjectCommandInput } from '@aws-sdk/client-s3';
-import { type BucketPlace, openS3, type S3 } from '../../artifacts/index.ts';
+import { type BucketPlace, openS3, type S3 } from '../../artifacts/fetching/index.ts';
 import { reasonOf, ServeError, workerError } from '../../errors/index.ts';
 
 export interface BucketFile {

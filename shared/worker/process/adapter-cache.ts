@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { bucketPlace } from '../../artifacts/index.ts';
+import { bucketPlace } from '../../artifacts/fetching/index.ts';
 import { systemClock, systemRandom } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
 import type { Logger } from '../../telemetry/index.ts';

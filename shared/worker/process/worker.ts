@@ -97,7 +97,7 @@ export async function startWorkerProcess(
     model: () => workers[0] && { address, card: workers[0].card },
   });
   const control = await openControlServer(settings, logger, () => workers[0]?.control);
-  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry: metrics.registry });
   const planes = {
     requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events'), discovery),

@@ -20,8 +20,8 @@ import {
   type CardFiles,
   ModelCache,
   type ModelCacheOptions,
-  ModelFilesAbsent,
-} from '../../../shared/artifacts/index.ts';
+} from '../../../shared/artifacts/fetching/index.ts';
+import { ModelFilesAbsent } from '../../../shared/artifacts/index.ts';
 import { systemRandom, VirtualClock } from '../../../shared/clock/index.ts';
 
 const sumOf = (content: string): string => `sha256:${createHash('sha256').update(content).digest('hex')}`;

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import type { Clock } from '../clock/index.ts';
-import { reasonOf } from '../errors/index.ts';
+import type { Clock } from '../../clock/index.ts';
+import { reasonOf } from '../../errors/index.ts';
 import type { Artifact, ArtifactSource } from './sources.ts';
 
 /** How a read of a source ended. */

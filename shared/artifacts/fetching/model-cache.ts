@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { lstat, mkdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import type { Clock, Random } from '../clock/index.ts';
-import { withDeadline } from '../concurrency/index.ts';
-import { detailOf, reasonOf } from '../errors/index.ts';
-import { type ModelFile, ModelFolderError, type PreparedFile } from '../tokens/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
+import { detailOf, reasonOf } from '../../errors/index.ts';
+import { type ModelFile, ModelFolderError, type PreparedFile } from '../../tokens/index.ts';
+import { CUSTOM_TEMPLATE_ROLE, ModelFilesAbsent } from '../open-model-folder.ts';
 import { type FetchFileOptions, fetchFile } from './fetch-file.ts';
 import { FolderCache } from './folder-cache.ts';
-import { CUSTOM_TEMPLATE_ROLE, ModelFilesAbsent } from './open-model-folder.ts';
 import type { Artifact, ArtifactSource } from './sources.ts';
 
 export interface ModelCacheOptions {
@@ -126,7 +126,7 @@ export class ModelCache {
         return withDeadline({ clock, timeoutMs: FETCH_MS_MAX, lateMessage }, async (signal) => {
           for (const artifact of artifacts) {
             await fetchFile(artifact, join(part, artifact.name), sources, { clock, signal, onRead }).catch((thrown) => {
-              throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`, { cause: thrown });
+              throw new Error(`${artifact.name} cannot be fetched: ${reasonOf(thrown)}`);
             });
           }
         });

@@ -1,6 +1,6 @@
 import type { S3Client } from '@aws-sdk/client-s3';
-import { ConfigError } from '../config/index.ts';
-import { quietSdkNotice } from '../discovery/index.ts';
+import { ConfigError } from '../../config/index.ts';
+import { quietSdkNotice } from '../../discovery/index.ts';
 
 /** Where buckets are. Credentials come from the standard chain of the AWS SDK. */
 export interface BucketPlace {

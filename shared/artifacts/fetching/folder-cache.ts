@@ -1,7 +1,7 @@
 import { mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock, Random } from '../clock/index.ts';
-import { workerError } from '../errors/index.ts';
+import type { Clock, Random } from '../../clock/index.ts';
+import { workerError } from '../../errors/index.ts';
 
 export interface FolderCacheOptions {
   /** Made when it is first needed. */
