@@ -13,6 +13,7 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
   ['models', 'The models that a fleet keeps in mind without workers'],
+  ['artifacts', 'Puts files of models into a bucket, for frontends'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -106,6 +107,10 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   }
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
+  }
+  if (name === 'artifacts') {
+    const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
+    return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));

@@ -16,6 +16,7 @@ export {
 export { bucketsOf } from './metrics/buckets.ts';
 export { createDiscoveryMetrics } from './metrics/discovery-metrics.ts';
 export {
+  createArtifactMetrics,
   createDisaggregationMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,

@@ -18,6 +18,8 @@ import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../sup
 
 const MIB = 1024 * 1024;
 const MODEL = 'builtin';
+/** A path that each process understands in its own way: the function has no model there, and fetches it from its worker. */
+const ELSEWHERE = '/proc/self/cwd/builtin-model';
 /** The function asks the table anew for what it has known for longer. */
 const KNOWN_MS_MAX = 1000;
 
@@ -30,8 +32,10 @@ let responsesTable: TestTable;
 let runtime: LambdaRuntime;
 
 /** What the serving stack sets, and where the table is. */
-function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_ENDPOINT', string> {
+function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_ENDPOINT', string> &
+  Record<string, string> {
   return {
+    STATOR_ARTIFACTS_CACHE_DIR: join(directory, 'models'), // a function has /tmp of its own
     DYN_DISCOVERY_BACKEND: 'dynamodb',
     STATOR_DISCOVERY_TABLE: table.tableName,
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
@@ -47,9 +51,9 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
 }
 
 function startMockWorker(): Promise<SpawnedProcess> {
-  const model = resolve('shared/artifacts/builtin-model');
-  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${model}`, `--model-name=${MODEL}`];
+  const flags = ['--engine=mocker', '--mock-output=random', `--model-path=${ELSEWHERE}`, `--model-name=${MODEL}`];
   return spawnTypeScript(new URL('../../functions/cli/main.ts', import.meta.url), ['worker', ...flags], {
+    cwd: resolve('shared/artifacts'),
     env: {
       DYN_DISCOVERY_BACKEND: 'dynamodb',
       STATOR_DISCOVERY_TABLE: table.tableName,
@@ -57,6 +61,7 @@ function startMockWorker(): Promise<SpawnedProcess> {
       DYN_EVENT_PLANE: 'zmq',
       DYN_EVENT_PLANE_HOST: '127.0.0.1',
       DYN_TCP_RPC_HOST: '127.0.0.1',
+      DYN_SYSTEM_HOST: '127.0.0.1',
     },
   });
 }

@@ -183,7 +183,7 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { discovery, plane, metrics, logger, followsEvents, isLasting } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
-    open: modelOpener(settings, log),
+    open: modelOpener(settings, log, metrics.registry),
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });

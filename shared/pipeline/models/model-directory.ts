@@ -29,6 +29,8 @@ export interface Worker extends RoutableWorker {
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
   /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
   readonly kvTransfer?: KvTransferPolicy | undefined;
+  /** Where the files of its card can be fetched: `host:port/path`. @default nowhere */
+  readonly filesAt?: string | undefined;
   /** Whether it takes media that an encode worker has encoded. @default false */
   readonly routesToEncoder?: boolean | undefined;
 }

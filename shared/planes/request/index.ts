@@ -5,6 +5,7 @@
 
 export {
   type FleetListener,
+  formatHostPort,
   isLoopback,
   type ListenAddress,
   listenAddress,

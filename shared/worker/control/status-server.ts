@@ -70,16 +70,26 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
 
 /**
  * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`:
- * one that the card names, by the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
+ * one that the card names, by its role or the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
  */
 function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | undefined {
   if (served === undefined) return undefined;
   const { address, card } = served;
-  const place = [address.namespace, address.component, address.endpoint, card.slug].map(encodeURIComponent).join('/');
-  const start = `/v1/metadata/${place}/_base/`;
+  const start = `/${metadataPath(address, card)}/`;
   if (!path.startsWith(start)) return undefined;
   const name = path.slice(start.length);
-  return Object.values(card.files).find((file) => encodeURIComponent(basename(file.path)) === name);
+  const isNamed = ([role, file]: [string, CheckedFile]): boolean =>
+    [role, basename(file.path)].some((known) => encodeURIComponent(known) === name);
+  return Object.entries(card.files).find(isNamed)?.[1];
+}
+
+/** Path under which the files of a model are served, without slashes around it. */
+export function metadataPath(
+  { namespace, component, endpoint }: WorkerAddress,
+  { slug }: Pick<ModelCard, 'slug'>,
+): string {
+  const place = [namespace, component, endpoint, slug].map(encodeURIComponent).join('/');
+  return `v1/metadata/${place}/_base`;
 }
 
 /** Sends `file`; its checksum goes along, so that a reader need not compute it to know which one it is. */

@@ -7,7 +7,7 @@ import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
 import { openStateTable } from '../../fleet/state/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
+import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
 import type { RouterState } from '../../router/state/index.ts';
 import {
   createWorkerMetrics,
@@ -58,6 +58,8 @@ interface Surroundings {
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
   readonly adapterCache: AdapterCache | undefined;
+  /** `host:port` of the status server. */
+  readonly filesFrom: string | undefined;
 }
 
 /** A model that is not the settings' to choose: one made from code. */
@@ -105,7 +107,8 @@ export async function startWorkerProcess(
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const { tracer } = telemetry;
   const shown = { metrics, tracer, health, address };
-  const surroundings = { settings, logger, discovery, routerState, adapterCache, ...shown, ...planes };
+  const filesFrom = status && addressOf(settings, status.port);
+  const surroundings = { settings, logger, discovery, routerState, adapterCache, filesFrom, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
@@ -203,6 +206,11 @@ function workerTypeOf(
   if (!roles.includes(mode))
     throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
+}
+
+/** Where others reach the status server. */
+function addressOf({ systemHost, tcpRpcAdvertiseHost }: Settings<'worker'>, port: number): string {
+  return formatHostPort(tcpRpcAdvertiseHost ?? listenAddress(systemHost).advertise, port);
 }
 
 /** `dyn://namespace.component.endpoint`, the scheme optional. */
