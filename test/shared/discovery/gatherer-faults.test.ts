@@ -214,6 +214,37 @@ describe('when the table is away for 30 seconds', () => {
   });
 });
 
+describe('when the gatherer dies while the table is away', () => {
+  it.each([
+    ['an edge', 2],
+    ['a worker that follows nothing', 0],
+  ])('%s takes its place, and takes nobody for dead who could not renew', async (_, lastingEdges) => {
+    const workers = await Promise.all([1, 2, 3].map(startWorker));
+    const edges: BedProcess[] = [];
+    for (let at = 0; at < lastingEdges; at++) edges.push(await bed.follow());
+    await bed.pass(5000);
+    const reader = await bed.follow({ isLasting: false });
+    const all = [...workers, ...edges];
+    const { gatherer } = split(all);
+    for (const { client } of [...all, reader]) client.cut(true);
+    gatherer.freeze();
+    await bed.pass(30_000);
+    for (const { client } of [...all, reader]) client.cut(false);
+    for (let at = 0; at < 6; at++) {
+      const asked = reader.discovery.refresh(1000);
+      await bed.pass(1100);
+      await asked;
+    }
+    const living = workers.flatMap((worker, at) => (worker === gatherer ? [] : [path(at + 1)]));
+    for (const { witness } of [...edges, reader].filter((one) => one !== gatherer)) {
+      const removed = witness.events.filter(({ kind }) => kind === 'removed').map(({ key }) => key);
+      expect(removed.filter((key) => living.includes(key))).toEqual([]);
+      expect(witness.keys).toEqual(expect.arrayContaining(living));
+    }
+    split(all.filter((one) => one !== gatherer));
+  });
+});
+
 describe('when many come at once', () => {
   it('shows 1,000 workers that register within one second after a few more', async () => {
     const edges = [await bed.follow(), await bed.follow()];

@@ -1,10 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/member.ts';
+import { cellItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
 import { HeadWatch } from '../../../shared/discovery/dynamodb/view-head.ts';
 import { ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { FenceLost, ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
-import { momentOf, TableTime } from '../../../shared/discovery/table/index.ts';
+import { type Item, type ItemKey, momentOf, type Table, TableTime } from '../../../shared/discovery/table/index.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
 
 const TTL_MS = 3000;
@@ -89,6 +90,45 @@ describe('the view in the table', () => {
     expect((await read(reader)).catalogue).toBeUndefined();
     await writer.write(fleetOf(1), new Uint8Array([2]), momentOf(clock), signal);
     expect([...((await read(reader)).catalogue ?? [])]).toEqual([2]);
+  });
+
+  it('is not read from cells of another time: a replica may lag behind the head, or be ahead of it', async () => {
+    const [{ writer }, { client }] = [connect('w'), connect('r')];
+    const { table } = client;
+    let lagging: readonly Item[] | undefined;
+    const reader = new ViewReader({
+      get: table.get.bind(table),
+      batchGet: async (keys: readonly ItemKey[], asked: AbortSignal) => lagging ?? (await table.batchGet(keys, asked)),
+    } as unknown as Table);
+    await writer.take(undefined, signal);
+    const snapshot = (): Promise<readonly Item[]> => {
+      const kinds = ['records', 'loads'] as const;
+      return table.batchGet(
+        kinds.flatMap((kind) => [0, 1].map((cell) => cellItemKey(kind, cell))),
+        signal,
+      );
+    };
+    await writer.write(fleetOf(10, 1), EMPTY, momentOf(clock), signal);
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1)));
+    lagging = await snapshot();
+    await writer.write(fleetOf(10, 2, 2), EMPTY, momentOf(clock), signal);
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1))); // an older version
+    lagging = undefined;
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2)));
+
+    const other = connect('other').writer;
+    lagging = await snapshot();
+    await other.take(await reader.readHead(signal), signal);
+    await other.write(fleetOf(8, 3), EMPTY, momentOf(clock), signal);
+    expect((await read(reader)).fleet?.size).toBe(10); // of a gatherer before, though of a later round
+    lagging = undefined;
+    expect((await read(reader)).fleet?.size).toBe(8);
+
+    lagging = await snapshot();
+    for (let round = 0; round < 4; round++) await other.write(fleetOf(1000), EMPTY, momentOf(clock), signal);
+    expect((await read(reader)).fleet?.size).toBe(8); // one of fewer cells
+    lagging = undefined;
+    expect((await read(reader)).fleet?.size).toBe(1000);
   });
 
   it('of thousands is read with the loads of one shard alone by who names it, in two requests', async () => {
