@@ -113,8 +113,13 @@ describe('the view in the table', () => {
     lagging = await snapshot();
     await writer.write(fleetOf(10, 2, 2), EMPTY, momentOf(clock), signal);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1))); // an older version
+    const oldest = lagging;
     lagging = undefined;
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2)));
+    await writer.write(fleetOf(10, 3, 3), EMPTY, momentOf(clock), signal);
+    lagging = oldest;
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2))); // older than what it had
+    lagging = undefined;
 
     const other = connect('other').writer;
     lagging = await snapshot();
@@ -124,10 +129,12 @@ describe('the view in the table', () => {
     lagging = undefined;
     expect((await read(reader)).fleet?.size).toBe(8);
 
-    lagging = await snapshot();
+    const before = await reader.readHead(signal);
     for (let round = 0; round < 4; round++) await other.write(fleetOf(1000), EMPTY, momentOf(clock), signal);
-    expect((await read(reader)).fleet?.size).toBe(8); // one of fewer cells
-    lagging = undefined;
+    if (before === undefined) throw new Error('there was no head');
+    // The cells of the next head, read by one that has the head from before: there are more of them.
+    const wantsAll = { ...before, body: before.body && { ...before.body, round: 9, records: [2], loads: [2] } };
+    expect((await reader.readCells(wantsAll, undefined, signal)).fleet?.size).toBe(8);
     expect((await read(reader)).fleet?.size).toBe(1000);
   });
 
@@ -162,6 +169,15 @@ describe('who writes the view', () => {
     await expect(old.writer.write(fleetOf(100, 9), EMPTY, momentOf(clock), signal)).rejects.toThrow(FenceLost);
     expect(counts.writes).toBe(before);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(50)));
+  });
+
+  it('is refused the head alone as well, where no cell has changed', async () => {
+    const [old, next, reader] = [connect('old'), connect('next'), connect('r').reader];
+    await old.writer.take(undefined, signal);
+    await old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal);
+    await next.writer.take(await reader.readHead(signal), signal);
+    await expect(old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal)).rejects.toThrow('another process does');
+    expect((await reader.readHead(signal))?.holder).toBe('next');
   });
 
   it('writes nothing of a reading that took longer than it holds the head', async () => {
