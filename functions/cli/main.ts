@@ -12,8 +12,9 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
-  ['models', 'The models that a fleet keeps in mind without workers'],
   ['artifacts', 'Puts files of models into a bucket, for frontends'],
+  ['keys', 'Makes, lists, rotates and revokes API keys'],
+  ['models', 'The models that a fleet keeps in mind without workers'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -112,8 +113,15 @@ async function runCommand(argv: readonly string[]): Promise<number> {
     const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
     return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
   }
+  if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
+}
+
+/** Loaded when it is run: no other command needs it. */
+async function keys(argv: readonly string[], asksHelp: boolean): Promise<number> {
+  const { KEYS_HELP, runKeys } = await import('./keys.ts');
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, process.env));
 }
 
 function print(text: string): number {

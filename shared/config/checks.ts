@@ -98,6 +98,11 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'must be a name without spaces around it',
   },
   {
+    setting: 'auth',
+    holds: ({ values }) => values.auth !== 'on' || (values.keysTable ?? values.keysFile) !== undefined,
+    says: 'on needs a store of API keys: STATOR_KEYS_TABLE or --keys-file; stator keys create makes the first key',
+  },
+  {
     setting: 'tlsClientCaCertPath',
     holds: ({ values }) => values.tlsClientCaCertPath === undefined || values.tlsCertPath !== undefined,
     says: 'needs --tls-cert-path and --tls-key-path',

@@ -53,13 +53,6 @@ export const UNBUILT: readonly Unbuilt[] = [
       'STATOR_GRPC_MAX_CONNECTION_AGE_MS STATOR_GRPC_MAX_CONCURRENT_STREAMS',
   },
   {
-    about: 'API keys',
-    usedBy: EDGES,
-    names:
-      '--auth STATOR_AUTH --keys-file STATOR_KEYS_FILE STATOR_KEYS_TABLE STATOR_KEY_CACHE_SECS STATOR_METRICS_AUTH',
-    instead: 'STATOR_ADMIN_KEY for operators, and a gateway in front for clients',
-  },
-  {
     about: 'code shipped with a model, which tokenizers here never run',
     usedBy: ['frontend', 'worker'],
     names: '--trust-remote-code DYN_TRUST_REMOTE_CODE',

@@ -68,11 +68,25 @@ describe('the serving stack', () => {
     template.hasResourceProperties('AWS::ApiGateway::Resource', { PathPart: '{proxy+}' });
   });
 
-  it('asks every caller for a key and limits the rate', () => {
-    const open = Match.not(Match.objectLike({ ApiKeyRequired: true }));
-    expect(template.findResources('AWS::ApiGateway::Method', { Properties: open })).toEqual({});
-    template.hasResourceProperties('AWS::ApiGateway::UsagePlan', { Throttle: { RateLimit: 100, BurstLimit: 200 } });
-    template.resourceCountIs('AWS::ApiGateway::UsagePlanKey', 1);
+  it('limits the rate, and leaves the headers of keys to the function, which asks for them', () => {
+    const asking = Match.objectLike({ ApiKeyRequired: true });
+    expect(template.findResources('AWS::ApiGateway::Method', { Properties: asking })).toEqual({});
+    template.hasResourceProperties('AWS::ApiGateway::Stage', {
+      MethodSettings: [Match.objectLike({ ThrottlingRateLimit: 100, ThrottlingBurstLimit: 200 })],
+    });
+    template.hasResourceProperties('AWS::Lambda::Function', {
+      Environment: { Variables: Match.objectLike({ STATOR_AUTH: 'on', STATOR_KEYS_TABLE: Match.anyValue() }) },
+    });
+    template.hasOutput('KeysTableName', { Value: Match.anyValue() });
+  });
+
+  it('gives all frontends one secret for the names of requests, which no template shows', () => {
+    const variables = new Capture();
+    template.hasResourceProperties('AWS::Lambda::Function', { Environment: { Variables: variables } });
+    expect(JSON.stringify(variables.asObject().STATOR_ID_SECRET)).toContain('{{resolve:secretsmanager:');
+    template.hasResourceProperties('AWS::SecretsManager::Secret', {
+      GenerateSecretString: Match.objectLike({ PasswordLength: 64 }),
+    });
   });
 
   it('runs the function on ARM with Node 22, with the limits of a long stream, inside private subnets', () => {
@@ -104,7 +118,7 @@ describe('the serving stack', () => {
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
     const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
-    template.resourceCountIs('AWS::DynamoDB::Table', 3);
+    template.resourceCountIs('AWS::DynamoDB::Table', 4);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [
         { AttributeName: partitionKey, KeyType: 'HASH' },
@@ -300,6 +314,7 @@ describe('the rights in the serving stack', () => {
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
       ['DiscoveryTable', LOOK_UP],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['KeysTable', ['dynamodb:GetItem']],
       ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);
   });
@@ -312,9 +327,16 @@ describe('the rights in the serving stack', () => {
     const edge = [
       ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['KeysTable', ['dynamodb:GetItem']],
+      ['IdSecret', ['secretsmanager:DescribeSecret', 'secretsmanager:GetSecretValue']],
       ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
     ];
-    expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([...worker, ...edge]);
+    const operator = [
+      ['KeysTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:Scan', 'dynamodb:UpdateItem']],
+    ];
+    const rights = rightsIn(template, 'AWS::IAM::ManagedPolicy');
+    expect(rights).toEqual(expect.arrayContaining([...worker, ...edge, ...operator]));
+    expect(rights).toHaveLength([...worker, ...edge, ...operator].length);
   });
 
   it('let only this API call the function', () => {

@@ -124,6 +124,23 @@ export class Table {
     return items;
   }
 
+  /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */
+  async scan(signal: AbortSignal): Promise<Item[]> {
+    const items: Item[] = [];
+    let start: Record<string, AttributeValue> | undefined;
+    do {
+      const command = new this.#sdk.ScanCommand({
+        TableName: this.#place.tableName,
+        ConsistentRead: true,
+        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
+      });
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      items.push(...(page.Items ?? []));
+      start = page.LastEvaluatedKey;
+    } while (start !== undefined);
+    return items;
+  }
+
   /** Applies an update expression. False when the condition does not hold. */
   async update(expression: string, change: ItemChange, signal: AbortSignal): Promise<boolean> {
     const command = new this.#sdk.UpdateItemCommand({ ...this.#input(change), UpdateExpression: expression });

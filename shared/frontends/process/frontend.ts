@@ -35,6 +35,7 @@ import {
   type ProcessLogger,
 } from '../../telemetry/index.ts';
 import { ByteBudget, createHttpApp, ServiceLifecycle } from '../http/index.ts';
+import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
@@ -62,6 +63,8 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /** Whoever reaches it is served, and nobody has said that this is wanted. */
+  readonly isOpenToAll: boolean;
   /**
    * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
    * when the model cannot be loaded.
@@ -101,6 +104,7 @@ export async function composeFrontend(
     const parts = { discovery, plane, metrics, logger, followsEvents, isLasting };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
+    const gate = await openGate(settings, metrics.registry, logger.for('access'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
     const held = createHeldBytesMetrics(metrics.registry);
     void beReadyWith(initial, lifecycle, logger.for('router'));
@@ -113,6 +117,8 @@ export async function composeFrontend(
       settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
       bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
+      gate,
+      names: openNames(settings),
       responseStore,
       records,
       tracer: telemetry.tracer,
@@ -127,6 +133,7 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      isOpenToAll: isOpenToAll(settings),
       takesChats: models.takesChats,
       refresh: (maxAgeMs, signal, shardKey) => discovery.refresh(maxAgeMs, signal, shardKey),
       flush: () => telemetry.flush(),
@@ -139,6 +146,7 @@ export async function composeFrontend(
         models.directory.close();
         models.gauges.close();
         models.pipeline.close();
+        gate?.close();
         responseStore?.close();
         await records?.close();
         await models.routing.close();

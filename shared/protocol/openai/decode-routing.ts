@@ -58,6 +58,7 @@ export function decodeRouting(nvext: Nvext, rootSalt: string | null | undefined,
   }
   if (strictPriority !== undefined) routing.strict_priority = strictPriority;
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
+  if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`; // an owner has no blanks: no other pair makes this text
   if (session !== undefined) routing.session_id = session;
   decodeConstraints(nvext, routing);
   requireWorkerForRank(routing);
