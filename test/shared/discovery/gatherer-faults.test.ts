@@ -58,6 +58,20 @@ describe('the fleet view', () => {
     for (const { witness } of edges) expect(witness.keys).toEqual([]);
   });
 
+  it('shows what changed also where the worker has set its idea of the time back', async () => {
+    const worker = await startWorker(1);
+    const edges = [await bed.follow(), await bed.follow()];
+    await bed.pass(5000);
+    worker.clock.stepWall(-500);
+    await worker.discovery.put(endpointAt(path(2)));
+    expect(await edges[0]?.discovery.list({ bucket: 'v1/instances', prefix: '' })).toHaveLength(2);
+    await bed.pass(1000);
+    worker.clock.stepWall(-5000);
+    await worker.discovery.put(endpointAt(path(3)));
+    await bed.pass(3000);
+    for (const { witness } of edges) expect(witness.keys).toEqual([1, 2, 3].map(path));
+  });
+
   it('tells of a worker that died after its lease and two readings at the latest', async () => {
     const [dying] = [await startWorker(1), await startWorker(2)];
     const edges = [await bed.follow(), await bed.follow()];
