@@ -2,7 +2,8 @@
  * @module discovery
  * Who serves what: endpoint instances, model cards and event channels, each held by a lease of the process that put it.
  * Three back ends behind `Discovery`: `mem` (one process), `file` (one machine), `dynamodb`. A reader sees a crash within the
- * lease's time to live plus one poll; the table is read in full at each poll, which suits fleets of up to some thousands.
+ * lease's time to live plus a poll or two. In the table one process gathers a view that all others read, so that what reading
+ * costs grows with the fleet once; the view holds up to about 100,000 workers.
  */
 
 export { createDiscoveryTable } from './dynamodb/discovery-table.ts';

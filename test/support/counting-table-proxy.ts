@@ -65,7 +65,7 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
     request.on('end', () => {
       const { method, url = '/', headers } = request;
       const operation = String(headers['x-amz-target']).split('.')[1] ?? '';
-      const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {
+      const onward = httpRequest(new URL(url, target), { method, headers, agent: false }, (answer) => {
         const answered: Buffer[] = [];
         answer.on('data', (chunk: Buffer) => answered.push(chunk));
         answer.on('end', () => {
@@ -79,6 +79,7 @@ export async function startCountingTableProxy(target: string): Promise<CountingT
       onward.end(Buffer.concat(asked));
     });
   }).listen(0, '127.0.0.1');
+  front.keepAliveTimeout = 120_000; // a test that computes for long must not find its connection closed
   await once(front, 'listening');
   return {
     url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,

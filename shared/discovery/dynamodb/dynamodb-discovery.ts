@@ -278,9 +278,8 @@ export class DynamoDbDiscovery implements Discovery {
     if (!wasFollowed) this.#poller.hasten();
   }
 
-  #periodMs(): number | undefined {
-    const { isLasting, pollMs, reader } = this.#parts;
-    if (!isLasting) return undefined;
+  #periodMs(): number {
+    const { pollMs, reader } = this.#parts;
     if (this.#isFollowed || reader.isGathering) return pollMs;
     return Math.max(pollMs, (1000 * reader.leases) / CANDIDATES_PER_SECOND);
   }

@@ -13,8 +13,8 @@ export interface ReadingRequest {
 export interface FleetPollerOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Until the next reading; undefined = only when asked. */
-  readonly periodMs: () => number | undefined;
+  /** Until the next reading, once it was started. */
+  readonly periodMs: () => number;
   /** Reads and shows what was read, unless `signal` has aborted by then. */
   readonly read: (request: ReadingRequest, signal: AbortSignal) => Promise<void>;
   /** Whether what is shown holds what the shard key asks for. */
@@ -123,8 +123,8 @@ export class FleetPoller {
   #schedule(): void {
     const isBusy = this.#timer !== undefined || this.#attempt !== undefined;
     const { clock, random, periodMs } = this.#options;
-    const wantedMs = this.#isStarted ? periodMs() : undefined;
-    if (isBusy || wantedMs === undefined || this.#closing.signal.aborted) return;
+    if (isBusy || !this.#isStarted || this.#closing.signal.aborted) return;
+    const wantedMs = periodMs();
     const backOffMs = Math.min(wantedMs * 2 ** this.#failures, Math.max(BACK_OFF_MS_MAX, wantedMs));
     this.#timer = clock.after(backOffMs * (0.9 + 0.2 * random.next()), () => {
       this.#timer = undefined;

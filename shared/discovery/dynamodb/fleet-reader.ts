@@ -44,7 +44,7 @@ export interface FleetReading {
 const CATALOGUE_EVERY = 15;
 /** ... and looks after the cards that it names this often. */
 const CARDS_KEPT_MS = 86_400_000;
-/** A view that was written longer ago says nothing of who lives. */
+/** A view that was written longer ago says nothing of who lives, to a process that knows of no outage. */
 const OUTAGE_MS_MAX = 120_000;
 const NOTHING: Fleet = new Map();
 
@@ -65,8 +65,6 @@ export class FleetReader {
   readonly #headWatch: HeadWatch;
   readonly #merge: ReadingMerge;
   #known: Fleet = NOTHING;
-  /** When the view, or the leases, were read last with success. */
-  #current: Moment | undefined;
   #hasAdopted = false;
   #isCleaning = false;
   readonly #closing = new AbortController();
@@ -108,7 +106,7 @@ export class FleetReader {
     let catalogue: Uint8Array | undefined;
     if (!this.#hasAdopted && !this.isGathering) {
       const head = await this.#view.readHead(signal);
-      if (head !== undefined) catalogue = await this.#adopt(head, signal);
+      if (head !== undefined) catalogue = await this.#adopt(head, isFailing, signal);
     }
     const fleet = await this.#readLeases({ isExact: true, mayRest: false }, isFailing, signal);
     return { fleet, catalogue };
@@ -128,7 +126,8 @@ export class FleetReader {
     if (this.isGathering) return this.#gather(isFailing, signal);
     const head = await this.#view.readHead(signal);
     const state = head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
-    if (mayGather && state.isTakeable && (await this.#take(head, signal))) return this.#gather(isFailing, signal);
+    if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
+      return this.#gather(isFailing, signal);
     if (head !== undefined && state.isFresh) {
       this.#leases = head.body?.leases ?? 0;
       if (!isFollowed) return { fleet: undefined, catalogue: undefined };
@@ -149,8 +148,8 @@ export class FleetReader {
     return this.#writer.release(signal);
   }
 
-  async #take(head: ViewHead | undefined, signal: AbortSignal): Promise<boolean> {
-    if (head !== undefined) await this.#adopt(head, signal);
+  async #take(head: ViewHead | undefined, isFailing: boolean, signal: AbortSignal): Promise<boolean> {
+    if (head !== undefined) await this.#adopt(head, isFailing, signal);
     if (!(await this.#writer.take(head, signal))) return false;
     this.#untilCatalogue = 0;
     this.#options.observer.gathering(true);
@@ -194,7 +193,7 @@ export class FleetReader {
     const { clock, random, pollMs, observer } = this.#options;
     const isSoon = this.#scanned !== undefined && ageMs(this.#scanned, clock) < this.#scanPauseMs;
     if (isSoon) return { fleet: this.#known, catalogue: undefined };
-    const catalogue = head === undefined ? undefined : await this.#adopt(head, signal);
+    const catalogue = head === undefined ? undefined : await this.#adopt(head, isFailing, signal);
     const fleet = await this.#readLeases({ isExact: false, mayRest: false }, isFailing, signal);
     this.#scanPauseMs = pollMs * (0.9 + 0.2 * random.next());
     this.#scanned = momentOf(clock);
@@ -221,7 +220,6 @@ export class FleetReader {
   ): ReturnType<LeaseScan['read']> {
     const { liveness, clock } = this.#options;
     if (isFailing) liveness.excuseOutage(clock.nowMs());
-    this.#scan.adopt(this.#known, this.#isTrusted(isFailing));
     return this.#scan.read(request, signal);
   }
 
@@ -229,24 +227,18 @@ export class FleetReader {
    * Begins with what a view says that nobody keeps up any more: its records need not be read again, and who was alive when it
    * was written is not taken for dead because the table was away since.
    */
-  async #adopt(head: ViewHead, signal: AbortSignal): Promise<Uint8Array | undefined> {
+  async #adopt(head: ViewHead, isFailing: boolean, signal: AbortSignal): Promise<Uint8Array | undefined> {
     this.#hasAdopted = true;
     const { fleet = NOTHING, catalogue } = await this.#view.readCells(head, undefined, signal);
-    this.#scan.adopt(fleet, this.#options.time.nowMs() - head.writtenAtMs <= OUTAGE_MS_MAX);
+    const isRecent = this.#options.time.nowMs() - head.writtenAtMs <= OUTAGE_MS_MAX;
+    this.#scan.adopt(fleet, isFailing || isRecent);
     if (catalogue !== undefined) this.#catalogue = catalogue;
     return catalogue;
-  }
-
-  /** What is known was current until a moment ago, or until the table could not be read any more. */
-  #isTrusted(isFailing: boolean): boolean {
-    const { clock, viewTtlMs } = this.#options;
-    return this.#current !== undefined && (isFailing || ageMs(this.#current, clock) <= 2 * viewTtlMs);
   }
 
   #learn(fleet: Fleet): Fleet {
     this.#known = fleet;
     this.#leases = fleet.size;
-    this.#current = momentOf(this.#options.clock);
     return fleet;
   }
 

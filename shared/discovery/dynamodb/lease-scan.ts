@@ -153,9 +153,9 @@ function toRow(item: Item): LeaseItem | undefined {
   return { leaseId, epoch, rev, expiresAtMs, ttlMs, load: item.load?.B ?? NOTHING };
 }
 
+/** Not by its expiry: that may go back with what its process takes for the table's time. A lease that was given up has none. */
 function isStale(row: LeaseItem, before: SeenLease): boolean {
-  if (row.epoch !== before.epoch) return row.epoch < before.epoch;
-  return row.expiresAtMs < before.expiresAtMs && row.expiresAtMs !== 0; // 0 = withdrawn
+  return row.expiresAtMs !== 0 && isEarlier(row, before);
 }
 
 function isNews(now: SeenLease, before: SeenLease | undefined): boolean {

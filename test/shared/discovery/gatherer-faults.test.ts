@@ -58,6 +58,20 @@ describe('the fleet view', () => {
     for (const { witness } of edges) expect(witness.keys).toEqual([]);
   });
 
+  it('shows what changed also where the worker has set its idea of the time back', async () => {
+    const worker = await startWorker(1);
+    const edges = [await bed.follow(), await bed.follow()];
+    await bed.pass(5000);
+    worker.clock.stepWall(-500);
+    await worker.discovery.put(endpointAt(path(2)));
+    expect(await edges[0]?.discovery.list({ bucket: 'v1/instances', prefix: '' })).toHaveLength(2);
+    await bed.pass(1000);
+    worker.clock.stepWall(-5000);
+    await worker.discovery.put(endpointAt(path(3)));
+    await bed.pass(3000);
+    for (const { witness } of edges) expect(witness.keys).toEqual([1, 2, 3].map(path));
+  });
+
   it('tells of a worker that died after its lease and two readings at the latest', async () => {
     const [dying] = [await startWorker(1), await startWorker(2)];
     const edges = [await bed.follow(), await bed.follow()];
@@ -211,6 +225,81 @@ describe('when the table is away for 30 seconds', () => {
       expect(removed).toEqual([path(3)]);
     }
     expect(gatherers(all.filter((one) => one !== workers[2]))).toHaveLength(1);
+  });
+});
+
+describe('when the gatherer dies while the table is away', () => {
+  it.each([
+    ['an edge', 2, 30_000],
+    ['a worker that follows nothing', 0, 30_000],
+    ['a worker that follows nothing', 0, 300_000],
+  ])('%s takes its place, and takes nobody for dead who could not renew', async (_, lastingEdges, awayMs) => {
+    const workers = await Promise.all([1, 2, 3].map(startWorker));
+    const edges: BedProcess[] = [];
+    for (let at = 0; at < lastingEdges; at++) edges.push(await bed.follow());
+    await bed.pass(5000);
+    const reader = await bed.follow({ isLasting: false });
+    const all = [...workers, ...edges];
+    const { gatherer } = split(all);
+    for (const { client } of [...all, reader]) client.cut(true);
+    gatherer.freeze();
+    await bed.pass(awayMs - 5000, 500);
+    const asked = reader.discovery.refresh(1000); // one that is asked nothing meanwhile knows of no outage
+    await bed.pass(5000);
+    await asked;
+    for (const { client } of [...all, reader]) client.cut(false);
+    for (let at = 0; at < 6; at++) {
+      const again = reader.discovery.refresh(1000);
+      await bed.pass(1100);
+      await again;
+    }
+    const living = workers.flatMap((worker, at) => (worker === gatherer ? [] : [path(at + 1)]));
+    for (const { witness } of [...edges, reader].filter((one) => one !== gatherer)) {
+      const removed = witness.events.filter(({ kind }) => kind === 'removed').map(({ key }) => key);
+      expect(removed.filter((key) => living.includes(key))).toEqual([]);
+      expect(witness.keys).toEqual(expect.arrayContaining(living));
+    }
+    split(all.filter((one) => one !== gatherer));
+  });
+});
+
+describe('a process that starts', () => {
+  it('right after an outage takes nobody for dead who could not renew', async () => {
+    const workers = await Promise.all([1, 2, 3].map(startWorker));
+    await bed.pass(5000);
+    for (const { client } of workers) client.cut(true);
+    await bed.pass(30_000);
+    for (const { client } of workers) client.cut(false);
+    const reader = await bed.follow({ isLasting: false });
+    expect(reader.witness.keys).toEqual([1, 2, 3].map(path));
+  });
+
+  it('long after everybody has gone takes nobody for alive whom the last view shows', async () => {
+    const workers = await Promise.all([1, 2, 3].map(startWorker));
+    await bed.pass(5000);
+    for (const worker of workers) worker.freeze();
+    await bed.pass(125_000, 1000);
+    const reader = await bed.follow({ isLasting: false });
+    expect(reader.witness.keys).toEqual([]);
+  });
+});
+
+describe('what a process has read of the leases itself', () => {
+  it('is not undone by a view of before', async () => {
+    const worker = await startWorker(1);
+    const edges = [await bed.follow(), await bed.follow()];
+    await bed.pass(5000);
+    const [edge] = edges.filter(({ gathering }) => gathering.at(-1) !== true);
+    for (let at = 2; at < 12; at++) {
+      await worker.discovery.put(endpointAt(path(at)));
+      const gone = endpointAt(path(at - 1));
+      await worker.discovery.remove(gone);
+      const listed = await edge?.discovery.list({ bucket: 'v1/instances', prefix: '' });
+      expect(listed).toEqual([endpointAt(path(at))]);
+      await bed.pass(1300);
+    }
+    const told = edge?.witness.events.map(({ kind, key }) => `${kind} ${key}`) ?? [];
+    expect(new Set(told).size).toBe(told.length); // nothing came or went twice
   });
 });
 

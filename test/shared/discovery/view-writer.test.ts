@@ -1,10 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { VirtualClock } from '../../../shared/clock/index.ts';
 import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/member.ts';
+import { cellItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
 import { HeadWatch } from '../../../shared/discovery/dynamodb/view-head.ts';
 import { ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { FenceLost, ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
-import { momentOf, TableTime } from '../../../shared/discovery/table/index.ts';
+import { type Item, type ItemKey, momentOf, type Table, TableTime } from '../../../shared/discovery/table/index.ts';
 import { MemoryTable, type MemoryTableClient } from '../../support/memory-table.ts';
 
 const TTL_MS = 3000;
@@ -91,6 +92,52 @@ describe('the view in the table', () => {
     expect([...((await read(reader)).catalogue ?? [])]).toEqual([2]);
   });
 
+  it('is not read from cells of another time: a replica may lag behind the head, or be ahead of it', async () => {
+    const [{ writer }, { client }] = [connect('w'), connect('r')];
+    const { table } = client;
+    let lagging: readonly Item[] | undefined;
+    const reader = new ViewReader({
+      get: table.get.bind(table),
+      batchGet: async (keys: readonly ItemKey[], asked: AbortSignal) => lagging ?? (await table.batchGet(keys, asked)),
+    } as unknown as Table);
+    await writer.take(undefined, signal);
+    const snapshot = (): Promise<readonly Item[]> => {
+      const kinds = ['records', 'loads'] as const;
+      return table.batchGet(
+        kinds.flatMap((kind) => [0, 1].map((cell) => cellItemKey(kind, cell))),
+        signal,
+      );
+    };
+    await writer.write(fleetOf(10, 1), EMPTY, momentOf(clock), signal);
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1)));
+    lagging = await snapshot();
+    await writer.write(fleetOf(10, 2, 2), EMPTY, momentOf(clock), signal);
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 1))); // an older version
+    const oldest = lagging;
+    lagging = undefined;
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2)));
+    await writer.write(fleetOf(10, 3, 3), EMPTY, momentOf(clock), signal);
+    lagging = oldest;
+    expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(10, 2, 2))); // older than what it had
+    lagging = undefined;
+
+    const other = connect('other').writer;
+    lagging = await snapshot();
+    await other.take(await reader.readHead(signal), signal);
+    await other.write(fleetOf(8, 3), EMPTY, momentOf(clock), signal);
+    expect((await read(reader)).fleet?.size).toBe(10); // of a gatherer before, though of a later round
+    lagging = undefined;
+    expect((await read(reader)).fleet?.size).toBe(8);
+
+    const before = await reader.readHead(signal);
+    for (let round = 0; round < 4; round++) await other.write(fleetOf(1000), EMPTY, momentOf(clock), signal);
+    if (before === undefined) throw new Error('there was no head');
+    // The cells of the next head, read by one that has the head from before: there are more of them.
+    const wantsAll = { ...before, body: before.body && { ...before.body, round: 9, records: [2], loads: [2] } };
+    expect((await reader.readCells(wantsAll, undefined, signal)).fleet?.size).toBe(8);
+    expect((await read(reader)).fleet?.size).toBe(1000);
+  });
+
   it('of thousands is read with the loads of one shard alone by who names it, in two requests', async () => {
     const [{ writer }, { client, reader }] = [connect('w'), connect('r')];
     await writer.take(undefined, signal);
@@ -122,6 +169,15 @@ describe('who writes the view', () => {
     await expect(old.writer.write(fleetOf(100, 9), EMPTY, momentOf(clock), signal)).rejects.toThrow(FenceLost);
     expect(counts.writes).toBe(before);
     expect(asPlain((await read(reader)).fleet)).toEqual(asPlain(fleetOf(50)));
+  });
+
+  it('is refused the head alone as well, where no cell has changed', async () => {
+    const [old, next, reader] = [connect('old'), connect('next'), connect('r').reader];
+    await old.writer.take(undefined, signal);
+    await old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal);
+    await next.writer.take(await reader.readHead(signal), signal);
+    await expect(old.writer.write(fleetOf(1), EMPTY, momentOf(clock), signal)).rejects.toThrow('another process does');
+    expect((await reader.readHead(signal))?.holder).toBe('next');
   });
 
   it('writes nothing of a reading that took longer than it holds the head', async () => {

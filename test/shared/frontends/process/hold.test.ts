@@ -108,6 +108,29 @@ describe('the wish for a worker', () => {
     expect(events).toMatchObject([{ namespace: 'prod', model: 'unknown' }, { model: 'a' }]);
   });
 
+  it('makes a process look for workers each second whose discovery does not by itself, and only while requests wait', async () => {
+    let looks = 0;
+    class Asked extends MemoryDiscovery {
+      override refresh(): Promise<void> {
+        looks++;
+        return Promise.reject(new Error('the table is away')); // which ends nothing
+      }
+    }
+    const discovery = new Asked({ hub: new MemoryHub(systemClock), clock: systemClock });
+    const { settings } = resolveConfig('frontend', ['--hold-timeout=30'], {});
+    const parts = { registry: new MetricRegistry(), logger: silentLogger, discovery, openEventPlane: undefined };
+    const opened = openHold(settings, { ...parts, isLasting: false, namespaceOf: () => undefined });
+    if (opened === undefined) throw new Error('nothing is held');
+    const client = new AbortController();
+    const held = opened.hold.until('m', () => undefined, {}, client.signal);
+    await waitUntil(() => looks === 2, { what: 'two looks for workers' });
+    client.abort(new Error('gone'));
+    await expect(held).rejects.toThrow('gone');
+    await waitUntil(() => looks === 3, { what: 'the look that finds nobody waiting' });
+    await opened.close();
+    await discovery.close();
+  });
+
   describe.runIf(hasNatsServer())('with a nats-server', () => {
     let server: NatsServer;
     beforeAll(async () => {
