@@ -4,7 +4,7 @@ import { ConfigError, type EdgeSettings } from '../config/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import { reasonOf, ServeError } from '../errors/index.ts';
 import { readPlaneTls, refuseClearToken } from '../fleet/index.ts';
-import type { ExplanationSource, RoutableModel, Worker } from '../pipeline/index.ts';
+import { type ExplanationSource, FollowedPools, type RoutableModel, type Worker } from '../pipeline/index.ts';
 import type { PlaneClientTls } from '../planes/request/index.ts';
 import type { BusyLimits } from '../router/feed/index.ts';
 import type { RoutableWorker, Router, WorkerPool } from '../router/index.ts';
@@ -48,7 +48,7 @@ export async function openChooseRouting(
   const inhibitedMs = inhibitedDurationSecs * 1000;
   const fleets =
     state && new Fleets(parts, state, settings.fleetItemIntervalMs, (reason) => log.debug('fleet item', { reason }));
-  const stateless = createStatelessRouter({
+  const stateless = createStatelessRouter<Worker>({
     clock,
     inhibitedMs,
     fleetOf: (workers) => fleets?.of(workers as readonly Worker[]), // the pipeline routes to its own workers
@@ -152,10 +152,8 @@ function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined)
   return {
     explained: async (requestId) =>
       (await client.explain(requestId)) ?? (await embedded?.explanations.explained(requestId)),
-    explain: async (request, workers) => {
-      const { pool } = request;
-      const found = pool && (await client.explain(queryOf(request, pool)));
-      const explanation = found ?? (await embedded?.explanations.explain(request, workers));
+    explain: async (request) => {
+      const explanation = (await client.explain(queryOf(request))) ?? (await embedded?.explanations.explain(request));
       if (explanation !== undefined) return explanation;
       throw new ServeError('service_unavailable', 'No router answers that could explain its decisions');
     },
@@ -163,18 +161,20 @@ function explanationsOf(client: ResidentClient, embedded: KvRouting | undefined)
 }
 
 class ChooseRouting implements Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
+  readonly #pools: FollowedPools;
   readonly explanations: ExplanationSource;
   readonly #embedded: Routing | undefined;
   readonly #close: () => Promise<void>;
 
   constructor(
-    router: Router,
+    router: Router<Worker>,
     explanations: ExplanationSource,
     embedded: Routing | undefined,
     close: () => Promise<void>,
   ) {
     this.router = router;
+    this.#pools = new FollowedPools(router);
     this.explanations = explanations;
     this.#embedded = embedded;
     this.#close = close;
@@ -190,7 +190,8 @@ class ChooseRouting implements Routing {
   }
 
   follow(models: readonly RoutableModel[]): void {
-    this.#embedded?.follow(models);
+    this.#embedded?.follow(models); // removes its pools by itself, with what belongs to them
+    this.#pools.follow(models);
   }
 
   async close(): Promise<void> {

@@ -29,7 +29,7 @@ export interface ResidentParts {
   readonly clock: Clock;
   readonly random: Random;
   /** Decides, for others as for this process. */
-  readonly router: Router;
+  readonly router: Pick<Router, 'choose'>;
   readonly kv: KvRouter;
   /** The models as they are now. */
   models(): readonly RoutableModel[];
@@ -168,7 +168,7 @@ function findPool(
   role: PoolRole,
 ): PresentPool | undefined {
   const model = models().find(({ pool }) => pool.key === key && pool.role === role);
-  return model && { pool: model.pool, workers: model.workers, busy: busyWorkers(model) };
+  return model && { pool: model.pool, busy: busyWorkers(model) };
 }
 
 /** Writes the fleet items of every endpoint that workers serve, while the lease is held. */

@@ -9,7 +9,7 @@ import type { RouterFiles } from './router-files.ts';
 
 /** How a frontend chooses workers, and what keeps it informed. */
 export interface Routing {
-  readonly router: Router;
+  readonly router: Router<Worker>;
   /** Why requests go where they go; undefined in modes that know nothing of caches. */
   readonly explanations: ExplanationSource | undefined;
   /** Workers above the busy limits; undefined where none is set. */

@@ -231,7 +231,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
       lines.changed(primary);
       const workerSets = primary.flatMap(workerSetsOf);
       routing.follow(workerSets);
-      onWorkers(new Set(workerSets.flatMap(({ workers }) => workers.map(({ id }) => id))).size);
+      const serving = primary.flatMap(({ workers, prefill }) => [...workers, ...(prefill?.workers ?? [])]);
+      onWorkers(new Set(serving.map(({ id }) => id)).size);
       disaggregation.follow(primary);
       holding?.hold.look();
     },

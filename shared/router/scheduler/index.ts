@@ -24,7 +24,7 @@ export {
   renderExplanation,
 } from './explanation-record.ts';
 export type { KvPool, KvRouter, KvRouterOptions, PeerTeller } from './kv-router.ts';
-export { createKvRouter, poolName } from './kv-router.ts';
+export { createKvRouter } from './kv-router.ts';
 export { ActiveLoad } from './load/active-load.ts';
 export {
   createPrefillEstimate,
@@ -33,6 +33,7 @@ export {
   readModelShape,
 } from './load/prefill-estimate.ts';
 export { type MeteredRouterOptions, meterRouter, schedulerMetrics } from './metrics.ts';
+export { poolName } from './pool-name.ts';
 export { Overlaps, type Predictions, type PrefixIndex, predictedIndex, predictingIndex } from './prefix-index.ts';
 export {
   type PolicyClass,

@@ -3,7 +3,7 @@ import type { RouterConfigOverride, RoutingHints } from '../../protocol/generati
 import { RecordReader, type UnknownRecord } from '../../records/index.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import type { Explanation, RankLoad } from '../scheduler/types.ts';
-import type { HashedPrompt, PoolRole, RoutableWorker, RouteRequest, WorkerPool } from '../types.ts';
+import type { HashedPrompt, PoolRole, RouteRequest, WorkerPool } from '../types.ts';
 
 /*
  * The router's own records on the request plane, in the names of proto/router.proto. Block hashes are in none of them: they
@@ -214,8 +214,7 @@ export interface PoolLoads {
 /** A worker set as the process of the resident sees it. */
 export interface PresentPool {
   readonly pool: WorkerPool;
-  readonly workers: readonly RoutableWorker[];
-  /** Those of them above the busy limits of their model. @default none */
+  /** Its workers above the busy limits of their model. @default none */
   readonly busy?: ReadonlySet<string> | undefined;
 }
 
@@ -234,9 +233,9 @@ export interface ChooseService {
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/** The query for a request. */
-export function queryOf(request: RouteRequest, pool: WorkerPool, avoided: ReadonlySet<string> = NOBODY): ChooseQuery {
-  const { id: requestId, routing, override, excluded, policyClass } = request;
+/** The query for a request. @param avoided in place of the request's own */
+export function queryOf(request: RouteRequest, avoided = request.avoided ?? NOBODY): ChooseQuery {
+  const { id: requestId, pool, routing, override, excluded, policyClass } = request;
   const { key: poolKey, role, blockSizeTokens } = pool;
   const prompt = hashedPrompt(request, pool);
   return { requestId, poolKey, role, blockSizeTokens, prompt, routing, override, excluded, avoided, policyClass };

@@ -1,10 +1,11 @@
 import type { Clock } from '../../clock/index.ts';
 import { eligibleWorkers, Inhibition, pinnedIn, rankIn } from '../scheduler/eligibility.ts';
+import { poolName } from '../scheduler/pool-name.ts';
 import { chooseByRendezvous, type PrefixKey, prefixKeyOf, requestKeyOf } from '../scheduler/rendezvous.ts';
 import { hashPrompt } from '../scheduler/scheduling-request.ts';
 import { InFlight } from '../scheduler/simple-router.ts';
 import type { FleetView } from '../state/index.ts';
-import type { Reservation, RoutableWorker, RouteRequest, Router } from '../types.ts';
+import type { Reservation, RoutableWorker, RouteRequest, Router, WorkerPool } from '../types.ts';
 
 /** What is known of the loads of a fleet: `FleetReader`. */
 export interface FleetLoads {
@@ -23,12 +24,15 @@ export interface StatelessRouterOptions {
  * Bounded-load rendezvous hashing of the first blocks over the eligible workers: what is left when no
  * router answers and no index is fresh. Every process decides alike without shared state, so that prefixes meet their worker.
  */
-export function createStatelessRouter(options: StatelessRouterOptions): Router {
+export function createStatelessRouter<Worker extends RoutableWorker>(options: StatelessRouterOptions): Router<Worker> {
   return new StatelessRouter(options);
 }
 
-class StatelessRouter implements Router {
+const NOBODY: readonly never[] = [];
+
+class StatelessRouter<Worker extends RoutableWorker> implements Router<Worker> {
   readonly mode = 'kv';
+  readonly #pools = new Map<string, readonly Worker[]>(); // bounded by the models in discovery, two roles each
   readonly #options: StatelessRouterOptions;
   readonly #inhibition: Inhibition;
   readonly #inFlight = new InFlight();
@@ -38,12 +42,17 @@ class StatelessRouter implements Router {
     this.#inhibition = new Inhibition(options.clock, options.inhibitedMs ?? 5000);
   }
 
-  async choose<Worker extends RoutableWorker>(
-    request: RouteRequest,
-    workers: readonly Worker[],
-    signal: AbortSignal,
-  ): Promise<Reservation<Worker>> {
+  setWorkers(pool: WorkerPool, workers: readonly Worker[]): void {
+    this.#pools.set(poolName(pool), workers);
+  }
+
+  removePool(pool: WorkerPool): void {
+    this.#pools.delete(poolName(pool));
+  }
+
+  async choose(request: RouteRequest, signal: AbortSignal): Promise<Reservation<Worker>> {
     signal.throwIfAborted();
+    const workers = this.#pools.get(poolName(request.pool)) ?? NOBODY;
     const eligible = eligibleWorkers(request, workers, this.#inhibition);
     const isPinned = pinnedIn(request.pool, request.routing) !== undefined;
     const worker =
@@ -59,7 +68,7 @@ class StatelessRouter implements Router {
     this.#inhibition.forget(workerId);
   }
 
-  async #pick<Worker extends RoutableWorker>(
+  async #pick(
     request: RouteRequest,
     eligible: readonly Worker[],
     workers: readonly Worker[],
@@ -76,7 +85,7 @@ class StatelessRouter implements Router {
     return chooseByRendezvous(key, known)?.worker;
   }
 
-  #hold<Worker extends RoutableWorker>(worker: Worker, dpRank: number | undefined): Reservation<Worker> {
+  #hold(worker: Worker, dpRank: number | undefined): Reservation<Worker> {
     this.#inFlight.add(worker.id);
     let isHeld = true;
     return {
@@ -109,6 +118,5 @@ function candidateOf<Worker extends RoutableWorker>(worker: Worker, load: number
 
 function keyOf(request: RouteRequest): PrefixKey {
   const { pool, prompt, id } = request;
-  const hashes = prompt?.hashes ?? (pool && hashPrompt(request, pool));
-  return (hashes && prefixKeyOf(hashes)) ?? requestKeyOf(id);
+  return prefixKeyOf(prompt?.hashes ?? hashPrompt(request, pool)) ?? requestKeyOf(id);
 }

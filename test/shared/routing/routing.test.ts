@@ -95,11 +95,11 @@ class RoutingProcess {
 
   /** Places a request of a prompt that no other shares, by default. */
   choose(more: Partial<RouteRequest> = {}) {
-    const { pool, workers } = this.#model;
+    const { pool } = this.#model;
     const id = `${this.#name}-${++this.#requests}`;
     const tokenIds = Uint32Array.from({ length: 64 }, (_, at) => this.#requests * 1000 + at);
     const request = { id, pool, routing: {}, override: undefined, tokenIds, excluded: new Set<string>(), ...more };
-    return this.routing.router.choose(request, workers, NEVER);
+    return this.routing.router.choose(request, NEVER);
   }
 
   /** A series of its metrics; 0 while it has none. */

@@ -26,6 +26,7 @@ import {
 } from '../../../../shared/router/service/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
+import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, WORKERS } from '../service/resident-rig.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -78,7 +79,7 @@ class Asker {
   }
 
   choose(id: string, tokens: Uint32Array, more: object = {}, signal = NEVER) {
-    return this.router.choose(request(id, tokens, more), WORKERS, signal);
+    return choose(this.router, request(id, tokens, more), WORKERS, signal);
   }
 
   /** Decisions that this process made by itself, for `reason`. */
@@ -200,7 +201,7 @@ describe('a router that asks the resident one by gRPC', () => {
     resident.store('b', prompt(160));
     await asker.choose('r', prompt(160));
     expect(await asker.client.explain('r')).toMatchObject({ request_id: 'r', chosen: { worker_id: 'b' } });
-    const query = queryOf(request('x', prompt(160)), POOL);
+    const query = queryOf(request('x', prompt(160)));
     expect(await asker.client.explain(query)).toMatchObject({ request_id: 'x', blocks: 10 });
     expect(await asker.client.explain('unknown')).toBeUndefined();
   });
@@ -281,8 +282,13 @@ describe('the messages of a caller', () => {
   it('are those of proto/router.proto', async () => {
     const root = await protobuf.load('proto/router.proto');
     const [asked, answered] = ['Request', 'Response'].map((kind) => root.lookupType(`stator.router.v1.Choose${kind}`));
-    const more = { routing: { backend_instance_id: 'b' }, excluded: new Set(['x', 'y']), policyClass: 'batch' };
-    const query = queryOf(request('r', prompt(32), more), { ...POOL, role: 'decode' }, new Set(['z']));
+    const more = {
+      pool: { ...POOL, role: 'decode' } as const,
+      routing: { backend_instance_id: 'b' },
+      excluded: new Set(['x', 'y']),
+      policyClass: 'batch',
+    };
+    const query = queryOf(request('r', prompt(32), more), new Set(['z']));
     const read = asked?.toObject(asked.decode(encodeChooseRequest(query)), { bytes: Array, arrays: true });
     const bytesOf = (words: Uint32Array) => [...new Uint8Array(words.buffer, words.byteOffset, words.byteLength)];
     expect(read).toEqual({

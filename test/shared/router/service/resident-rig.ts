@@ -71,7 +71,7 @@ export class Resident {
       kv: this.kv,
       clock,
       random: seededRandom(5),
-      findPool: (key, role) => (key === POOL.key && role === POOL.role ? { pool: POOL, workers } : undefined),
+      findPool: (key, role) => (key === POOL.key && role === POOL.role ? { pool: POOL } : undefined),
       isLeader: () => this.isLeader,
       ...more,
     });

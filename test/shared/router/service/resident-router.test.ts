@@ -19,6 +19,7 @@ import {
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
+import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
 
 /** A process that asks residents, on a memory plane and a virtual clock. */
@@ -46,7 +47,7 @@ class Asker {
   }
 
   choose(asked: RouteRequest, signal = NEVER, workers = WORKERS): Promise<Reservation> {
-    return this.router.choose(asked, workers, signal);
+    return choose(this.router, asked, workers, signal);
   }
 
   async metric(name: string, label: string): Promise<number> {
@@ -68,8 +69,9 @@ function embeddedRouter(clock: VirtualClock, isFresh: () => boolean): EmbeddedRo
     router: {
       ...router,
       mode: 'kv',
-      choose: (asked, workers, signal) =>
-        router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, workers, signal),
+      setWorkers: (pool, workers) => router.setWorkers(pool, workers),
+      removePool: (pool) => router.removePool(pool),
+      choose: (asked, signal) => router.choose({ ...asked, routing: { backend_instance_id: 'b' } }, signal),
       inhibit() {},
       forget() {},
     },
@@ -190,7 +192,7 @@ describe('a router that asks the resident one', () => {
     await asker.know(resident.address);
     await asker.choose(request('r', prompt(160)));
     const made = asker.client.explain('r');
-    const planned = asker.client.explain(queryOf(request('x', prompt(160)), POOL));
+    const planned = asker.client.explain(queryOf(request('x', prompt(160))));
     await settle();
     expect(await made).toMatchObject({ request_id: 'r', chosen: { worker_id: 'b' } });
     expect(await planned).toMatchObject({ request_id: 'x', blocks: 10 });
@@ -413,7 +415,7 @@ describe('hashing without state', () => {
     const routers = [createStatelessRouter({ clock }), createStatelessRouter({ clock })];
     const chosen = new Set<string>();
     for (const router of routers) {
-      const held = await router.choose(request(`r${chosen.size}`, prompt(160)), many, NEVER);
+      const held = await choose(router, request(`r${chosen.size}`, prompt(160)), many);
       chosen.add(held.worker.id);
       held.release();
     }
@@ -422,27 +424,31 @@ describe('hashing without state', () => {
 
   it('passes over workers that are loaded above their share, or take nothing, and goes to the second cell', async () => {
     const router = loaded(first);
-    const home = (await router.choose(request('r', prompt(160)), many, NEVER)).worker.id;
+    const home = (await choose(router, request('r', prompt(160)), many)).worker.id;
     expect(Number(home)).toBeLessThan(4);
-    const away = await loaded({ ...first, [home]: 50 }).choose(request('r', prompt(160)), many, NEVER);
+    const away = await choose(loaded({ ...first, [home]: 50 }), request('r', prompt(160)), many);
     expect(away.worker.id).not.toBe(home);
-    const spilled = await loaded(first, (id) => Number(id) >= 4).choose(request('r', prompt(160)), many, NEVER);
+    const spilled = await choose(
+      loaded(first, (id) => Number(id) >= 4),
+      request('r', prompt(160)),
+      many,
+    );
     expect(Number(spilled.worker.id)).toBeGreaterThanOrEqual(4);
   });
 
   it('keeps to hints and to what failed', async () => {
     const router = loaded(first);
-    const { worker: home } = await router.choose(request('r', prompt(160)), many, NEVER);
-    const next = await router.choose(request('r', prompt(160), { excluded: new Set([home.id]) }), many, NEVER);
+    const { worker: home } = await choose(router, request('r', prompt(160)), many);
+    const next = await choose(router, request('r', prompt(160), { excluded: new Set([home.id]) }), many);
     expect(next.worker).not.toBe(home);
     const pinned = request('r', prompt(160), { routing: { backend_instance_id: '7' } });
-    expect((await router.choose(pinned, many, NEVER)).worker.id).toBe('7');
+    expect((await choose(router, pinned, many)).worker.id).toBe('7');
     router.inhibit(home.id);
-    expect((await router.choose(request('r', prompt(160)), many, NEVER)).worker).not.toBe(home);
+    expect((await choose(router, request('r', prompt(160)), many)).worker).not.toBe(home);
   });
 
   it('chooses among the workers that discovery has when the fleet item knows none of them', async () => {
-    const held = await loaded({}).choose(request('r', prompt(160)), many, NEVER);
+    const held = await choose(loaded({}), request('r', prompt(160)), many);
     expect(many).toContain(held.worker);
   });
 });
@@ -458,7 +464,7 @@ describe('over TCP', () => {
       kv: rig.kv,
       clock: systemClock,
       random: systemRandom,
-      findPool: () => ({ pool: request('r', prompt(1)).pool!, workers: WORKERS }),
+      findPool: () => ({ pool: POOL }),
       isLeader: () => true,
     });
     const endpoints = serveRouterOnPlane(server, { instanceId: '1', namespace: 'ns' }, service);
@@ -481,7 +487,7 @@ describe('over TCP', () => {
       metrics: createFallbackMetrics(new MetricRegistry()),
       logger: captureLogger().logger,
     });
-    const held = await router.choose(request('r', prompt(16_000)), WORKERS, NEVER);
+    const held = await choose(router, request('r', prompt(16_000)), WORKERS);
     expect(held).toMatchObject({ worker: WORKERS[1], overlapBlocks: 1000 });
     service.close();
     await plane.close();
