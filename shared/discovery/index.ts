@@ -22,5 +22,15 @@ export type {
 } from './records.ts';
 export { openStore, type StoreOptions } from './stores.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
-export type { Bucket, Discovery, DiscoveryEvent, DiscoveryQuery, Watch, WatchListener } from './types.ts';
+export type {
+  Bucket,
+  Discovery,
+  DiscoveryEvent,
+  DiscoveryQuery,
+  FleetLoads,
+  RankLoad,
+  Watch,
+  WatchListener,
+  WorkerLoad,
+} from './types.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

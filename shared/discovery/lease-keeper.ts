@@ -13,14 +13,16 @@ export interface LeaseKeeperOptions {
 
 /** Renewals in one time to live. */
 const RENEWALS_PER_TTL = 3;
+/** Renewals that carry news are at least this far apart, or one period where that is shorter. */
+const NEWS_GAP_MS = 1000;
 const JITTER = 0.1; // so that a fleet started together does not stay in step
 // Retries, as shares of the period: doubled with each failure, up to a quarter while there is a lease to save.
 const FIRST_RETRY_SHARE = 1 / 32;
 const RETRY_SHARE_MAX_HELD = 1 / 4;
 
 /**
- * Keeps one lease alive: renews every third of its time to live, give or take a tenth, retries failures with back-off, and
- * tells when the lease ran out before a renewal succeeded (self-fence) and when it is held again.
+ * Keeps one lease alive: renews every third of its time to live, give or take a tenth, and sooner for news, retries failures
+ * with back-off, and tells when the lease ran out before a renewal succeeded (self-fence) and when it is held again.
  *
  *   idle --begin--> held --own deadline passes--> lost --renewal succeeds--> held        stop: from any state
  */
@@ -31,10 +33,15 @@ export class LeaseKeeper {
   readonly #regainedCallbacks: (() => void)[] = [];
   #state: 'idle' | 'held' | 'lost' | 'stopped' = 'idle';
   #failures = 0;
+  #hasNews = false;
+  /** When the last renewal began (monotonic); the writing of the lease does not count. */
+  #renewedAtMs = Number.NEGATIVE_INFINITY;
+  #renewalDueMs = 0;
   #deadlineMs = 0;
   #renewal: Timer | undefined;
   #deadline: Timer | undefined;
   #attempt: AbortController | undefined;
+  #isRenewing = false;
 
   constructor(options: LeaseKeeperOptions) {
     this.#options = options;
@@ -55,6 +62,19 @@ export class LeaseKeeper {
     this.#state = 'held';
     this.#armDeadline(sentAtMs);
     this.#schedule(this.#jittered());
+    if (this.#hasNews) this.hasten();
+  }
+
+  /**
+   * What a renewal carries has changed: the next one comes at once, or a second after the last. While the lease cannot be
+   * renewed, the news waits for the retry.
+   */
+  hasten(): void {
+    this.#hasNews = true;
+    if (this.#state !== 'held' || this.#failures > 0 || this.#isRenewing) return; // `begin` and `#succeeded` see to it
+    const { clock } = this.#options;
+    const dueMs = Math.max(clock.nowMs(), this.#renewedAtMs + Math.min(NEWS_GAP_MS, this.#periodMs));
+    if (dueMs < this.#renewalDueMs) this.#schedule(dueMs - clock.nowMs());
   }
 
   /** Ends renewing; a renewal under way is aborted. Idempotent. */
@@ -70,6 +90,8 @@ export class LeaseKeeper {
   }
 
   #schedule(delayMs: number): void {
+    this.#renewal?.cancel();
+    this.#renewalDueMs = this.#options.clock.nowMs() + delayMs;
     this.#renewal = this.#options.clock.after(delayMs, () => void this.#renew()); // #renew never rejects
   }
 
@@ -79,11 +101,16 @@ export class LeaseKeeper {
     if (sentAtMs >= this.#deadlineMs) this.#lose(); // the process slept: both timers are due, and this one came first
     const attempt = new AbortController();
     this.#attempt = attempt;
+    this.#isRenewing = true;
+    this.#hasNews = false; // what comes from now on may have missed this renewal
+    this.#renewedAtMs = sentAtMs;
     const patience = clock.after(this.#periodMs, () => attempt.abort(new Error('the lease renewal timed out')));
     try {
       await renew(attempt.signal);
+      this.#isRenewing = false;
       if (!this.#isStopped()) this.#succeeded(sentAtMs);
     } catch (error) {
+      this.#isRenewing = false;
       if (this.#isStopped()) return; // aborted by `stop`
       report(new Error(`a discovery lease was not renewed: ${reasonOf(error)}`, { cause: error }));
       const shareMax = this.#state === 'held' ? RETRY_SHARE_MAX_HELD : 1;
@@ -105,8 +132,10 @@ export class LeaseKeeper {
     }
     this.#armDeadline(sentAtMs);
     this.#schedule(this.#jittered());
-    if (this.#state !== 'lost') return;
+    const wasLost = this.#state === 'lost';
     this.#state = 'held';
+    if (this.#hasNews) this.hasten();
+    if (!wasLost) return;
     for (const callback of this.#regainedCallbacks) callback();
   }
 

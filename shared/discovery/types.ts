@@ -28,6 +28,26 @@ export interface WatchListener {
   recovered?(): void;
 }
 
+/** What one rank of a worker carries, as its worker says. */
+export interface RankLoad {
+  readonly dpRank: number;
+  /** Running and waiting. */
+  readonly requests: number;
+  /** KV blocks in use. */
+  readonly decodeBlocks: number;
+  /** Prompt tokens not computed yet. */
+  readonly prefillTokens: number;
+}
+
+/** At most 1,024 ranks; amounts are finite and not negative, and told as whole numbers. */
+export interface WorkerLoad {
+  readonly ranks: readonly RankLoad[];
+  readonly isDraining: boolean;
+}
+
+/** By instance id. */
+export type FleetLoads = ReadonlyMap<string, WorkerLoad>;
+
 /**
  * Who serves what. Everything a process puts is held by one lease of that process, renewed in the background; when the
  * process dies its records vanish within the lease's time to live. Operations reject with `DiscoveryError`, whose message
@@ -53,6 +73,14 @@ export interface Discovery {
    * be read, the watches are told `failing`, what is known stays, and this resolves all the same after a second at most.
    */
   refresh(maxAgeMs: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * What a worker of this process carries now. Goes out with the renewals of the lease: at once at first, then at most once a
+   * second while it changes. Never rejects; what cannot be written is told like a failed renewal. Forgotten with the last
+   * record of the worker that is removed.
+   */
+  setLoad(instanceId: string, load: WorkerLoad): void;
+  /** Tells the loads of all live workers as they are known, at once and after each reading that changed them. */
+  watchLoads(listener: (loads: FleetLoads) => void): Watch;
   /** Runs `callback` when this process's lease expired before it could be renewed: it must stop taking requests. */
   onLeaseLost(callback: () => void): void;
   /** Runs `callback` when the lease and all records were written again after a loss. */

@@ -2,6 +2,8 @@ import { setMaxListeners } from 'node:events';
 import { forAtMost, Serial } from '../../concurrency/index.ts';
 import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
+import { LoadBoard } from '../loads/load-board.ts';
+import { OwnLoads } from '../loads/own-loads.ts';
 import { momentOf } from '../moment.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
@@ -11,7 +13,7 @@ import type { OpenStore } from '../stores.ts';
 import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
-import type { Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
 import { discoveryTablePlace } from './discovery-table.ts';
 import { LeaseLiveness } from './lease-liveness.ts';
 import { SnapshotPoller } from './snapshot-poller.ts';
@@ -76,11 +78,14 @@ export class DynamoDbDiscovery implements Discovery {
   readonly #poller: SnapshotPoller;
   readonly #owned = new Map<string, OwnedRecord>();
   readonly #serial = new Serial(); // puts, removals and registrations
+  readonly #loads = new OwnLoads();
+  readonly #board: LoadBoard;
   readonly #closing = new AbortController();
 
   private constructor(parts: Parts) {
     this.#parts = parts;
     const { base, table, sweeper, pollMs } = parts;
+    this.#board = new LoadBoard(base.report);
     this.#keeper = new LeaseKeeper({ ...base, renew: (signal) => this.#renew(signal) });
     this.#poller = new SnapshotPoller({
       ...base,
@@ -90,7 +95,10 @@ export class DynamoDbDiscovery implements Discovery {
         return parts.reader.read(scopes, signal);
       },
       explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
-      onReading: ({ dead }, signal) => sweeper.sweep(dead, signal),
+      onReading: ({ dead, loads }, signal) => {
+        if (this.#board.isFollowed) this.#board.show(loads);
+        return sweeper.sweep(dead, signal);
+      },
     });
   }
 
@@ -116,7 +124,7 @@ export class DynamoDbDiscovery implements Discovery {
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
-    const owned = { address: addressOf(record), text: toText(record) };
+    const owned = { address: addressOf(record), text: toText(record), instanceId: record.instance_id };
     assertFits(owned);
     const { writer } = this.#parts;
     await this.#change(signal, async (operation) => {
@@ -134,6 +142,8 @@ export class DynamoDbDiscovery implements Discovery {
     await this.#change(signal, async (operation) => {
       await this.#parts.writer.deleteRecord(address, operation);
       this.#owned.delete(nameOf({ address }));
+      if ([...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id)) return;
+      if (this.#loads.delete(record.instance_id)) this.#keeper.hasten();
     });
   }
 
@@ -166,6 +176,29 @@ export class DynamoDbDiscovery implements Discovery {
     if (!isDone) this.#poller.tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
+  setLoad(instanceId: string, load: WorkerLoad): void {
+    if (this.#closing.signal.aborted) return;
+    try {
+      if (this.#loads.set(instanceId, load)) this.#keeper.hasten();
+    } catch (error) {
+      this.#parts.base.report(error as RangeError);
+    }
+  }
+
+  watchLoads(listener: (loads: FleetLoads) => void): Watch {
+    this.#closing.signal.throwIfAborted();
+    const { base } = this.#parts;
+    const everything = new SnapshotWatcher({ bucket: 'v1/instances', prefix: '' }, { event() {} }, base.report);
+    this.#poller.add(everything, { nowMs: Number.NEGATIVE_INFINITY, wallMs: Number.NEGATIVE_INFINITY });
+    const watch = this.#board.add(listener);
+    return {
+      close: () => {
+        watch.close();
+        this.#poller.delete(everything);
+      },
+    };
+  }
+
   onLeaseLost(callback: () => void): void {
     this.#keeper.onLost(callback);
   }
@@ -180,6 +213,7 @@ export class DynamoDbDiscovery implements Discovery {
     this.#closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
     this.#keeper.stop();
     this.#poller.close();
+    this.#board.close();
     const { base, table, writer, operationTimeoutMs } = this.#parts;
     const patience = new AbortController();
     setMaxListeners(0, patience.signal);
@@ -198,8 +232,9 @@ export class DynamoDbDiscovery implements Discovery {
     const { table, writer } = this.#parts;
     const operation = this.#operation(signal);
     try {
-      if (await writer.heartbeat(operation)) return await this.#refreshNamespaces(operation);
+      if (await writer.heartbeat(this.#loads.packed, operation)) return await this.#refreshNamespaces(operation);
       await this.#serial.run(() => writer.registerAgain([...this.#owned.values()], operation), operation);
+      this.#keeper.hasten(); // the lease is new and says no load yet
     } catch (error) {
       throw table.explain(error);
     }

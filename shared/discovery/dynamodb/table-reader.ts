@@ -24,6 +24,8 @@ export interface TableReading {
   /** Texts of live records by key, for the bucket; holds at least what the scopes asked for. */
   texts(bucket: Bucket): ReadonlyMap<string, string>;
   readonly dead: readonly DeadRecord[];
+  /** Packed loads of the live leases, by lease id. */
+  readonly loads: ReadonlyMap<string, Uint8Array>;
 }
 
 interface RecordRow {
@@ -34,6 +36,12 @@ interface RecordRow {
   readonly leaseId: string;
   readonly leaseNamespace: string;
   readonly epoch: number;
+}
+
+interface SeenLease {
+  readonly row: LeaseRow;
+  readonly load: Uint8Array | undefined;
+  readonly isAlive: boolean;
 }
 
 interface ReaderOptions {
@@ -69,7 +77,9 @@ export class TableReader {
         dead.push(toDead(row, lease?.row));
       }
     }
-    return { texts: (bucket) => texts.get(bucket) ?? new Map(), dead };
+    const loads = new Map<string, Uint8Array>();
+    for (const [leaseId, { load, isAlive }] of leases) if (isAlive && load !== undefined) loads.set(leaseId, load);
+    return { texts: (bucket) => texts.get(bucket) ?? new Map(), dead, loads };
   }
 
   async #readRecords(scopes: readonly ReadScope[], signal: AbortSignal): Promise<RecordRow[]> {
@@ -94,18 +104,15 @@ export class TableReader {
     return items.filter((item) => numberOf(item.ttl) >= nowSeconds).map((item) => item.sk?.S ?? '');
   }
 
-  async #readLeases(
-    rows: readonly RecordRow[],
-    signal: AbortSignal,
-  ): Promise<Map<string, { readonly row: LeaseRow; readonly isAlive: boolean }>> {
+  async #readLeases(rows: readonly RecordRow[], signal: AbortSignal): Promise<Map<string, SeenLease>> {
     const { table, time, clock, liveness } = this.#options;
     const partitions = new Set(rows.map(({ leaseNamespace, leaseId }) => leaseItemKey(leaseNamespace, leaseId).pk));
-    const leases = new Map<string, { readonly row: LeaseRow; readonly isAlive: boolean }>();
+    const leases = new Map<string, SeenLease>();
     await inBatches([...partitions], async (pk) => {
       const [askedAtMs, askedAtTableMs] = [clock.nowMs(), time.nowMs()];
       for (const item of await table.query(pk, undefined, signal)) {
         const row = toLeaseRow(item);
-        leases.set(row.leaseId, { row, isAlive: liveness.observe(row, askedAtMs, askedAtTableMs) });
+        leases.set(row.leaseId, { row, load: item.load?.B, isAlive: liveness.observe(row, askedAtMs, askedAtTableMs) });
       }
     });
     liveness.prune(clock.nowMs());

@@ -12,6 +12,7 @@ import { leaseItemKey, NAMESPACES_PK, recordItemKey } from './schema.ts';
 export interface OwnedRecord {
   readonly address: RecordAddress;
   readonly text: string;
+  readonly instanceId: string;
 }
 
 export interface TableWriterOptions {
@@ -93,16 +94,21 @@ export class TableWriter {
   }
 
   /** Extends the lease by one write. False when it is gone: everything must be registered again. */
-  heartbeat(signal: AbortSignal): Promise<boolean> {
+  heartbeat(load: Uint8Array, signal: AbortSignal): Promise<boolean> {
     const { table, time, ttlMs } = this.#options;
     const expiresAtMs = time.nowMs() + ttlMs;
     return table.update(
-      'SET expiresAtMs = :expires, #ttl = :ttl',
+      'SET expiresAtMs = :expires, #ttl = :ttl, #load = :load',
       {
         key: this.#leaseKey(),
         condition: EPOCH_IS_MINE,
-        names: { '#ttl': 'ttl' },
-        values: { ':expires': expiresAtMs, ':ttl': garbageAt(expiresAtMs), ':epoch': this.#epoch },
+        names: { '#ttl': 'ttl', '#load': 'load' },
+        values: {
+          ':expires': expiresAtMs,
+          ':ttl': garbageAt(expiresAtMs),
+          ':epoch': this.#epoch,
+          ':load': load,
+        },
       },
       signal,
     );

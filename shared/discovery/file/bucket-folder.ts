@@ -6,7 +6,6 @@ import type { Clock } from '../../clock/index.ts';
 import { inBatches } from '../../concurrency/index.ts';
 import { encodeSegment } from '../../planes/names/index.ts';
 import { decodeSegment } from '../keys.ts';
-import type { Bucket } from '../types.ts';
 import { checkRealFolder } from './own-folder.ts';
 
 const TEMPORARY_PREFIX = '.tmp_';
@@ -32,7 +31,7 @@ export class BucketFolder {
   readonly #ttlMs: number;
   #cache = new Map<string, CachedText>(); // by key; replaced by each reading
 
-  constructor(rootPath: string, bucket: Bucket, clock: Clock, ttlMs: number) {
+  constructor(rootPath: string, bucket: string, clock: Clock, ttlMs: number) {
     this.path = join(rootPath, bucket);
     this.#clock = clock;
     this.#ttlMs = ttlMs;

@@ -2,14 +2,16 @@ import { forAtMost, inBatches, Serial } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
+import { LoadBoard } from '../loads/load-board.ts';
+import { OwnLoads } from '../loads/own-loads.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { OpenStore } from '../stores.ts';
-import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
 import { BucketFolder } from './bucket-folder.ts';
-import { FolderFollower } from './folder-follower.ts';
+import { FolderFollower, type FolderReader } from './folder-follower.ts';
 import { makeOwnFolder, userFolderPath } from './own-folder.ts';
 
 export interface FileDiscoveryOptions extends DiscoveryBaseOptions {
@@ -26,7 +28,11 @@ interface OwnedFile {
   readonly bucket: Bucket;
   readonly key: string;
   readonly text: string;
+  readonly instanceId: string;
 }
+
+const LOADS = 'v1/loads' as const;
+type FolderName = Bucket | typeof LOADS;
 
 const POLL_MS = 1000;
 /** A folder over a network may hang. */
@@ -41,11 +47,21 @@ export class FileDiscovery implements Discovery {
   readonly #rootPath: string;
   /** Somebody named the folder, and answers for who can write it. */
   readonly #isShared: boolean;
-  readonly #folders: ReadonlyMap<Bucket, BucketFolder>;
-  readonly #followers: ReadonlyMap<Bucket, FolderFollower>;
+  readonly #folders: ReadonlyMap<FolderName, BucketFolder>;
+  readonly #followers: ReadonlyMap<FolderName, FolderFollower>;
   readonly #keeper: LeaseKeeper;
   readonly #owned = new Map<string, OwnedFile>();
   readonly #serial = new Serial();
+  readonly #loads = new OwnLoads();
+  /** That the folder cannot be read is told to the watches of records. */
+  readonly #loadsReader: FolderReader = {
+    apply: (texts) => this.#board.show(new Map([...texts].map(([key, text]) => [key, Buffer.from(text, 'base64')]))),
+    fail: () => {},
+  };
+  readonly #board: LoadBoard;
+  /** Name of the file that tells what the workers of this process carry, and what it says; empty = there is none. */
+  readonly #loadsKey: string;
+  #writtenLoads: Uint8Array = new Uint8Array();
   #isClosed = false;
 
   constructor(options: FileDiscoveryOptions) {
@@ -54,17 +70,21 @@ export class FileDiscovery implements Discovery {
     this.#isShared = options.rootPath !== undefined;
     const { clock, ttlMs, report } = this.#base;
     const pollMs = Math.min(options.pollMs ?? POLL_MS, ttlMs / 2);
-    this.#folders = new Map(BUCKETS.map((name) => [name, new BucketFolder(this.#rootPath, name, clock, ttlMs)]));
+    this.#folders = new Map(
+      [...BUCKETS, LOADS].map((name) => [name, new BucketFolder(this.#rootPath, name, clock, ttlMs)] as const),
+    );
     this.#followers = new Map(
       [...this.#folders].map(([name, folder]) => [name, new FolderFollower({ folder, clock, pollMs, report })]),
     );
+    this.#board = new LoadBoard(report);
+    this.#loadsKey = `process/${this.#base.random.instanceId()}`;
     this.#keeper = new LeaseKeeper({ ...this.#base, renew: (signal) => this.#renew(signal) });
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.#assertUsable(signal);
     const { bucket, key } = addressOf(record);
-    const file: OwnedFile = { bucket, key, text: toText(record) };
+    const file: OwnedFile = { bucket, key, text: toText(record), instanceId: record.instance_id };
     await this.#serial.run(async () => {
       this.#assertUsable(signal);
       const sentAtMs = this.#base.clock.nowMs();
@@ -81,6 +101,8 @@ export class FileDiscovery implements Discovery {
       if (!this.#owned.has(`${bucket}/${key}`)) return;
       await this.#attempt('remove from', () => this.#folder(bucket).remove(key));
       this.#owned.delete(`${bucket}/${key}`);
+      if ([...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id)) return;
+      if (this.#loads.delete(record.instance_id)) this.#keeper.hasten();
     }, signal);
   }
 
@@ -125,6 +147,21 @@ export class FileDiscovery implements Discovery {
     for (const follower of followers) follower.tellFailing(failure);
   }
 
+  setLoad(instanceId: string, load: WorkerLoad): void {
+    if (this.#isClosed) return;
+    try {
+      if (this.#loads.set(instanceId, load)) this.#keeper.hasten();
+    } catch (error) {
+      this.#base.report(error as RangeError);
+    }
+  }
+
+  watchLoads(listener: (loads: FleetLoads) => void): Watch {
+    this.#assertUsable(undefined);
+    if (!this.#board.isFollowed) void this.#followLoads(); // never rejects
+    return this.#board.add(listener);
+  }
+
   onLeaseLost(callback: () => void): void {
     this.#keeper.onLost(callback);
   }
@@ -139,11 +176,13 @@ export class FileDiscovery implements Discovery {
     this.#isClosed = true;
     this.#keeper.stop();
     for (const follower of this.#followers.values()) follower.close();
+    this.#board.close();
     await this.#serial.run(async () => {
       const owned = [...this.#owned.values()];
       this.#owned.clear();
       try {
         await inBatches(owned, ({ bucket, key }) => this.#folder(bucket).remove(key));
+        if (this.#writtenLoads.length > 0) await this.#folder(LOADS).remove(this.#loadsKey);
       } catch (error) {
         this.#base.report(this.#toError('remove from', error));
       }
@@ -160,6 +199,28 @@ export class FileDiscovery implements Discovery {
         await this.#folder(file.bucket).write(file.key, file.text);
       });
     }
+    await this.#serial.run(() => this.#renewLoads());
+  }
+
+  async #followLoads(): Promise<void> {
+    try {
+      await this.#attempt('watch', () => this.#folder(LOADS).create());
+    } catch (error) {
+      this.#base.report(error as DiscoveryError);
+      if ((error as DiscoveryError).code === 'misconfigured') return; // who can write it is not to be trusted
+    }
+    if (this.#board.isFollowed) this.#follower(LOADS).follow(this.#loadsReader);
+  }
+
+  async #renewLoads(): Promise<void> {
+    const [folder, { packed }] = [this.#folder(LOADS), this.#loads];
+    if (this.#isClosed) return;
+    if (packed.length === 0) {
+      if (this.#writtenLoads.length > 0) await folder.remove(this.#loadsKey);
+    } else if (packed !== this.#writtenLoads || !(await folder.touch(this.#loadsKey))) {
+      await folder.write(this.#loadsKey, Buffer.from(packed).toString('base64'));
+    }
+    this.#writtenLoads = packed;
   }
 
   async #attempt<T>(verb: string, work: () => Promise<T>): Promise<T> {
@@ -177,11 +238,11 @@ export class FileDiscovery implements Discovery {
     return new DiscoveryError('unavailable', message, cause);
   }
 
-  #folder(bucket: Bucket): BucketFolder {
+  #folder(bucket: FolderName): BucketFolder {
     return at(this.#folders, bucket);
   }
 
-  #follower(bucket: Bucket): FolderFollower {
+  #follower(bucket: FolderName): FolderFollower {
     return at(this.#followers, bucket);
   }
 
@@ -191,7 +252,7 @@ export class FileDiscovery implements Discovery {
   }
 }
 
-function at<T>(map: ReadonlyMap<Bucket, T>, bucket: Bucket): T {
+function at<T>(map: ReadonlyMap<FolderName, T>, bucket: FolderName): T {
   const value = map.get(bucket);
   if (value === undefined) throw new Error(`unknown discovery bucket ${bucket}`);
   return value;

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ageMs, type Moment, momentOf } from '../moment.ts';
-import type { ReportProblem, SnapshotWatcher } from '../snapshot-watcher.ts';
+import type { ReportProblem } from '../snapshot-watcher.ts';
 import type { BucketFolder } from './bucket-folder.ts';
 
 /** Renames come in bursts; one reading serves them all. */
@@ -17,6 +17,12 @@ export interface FolderFollowerOptions {
   readonly report: ReportProblem;
 }
 
+/** Who is shown each reading of the folder. */
+export interface FolderReader {
+  apply(texts: ReadonlyMap<string, string>): void;
+  fail(error: Error): void;
+}
+
 /** A reading under way. */
 interface Reading {
   readonly began: Moment;
@@ -28,7 +34,7 @@ interface Reading {
 export class FolderFollower {
   readonly #options: FolderFollowerOptions;
   /** Each with the moment when the reading began that it shows. */
-  readonly #watchers = new Map<SnapshotWatcher, Moment>();
+  readonly #watchers = new Map<FolderReader, Moment>();
   #notifier: FSWatcher | undefined;
   #notifiedFolder: number | undefined; // inode, to notice that the folder was replaced
   #hasReportedNotifier = false;
@@ -41,7 +47,7 @@ export class FolderFollower {
   }
 
   /** Delivers the present set to `watcher`, then changes. Throws when the folder cannot be read. */
-  async add(watcher: SnapshotWatcher): Promise<void> {
+  async add(watcher: FolderReader): Promise<void> {
     this.#watchers.set(watcher, momentOf(this.#options.clock));
     try {
       await this.#options.folder.create();
@@ -56,7 +62,13 @@ export class FolderFollower {
     this.#schedule(this.#isStale ? SETTLE_MS : this.#options.pollMs);
   }
 
-  delete(watcher: SnapshotWatcher): void {
+  /** Delivers to `watcher` as soon as the folder is there and can be read, then changes. */
+  follow(watcher: FolderReader): void {
+    this.#watchers.set(watcher, momentOf(this.#options.clock));
+    this.#schedule(0);
+  }
+
+  delete(watcher: FolderReader): void {
     this.#watchers.delete(watcher);
     if (this.#watchers.size === 0) this.#rest();
   }

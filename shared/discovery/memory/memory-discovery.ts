@@ -1,12 +1,14 @@
 import { type Clock, systemClock, type Timer } from '../../clock/index.ts';
 import { addressOf, BUCKETS, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
+import { LoadBoard } from '../loads/load-board.ts';
+import { OwnLoads } from '../loads/own-loads.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
 import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
 import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { OpenStore } from '../stores.ts';
-import type { Bucket, Discovery, DiscoveryQuery, Watch, WatchListener } from '../types.ts';
+import type { Bucket, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
 
 interface Entry {
   readonly leaseId: string;
@@ -25,6 +27,7 @@ interface OwnedEntry {
   readonly bucket: Bucket;
   readonly key: string;
   readonly text: string;
+  readonly instanceId: string;
 }
 
 export const openMemory: OpenStore = (_settings, options) => new MemoryDiscovery(options);
@@ -38,6 +41,9 @@ export class MemoryDiscovery implements Discovery {
   readonly #keeper: LeaseKeeper;
   readonly #owned = new Map<string, OwnedEntry>();
   readonly #listeners = new Set<HubListener>();
+  readonly #loads = new OwnLoads();
+  readonly #board: LoadBoard;
+  readonly #showLoads = (): void => this.#board.show(this.#hub.loads());
   #isClosed = false;
 
   constructor(options: MemoryDiscoveryOptions = {}) {
@@ -45,15 +51,17 @@ export class MemoryDiscovery implements Discovery {
     this.#base = withDefaults(options);
     this.#leaseId = this.#base.random.instanceId();
     this.#keeper = new LeaseKeeper({ ...this.#base, renew: async () => this.#renew() });
+    this.#board = new LoadBoard(this.#base.report);
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     this.#assertUsable(signal);
     const { bucket, key } = addressOf(record);
-    const entry = { bucket, key, text: toText(record) };
+    const entry = { bucket, key, text: toText(record), instanceId: record.instance_id };
     this.#owned.set(`${bucket}/${key}`, entry);
     if (this.#hub.renew(this.#leaseId, this.#base.ttlMs)) {
       this.#hub.put(bucket, key, this.#leaseId, entry.text);
+      this.#hub.putLoads(this.#leaseId, this.#loads.packed);
     } else {
       this.#putAll();
     }
@@ -65,6 +73,8 @@ export class MemoryDiscovery implements Discovery {
     const { bucket, key } = addressOf(record);
     this.#owned.delete(`${bucket}/${key}`);
     this.#hub.remove(bucket, key, this.#leaseId);
+    if ([...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id)) return;
+    if (this.#loads.delete(record.instance_id)) this.#hub.putLoads(this.#leaseId, this.#loads.packed);
   }
 
   async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
@@ -95,6 +105,22 @@ export class MemoryDiscovery implements Discovery {
     this.#assertUsable(signal);
   }
 
+  setLoad(instanceId: string, load: WorkerLoad): void {
+    if (this.#isClosed) return;
+    try {
+      if (this.#loads.set(instanceId, load)) this.#hub.putLoads(this.#leaseId, this.#loads.packed);
+    } catch (error) {
+      this.#base.report(error as RangeError);
+    }
+  }
+
+  watchLoads(listener: (loads: FleetLoads) => void): Watch {
+    this.#assertUsable(undefined);
+    this.#hub.listenToLoads(this.#showLoads);
+    this.#showLoads();
+    return this.#board.add(listener);
+  }
+
   onLeaseLost(callback: () => void): void {
     this.#keeper.onLost(callback);
   }
@@ -108,6 +134,8 @@ export class MemoryDiscovery implements Discovery {
     this.#isClosed = true;
     this.#keeper.stop();
     for (const listener of this.#listeners) this.#hub.unlisten(listener);
+    this.#hub.unlistenToLoads(this.#showLoads);
+    this.#board.close();
     this.#hub.drop(this.#leaseId);
   }
 
@@ -117,6 +145,7 @@ export class MemoryDiscovery implements Discovery {
 
   #putAll(): void {
     for (const { bucket, key, text } of this.#owned.values()) this.#hub.put(bucket, key, this.#leaseId, text);
+    this.#hub.putLoads(this.#leaseId, this.#loads.packed);
   }
 
   #assertUsable(signal: AbortSignal | undefined): void {
@@ -133,7 +162,9 @@ export class MemoryHub {
   readonly #clock: Clock;
   readonly #entries = new Map<Bucket, Map<string, Entry>>(BUCKETS.map((bucket) => [bucket, new Map()]));
   readonly #expiries = new Map<string, Timer>(); // by lease id
+  readonly #loads = new Map<string, Uint8Array>(); // packed, by lease id
   readonly #listeners = new Set<HubListener>();
+  readonly #loadListeners = new Set<() => void>();
   readonly #changes: (readonly [Bucket, string])[] = []; // emptied before `put` and its like return
   #isTelling = false;
 
@@ -168,6 +199,7 @@ export class MemoryHub {
   drop(leaseId: string): void {
     this.#expiries.get(leaseId)?.cancel();
     this.#expiries.delete(leaseId);
+    if (this.#loads.delete(leaseId)) this.#tellLoads();
     const removed: (readonly [Bucket, string])[] = [];
     for (const [bucket, entries] of this.#entries) {
       for (const [key, entry] of entries) {
@@ -177,6 +209,27 @@ export class MemoryHub {
       }
     }
     this.#tell(removed);
+  }
+
+  /** What the workers under a lease carry, packed; no bytes = nothing to tell. Ignored when there is no such lease. */
+  putLoads(leaseId: string, packed: Uint8Array): void {
+    if (!this.#expiries.has(leaseId) || (this.#loads.get(leaseId)?.length ?? 0) + packed.length === 0) return;
+    if (packed.length === 0) this.#loads.delete(leaseId);
+    else this.#loads.set(leaseId, packed);
+    this.#tellLoads();
+  }
+
+  /** Packed loads by lease id. */
+  loads(): ReadonlyMap<string, Uint8Array> {
+    return new Map(this.#loads);
+  }
+
+  listenToLoads(listener: () => void): void {
+    this.#loadListeners.add(listener);
+  }
+
+  unlistenToLoads(listener: () => void): void {
+    this.#loadListeners.delete(listener);
   }
 
   text(bucket: Bucket, key: string): string | undefined {
@@ -200,6 +253,10 @@ export class MemoryHub {
     const entries = this.#entries.get(bucket);
     if (entries === undefined) throw new Error(`unknown discovery bucket ${bucket}`);
     return entries;
+  }
+
+  #tellLoads(): void {
+    for (const listener of this.#loadListeners) listener();
   }
 
   #tell(changes: readonly (readonly [Bucket, string])[]): void {

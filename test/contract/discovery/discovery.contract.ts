@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Discovery, type DiscoveryRecord, eventChannelPrefix } from '../../../shared/discovery/index.ts';
+import {
+  type Discovery,
+  type DiscoveryRecord,
+  eventChannelPrefix,
+  type FleetLoads,
+  type WorkerLoad,
+} from '../../../shared/discovery/index.ts';
 import type { SharedStoreOptions } from '../../support/create-discovery.ts';
 import { type FreezableClock, type SpawnedProcess, spawnTypeScript, waitUntil } from '../../support/index.ts';
 import { channelOf, endpointAt, modelAt, Witness } from './records.ts';
@@ -11,7 +17,12 @@ export interface DiscoveryHarness {
    * A handle as another process would hold it; freezing its clock plays that process crashing or being stopped.
    * @param ttlMs @default 10_000: nobody dies because the machine stands still for a while
    */
-  open(ttlMs?: number): Promise<{ readonly discovery: Discovery; readonly clock: FreezableClock }>;
+  open(ttlMs?: number): Promise<{
+    readonly discovery: Discovery;
+    readonly clock: FreezableClock;
+    /** What its background work reported. */
+    readonly problems: readonly Error[];
+  }>;
   /** What a store outside this process adds: ways to fail, and the options for other processes to open it. */
   readonly external?: {
     readonly options: SharedStoreOptions;
@@ -230,6 +241,154 @@ export function describeDiscovery(name: string, start: () => Promise<DiscoveryHa
         );
         await discovery.close();
         await expect(discovery.refresh(0)).rejects.toMatchObject({ code: 'closed' });
+      });
+    });
+
+    describe('loads', () => {
+      const loadOf = (requests: number, isDraining = false): WorkerLoad => ({
+        ranks: [{ dpRank: 0, requests, decodeBlocks: 10 * requests, prefillTokens: 100 * requests }],
+        isDraining,
+      });
+      /** The latest that a follower was told, and how often it was. */
+      const follow = (discovery: Discovery) => {
+        const told: FleetLoads[] = [];
+        const watch = discovery.watchLoads((loads) => told.push(loads));
+        return { told, watch, latest: () => Object.fromEntries(told.at(-1) ?? []) };
+      };
+
+      it('shows every process what a worker carries, and each change', async () => {
+        const [worker, reader] = [await harness.open(), await harness.open()];
+        const { told, latest } = follow(reader.discovery);
+        expect(told).toHaveLength(1);
+        await worker.discovery.put(endpointAt('ns/backend/generate/a'));
+        worker.discovery.setLoad('a', loadOf(1));
+        await waitUntil(() => latest().a !== undefined);
+        expect(latest()).toEqual({ a: loadOf(1) });
+        worker.discovery.setLoad('a', loadOf(2));
+        worker.discovery.setLoad('a', loadOf(3, true));
+        await waitUntil(() => latest().a?.isDraining === true);
+        expect(latest()).toEqual({ a: loadOf(3, true) });
+      });
+
+      it('tells one who comes later at once what is known', async () => {
+        const { discovery } = await harness.open();
+        const first = follow(discovery);
+        await discovery.put(endpointAt('ns/backend/generate/a'));
+        discovery.setLoad('a', loadOf(1));
+        await waitUntil(() => first.latest().a !== undefined);
+        expect(follow(discovery).latest()).toEqual({ a: loadOf(1) });
+      });
+
+      it('carries every rank and amount exactly, and amounts that are no whole numbers rounded up', async () => {
+        const { discovery } = await harness.open();
+        const { latest } = follow(discovery);
+        const ranks = Array.from({ length: 1024 }, (_, dpRank) => ({
+          dpRank,
+          requests: dpRank % 300,
+          decodeBlocks: dpRank * 4099,
+          prefillTokens: dpRank === 7 ? Number.MAX_SAFE_INTEGER : dpRank * 131_071,
+        }));
+        await discovery.put(endpointAt('ns/backend/generate/1f3a5b7c9d0e2'));
+        await discovery.put(endpointAt('ns/backend/generate/b'));
+        discovery.setLoad('1f3a5b7c9d0e2', { ranks, isDraining: false });
+        discovery.setLoad('b', {
+          ranks: [{ dpRank: 1, requests: 0, decodeBlocks: 1.5, prefillTokens: 0 }],
+          isDraining: true,
+        });
+        await waitUntil(() => Object.keys(latest()).length === 2);
+        expect(latest()).toEqual({
+          '1f3a5b7c9d0e2': { ranks, isDraining: false },
+          b: { ranks: [{ dpRank: 1, requests: 0, decodeBlocks: 2, prefillTokens: 0 }], isDraining: true },
+        });
+      });
+
+      it('tells what is out of bounds like a failed renewal, and keeps what was said before', async () => {
+        const { discovery, problems } = await harness.open();
+        const { latest } = follow(discovery);
+        await discovery.put(endpointAt('ns/backend/generate/a'));
+        discovery.setLoad('a', loadOf(1));
+        discovery.setLoad('a', loadOf(Number.NaN));
+        discovery.setLoad('a', loadOf(-1));
+        discovery.setLoad('a', loadOf(Number.POSITIVE_INFINITY));
+        discovery.setLoad('a', {
+          ...loadOf(1),
+          ranks: Array.from({ length: 1025 }, () => ({ ...loadOf(1).ranks[0] }) as never),
+        });
+        discovery.setLoad('no id', loadOf(1));
+        expect(problems.map(({ message }) => message)).toEqual([
+          'load of worker a: requests of rank 0 is NaN, allowed are 0 to 2^53 - 1',
+          'load of worker a: requests of rank 0 is -1, allowed are 0 to 2^53 - 1',
+          'load of worker a: requests of rank 0 is Infinity, allowed are 0 to 2^53 - 1',
+          'load of worker a: 1025 ranks, at most 1024 are told',
+          'load of worker no id: ids are 1 to 16 lower-case hex digits',
+        ]);
+        await waitUntil(() => latest().a !== undefined);
+        expect(latest()).toEqual({ a: loadOf(1) });
+      });
+
+      it('keeps a load that was told before the first record', async () => {
+        const [worker, reader] = [await harness.open(), await harness.open()];
+        const { latest } = follow(reader.discovery);
+        worker.discovery.setLoad('a', loadOf(4));
+        await worker.discovery.put(endpointAt('ns/backend/generate/a'));
+        await waitUntil(() => latest().a !== undefined);
+        expect(latest()).toEqual({ a: loadOf(4) });
+      });
+
+      it('forgets a worker with its last record, a process that closes, and one that dies', async () => {
+        const [leaving, dying, reader] = [
+          await harness.open(),
+          await harness.open(SHORT_TTL_MS),
+          await harness.open(SHORT_TTL_MS),
+        ];
+        const { latest } = follow(reader.discovery);
+        const workers = () => Object.keys(latest()).sort().join();
+        for (const id of ['a', 'b']) {
+          await leaving.discovery.put(endpointAt(`ns/backend/generate/${id}`));
+          leaving.discovery.setLoad(id, loadOf(1));
+        }
+        await leaving.discovery.put(modelAt('ns/backend/generate/a'));
+        await dying.discovery.put(endpointAt('ns/backend/generate/c'));
+        dying.discovery.setLoad('c', loadOf(1));
+        await waitUntil(() => workers() === 'a,b,c');
+        await leaving.discovery.remove(modelAt('ns/backend/generate/a'));
+        await leaving.discovery.remove(endpointAt('ns/backend/generate/a'));
+        await waitUntil(() => workers() === 'b,c');
+        await leaving.discovery.close();
+        await waitUntil(() => workers() === 'c');
+        dying.clock.freeze();
+        await waitUntil(() => workers() === '');
+      });
+
+      it('shows the load of a process again that had lost its lease', async () => {
+        const [stopped, reader] = [await harness.open(SHORT_TTL_MS), await harness.open(SHORT_TTL_MS)];
+        const { latest } = follow(reader.discovery);
+        await stopped.discovery.put(endpointAt('ns/backend/generate/a'));
+        stopped.discovery.setLoad('a', loadOf(1));
+        await waitUntil(() => latest().a !== undefined);
+        stopped.clock.freeze();
+        await waitUntil(() => latest().a === undefined);
+        stopped.clock.thaw();
+        await waitUntil(() => latest().a !== undefined);
+        expect(latest()).toEqual({ a: loadOf(1) });
+      });
+
+      it('tells no more once its watch is closed, and goes on for the others when one listener throws', async () => {
+        const { discovery } = await harness.open();
+        discovery.watchLoads(() => expect.unreachable('thrown on purpose'));
+        const [closing, staying] = [follow(discovery), follow(discovery)];
+        closing.watch.close();
+        await discovery.put(endpointAt('ns/backend/generate/a'));
+        discovery.setLoad('a', loadOf(1));
+        await waitUntil(() => staying.latest().a !== undefined);
+        expect(closing.told).toHaveLength(1);
+      });
+
+      it('of a closed handle cannot be followed, and are no longer told', async () => {
+        const { discovery } = await harness.open();
+        await discovery.close();
+        discovery.setLoad('a', loadOf(1));
+        expect(() => discovery.watchLoads(() => {})).toThrow('this discovery handle was closed');
       });
     });
 

@@ -22,9 +22,15 @@ describe.runIf(hasDynamoDb())('against a DynamoDB server', () => {
       return {
         async open(ttlMs = 10_000) {
           const clock = new FreezableClock();
-          const discovery = await createDiscovery({ ...options, ttlMs, clock, onProblem: () => {} });
+          const problems: Error[] = [];
+          const discovery = await createDiscovery({
+            ...options,
+            ttlMs,
+            clock,
+            onProblem: (problem) => problems.push(problem),
+          });
           opened.push(discovery);
-          return { discovery, clock };
+          return { discovery, clock, problems };
         },
         external: {
           options,

@@ -11,9 +11,10 @@ describeDiscovery(
     return {
       async open(ttlMs = 10_000) {
         const clock = new FreezableClock();
-        const discovery = new MemoryDiscovery({ hub, clock, ttlMs, onProblem: () => {} });
+        const problems: Error[] = [];
+        const discovery = new MemoryDiscovery({ hub, clock, ttlMs, onProblem: (problem) => problems.push(problem) });
         opened.push(discovery);
-        return { discovery, clock };
+        return { discovery, clock, problems };
       },
       close: async () => {
         await Promise.all(opened.map((discovery) => discovery.close()));

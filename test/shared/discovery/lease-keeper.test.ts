@@ -101,4 +101,49 @@ describe('LeaseKeeper', () => {
     expect(clock.pendingTimers).toBe(0);
     expect(log).toEqual([]);
   });
+
+  describe('with news to carry', () => {
+    it('renews at once the first time, then once a second while more comes', async () => {
+      const { clock, renewedAtMs, keeper } = keep(async () => {});
+      for (let at = 0; at < 100; at++) {
+        keeper.hasten();
+        await clock.advance(50);
+      }
+      expect(renewedAtMs).toEqual([0, 1000, 2000, 3000, 4000, 5000]);
+    });
+
+    it('goes back to a third of the time to live when no more comes', async () => {
+      const { clock, renewedAtMs, keeper } = keep(async () => {});
+      keeper.hasten();
+      await clock.advance(30_000);
+      expect(renewedAtMs[0]).toBe(0);
+      expect(renewedAtMs[1]).toBeGreaterThanOrEqual(3000);
+    });
+
+    it('renews again for what came while a renewal was under way', async () => {
+      const { clock, renewedAtMs, keeper } = keep((at) => at.sleep(200));
+      keeper.hasten();
+      await clock.advance(100);
+      keeper.hasten();
+      await clock.advance(1500);
+      expect(renewedAtMs).toEqual([0, 1000]);
+    });
+
+    it('retries no sooner than without', async () => {
+      const { clock, renewedAtMs, keeper } = keep(() => Promise.reject(new Error('no route')));
+      const {
+        renewedAtMs: quiet,
+        clock: quietClock,
+        keeper: quietKeeper,
+      } = keep(() => Promise.reject(new Error('no')));
+      keeper.hasten();
+      quietKeeper.hasten();
+      for (let at = 0; at < 600; at++) {
+        await clock.advance(100);
+        keeper.hasten();
+      }
+      await quietClock.advance(60_000);
+      expect(renewedAtMs).toEqual(quiet);
+    });
+  });
 });

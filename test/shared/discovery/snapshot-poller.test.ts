@@ -49,7 +49,7 @@ beforeEach(() => {
 
 function readingOf(paths: readonly string[]): TableReading {
   const texts = new Map(paths.map((path) => [path, JSON.stringify(endpointAt(path))]));
-  return { texts: () => texts, dead: [] };
+  return { texts: () => texts, dead: [], loads: new Map() };
 }
 
 /** A refresh with what became of it so far. */
