@@ -46,7 +46,6 @@ export class ServingStack extends Stack {
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: discovery.tableName,
         STATOR_RESPONSES_TABLE: responses.tableName,
-        STATOR_STATE_TABLE: routerState.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? (router === undefined ? 'round-robin' : 'kv'),
         ...(router === undefined ? {} : { STATOR_ROUTER_URL: router.url }),
@@ -58,10 +57,8 @@ export class ServingStack extends Stack {
     });
     discovery.grantLookUp(http);
     responses.grantKeep(http);
-    routerState.grantReadFleet(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
-    routerState.grantReport(workerPolicy);
     const routerPolicy = new ManagedPolicy(this, 'RouterPolicy', {
       description: 'Stator: what a container edge needs',
     });
@@ -77,7 +74,7 @@ export class ServingStack extends Stack {
     output('BaseUrl', `${api.url}v1`, 'Base URL for OpenAI clients');
     output('ApiKeyId', api.key.keyId, 'Id of the key that callers send as x-api-key');
     output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
-    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of workers and container edges');
+    output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of container edges');
     output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');
     output('RouterPolicyArn', routerPolicy.managedPolicyArn, 'Policy for the task role of container edges');
     output('EventPlane', nats === undefined ? 'zmq' : 'nats', 'DYN_EVENT_PLANE of workers and container edges');

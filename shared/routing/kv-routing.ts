@@ -163,7 +163,7 @@ export class KvRouting implements Routing {
       const { eventPlane } = this.#open;
       this.#replicas = new Replicas({
         ...parts,
-        shared,
+        watch: shared?.watch,
         eventPlane,
         routerId: this.#routerId,
         onPeers: (routerIds) => this.#setPeers(routerIds),
@@ -202,10 +202,8 @@ export class KvRouting implements Routing {
       this.#open?.feeds.setWorkers(poolName(pool), followed, this.#fedOf(pool).sink);
     }
     this.#replicas?.follow(models);
-    if (this.#open !== undefined) this.#parts.shared?.sweepCounters(models.flatMap(({ workers }) => workers));
     this.#remote?.follow(models);
     this.#showWorkers(models);
-    this.#resident?.follow(models);
     this.#indexServer?.follow(models);
   }
 

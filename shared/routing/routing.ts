@@ -50,7 +50,7 @@ async function openKvRouting(settings: EdgeSettings, parts: RoutingParts): Promi
   const { openChooseRouting } = await import('./choose-routing.ts');
   const asksResidents = role !== 'stateless';
   const embedded = keepsIndex && asksResidents ? await openIndexedRouting(settings, parts) : undefined;
-  return openChooseRouting(settings, parts, { asksResidents, embedded, state: parts.shared?.state });
+  return openChooseRouting(settings, parts, { asksResidents, embedded });
 }
 
 /** The index and what keeps it current are loaded where there is one: no function has it. */

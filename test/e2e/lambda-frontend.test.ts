@@ -35,7 +35,6 @@ function functionEnvironment(): Record<HttpFunctionVariable | 'STATOR_DYNAMODB_E
     DYN_DISCOVERY_BACKEND: 'dynamodb',
     STATOR_DISCOVERY_TABLE: table.tableName,
     STATOR_RESPONSES_TABLE: responsesTable.tableName,
-    STATOR_STATE_TABLE: 'read-in-mode-kv-only',
     DYN_REQUEST_PLANE: 'tcp',
     DYN_ROUTER_MODE: 'round-robin',
     DYN_HTTP_BODY_LIMIT_MB: '6',

@@ -262,7 +262,7 @@ describe('the serving stack', () => {
       expect(rights).toEqual(
         expect.arrayContaining([
           ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
-          ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+          ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
         ]),
       );
     });
@@ -295,19 +295,15 @@ describe('the rights in the serving stack', () => {
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
       ['DiscoveryTable', ['dynamodb:Query']],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
-      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ]);
   });
 
-  it('let workers register and report, container edges route and keep responses, and nothing else', () => {
-    const worker = [
-      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
-      ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:UpdateItem']],
-    ];
+  it('let workers register, container edges route and keep responses, and nothing else', () => {
+    const worker = [['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']]];
     const edge = [
       ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
-      ['RouterStateTable', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ];
     expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([...worker, ...edge]);
   });

@@ -187,8 +187,8 @@ async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (wo
   const { registry } = metrics;
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
   const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
-  const isSharing = settings.routerMode === 'kv'; // a function reads fleet items
-  const shared = isSharing ? await openSharedState(settings, parts) : undefined;
+  const keepsState = settings.routerMode === 'kv' && followsEvents;
+  const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });
   let pipeline: ReturnType<typeof createPipeline> | undefined; // made around the routing
   const routing = await openRouting(settings, {

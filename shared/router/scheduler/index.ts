@@ -43,7 +43,7 @@ export {
   readPolicyConfig,
 } from './queue/policy-config.ts';
 export { RankTable } from './ranks.ts';
-export { RendezvousShare } from './rendezvous.ts';
+export { RendezvousShare } from './rendezvous-share.ts';
 export { createScheduler, type SchedulerOptions } from './scheduler.ts';
 export { SessionAffinity, type SessionAffinityOptions, type SessionTarget } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor } from './simple-router.ts';

@@ -51,12 +51,7 @@ export interface KvRouterOptions {
 
 /** Hears of every request that the router books. Called in the request's path. */
 export interface PeerTeller {
-  /** Returns what the worker is to be told of it, beside the request; undefined = nothing. */
-  booked(
-    pool: WorkerPool,
-    decision: Decision,
-    request: SchedulingRequest,
-  ): Readonly<Record<string, string>> | undefined;
+  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void;
   /** Its first token came. At most once, before `ended`. */
   prefillDone(pool: WorkerPool, decision: Decision): void;
   /** It left its worker. Once. */
@@ -283,8 +278,8 @@ class PooledKvRouter<Worker extends RoutableWorker> implements KvRouter<Worker> 
     const worker = pool.byId.get(decision.workerId) as Worker;
     const sessionId = request.routing.session_id;
     if (sessionId !== undefined) pool.affinity?.began(sessionId, decision);
-    const headers = this.#options.peers?.booked(pool.pool, decision, asked);
-    return new KvReservation(worker, headers, { pool, decision, sessionId }, this.#heard);
+    this.#options.peers?.booked(pool.pool, decision, asked);
+    return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
   }
 
   /** Sees to it that the queue is looked at when time alone can open it. */
@@ -318,20 +313,13 @@ interface ReservationEvents<Worker extends RoutableWorker> {
 
 class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker> {
   readonly worker: Worker;
-  readonly headers: Reservation['headers'];
   readonly #booked: Booked<Worker>;
   readonly #events: ReservationEvents<Worker>;
   #isPrefilled = false;
   #isReleased = false; // a later request may carry the same id
 
-  constructor(
-    worker: Worker,
-    headers: Reservation['headers'],
-    booked: Booked<Worker>,
-    events: ReservationEvents<Worker>,
-  ) {
+  constructor(worker: Worker, booked: Booked<Worker>, events: ReservationEvents<Worker>) {
     this.worker = worker;
-    this.headers = headers;
     this.#booked = booked;
     this.#events = events;
   }

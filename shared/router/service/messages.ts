@@ -84,7 +84,7 @@ export function encodeQueued(position: number): UnknownRecord {
 }
 
 export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
-  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId, headers } = chosen;
+  const { workerId, dpRank, overlapBlocks, cachedTokens, reservationId } = chosen;
   return {
     decision: {
       worker_id: workerId,
@@ -92,7 +92,6 @@ export function encodeDecision(chosen: ChosenWorker): UnknownRecord {
       overlap_blocks: overlapBlocks,
       cached_tokens: cachedTokens,
       reservation_id: reservationId,
-      ...(headers === undefined ? {} : { headers }),
     },
   };
 }
@@ -116,7 +115,6 @@ export function decodeMessage(body: unknown): ChooseMessage {
       dpRank: fields.dp_rank === undefined ? undefined : read.wholeNumber(fields.dp_rank, 'dp_rank'),
       overlapBlocks: read.wholeNumber(fields.overlap_blocks, 'overlap_blocks'),
       cachedTokens: read.wholeNumber(fields.cached_tokens, 'cached_tokens'),
-      headers: headersOf(fields),
     },
   };
 }
@@ -142,13 +140,6 @@ function splitTail(tail: Uint32Array): ChooseQuery['prompt']['hashes'] {
     throw workerError('BackendProtocol', 'block hashes must be as many local as sequence hashes');
   const half = tail.length / 2;
   return { local: tail.subarray(0, half), sequence: tail.subarray(half) };
-}
-
-function headersOf({ headers }: UnknownRecord): ChosenWorker['headers'] {
-  if (headers === undefined) return undefined;
-  const named = read.record(headers, 'headers');
-  if (Object.values(named).every((value) => typeof value === 'string')) return named as Record<string, string>;
-  throw read.refuse(headers, 'headers', 'texts by name');
 }
 
 /** One question to a resident router: which worker takes this request? */
@@ -178,8 +169,6 @@ export interface ChosenWorker {
   readonly cachedTokens: number;
   /** Names this place, so that the release of an earlier one of the same request does not end it. Hex. */
   readonly reservationId: string;
-  /** What the worker is to be told of the place, beside the request and the reservation's name. @default nothing */
-  readonly headers: Readonly<Record<string, string>> | undefined;
 }
 
 /** Told what becomes of a query: `queued` at most once and first, then one of the others. */

@@ -161,7 +161,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     this.dpRank = chosen.dpRank;
     this.overlapBlocks = chosen.overlapBlocks;
     this.cachedTokens = chosen.cachedTokens;
-    this.headers = { ...chosen.headers, [RESERVATION_HEADER]: chosen.reservationId };
+    this.headers = { [RESERVATION_HEADER]: chosen.reservationId };
     this.#requestId = requestId;
     this.#reservationId = chosen.reservationId;
     this.#line = line;

@@ -19,11 +19,11 @@ import {
   type ChooseService,
   createFallbackMetrics,
   createResidentRouter,
-  createStatelessRouter,
   queryOf,
   type ResidentAddress,
   ResidentClient,
 } from '../../../../shared/router/service/index.ts';
+import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { freePort, readTlsFixture, waitUntil } from '../../../support/index.ts';
 import { choose } from '../choose.ts';

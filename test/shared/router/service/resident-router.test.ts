@@ -10,7 +10,6 @@ import { createRouter, type Reservation, type RouteRequest, type Router } from '
 import {
   createFallbackMetrics,
   createResidentRouter,
-  createStatelessRouter,
   type EmbeddedRouter,
   queryOf,
   type ResidentAddress,
@@ -18,6 +17,7 @@ import {
   ResidentService,
   serveRouterOnPlane,
 } from '../../../../shared/router/service/index.ts';
+import { createStatelessRouter } from '../../../../shared/router/stateless/index.ts';
 import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { choose } from '../choose.ts';
 import { NEVER, POOL, prompt, Resident, request, settle, WORKERS, worker } from './resident-rig.ts';
@@ -382,74 +382,6 @@ describe('a router whose resident does not answer', () => {
     const asker = new Asker(clock, plane);
     await asker.know(odd);
     expect(WORKERS).toContain((await asker.choose(request('r', prompt(16)))).worker);
-  });
-});
-
-describe('hashing without state', () => {
-  const clock = new VirtualClock();
-  const many = Array.from({ length: 8 }, (_, at) => worker(`${at}`));
-  const loaded = (loads: Readonly<Record<string, number>>, isAvailable = (_id: string) => true) =>
-    createStatelessRouter({
-      clock,
-      fleetOf: () => ({
-        workersFor: async (_prefix, isSpill) => ({
-          source: 'item' as const,
-          workers: Object.entries(loads)
-            .filter(([id]) => Number(id) >= 4 === isSpill)
-            .map(([id, requests]) => ({
-              id,
-              address: '',
-              aliveUntilMs: 0,
-              isAvailable: isAvailable(id),
-              load: { requests, decodeBlocks: 0, prefillTokens: 0 },
-              kvUsedShare: 0,
-              dataParallelStartRank: 0,
-              dataParallelSize: 1,
-            })),
-        }),
-      }),
-    });
-  const first = { 0: 0, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0 };
-
-  it('sends one prefix to one worker, from every process', async () => {
-    const routers = [createStatelessRouter({ clock }), createStatelessRouter({ clock })];
-    const chosen = new Set<string>();
-    for (const router of routers) {
-      const held = await choose(router, request(`r${chosen.size}`, prompt(160)), many);
-      chosen.add(held.worker.id);
-      held.release();
-    }
-    expect(chosen.size).toBe(1);
-  });
-
-  it('passes over workers that are loaded above their share, or take nothing, and goes to the second cell', async () => {
-    const router = loaded(first);
-    const home = (await choose(router, request('r', prompt(160)), many)).worker.id;
-    expect(Number(home)).toBeLessThan(4);
-    const away = await choose(loaded({ ...first, [home]: 50 }), request('r', prompt(160)), many);
-    expect(away.worker.id).not.toBe(home);
-    const spilled = await choose(
-      loaded(first, (id) => Number(id) >= 4),
-      request('r', prompt(160)),
-      many,
-    );
-    expect(Number(spilled.worker.id)).toBeGreaterThanOrEqual(4);
-  });
-
-  it('keeps to hints and to what failed', async () => {
-    const router = loaded(first);
-    const { worker: home } = await choose(router, request('r', prompt(160)), many);
-    const next = await choose(router, request('r', prompt(160), { excluded: new Set([home.id]) }), many);
-    expect(next.worker).not.toBe(home);
-    const pinned = request('r', prompt(160), { routing: { backend_instance_id: '7' } });
-    expect((await choose(router, pinned, many)).worker.id).toBe('7');
-    router.inhibit(home.id);
-    expect((await choose(router, request('r', prompt(160)), many)).worker).not.toBe(home);
-  });
-
-  it('chooses among the workers that discovery has when the fleet item knows none of them', async () => {
-    const held = await choose(loaded({}), request('r', prompt(160)), many);
-    expect(many).toContain(held.worker);
   });
 });
 
