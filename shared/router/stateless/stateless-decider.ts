@@ -23,8 +23,8 @@ const VIEW_AGE_MS = 1000;
 const DRAINED_TOKENS = 50_000;
 /** Requests after which a process trusts what it has not seen. */
 const REQUESTS_TO_TRUST = 4;
-/** How fast that grows: after n requests a key is taken for 1 / (1 + 4 n) of the traffic more than was seen. */
-const TRUST_A_REQUEST = 4;
+/** How fast that grows: after n requests a key is taken for 1 / (1 + 16 n) of the traffic more than was seen. */
+const TRUST_A_REQUEST = 16;
 /** What is left of another conversation when it was counted long ago is less. */
 const ANOTHER = 0.5;
 

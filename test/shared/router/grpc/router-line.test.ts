@@ -92,8 +92,7 @@ class Asker {
 
 /** A resident whose clock stands still, and one that asks it. */
 async function bed() {
-  const peers = { booked: () => ({ 'x-stator-reserved': '0,1,10,160' }), prefillDone() {}, ended() {} };
-  const resident = await Resident.open(new VirtualClock(), undefined, { peers });
+  const resident = await Resident.open(new VirtualClock());
   const asker = new Asker();
   const { address, server } = await serve(resident.service, await freePort()); // one that a successor may take over
   await asker.know(address);
@@ -107,7 +106,7 @@ describe('a router that asks the resident one by gRPC', () => {
     const held = await asker.choose('r', prompt(160));
     expect(held).toMatchObject({ worker: WORKERS[1], dpRank: 0, overlapBlocks: 10, cachedTokens: 160 });
     const reservation = expect.stringMatching(/^[0-9a-f]+$/);
-    expect(held.headers).toEqual({ 'x-stator-reserved': '0,1,10,160', 'x-stator-reservation': reservation });
+    expect(held.headers).toEqual({ 'x-stator-reservation': reservation });
     const second = await asker.choose('r2', prompt(160, 7));
     const { id } = second.worker;
     expect(resident.loadOf(id).prefill).toBeGreaterThan(0);
@@ -246,7 +245,6 @@ describe('a router whose resident does not answer by gRPC', () => {
       overlapBlocks: 3,
       cachedTokens: 48,
       reservationId: 'r1',
-      headers: undefined,
     };
     const service: ChooseService = {
       choose: (_: unknown, listener: ChooseListener) => {
@@ -307,11 +305,11 @@ describe('the messages of a caller', () => {
     const write = (value: object) => decodeChooseResponse(answered?.encode(answered.create(value)).finish() as Buffer);
     expect(write({ queued: { position: 3 } })).toEqual({ kind: 'queued', position: 3 });
     const decision = { workerId: 'a', overlapBlocks: 1, cachedTokens: 16, reservationId: 'f' };
-    const chosen = { ...decision, dpRank: undefined, headers: undefined };
+    const chosen = { ...decision, dpRank: undefined };
     expect(write({ decision })).toEqual({ kind: 'decision', chosen });
-    expect(write({ decision: { ...decision, dpRank: 0, headers: { a: 'b' } } })).toEqual({
+    expect(write({ decision: { ...decision, dpRank: 0 } })).toEqual({
       kind: 'decision',
-      chosen: { ...chosen, dpRank: 0, headers: { a: 'b' } },
+      chosen: { ...chosen, dpRank: 0 },
     });
     for (const odd of [{}, { decision: { workerId: 'a' } }]) {
       expect(() => write(odd)).toThrow(expect.objectContaining({ worker: 'BackendProtocol' }));
