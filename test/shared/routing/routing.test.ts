@@ -193,13 +193,17 @@ describe('a process without events', () => {
     expect(await function_.counted('stator_router_degraded')).toBe(0);
   });
 
-  it('sends a prompt to where it went before when it asks nobody', async () => {
+  it('sends a conversation to where it went before when it asks nobody, once it has seen a few', async () => {
     fleet = new FleetRig();
     const function_ = await fleet.start(['--router-mode=kv', '--router-role=stateless'], { followsEvents: false });
-    const tokenIds = Uint32Array.from({ length: 256 }, (_, at) => at);
-    const first = await function_.choose({ tokenIds });
-    first.release();
-    expect((await function_.choose({ tokenIds })).worker.id).toBe(first.worker.id);
+    const said = (speaker: number, length: number) => Uint32Array.from({ length }, (_, at) => speaker * 10_000 + at);
+    for (let speaker = 1; speaker <= 4; speaker++) await function_.choose({ tokenIds: said(speaker, 256) });
+    const chosen = new Set<string>();
+    for (let turn = 1; turn <= 6; turn++) {
+      chosen.add((await function_.choose({ tokenIds: said(9, 256 * turn) })).worker.id);
+      await fleet.settle(2000); // so long that its own load is not in the way
+    }
+    expect(chosen.size).toBe(1);
   });
 });
 
