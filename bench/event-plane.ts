@@ -2,6 +2,7 @@
 // replayed. Installs nats-server where there is none, as the tests do; STATOR_TEST_NATS_BIN names another. Run by itself:
 //   npm run bench:part -- bench/event-plane.ts [--events N] [--json]
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -122,7 +123,7 @@ async function withNatsServer<T>(use: (url: string) => Promise<T>): Promise<T> {
   try {
     return await Promise.race([use(`nats://127.0.0.1:${port}`), gone]);
   } finally {
-    server.kill();
+    if (server.kill()) await once(server, 'exit'); // it writes until then
     await rm(folder, { recursive: true, force: true });
   }
 }

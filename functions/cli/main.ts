@@ -12,6 +12,9 @@ import { EXPLAIN_HELP, explainRouting } from './router-explain.ts';
 /** Every command that a user can run with what it does, in the order of help. */
 const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
   ...Object.entries(COMMANDS).map(([name, { about }]) => [name, about] as const),
+  ['artifacts', 'Puts files of models into a bucket, for frontends'],
+  ['keys', 'Makes, lists, rotates and revokes API keys'],
+  ['models', 'The models that a fleet keeps in mind without workers'],
   ['config', 'Every setting, its effective value and where it came from'],
   ['version', 'The version'],
 ];
@@ -99,11 +102,26 @@ async function runCommand(argv: readonly string[]): Promise<number> {
   if (isHelpFlag(name)) return print(readHelp([name, ...rest]) === 'all' ? renderEverything() : renderOverview());
   const help = readHelp(rest);
   if (name === 'config') return help === undefined ? runConfig(rest) : print(CONFIG_HELP);
+  if (name === 'models') {
+    const { MODELS_HELP, runModels } = await import('./models.ts'); // the SDK of the table is loaded by nobody else
+    return print(help === undefined ? await runModels(rest, process.env) : MODELS_HELP);
+  }
   if (name === 'router' && rest[0] === 'explain') {
     return print(help === undefined ? await explainRouting(rest.slice(1)) : EXPLAIN_HELP);
   }
+  if (name === 'artifacts') {
+    const { ARTIFACTS_HELP, runArtifacts } = await import('./artifacts.ts');
+    return print(help === undefined ? await runArtifacts(rest) : ARTIFACTS_HELP);
+  }
+  if (name === 'keys') return keys(rest, help !== undefined);
   if (!isCommand(name)) return refuseCommand(name);
   return help === undefined ? startProcess(name, rest) : print(renderCommand(name, help));
+}
+
+/** Loaded when it is run: no other command needs it. */
+async function keys(argv: readonly string[], asksHelp: boolean): Promise<number> {
+  const { KEYS_HELP, runKeys } = await import('./keys.ts');
+  return print(asksHelp ? KEYS_HELP : await runKeys(argv, process.env));
 }
 
 function print(text: string): number {

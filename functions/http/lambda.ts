@@ -34,16 +34,17 @@ export const handler = awslambda.streamifyResponse(
         suspectAfterMs: SUSPECT_AFTER_MS,
         brokerAttemptsMax: NATS_ATTEMPTS_MAX,
       };
-      const discovery = { sweeps: false }; // its role may query the table and nothing else
-      const { app, refresh, flush } = await composeFrontend(settings, {
+      const discovery = { isLasting: false }; // its role may read the table and nothing else
+      const { app, refresh, flush, isOpenToAll } = await composeFrontend(settings, {
         logger,
         plane,
         discovery,
         followsEvents: false,
       });
+      if (isOpenToAll) log.warn('whoever reaches this function is served: no API keys are asked for');
       return {
         fetch: app.fetch,
-        beforeRequest: (signal) => refresh(DISCOVERY_AGE_MS_MAX, signal),
+        beforeRequest: (signal, shardKey) => refresh(DISCOVERY_AGE_MS_MAX, signal, shardKey),
         afterRequest: flush,
       };
     },

@@ -3,7 +3,9 @@ import type { Grant, IGrantable } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
 import { createKeyedTable, type KeyedTableProps } from './keyed-table.ts';
 
-/** Who serves what: instances, model cards, leases. Its stream tells long-running processes of changes. */
+const READ = ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query'] as const;
+
+/** Who serves what: leases with their records and loads, model cards, and the view of all of it. Its stream tells long-running processes of changes. */
 export class DiscoveryTable extends Construct {
   readonly tableName: string;
   readonly #table: Table;
@@ -14,13 +16,13 @@ export class DiscoveryTable extends Construct {
     this.tableName = this.#table.tableName;
   }
 
-  /** Allows a frontend to look up instances, model cards and leases. */
+  /** Allows a function to read the view of the fleet, and the leases where the view is too old. */
   grantLookUp(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:Query');
+    return this.#table.grant(grantee, ...READ);
   }
 
-  /** Allows a worker to register, renew its lease, withdraw, and clear what dead workers left. */
+  /** Allows a process that lasts to register, renew its lease, withdraw, gather the view, and clear what dead ones left. */
   grantRegister(grantee: IGrantable): Grant {
-    return this.#table.grant(grantee, 'dynamodb:Query', 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
+    return this.#table.grant(grantee, ...READ, 'dynamodb:UpdateItem', 'dynamodb:DeleteItem');
   }
 }

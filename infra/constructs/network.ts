@@ -25,12 +25,15 @@ export interface NetworkProps {
   readonly workerPortCount?: number;
 }
 
+/** Status servers of workers (`DYN_SYSTEM_PORT`), from which models are fetched. */
+const STATUS_PORTS = Port.tcpRange(9100, 9163);
+
 /**
  * Where functions, routers and workers meet. The security groups of both live here, so that stacks which use them never refer to
  * each other.
  *
  *     function ── 443 ──> DynamoDB (gateway endpoint)
- *         └── worker ports ──> worker group
+ *         └── worker ports, status ports ──> worker group
  */
 export class Network extends Construct {
   readonly vpc: IVpc;
@@ -62,6 +65,7 @@ export class Network extends Construct {
     // A gateway endpoint keeps the public addresses of DynamoDB; its prefix list has no name that is known before deployment.
     functionGroup.addEgressRule(Peer.anyIpv4(), Port.tcp(443), 'AWS endpoints');
     functionGroup.connections.allowTo(workerGroup, this.#workerPorts, 'Request plane');
+    functionGroup.connections.allowTo(workerGroup, STATUS_PORTS, 'Model files');
     this.functionSecurityGroup = functionGroup;
     this.workerSecurityGroup = workerGroup;
   }
@@ -69,6 +73,7 @@ export class Network extends Construct {
   /** Lets callers that may go anywhere reach the workers on the request plane. */
   allowToWorkers(callers: ISecurityGroup): void {
     this.workerSecurityGroup.addIngressRule(callers, this.#workerPorts, 'Request plane');
+    this.workerSecurityGroup.addIngressRule(callers, STATUS_PORTS, 'Model files');
   }
 }
 

@@ -1,11 +1,5 @@
 import { Duration } from 'aws-cdk-lib';
-import {
-  EndpointType,
-  type IApiKey,
-  LambdaIntegration,
-  ResponseTransferMode,
-  RestApi,
-} from 'aws-cdk-lib/aws-apigateway';
+import { EndpointType, LambdaIntegration, ResponseTransferMode, RestApi } from 'aws-cdk-lib/aws-apigateway';
 import { type Alarm, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
@@ -23,14 +17,12 @@ export interface StreamingApiProps {
 
 /**
  * API Gateway in front of a streaming function. REST and regional, because only that kind streams a function's answer as it
- * is produced (15 minutes in all, 5 without a byte). Every call needs the API's key as `x-api-key`: a public endpoint that
- * spends GPU time is never open.
+ * is produced (15 minutes in all, 5 without a byte). It lets every call through, within its rate: the function asks for API
+ * keys itself, in the headers that clients send by themselves.
  */
 export class StreamingApi extends Construct {
   /** Ends with a slash; the OpenAI base URL is this plus `v1`. */
   readonly url: string;
-  /** Its value is read with `aws apigateway get-api-key --include-value`; it never appears in a template. */
-  readonly key: IApiKey;
   /** Requests fail in API Gateway or with a 5xx of the function. */
   readonly serverErrorAlarm: Alarm;
 
@@ -47,7 +39,6 @@ export class StreamingApi extends Construct {
         throttlingRateLimit: throttle.rateLimit,
         throttlingBurstLimit: throttle.burstLimit,
       },
-      defaultMethodOptions: { apiKeyRequired: true },
       defaultIntegration: new LambdaIntegration(props.handler, {
         responseTransferMode: ResponseTransferMode.STREAM,
         timeout: Duration.minutes(15),
@@ -58,9 +49,6 @@ export class StreamingApi extends Construct {
     api.root.addProxy({ anyMethod: true });
 
     this.url = api.url;
-    this.key = api.addApiKey('Key', { description: 'Stator: callers of the HTTP frontend' });
-    const plan = api.addUsagePlan('UsagePlan', { throttle, apiStages: [{ stage: api.deploymentStage }] });
-    plan.addApiKey(this.key);
     this.serverErrorAlarm = api
       .metricServerError({ period: Duration.minutes(1) })
       .createAlarm(this, 'ServerErrorAlarm', {

@@ -1,9 +1,11 @@
 import { CfnOutput, type RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
+import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
 import { DiscoveryTable } from '../constructs/discovery-table.ts';
 import { HttpFunction } from '../constructs/http-function.ts';
+import { KeysTable } from '../constructs/keys-table.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { Network } from '../constructs/network.ts';
 import { ResponsesTable } from '../constructs/responses-table.ts';
@@ -37,6 +39,11 @@ export class ServingStack extends Stack {
     const discovery = new DiscoveryTable(this, 'Discovery', tableProps);
     const responses = new ResponsesTable(this, 'Responses', tableProps);
     const routerState = new RouterStateTable(this, 'RouterState', tableProps);
+    const keys = new KeysTable(this, 'Keys', tableProps);
+    const idSecret = new Secret(this, 'IdSecret', {
+      description: 'Stator: STATOR_ID_SECRET of all frontends',
+      generateSecretString: { passwordLength: 64, excludePunctuation: true },
+    });
     const nats = props.nats === true ? addNats(this, network, props.natGateways ?? 0) : undefined;
     const router = addRouter(this, props, { network, nats, discovery, routerState });
     const http = new HttpFunction(this, 'Http', {
@@ -45,6 +52,10 @@ export class ServingStack extends Stack {
       environment: {
         DYN_DISCOVERY_BACKEND: 'dynamodb',
         STATOR_DISCOVERY_TABLE: discovery.tableName,
+        STATOR_AUTH: 'on',
+        STATOR_KEYS_TABLE: keys.tableName,
+        // A reference that CloudFormation resolves: the template has no secret.
+        STATOR_ID_SECRET: idSecret.secretValue.unsafeUnwrap(),
         STATOR_RESPONSES_TABLE: responses.tableName,
         DYN_REQUEST_PLANE: 'tcp',
         DYN_ROUTER_MODE: props.routerMode ?? (router === undefined ? 'round-robin' : 'kv'),
@@ -57,6 +68,7 @@ export class ServingStack extends Stack {
     });
     discovery.grantLookUp(http);
     responses.grantKeep(http);
+    keys.grantCheck(http);
     const workerPolicy = new ManagedPolicy(this, 'WorkerPolicy', { description: 'Stator: what a worker needs' });
     discovery.grantRegister(workerPolicy);
     const routerPolicy = new ManagedPolicy(this, 'RouterPolicy', {
@@ -64,6 +76,12 @@ export class ServingStack extends Stack {
     });
     discovery.grantRegister(routerPolicy);
     responses.grantKeep(routerPolicy);
+    keys.grantCheck(routerPolicy);
+    idSecret.grantRead(routerPolicy);
+    const operatorPolicy = new ManagedPolicy(this, 'OperatorPolicy', {
+      description: 'Stator: what stator keys needs',
+    });
+    keys.grantManage(operatorPolicy);
     routerState.grantRoute(routerPolicy);
     nats?.grantToken(workerPolicy);
     nats?.grantToken(routerPolicy);
@@ -72,7 +90,9 @@ export class ServingStack extends Stack {
     const output = (id: string, value: string, description: string): CfnOutput =>
       new CfnOutput(this, id, { value, description });
     output('BaseUrl', `${api.url}v1`, 'Base URL for OpenAI clients');
-    output('ApiKeyId', api.key.keyId, 'Id of the key that callers send as x-api-key');
+    output('KeysTableName', keys.tableName, 'STATOR_KEYS_TABLE of stator keys, which makes the first key');
+    output('IdSecretArn', idSecret.secretArn, 'Secret with the STATOR_ID_SECRET of container edges');
+    output('OperatorPolicyArn', operatorPolicy.managedPolicyArn, 'Policy for whoever runs stator keys');
     output('DiscoveryTableName', discovery.tableName, 'STATOR_DISCOVERY_TABLE of workers');
     output('RouterStateTableName', routerState.tableName, 'STATOR_STATE_TABLE of container edges');
     output('WorkerPolicyArn', workerPolicy.managedPolicyArn, 'Policy for the instance role of workers');

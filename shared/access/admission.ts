@@ -1,7 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Caller, refuseStranger } from './caller.ts';
-
-const BEARER = /^Bearer +(\S+) *$/i;
+import { shownSecrets } from './shown-secrets.ts';
 
 /** Who may use a service of the fleet. */
 export interface Admission {
@@ -31,8 +30,7 @@ export function refuseCaller({ secret, isOpen }: Admission, caller: Caller): Ref
 
 /** Whether a caller shows `secret`, as `Authorization: Bearer` or `x-api-key`. How long that takes tells nothing of it. */
 export function holdsSecret(caller: Pick<Caller, 'header'>, secret: string): boolean {
-  const shown = [BEARER.exec(caller.header('authorization') ?? '')?.[1], caller.header('x-api-key')];
-  return shown.some((each) => each !== undefined && timingSafeEqual(digest(each), digest(secret)));
+  return shownSecrets(caller).some((shown) => timingSafeEqual(digest(shown), digest(secret)));
 }
 
 /** Digests are of one length, whatever was shown. */

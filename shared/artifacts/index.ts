@@ -4,4 +4,10 @@
  */
 export { builtinModelPath, builtinText } from './builtin.ts';
 export { findLocalModel } from './local-model.ts';
-export { describeChatTemplate, type ModelReference, openChatTemplate, openModelFolder } from './open-model-folder.ts';
+export {
+  describeChatTemplate,
+  ModelFilesAbsent,
+  type ModelReference,
+  openChatTemplate,
+  openModelFolder,
+} from './open-model-folder.ts';

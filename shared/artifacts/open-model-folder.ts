@@ -8,6 +8,9 @@ const TEMPLATE_BYTES_MAX = 16 * 1024 * 1024;
 /** Role on the card of a chat template that replaces the model's own (`--custom-jinja-template`). */
 export const CUSTOM_TEMPLATE_ROLE = 'custom_chat_template';
 
+/** Files of a model are not on this machine, or others are. The message says which, and what to do. */
+export class ModelFilesAbsent extends ModelFolderError {}
+
 /** Which model folder to open: the files that a card names, and optionally where this process has its own copy. */
 export interface ModelReference {
   /** For messages. */
@@ -21,7 +24,7 @@ export interface ModelReference {
 /**
  * Finds the local folder of a model by checksum: where the card says it is, else under `modelPath`.
  * @returns the absolute path of a folder that holds every file of the card, unchanged
- * @throws ModelFolderError naming the first file that is absent or differs
+ * @throws ModelFilesAbsent naming the first file that is absent or differs
  */
 export async function openModelFolder(reference: ModelReference): Promise<string> {
   const folders = candidateFolders(reference);
@@ -36,7 +39,7 @@ export async function openModelFolder(reference: ModelReference): Promise<string
     if (difference === undefined) return folder;
     reason = reason === '' ? difference : `${reason}; ${difference}`;
   }
-  throw new ModelFolderError(
+  throw new ModelFilesAbsent(
     `model ${reference.modelName}: ${reason}; give a folder with the worker's files with --model-path`,
   );
 }
@@ -72,20 +75,25 @@ export async function describeChatTemplate(path: string): Promise<Readonly<Recor
 
 /**
  * Text of the chat template that the card puts in place of the model's, found by checksum: where the card says it is, else
- * under `modelPath`. Undefined when the card names none.
- * @throws ModelFolderError when it is absent or differs
+ * under `modelPath`, by its own name or its role's. Undefined when the card names none.
+ * @throws ModelFilesAbsent when it is absent or differs
  */
 export async function openChatTemplate({ modelName, files, modelPath }: ModelReference): Promise<string | undefined> {
   const wanted = files[CUSTOM_TEMPLATE_ROLE];
   if (wanted === undefined) return undefined;
-  const places = [wanted.path, ...(modelPath === undefined ? [] : [join(modelPath, basename(wanted.path))])];
+  const places = [
+    wanted.path,
+    ...(modelPath === undefined
+      ? []
+      : [CUSTOM_TEMPLATE_ROLE, basename(wanted.path)].map((name) => join(modelPath, name))),
+  ];
   if (wanted.size > TEMPLATE_BYTES_MAX) {
     throw new ModelFolderError(`model ${modelName}: its chat template has more than ${TEMPLATE_BYTES_MAX} bytes`);
   }
   for (const path of places) {
     if ((await compareModelFile(path, wanted)) === 'same') return readFile(path, 'utf8');
   }
-  throw new ModelFolderError(
+  throw new ModelFilesAbsent(
     `model ${modelName}: its chat template ${wanted.path} is absent here or differs from the worker's copy; ` +
       'put it into the folder given with --model-path',
   );

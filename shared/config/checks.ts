@@ -1,6 +1,7 @@
 import type { Process } from './processes.ts';
 import type { Given } from './sources.ts';
 import { nameOf, type SettingName, type ValuesBySetting } from './table.ts';
+import type { PortRange } from './values/numbers.ts';
 
 /** Values while they are put together: what the process does not read is absent. */
 export type SettingValues = { -readonly [K in SettingName]?: ValuesBySetting[K] | undefined };
@@ -95,6 +96,11 @@ const DEPENDENCIES: readonly Dependency[] = [
     setting: 'routerTrackingKeyId',
     holds: ({ values: { routerTrackingKeyId: id } }) => id === undefined || (id !== '' && id.trim() === id),
     says: 'must be a name without spaces around it',
+  },
+  {
+    setting: 'auth',
+    holds: ({ values }) => values.auth !== 'on' || (values.keysTable ?? values.keysFile) !== undefined,
+    says: 'on needs a store of API keys: STATOR_KEYS_TABLE or --keys-file; stator keys create makes the first key',
   },
   {
     setting: 'tlsClientCaCertPath',
@@ -220,9 +226,8 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   {
     setting: 'systemPort',
-    holds: ({ process, values }) =>
-      process !== 'local' || (values.systemPort ?? 0) <= 0 || (values.numWorkers ?? 1) === 1,
-    says: 'is one port and --num-workers are several: use 0 (any free port) or --num-workers 1',
+    holds: ({ process, values }) => process !== 'local' || isEnough(values.systemPort, values.numWorkers ?? 1),
+    says: 'has fewer ports than there are --num-workers: use 0 (any free port) or a range such as 9100-9163',
   },
 ];
 
@@ -304,4 +309,9 @@ export function findProblems(view: ConfigView): Findings {
   const broken = DEPENDENCIES.filter(({ holds }) => !holds(view));
   const problems = broken.map(({ setting, says }) => `${view.given.get(setting)?.name ?? nameOf(setting)} ${says}`);
   return { problems: [...checkPairs(view), ...problems], warnings: findWarnings(view) };
+}
+
+/** Whether each of `processes` finds a port in the range. */
+function isEnough(ports: PortRange | undefined, processes: number): boolean {
+  return ports === undefined || ports.first <= 0 || ports.last - ports.first + 1 >= processes;
 }

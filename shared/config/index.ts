@@ -30,4 +30,5 @@ export {
   TABLE,
 } from './table.ts';
 export { UNBUILT } from './unbuilt.ts';
+export type { PortRange } from './values/numbers.ts';
 export type { Environment, Surroundings } from './values/value-type.ts';

@@ -17,7 +17,14 @@ import {
   jsonOrFileType,
   jsonTextListType,
 } from './values/json.ts';
-import { decimalType, integerType, type NumberRange, portType } from './values/numbers.ts';
+import {
+  decimalType,
+  integerType,
+  type NumberRange,
+  type PortRange,
+  portRangeType,
+  portType,
+} from './values/numbers.ts';
 import {
   type BrokerAddresses,
   booleanType,
@@ -164,6 +171,8 @@ export const decimal: RowBuilder<number, NumberRange> = rowBuilder(decimalType);
 export const decimalOrNone: RowBuilder<number | null, NumberRange> = rowBuilder((range) => orNone(decimalType(range)));
 /** A TCP port. */
 export const port: RowBuilder<number, NumberRange> = rowBuilder(portType);
+/** A TCP port, or a range of them to take a free one from. */
+export const portRange: RowBuilder<PortRange, NumberRange> = rowBuilder(portRangeType);
 /** The path of a route. */
 export const route: RowBuilder<string, object> = rowBuilder(routeType);
 /** An absolute URL. */

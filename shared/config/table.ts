@@ -1,5 +1,6 @@
 import type { EDGES, FLEET, FLEET_ROUTERS, Process, ROUTERS } from './processes.ts';
 import type { Row } from './row.ts';
+import { accessRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
 import { discoveryRows } from './table/discovery.ts';
@@ -25,6 +26,7 @@ import { workerRows } from './table/worker.ts';
 /** The sections of the table under their titles, in the order of help and documentation. Each is a file of table/. */
 const SECTIONS = {
   'HTTP server and routes': httpRows,
+  'API keys': accessRows,
   TLS: tlsRows,
   'Model and tokenizer': modelRows,
   'Router modes': routerModesRows,

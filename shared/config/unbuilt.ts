@@ -53,13 +53,6 @@ export const UNBUILT: readonly Unbuilt[] = [
       'STATOR_GRPC_MAX_CONNECTION_AGE_MS STATOR_GRPC_MAX_CONCURRENT_STREAMS',
   },
   {
-    about: 'API keys',
-    usedBy: EDGES,
-    names:
-      '--auth STATOR_AUTH --keys-file STATOR_KEYS_FILE STATOR_KEYS_TABLE STATOR_KEY_CACHE_SECS STATOR_METRICS_AUTH',
-    instead: 'STATOR_ADMIN_KEY for operators, and a gateway in front for clients',
-  },
-  {
     about: 'code shipped with a model, which tokenizers here never run',
     usedBy: ['frontend', 'worker'],
     names: '--trust-remote-code DYN_TRUST_REMOTE_CODE',
@@ -225,7 +218,7 @@ export const UNBUILT: readonly Unbuilt[] = [
     about: 'cloud services beside DynamoDB',
     usedBy: ['frontend', 'worker', 'router', 'function'],
     names:
-      'STATOR_RESPONSES_BUCKET STATOR_PLANNER_TABLE STATOR_PLANNER_QUEUE_URL STATOR_ARTIFACTS_BUCKET STATOR_EVENT_ROLLUP_INTERVAL_MS ' +
+      'STATOR_RESPONSES_BUCKET STATOR_PLANNER_TABLE STATOR_PLANNER_QUEUE_URL STATOR_EVENT_ROLLUP_INTERVAL_MS ' +
       'STATOR_SECRETS_ARN STATOR_SQS_ENDPOINT STATOR_S3_ENDPOINT',
   },
 ];

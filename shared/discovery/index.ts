@@ -24,6 +24,8 @@ export { openStore, type StoreOptions } from './stores.ts';
 export { type DynamoDbSdk, loadSdk as loadDynamoDbSdk, quietSdkNotice } from './table/sdk.ts';
 export type {
   Bucket,
+  Catalogue,
+  CatalogueEntry,
   Discovery,
   DiscoveryEvent,
   DiscoveryQuery,
@@ -33,4 +35,5 @@ export type {
   WatchListener,
   WorkerLoad,
 } from './types.ts';
+export type { ReadingSource, ViewObserver } from './view-observer.ts';
 export { discoveredBrokers } from './zmq-brokers.ts';

@@ -1,5 +1,6 @@
 import { type Clock, type Random, systemClock, systemRandom } from '../clock/index.ts';
-import type { ReportProblem } from './snapshot-watcher.ts';
+import type { ViewObserver } from './view-observer.ts';
+import type { ReportProblem } from './watch-teller.ts';
 
 /** What went wrong: `unavailable` may pass, the others will not by themselves. */
 type DiscoveryErrorCode = 'unavailable' | 'misconfigured' | 'record_too_large' | 'closed';
@@ -14,6 +15,8 @@ export interface DiscoveryBaseOptions {
   readonly random?: Random;
   /** Hears of trouble in background work: failed renewals, unreadable entries, listeners that throw. @default a process warning */
   readonly onProblem?: ReportProblem;
+  /** Told how the fleet is read, by stores that keep a view of it. @default nobody is */
+  readonly observer?: ViewObserver;
 }
 
 /** The options with every default filled in. */
@@ -22,6 +25,7 @@ export interface DiscoveryBase {
   readonly clock: Clock;
   readonly random: Random;
   readonly report: ReportProblem;
+  readonly observer: ViewObserver;
 }
 
 const TTL_MS = 10_000;
@@ -32,6 +36,7 @@ export function withDefaults(options: DiscoveryBaseOptions): DiscoveryBase {
     clock: options.clock ?? systemClock,
     random: options.random ?? systemRandom,
     report: options.onProblem ?? ((problem) => process.emitWarning(problem)),
+    observer: options.observer ?? { read() {}, gathering() {} },
   };
 }
 

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { addressOf } from './keys.ts';
-import type { DiscoveryRecord } from './records.ts';
+import type { DiscoveryRecord, ModelCard } from './records.ts';
 import type { Bucket } from './types.ts';
 
 /** Longest text of a record. A table's item holds 400 KB; a model card takes some. */
@@ -16,6 +16,8 @@ const name = z.string().min(1).max(1024);
 const word = z.string().max(1024);
 const words = z.array(word).max(ITEMS_MAX);
 const count = z.int().min(0);
+/** A port of a status server, and nothing else on it: whoever writes a record decides what is asked for there. */
+const FILES_AT = /^[^\s/?#@\\]{1,255}:\d{1,5}\/v1\/metadata\/[^\s?#\\]+$/;
 const flag = z.boolean().nullish();
 const addressed = {
   namespace: name,
@@ -71,7 +73,13 @@ const scope = z.discriminatedUnion('kind', [
 const requestTransport = z.record(name, name).refine((transport) => Object.keys(transport).length === 1);
 const record = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('Endpoint'), ...addressed, transport: requestTransport }),
-  z.looseObject({ type: z.literal('Model'), ...addressed, card, model_suffix: name.optional() }),
+  z.looseObject({
+    type: z.literal('Model'),
+    ...addressed,
+    card,
+    files_at: z.string().max(2048).regex(FILES_AT).optional(),
+    model_suffix: name.optional(),
+  }),
   z.looseObject({
     type: z.literal('EventChannel'),
     scope,
@@ -101,6 +109,15 @@ export function fromText(text: string, bucket: Bucket, key: string): DiscoveryRe
   if (!isRecord(value)) return undefined;
   const address = addressOf(value);
   return address.bucket === bucket && address.key === key ? value : undefined;
+}
+
+/** Whether `value` is a model card within all bounds. */
+export function isModelCard(value: unknown): value is ModelCard {
+  try {
+    return card.safeParse(value).success;
+  } catch {
+    return false; // as below
+  }
 }
 
 function isRecord(value: unknown): value is DiscoveryRecord {

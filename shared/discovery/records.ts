@@ -93,6 +93,8 @@ export interface ModelRecord extends Addressed {
   /** Unix time in seconds at which the worker began to offer the model; absent in records of older workers. */
   readonly registered_at?: number;
   readonly card: ModelCard;
+  /** Where the files of the card can be fetched: `host:port/path` of their folder on the worker's status server. Absent = nowhere. */
+  readonly files_at?: string;
   /** Adapter slug, for a LoRA card. */
   readonly model_suffix?: string;
 }

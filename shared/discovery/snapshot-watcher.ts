@@ -1,8 +1,8 @@
-import { reasonOf } from '../errors/index.ts';
 import { encodePrefix, isUnder } from './keys.ts';
 import { fromText } from './record-text.ts';
 import type { DiscoveryRecord } from './records.ts';
 import type { Bucket, DiscoveryEvent, DiscoveryQuery, WatchListener } from './types.ts';
+import { type ReportProblem, WatchTeller } from './watch-teller.ts';
 
 /** A record as last delivered, with the text it was read from, so that an unchanged one is not parsed again. */
 export interface KnownRecord {
@@ -19,39 +19,32 @@ interface SnapshotDiff {
   readonly unreadableKeys: readonly string[];
 }
 
-/** Told of trouble that no caller waits for: a failed renewal, an unreadable entry, a listener that threw. */
-export type ReportProblem = (problem: Error) => void;
-
 /** Turns successive full readings of a bucket into the events of one watch, and outages into `failing` and `recovered`. */
 export class SnapshotWatcher {
   readonly bucket: Bucket;
   readonly encodedPrefix: string;
-  readonly #listener: WatchListener;
+  readonly #teller: WatchTeller;
   readonly #report: ReportProblem;
   #known = new Map<string, KnownRecord>();
   #unreadableKeys: readonly string[] = [];
-  #isFailing = false;
-  #isClosed = false;
 
   constructor(query: DiscoveryQuery, listener: WatchListener, report: ReportProblem) {
     this.bucket = query.bucket;
     this.encodedPrefix = encodePrefix(query.prefix);
-    this.#listener = listener;
+    this.#teller = new WatchTeller(listener, report);
     this.#report = report;
   }
 
   /** Delivers what `texts`, a reading of the whole bucket or of everything under the prefix, changes. */
   apply(texts: ReadonlyMap<string, string>): void {
-    if (this.#isClosed) return;
+    if (this.#teller.isClosed) return;
     const diff = diffSnapshot(this.#known, textsUnder(texts, this.encodedPrefix), (key, text) =>
       fromText(text, this.bucket, key),
     );
     this.#known = diff.known;
     this.#reportUnreadable(diff.unreadableKeys);
-    for (const event of diff.events) this.#tell(() => this.#listener.event(event));
-    if (!this.#isFailing) return;
-    this.#isFailing = false;
-    this.#tell(() => this.#listener.recovered?.());
+    for (const event of diff.events) this.#teller.event(event);
+    this.#teller.succeed();
   }
 
   /** Delivers the change of one entry (`text` undefined: it is gone), for a store that tells its changes one by one. */
@@ -59,7 +52,7 @@ export class SnapshotWatcher {
     if (!isUnder(key, this.encodedPrefix) || this.#known.get(key)?.text === text) return;
     if (text === undefined) {
       this.#known.delete(key);
-      this.#tell(() => this.#listener.event({ kind: 'removed', key }));
+      this.#teller.event({ kind: 'removed', key });
       return;
     }
     const record = fromText(text, this.bucket, key);
@@ -68,27 +61,16 @@ export class SnapshotWatcher {
       return;
     }
     this.#known.set(key, { text, record });
-    this.#tell(() => this.#listener.event({ kind: 'added', key, record }));
+    this.#teller.event({ kind: 'added', key, record });
   }
 
   /** The store cannot be read; what is known stays. */
   fail(error: Error): void {
-    if (this.#isFailing) return;
-    this.#isFailing = true;
-    this.#tell(() => this.#listener.failing?.(error));
+    this.#teller.fail(error);
   }
 
   close(): void {
-    this.#isClosed = true;
-  }
-
-  #tell(deliver: () => void): void {
-    if (this.#isClosed) return; // a listener may close its own watch between two events
-    try {
-      deliver();
-    } catch (error) {
-      this.#report(new Error(`a discovery listener failed: ${reasonOf(error)}`, { cause: error })); // others go on
-    }
+    this.#teller.close();
   }
 
   #reportUnreadable(keys: readonly string[]): void {

@@ -3,8 +3,8 @@ import type { DiscoveryBaseOptions } from './options.ts';
 import type { Discovery } from './types.ts';
 
 export interface StoreOptions extends DiscoveryBaseOptions {
-  /** Whether the process deletes what dead ones left; one with no right to write does not. @default true */
-  readonly sweeps?: boolean;
+  /** Whether the process lives on between its requests; one that is frozen writes nothing that is for all. @default true */
+  readonly isLasting?: boolean;
 }
 
 /** Opens a store as the settings of a process say. Throws one line for an operator where something is missing. */

@@ -1,4 +1,4 @@
-import type { DiscoveryRecord } from './records.ts';
+import type { DiscoveryRecord, ModelCard } from './records.ts';
 
 /** Buckets of the key space. */
 export type Bucket = 'v1/instances' | 'v1/mdc' | 'v1/event_channels';
@@ -48,6 +48,25 @@ export interface WorkerLoad {
 /** By instance id. */
 export type FleetLoads = ReadonlyMap<string, WorkerLoad>;
 
+/** A model that was served once, whether or not a worker serves it now. */
+export interface CatalogueEntry {
+  /** Where its workers register. */
+  readonly namespace: string;
+  readonly component: string;
+  readonly endpoint: string;
+  readonly card: ModelCard;
+}
+
+/** The models that outlive their workers: written by the first worker of each, kept until somebody forgets them. */
+export interface Catalogue {
+  /** Tells the models at once as they are known, and after each reading that changed them. */
+  watch(listener: (models: readonly CatalogueEntry[]) => void): Watch;
+  /** What is stored now, by name. Reads the store; not for a request's path. */
+  list(signal?: AbortSignal): Promise<readonly CatalogueEntry[]>;
+  /** False when there is no such model. One that is served stays served, and known again with its next registration. */
+  forget(name: string, signal?: AbortSignal): Promise<boolean>;
+}
+
 /**
  * Who serves what. Everything a process puts is held by one lease of that process, renewed in the background; when the
  * process dies its records vanish within the lease's time to live. Operations reject with `DiscoveryError`, whose message
@@ -60,7 +79,9 @@ export interface Discovery {
   put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
   /** Removes a record of this process. No error when it is gone already; after a failure the record is still there. */
   remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void>;
-  /** Live records only, in key order. */
+  /** What outlives the workers; undefined where nothing does. */
+  readonly catalogue?: Catalogue;
+  /** Live records only, in key order, as of now: reads the store itself, which is not for a request's path. */
   list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]>;
   /**
    * Delivers the present set as `added`, resolves, then delivers changes until closed. `signal` ends the wait for the present
@@ -71,8 +92,14 @@ export interface Discovery {
    * Resolves once every open watch shows a reading of the store that began at most `maxAgeMs` ago; at once where one does.
    * For a process that is frozen between requests, in which time no timer keeps its watches current. While the store cannot
    * be read, the watches are told `failing`, what is known stays, and this resolves all the same after a second at most.
+   *
+   * A store of many readers is read through a view that is gathered about once a second; only with `maxAgeMs` 0 does a reading
+   * show everything that was written before it.
+   *
+   * @param shardKey in a fleet of thousands the loads of those workers alone are read that this text falls to; all others are
+   *   then not known, and `watchLoads` leaves them out
    */
-  refresh(maxAgeMs: number, signal?: AbortSignal): Promise<void>;
+  refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void>;
   /**
    * What a worker of this process carries now. Goes out with the renewals of the lease: at once at first, then at most once a
    * second while it changes. Never rejects; what cannot be written is told like a failed renewal. Forgotten with the last

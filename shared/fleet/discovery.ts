@@ -1,15 +1,55 @@
 import type { FleetSettings } from '../config/index.ts';
-import { type Discovery, openStore, type StoreOptions } from '../discovery/index.ts';
-import type { Logger } from '../telemetry/index.ts';
+import {
+  type Discovery,
+  openStore,
+  type ReadingSource,
+  type StoreOptions,
+  type ViewObserver,
+} from '../discovery/index.ts';
+import { createDiscoveryMetrics, type Logger, type MetricRegistry } from '../telemetry/index.ts';
 
 /** What a host says of how it uses discovery. */
-export type DiscoveryHost = Pick<StoreOptions, 'sweeps'>;
+export interface DiscoveryHost extends Pick<StoreOptions, 'isLasting'> {
+  /** Where the metrics of discovery are shown. @default nowhere */
+  readonly registry?: MetricRegistry;
+}
 
 /** Opens the discovery back end that the settings name. */
-export function openDiscovery(settings: FleetSettings, logger: Logger, host: DiscoveryHost = {}): Promise<Discovery> {
+export function openDiscovery(
+  settings: FleetSettings,
+  logger: Logger,
+  { registry, ...host }: DiscoveryHost = {},
+): Promise<Discovery> {
   return openStore(settings, {
     ...host,
     ttlMs: settings.leaseTtlSecs * 1000,
     onProblem: (problem) => logger.warn('discovery problem', { problem: problem.message }),
+    observer: observeView(logger, registry),
   });
+}
+
+/** One log line when the way changes in which the fleet is read, and the metrics of each reading. */
+function observeView(logger: Logger, registry: MetricRegistry | undefined): ViewObserver {
+  let before: ReadingSource | undefined;
+  let metrics: ReturnType<typeof createDiscoveryMetrics> | undefined; // made by the first reading: other stores keep no view
+  const measured = () => {
+    if (registry !== undefined) metrics ??= createDiscoveryMetrics(registry);
+    return metrics;
+  };
+  return {
+    read(source, ageMs) {
+      measured()?.read(source, ageMs);
+      const [was, wasAbsent] = [before, before === 'leases'];
+      before = source;
+      if (source !== 'leases' && wasAbsent) logger.info('the fleet view is kept up again');
+      if (source !== 'leases' || wasAbsent) return;
+      if (was === undefined) logger.info('there is no fleet view yet; reading the leases themselves');
+      else logger.warn('the fleet view is too old; reading the leases themselves');
+    },
+    gathering(isGathering, reason) {
+      measured()?.gathering(isGathering);
+      if (isGathering) logger.info('this process gathers the fleet view');
+      else logger.warn('this process no longer gathers the fleet view', { reason });
+    },
+  };
 }

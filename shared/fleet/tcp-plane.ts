@@ -18,7 +18,8 @@ export const tcp: RequestPlaneKind = {
   openServing: (settings, options) =>
     open('server', settings, {
       ...options,
-      port: settings.tcpRpcPort ?? 0,
+      ...(settings.tcpRpcPort === undefined ? {} : { ports: settings.tcpRpcPort }),
+      advertiseHost: settings.tcpRpcAdvertiseHost,
       open: settings.planeOpen ?? false,
       host: fleetHost(settings.tcpRpcHost, settings, protectionOf(settings)),
     }),

@@ -13,8 +13,11 @@ export {
   type ProcessLogger,
   silentLogger,
 } from './log/logger.ts';
+export { type AccessMetrics, createAccessMetrics } from './metrics/access-metrics.ts';
 export { bucketsOf } from './metrics/buckets.ts';
+export { createDiscoveryMetrics } from './metrics/discovery-metrics.ts';
 export {
+  createArtifactMetrics,
   createDisaggregationMetrics,
   createDrainMetrics,
   createHeldBytesMetrics,

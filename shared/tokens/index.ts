@@ -4,6 +4,7 @@
  * `loadModelFolder` is the way in; byte-level BPE models run on our own tables, all others on a general library.
  */
 export { spellBytes } from './bpe/byte-alphabet.ts';
+export type { PreparedFile } from './bpe/prepared-tables.ts';
 export {
   type BlockHasher,
   type BlockHashes,

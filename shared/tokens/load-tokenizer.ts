@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { asRecord, type UnknownRecord } from '../records/index.ts';
 import type { ScannedTokenizer } from './bpe/build-tables.ts';
+import type { PreparedFile } from './bpe/prepared-tables.ts';
 import type { BpeTables } from './bpe/tables.ts';
 import { createBpeTokenizer } from './bpe/tokenizer.ts';
 import { loadTokenizerTables } from './loader.ts';
@@ -43,6 +44,8 @@ const TIKTOKEN_MODEL_TYPES: readonly (string | undefined)[] = [...PATTERNS.keys(
 
 export interface LoadTokenizerOptions {
   readonly signal?: AbortSignal | undefined;
+  /** Where prepared tables are kept, and the checksum of the tokenizer file that names them. @default nowhere */
+  readonly prepared?: PreparedFile | undefined;
   /** Told of a file that only the general library covers, before that is loaded; what it throws is the result. */
   readonly onUncovered?: ((path: string) => void) | undefined;
 }
@@ -66,7 +69,7 @@ export async function loadTokenizer(
     case 'json':
       return loadJson(path, options);
     case 'tiktoken':
-      return loadTiktoken(path, await reading, options.signal);
+      return loadTiktoken(path, await reading, options);
     case undefined:
       throw new ModelFolderError(
         `${path}: Unsupported tokenizer file type: ${name.slice(name.lastIndexOf('.'))}; convert it to tokenizer.json`,
@@ -74,9 +77,10 @@ export async function loadTokenizer(
   }
 }
 
-async function loadJson(path: string, { signal, onUncovered }: LoadTokenizerOptions): Promise<Tokenizer> {
+async function loadJson(path: string, options: LoadTokenizerOptions): Promise<Tokenizer> {
+  const { prepared, signal, onUncovered } = options;
   try {
-    const scanned = await loadTokenizerTables(path, signal);
+    const scanned = await loadTokenizerTables(path, prepared, signal);
     const type = asRecord(asRecord(scanned.rest)?.model)?.type;
     const own = createBpeTokenizer(scanned);
     if (own !== undefined) return own;
@@ -91,7 +95,7 @@ async function loadJson(path: string, { signal, onUncovered }: LoadTokenizerOpti
 async function loadTiktoken(
   path: string,
   { config, tokenizerConfig }: ModelConfigs,
-  signal: AbortSignal | undefined,
+  { prepared, signal }: LoadTokenizerOptions,
 ): Promise<Tokenizer> {
   const modelType = typeof config.model_type === 'string' ? config.model_type : undefined;
   if (!hasTiktokenPattern(modelType)) {
@@ -101,7 +105,7 @@ async function loadTiktoken(
     );
   }
   try {
-    const { tables } = await loadTokenizerTables(path, signal);
+    const { tables } = await loadTokenizerTables(path, prepared, signal);
     const tokenizer = tables && createBpeTokenizer(completeTiktoken(tables, modelType, tokenizerConfig));
     if (tokenizer === undefined) throw new Error(`${path}: its own configuration is not understood`);
     return tokenizer;

@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { shareTables } from './bpe/tables.ts';
-import { type LoaderAnswer, scanTokenizerFile } from './loader.ts';
+import { type LoaderAnswer, type LoaderTask, scanAndKeep } from './loader.ts';
 
 /** Entry of the loader thread: answers once with the tables of the file it was started for, then ends. */
-function answer(path: string): void {
-  const file = readFileSync(path);
+function answer(task: LoaderTask): void {
+  const file = readFileSync(task.path);
   let reply: LoaderAnswer;
   try {
-    const { rest, tables } = scanTokenizerFile(path, file);
+    const { rest, tables } = scanAndKeep(task, file);
     reply = { scanned: { rest, tables: tables && shareTables(tables) } };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
@@ -17,4 +17,4 @@ function answer(path: string): void {
   parentPort?.postMessage(reply);
 }
 
-answer((workerData as { readonly path: string }).path);
+answer(workerData as LoaderTask);

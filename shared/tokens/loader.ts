@@ -2,9 +2,17 @@ import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { untilAborted } from '../concurrency/index.ts';
 import { type ScannedTokenizer, scanTokenizerJson } from './bpe/build-tables.ts';
+import { type PreparedFile, readPrepared, writePrepared } from './bpe/prepared-tables.ts';
 import { scanTiktoken } from './bpe/tiktoken.ts';
 import { findThreadEntry } from './thread-entry.ts';
 import { kindOfTokenizer } from './tokenizer-file.ts';
+
+/** What the thread is started for. */
+export interface LoaderTask {
+  readonly path: string;
+  /** Where the tables are kept for the next one that asks. */
+  readonly prepared: PreparedFile | undefined;
+}
 
 /** What the thread answers: the tables, or why there are none. */
 export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly syntaxError: string };
@@ -13,21 +21,28 @@ export type LoaderAnswer = { readonly scanned: ScannedTokenizer } | { readonly s
 const LOAD_TIMEOUT_MS = 60_000;
 
 /**
- * Reads and tabulates a tokenizer file in a thread of its own, so that neither its parsing stops the process nor its
- * garbage stays in it. Runs in this thread where the thread's bundle is missing (tests run from sources).
+ * The tables of a tokenizer file: those that are kept in `prepared`, else read and tabulated in a thread of its own, so
+ * that neither its parsing stops the process nor its garbage stays in it, and kept there. Runs in this thread where the
+ * thread's bundle is missing (tests run from sources).
  * @throws SyntaxError when the file is broken, or the error of reading it
  */
-export async function loadTokenizerTables(path: string, signal?: AbortSignal): Promise<ScannedTokenizer> {
+export async function loadTokenizerTables(
+  path: string,
+  prepared?: PreparedFile,
+  signal?: AbortSignal,
+): Promise<ScannedTokenizer> {
+  const kept = prepared && (await readPrepared(prepared));
+  if (kept !== undefined) return kept;
   const entry = findThreadEntry('tokenizer-loader.js');
-  if (entry === undefined) return scanTokenizerFile(path, await readFile(path, { signal }));
-  const answer = await askThread(entry, path, signal);
+  if (entry === undefined) return scanAndKeep({ path, prepared }, await readFile(path, { signal }));
+  const answer = await askThread(entry, { path, prepared }, signal);
   if ('syntaxError' in answer) throw new SyntaxError(answer.syntaxError);
   return answer.scanned;
 }
 
-async function askThread(entry: string, path: string, signal?: AbortSignal): Promise<LoaderAnswer> {
+async function askThread(entry: string, task: LoaderTask, signal?: AbortSignal): Promise<LoaderAnswer> {
   signal?.throwIfAborted();
-  const thread = new Worker(entry, { workerData: { path } });
+  const thread = new Worker(entry, { workerData: task });
   const deadline = AbortSignal.timeout(LOAD_TIMEOUT_MS);
   const stop = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
   try {
@@ -43,9 +58,16 @@ async function askThread(entry: string, path: string, signal?: AbortSignal): Pro
 }
 
 /**
- * Takes a tokenizer file apart; of a tiktoken file there are only tables.
+ * Takes a tokenizer file apart, and keeps its tables for the next one; of a tiktoken file there are only tables.
  * @throws SyntaxError when it is broken
  */
-export function scanTokenizerFile(path: string, file: Uint8Array): ScannedTokenizer {
-  return kindOfTokenizer(path) === 'json' ? scanTokenizerJson(file) : { rest: undefined, tables: scanTiktoken(file) };
+export function scanAndKeep({ path, prepared }: LoaderTask, file: Uint8Array): ScannedTokenizer {
+  const isJson = kindOfTokenizer(path) === 'json';
+  const scanned = isJson ? scanTokenizerJson(file) : { rest: undefined, tables: scanTiktoken(file) };
+  try {
+    if (prepared !== undefined) writePrepared(prepared, scanned);
+  } catch {
+    // A full or missing folder costs the next one that asks half a second, and this one nothing.
+  }
+  return scanned;
 }

@@ -1,4 +1,5 @@
 import { basename, resolve } from 'node:path';
+import type { PreparedFile } from './bpe/prepared-tables.ts';
 import { loadTokenizer } from './load-tokenizer.ts';
 import { checkFolder, ModelFolderError, readModelFiles } from './model-files.ts';
 import { readConfigs, toModelInfo } from './model-info.ts';
@@ -15,6 +16,8 @@ export interface LoadModelOptions {
   /** Reads every file once more to fill `info.files`. @default false */
   readonly checksums?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Where prepared tables are kept, and the checksum of the tokenizer file that names them. @default nowhere */
+  readonly prepared?: PreparedFile | undefined;
   /** Told of a tokenizer that only the general library covers, before that is loaded; what it throws refuses the model. */
   readonly onUncovered?: ((path: string) => void) | undefined;
 }

@@ -9,7 +9,7 @@ export type { WorkerControl } from './control/control.ts';
 export { type ControlServerOptions, startControlServer } from './control/control-server.ts';
 export { EndpointHealth, type EndpointHealthOptions } from './control/endpoint-health.ts';
 export type { SmallServer } from './control/small-server.ts';
-export { type StatusServerOptions, startStatusServer } from './control/status-server.ts';
+export { metadataPath, type StatusServerOptions, startStatusServer } from './control/status-server.ts';
 export { buildModelCard, type CardSettings, type ServedNames } from './model-card.ts';
 export type { WorkerAddress, WorkerOptions } from './options.ts';
 export { startWorker, type Worker } from './worker.ts';

@@ -83,6 +83,8 @@ export interface WorkerOptions {
   /** What is known of the model, or how to find out once the engine has loaded it. */
   readonly model: ModelFacts | ((engine: EngineInfo) => Promise<ModelFacts>);
   readonly names: ServedNames;
+  /** `host:port` of the status server, from which others fetch the files of the model. @default nowhere */
+  readonly filesFrom?: string | undefined;
   readonly card?: CardSettings;
   readonly clock: Clock;
   readonly random: Random;

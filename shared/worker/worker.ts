@@ -1,4 +1,4 @@
-import type { DiscoveryRecord, EndpointRecord, ModelCard } from '../discovery/index.ts';
+import type { DiscoveryRecord, EndpointRecord, ModelCard, ModelRecord } from '../discovery/index.ts';
 import type { EngineInfo } from '../engines/index.ts';
 import { detailOf, workerError } from '../errors/index.ts';
 import type { IncomingCall, PlaneServer, Transport } from '../planes/request/index.ts';
@@ -11,6 +11,7 @@ import { LastFetches, serveOnlyReleases, servePrefillRelease } from './calls/pre
 import { isCanary, ServedCall } from './calls/served-call.ts';
 import { WorkerControl } from './control/control.ts';
 import { serveSideEndpoints } from './control/side-endpoints.ts';
+import { metadataPath } from './control/status-server.ts';
 import { EngineCanary } from './engine/canary.ts';
 import { startEngine, stopEngine } from './engine/engine-life.ts';
 import { EngineMonitor } from './engine/engine-monitor.ts';
@@ -310,7 +311,7 @@ class ServingWorker implements Worker {
   #openControl(registration: Registration): WorkerControl {
     const { engine, address, adapterCache: cache } = this.#options;
     const { card, instanceId } = this;
-    const adapters = { engine, registration, card, address, instanceId, cache };
+    const adapters = { engine, registration, card, address, instanceId, cache, filesAt: this.#filesAt() };
     return new WorkerControl({
       adapters: this.#hasAdapters ? new Adapters(adapters) : undefined,
       clearKvBlocks: engine.clearKvBlocks?.bind(engine),
@@ -356,8 +357,15 @@ class ServingWorker implements Worker {
     const at = { ...address, instance_id: this.instanceId };
     return [
       { type: 'Endpoint', ...at, transport },
-      { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), card: this.card },
+      { type: 'Model', ...at, registered_at: Math.floor(clock.wallMs() / 1000), ...this.#filesAt(), card: this.card },
     ];
+  }
+
+  /** Where the files of the card are, for the records that have it. */
+  #filesAt(): Pick<ModelRecord, 'files_at'> {
+    const { filesFrom, address } = this.#options;
+    const isServed = filesFrom !== undefined && Object.keys(this.card.files).length > 0;
+    return isServed ? { files_at: `${filesFrom}/${metadataPath(address, this.card)}` } : {};
   }
 
   #loseLease(): void {

@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bundleFunction } from '../../infra/bundle.ts';
+import { createKeysTable } from '../../shared/access/keys/dynamodb/keys-table.ts';
+import { DynamoDbKeyStore, issueKey } from '../../shared/access/keys/index.ts';
+import { systemClock } from '../../shared/clock/index.ts';
 import { createTestTable, type TestTable } from '../contract/discovery/test-table.ts';
 import {
   type DynamoDbServer,
@@ -17,12 +20,14 @@ import {
 import { hasLambdaRuntime, type LambdaRuntime, startLambdaRuntime } from '../support/lambda-runtime.ts';
 
 const MODEL = 'builtin';
-const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+const SHARED = { STATOR_ID_SECRET: 'a-secret-that-all-instances-are-given' };
 
 let directory: string;
 let server: DynamoDbServer;
 let table: TestTable;
 let runtime: LambdaRuntime;
+let bearer: Readonly<Record<string, string>>;
+let stranger: Readonly<Record<string, string>>;
 let worker: SpawnedProcess;
 
 /** Where workers and functions meet. */
@@ -32,6 +37,14 @@ function discoveryEnvironment(): Record<string, string> {
     STATOR_DISCOVERY_TABLE: table.tableName,
     STATOR_DYNAMODB_ENDPOINT: table.endpoint,
   };
+}
+
+/** Headers of a client of its own. */
+async function makeKey(tableName: string): Promise<{ readonly authorization: string }> {
+  const store = await DynamoDbKeyStore.open({ tableName, endpoint: server.url });
+  const { text } = await issueKey(store, systemClock, { name: 'client', scopes: ['inference'], limits: {} });
+  store.close();
+  return { authorization: `Bearer ${text}` };
 }
 
 function startMockWorker(): Promise<SpawnedProcess> {
@@ -49,7 +62,17 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
     bundleFunction({ outdir: directory });
     server = await startDynamoDb();
     table = await createTestTable(server.url);
-    const env = { ...discoveryEnvironment(), DYN_REQUEST_PLANE: 'tcp', DYN_ROUTER_MODE: 'round-robin' };
+    const keysTable = `${table.tableName}-keys`;
+    await createKeysTable({ tableName: keysTable, endpoint: server.url });
+    [bearer, stranger] = [await makeKey(keysTable), await makeKey(keysTable)];
+    const keys = { STATOR_AUTH: 'on', STATOR_KEYS_TABLE: keysTable };
+    const env = {
+      ...discoveryEnvironment(),
+      ...keys,
+      DYN_REQUEST_PLANE: 'tcp',
+      DYN_ROUTER_MODE: 'round-robin',
+      ...SHARED,
+    };
     runtime = await startLambdaRuntime({ directory, env, environmentsMax: 2 });
     worker = await startMockWorker();
     await worker.waitForOutput(/worker is ready/);
@@ -64,18 +87,32 @@ describe.runIf(hasLambdaRuntime() && hasDynamoDb())('a stream of the deployed HT
   });
 
   it('is cancelled through another instance, since its own serves nothing beside it', async () => {
-    const isServed = async (): Promise<boolean> => (await fetch(`${runtime.url}/v1/models/${MODEL}`)).ok;
+    const isServed = async (): Promise<boolean> =>
+      (await fetch(`${runtime.url}/v1/models/${MODEL}`, { headers: bearer })).ok;
     await waitUntil(isServed, { what: 'the model' });
     await runtime.idle();
     const body = { model: MODEL, max_tokens: 3500, ignore_eos: true, stream: true };
-    const response = await postJson(
-      `${runtime.url}/v1/chat/completions`,
-      { ...body, messages: [{ role: 'user', content: 'What are you?' }] },
-      { headers: { 'x-dynamo-request-id': ID } },
-    );
+    const chat = { ...body, messages: [{ role: 'user', content: 'What are you?' }] };
+    expect((await postJson(`${runtime.url}/v1/chat/completions`, chat)).status).toBe(401);
+    await runtime.idle();
+    const response = await postJson(`${runtime.url}/v1/chat/completions`, chat, { headers: bearer });
     const data = sseData(response);
-    for (let chunk = 0; chunk < 3; chunk++) await data.next();
-    const cancelled = await postJson(`${runtime.url}/v1/cancel/chatcmpl-${ID}`, {});
+    const { value } = await data.next();
+    const { id } = JSON.parse(String(value)) as { readonly id: string };
+    /** The second of two instances may still be at its last request. */
+    const cancel = async (headers: Readonly<Record<string, string>>): Promise<Response> => {
+      let response: Response | undefined;
+      await waitUntil(
+        async () => {
+          response = await postJson(`${runtime.url}/v1/cancel/${id}`, {}, { headers });
+          return response.status !== 429;
+        },
+        { what: 'an instance that is free' },
+      );
+      return response!;
+    };
+    expect((await cancel(stranger)).status).toBe(404);
+    const cancelled = await cancel(bearer);
     expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { cancelled: true }]);
     const rest: string[] = [];
     for await (const text of data) rest.push(text);

@@ -24,6 +24,9 @@ interface Resource {
 /** The flags of `cdk.json`, so that templates here are those of a deployment. */
 const { context } = JSON.parse(readFileSync('cdk.json', 'utf8')) as { context: Record<string, unknown> };
 
+/** What reads the fleet. */
+const LOOK_UP = ['dynamodb:BatchGetItem', 'dynamodb:GetItem', 'dynamodb:Query'];
+
 function synthesize(props: Partial<ServingStackProps> = {}): Template {
   const app = new App({ context });
   const httpFunctionCode = Code.fromInline('export const handler = () => {};');
@@ -65,11 +68,25 @@ describe('the serving stack', () => {
     template.hasResourceProperties('AWS::ApiGateway::Resource', { PathPart: '{proxy+}' });
   });
 
-  it('asks every caller for a key and limits the rate', () => {
-    const open = Match.not(Match.objectLike({ ApiKeyRequired: true }));
-    expect(template.findResources('AWS::ApiGateway::Method', { Properties: open })).toEqual({});
-    template.hasResourceProperties('AWS::ApiGateway::UsagePlan', { Throttle: { RateLimit: 100, BurstLimit: 200 } });
-    template.resourceCountIs('AWS::ApiGateway::UsagePlanKey', 1);
+  it('limits the rate, and leaves the headers of keys to the function, which asks for them', () => {
+    const asking = Match.objectLike({ ApiKeyRequired: true });
+    expect(template.findResources('AWS::ApiGateway::Method', { Properties: asking })).toEqual({});
+    template.hasResourceProperties('AWS::ApiGateway::Stage', {
+      MethodSettings: [Match.objectLike({ ThrottlingRateLimit: 100, ThrottlingBurstLimit: 200 })],
+    });
+    template.hasResourceProperties('AWS::Lambda::Function', {
+      Environment: { Variables: Match.objectLike({ STATOR_AUTH: 'on', STATOR_KEYS_TABLE: Match.anyValue() }) },
+    });
+    template.hasOutput('KeysTableName', { Value: Match.anyValue() });
+  });
+
+  it('gives all frontends one secret for the names of requests, which no template shows', () => {
+    const variables = new Capture();
+    template.hasResourceProperties('AWS::Lambda::Function', { Environment: { Variables: variables } });
+    expect(JSON.stringify(variables.asObject().STATOR_ID_SECRET)).toContain('{{resolve:secretsmanager:');
+    template.hasResourceProperties('AWS::SecretsManager::Secret', {
+      GenerateSecretString: Match.objectLike({ PasswordLength: 64 }),
+    });
   });
 
   it('runs the function on ARM with Node 22, with the limits of a long stream, inside private subnets', () => {
@@ -101,7 +118,7 @@ describe('the serving stack', () => {
 
   it('has encrypted, restorable, on-demand tables with the keys of the discovery schema', () => {
     const { partitionKey, sortKey, ttlAttribute } = DISCOVERY_TABLE_SCHEMA;
-    template.resourceCountIs('AWS::DynamoDB::Table', 3);
+    template.resourceCountIs('AWS::DynamoDB::Table', 4);
     template.allResourcesProperties('AWS::DynamoDB::Table', {
       KeySchema: [
         { AttributeName: partitionKey, KeyType: 'HASH' },
@@ -250,10 +267,12 @@ describe('the serving stack', () => {
       });
       expect(named.sort()).toEqual([
         'NetworkFunction -> NetworkWorker 8800',
+        'NetworkFunction -> NetworkWorker 9100',
         'NetworkFunction -> Router 8700',
         'NetworkWorker -> Nats 4222',
         'Router -> Nats 4222',
         'Router -> NetworkWorker 8800',
+        'Router -> NetworkWorker 9100',
       ]);
     });
 
@@ -261,7 +280,7 @@ describe('the serving stack', () => {
       const rights = rightsIn(withRouters, 'AWS::IAM::Policy').filter(([resource]) => /Table|Token/.test(resource));
       expect(rights).toEqual(
         expect.arrayContaining([
-          ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+          ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
           ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
         ]),
       );
@@ -293,19 +312,29 @@ describe('the rights in the serving stack', () => {
   it('let the function look workers up, keep responses, log, and nothing else', () => {
     expect(rightsIn(template, 'AWS::IAM::Policy')).toEqual([
       ['HttpLogGroup', ['logs:CreateLogStream', 'logs:PutLogEvents']],
-      ['DiscoveryTable', ['dynamodb:Query']],
+      ['DiscoveryTable', LOOK_UP],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['KeysTable', ['dynamodb:GetItem']],
     ]);
   });
 
   it('let workers register, container edges route and keep responses, and nothing else', () => {
-    const worker = [['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']]];
+    const worker = [
+      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
+    ];
     const edge = [
-      ['DiscoveryTable', ['dynamodb:DeleteItem', 'dynamodb:Query', 'dynamodb:UpdateItem']],
+      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],
+      ['KeysTable', ['dynamodb:GetItem']],
+      ['IdSecret', ['secretsmanager:DescribeSecret', 'secretsmanager:GetSecretValue']],
       ['RouterStateTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:UpdateItem']],
     ];
-    expect(rightsIn(template, 'AWS::IAM::ManagedPolicy')).toEqual([...worker, ...edge]);
+    const operator = [
+      ['KeysTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:Scan', 'dynamodb:UpdateItem']],
+    ];
+    const rights = rightsIn(template, 'AWS::IAM::ManagedPolicy');
+    expect(rights).toEqual(expect.arrayContaining([...worker, ...edge, ...operator]));
+    expect(rights).toHaveLength([...worker, ...edge, ...operator].length);
   });
 
   it('let only this API call the function', () => {
@@ -319,14 +348,19 @@ describe('the rights in the serving stack', () => {
   it('open no port to the internet, and the workers only to the function', () => {
     const groups = Object.values(template.findResources('AWS::EC2::SecurityGroup')) as Resource[];
     for (const { Properties } of groups) expect(Properties.SecurityGroupIngress).toBeUndefined();
-    template.resourceCountIs('AWS::EC2::SecurityGroupIngress', 1);
-    template.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
-      FromPort: 8800,
-      ToPort: 8863,
-      SourceSecurityGroupId: Match.objectLike({
-        'Fn::GetAtt': [Match.stringLikeRegexp('^NetworkFunction'), 'GroupId'],
-      }),
-    });
+    template.resourceCountIs('AWS::EC2::SecurityGroupIngress', 2);
+    for (const [FromPort, ToPort] of [
+      [8800, 8863], // requests
+      [9100, 9163], // files of models
+    ]) {
+      template.hasResourceProperties('AWS::EC2::SecurityGroupIngress', {
+        FromPort,
+        ToPort,
+        SourceSecurityGroupId: Match.objectLike({
+          'Fn::GetAtt': [Match.stringLikeRegexp('^NetworkFunction'), 'GroupId'],
+        }),
+      });
+    }
   });
 });
 

@@ -4,11 +4,12 @@ import {
 } from '../../shared/discovery/dynamodb/dynamodb-discovery.ts';
 import { FileDiscovery, type FileDiscoveryOptions } from '../../shared/discovery/file/file-discovery.ts';
 import type { Discovery } from '../../shared/discovery/index.ts';
+import type { TableOptions } from '../../shared/discovery/table/index.ts';
 
 /** A store that several processes share, by name, with options that no setting has. */
 export type SharedStoreOptions =
   | ({ readonly backend: 'file' } & FileDiscoveryOptions)
-  | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions);
+  | ({ readonly backend: 'dynamodb' } & DynamoDbDiscoveryOptions & TableOptions);
 
 export async function createDiscovery(options: SharedStoreOptions): Promise<Discovery> {
   return options.backend === 'file' ? new FileDiscovery(options) : DynamoDbDiscovery.open(options);

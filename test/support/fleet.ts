@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach } from 'vitest';
-import { type SpawnedProcess, spawnNode } from './spawn-node.ts';
+import { type SpawnedProcess, spawnNode, spawnProgram } from './spawn-node.ts';
 import { waitUntil } from './wait-until.ts';
 
 /** The built program, or another build of it that is to be tested. */
@@ -12,6 +12,13 @@ const START_MS_MAX = 30_000;
 const EXIT_MS_MAX = 25_000;
 
 type Env = Readonly<Record<string, string | undefined>>;
+
+/** Where a process runs, and on what. */
+interface Place {
+  readonly cwd?: string;
+  /** @default the Node of the tests */
+  readonly node?: string;
+}
 
 /** A `stator` process that serves. */
 export interface StatorProcess extends SpawnedProcess {
@@ -32,13 +39,13 @@ export interface Fleet {
   /** The temporary folder of `stator local`. */
   readonly temporary: string;
   /** Any command, not waited for. */
-  spawn(args: readonly string[], env?: Env): SpawnedProcess;
+  spawn(args: readonly string[], env?: Env, place?: Place): SpawnedProcess;
   /** `stator local` on a free port, once it says that it is up. */
   local(args?: readonly string[], env?: Env): Promise<StatorProcess>;
   /** `stator frontend` on a free port, once it is healthy. */
-  frontend(args?: readonly string[], env?: Env): Promise<StatorProcess>;
+  frontend(args?: readonly string[], env?: Env, place?: Place): Promise<StatorProcess>;
   /** `stator worker`, a mock one unless `args` says otherwise, once it is ready. */
-  worker(args?: readonly string[], env?: Env): Promise<StatorProcess>;
+  worker(args?: readonly string[], env?: Env, place?: Place): Promise<StatorProcess>;
   /** Takes a worker in that a suite has started by itself, once it is ready. */
   adopt(child: SpawnedProcess): Promise<StatorProcess>;
   /** Waits until `frontend` would send requests for `model` to that many workers. */
@@ -88,8 +95,9 @@ class SpawnedFleet implements Fleet {
     this.#env = env;
   }
 
-  spawn(args: readonly string[], env: Env = {}): SpawnedProcess {
-    const child = spawnNode([PROGRAM, ...args], {
+  spawn(args: readonly string[], env: Env = {}, { node = process.execPath, cwd }: Place = {}): SpawnedProcess {
+    const child = spawnProgram(node, [PROGRAM, ...args], {
+      ...(cwd === undefined ? {} : { cwd }),
       env: { ...withoutOurs(), TMPDIR: this.temporary, ...this.#env, ...env },
     });
     this.#processes.push({ name: args.join(' '), child });
@@ -102,24 +110,20 @@ class SpawnedFleet implements Fleet {
     return serving(child, url);
   }
 
-  async frontend(args: readonly string[] = [], env: Env = {}): Promise<StatorProcess> {
+  async frontend(args: readonly string[] = [], env: Env = {}, place: Place = {}): Promise<StatorProcess> {
     const own = ['--http-host=127.0.0.1', '--http-port=0'];
-    const child = this.spawn(['frontend', ...own, ...args], { ...this.#shared(), ...env });
+    const child = this.spawn(['frontend', ...own, ...args], { ...this.#shared(), ...env }, place);
     const [, url = ''] = await child.waitForOutput(/serving url=(\S+)/, START_MS_MAX);
     await untilOk(`${url}/health`);
     return serving(child, url);
   }
 
-  async worker(args: readonly string[] = [], env: Env = {}): Promise<StatorProcess> {
+  async worker(args: readonly string[] = [], env: Env = {}, place: Place = {}): Promise<StatorProcess> {
     const engine = args.some((argument) => argument.startsWith('--engine=')) ? [] : ['--engine=mocker'];
     const loopback = { DYN_TCP_RPC_HOST: '127.0.0.1', DYN_EVENT_PLANE_HOST: '127.0.0.1', DYN_SYSTEM_HOST: '127.0.0.1' };
-    const child = this.spawn(['worker', ...engine, ...args], {
-      ...this.#shared(),
-      ...loopback,
-      DYN_SYSTEM_PORT: '0',
-      STATOR_CONTROL_PORT: '0',
-      ...env,
-    });
+    const ports = { DYN_SYSTEM_PORT: '0', STATOR_CONTROL_PORT: '0' };
+    const own = { ...this.#shared(), ...loopback, ...ports, ...env };
+    const child = this.spawn(['worker', ...engine, ...args], own, place);
     return this.#untilReady(child);
   }
 

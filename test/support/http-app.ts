@@ -1,3 +1,4 @@
+import type { RequestNames } from '../../shared/access/index.ts';
 import { type Clock, systemClock, systemRandom } from '../../shared/clock/index.ts';
 import {
   ByteBudget,
@@ -28,6 +29,10 @@ export interface TestAppOptions {
   /** Room for answers that are kept until they are whole. @default 1 GiB */
   readonly answerBudgetBytes?: number;
   readonly canceller?: HttpAppDeps['canceller'];
+  /** @default nobody needs a key */
+  readonly gate?: HttpAppDeps['gate'];
+  /** @default none: ids are plain */
+  readonly names?: RequestNames;
   /** @default one whose lines the test may look at */
   readonly logger?: HttpAppDeps['logger'];
   /** @default 'ready' */
@@ -57,6 +62,8 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     settings: { ...defaultHttpSettings, ...options.settings },
     bodies: new ByteBudget('bodies_bytes', options.bodyBudgetBytes ?? 1024 ** 3),
     answers: new ByteBudget('answers_bytes', options.answerBudgetBytes ?? 1024 ** 3),
+    gate: options.gate,
+    names: options.names,
     responseStore:
       options.responseStore === undefined
         ? new MemoryResponseStore({ clock, ttlMs: 60_000, bytesMax: 1024 * 1024 })

@@ -27,6 +27,8 @@ export interface NatsServerOptions {
   readonly isStarted?: boolean;
   /** Disk that JetStream may use. @default 1 GiB */
   readonly storeBytesMax?: number;
+  /** Its WebSocket port speaks TLS: a `tls { ... }` block of its configuration file. @default it speaks plainly */
+  readonly webSocketTls?: string;
   /** More lines of its configuration file, e.g. `authorization { token: "t" }`. */
   readonly configuration?: string;
 }
@@ -38,7 +40,7 @@ export function hasNatsServer(): boolean {
 
 /** Starts a nats-server on 127.0.0.1 and waits until it listens. */
 export async function startNatsServer(options: NatsServerOptions = {}): Promise<NatsServer> {
-  const { isStarted = true, storeBytesMax = 1 << 30, configuration = '' } = options;
+  const { isStarted = true, storeBytesMax = 1 << 30, configuration = '', webSocketTls } = options;
   const binary = process.env.STATOR_TEST_NATS_BIN;
   if (!binary) throw new Error('STATOR_TEST_NATS_BIN is not set: run through vitest, whose set-up finds nats-server');
   const folder = await mkdtemp(join(tmpdir(), 'stator-nats-'));
@@ -49,7 +51,7 @@ export async function startNatsServer(options: NatsServerOptions = {}): Promise<
     [
       `listen: "127.0.0.1:${port}"`,
       `jetstream { store_dir: "${join(folder, 'data')}", max_file_store: ${storeBytesMax}, max_memory_store: 64M }`,
-      `websocket { listen: "127.0.0.1:${webSocketPort}", no_tls: true }`,
+      `websocket { listen: "127.0.0.1:${webSocketPort}", ${webSocketTls ?? 'no_tls: true'} }`,
       configuration,
     ].join('\n'),
   );
@@ -65,7 +67,7 @@ export async function startNatsServer(options: NatsServerOptions = {}): Promise<
   if (isStarted) await start();
   return {
     url: `nats://127.0.0.1:${port}`,
-    webSocketUrl: `ws://127.0.0.1:${webSocketPort}`,
+    webSocketUrl: `${webSocketTls === undefined ? 'ws' : 'wss'}://127.0.0.1:${webSocketPort}`,
     port,
     kill: async () => server?.kill(),
     restart: async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A server with the two calls of S3 that readers need, buckets in the path. */
+/** A server with the calls of S3 that are needed here, buckets in the path. */
 export interface S3Server {
   readonly url: string;
   /** Contents by `bucket/key`. */
@@ -46,7 +46,8 @@ function serve(server: S3Server, request: IncomingMessage, response: ServerRespo
   server.asked.push(`${request.method} ${pathname}${isList ? '?list' : ''}`);
   if (server.refusal !== undefined) refuse(response, server.refusal, 'AccessDenied');
   else if (isList) list(server, path.replace(/\/$/, ''), searchParams.get('prefix') ?? '', response);
-  else send(server, path, request.headers['if-match'], response);
+  else if (request.method === 'PUT') void keep(server, path, request, response);
+  else send(server, path, request, response);
 }
 
 function list({ objects }: S3Server, bucket: string, prefix: string, response: ServerResponse): void {
@@ -66,7 +67,20 @@ function list({ objects }: S3Server, bucket: string, prefix: string, response: S
   response.end(`<?xml version="1.0"?><ListBucketResult>${isTruncated}${rows.join('')}</ListBucketResult>`);
 }
 
-function send(server: S3Server, path: string, ifMatch: string | undefined, response: ServerResponse): void {
+/** As S3 does, refuses what is not what its checksum says. */
+async function keep(server: S3Server, path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const content = Buffer.concat(await request.toArray());
+  const sum = createHash('sha256').update(content).digest('base64');
+  if (request.headers['x-amz-checksum-sha256'] !== sum) {
+    refuse(response, 400, 'BadDigest');
+    return;
+  }
+  server.objects.set(path, content);
+  response.writeHead(200, { etag: etagOf(content) }).end();
+}
+
+function send(server: S3Server, path: string, request: IncomingMessage, response: ServerResponse): void {
+  const ifMatch = request.headers['if-match'];
   const content = server.objects.get(path);
   if (content === undefined) {
     refuse(response, 404, 'NoSuchKey');
@@ -77,7 +91,8 @@ function send(server: S3Server, path: string, ifMatch: string | undefined, respo
     return;
   }
   response.writeHead(200, { 'content-length': content.length, etag: etagOf(content) });
-  if (server.stuckAt === undefined) response.end(content);
+  if (request.method === 'HEAD') response.end();
+  else if (server.stuckAt === undefined) response.end(content);
   else server.stuckAt(response, content);
 }
 

@@ -1,3 +1,4 @@
+import { EDGES } from '../processes.ts';
 import { bool, folder, int, secret, url } from '../row.ts';
 
 /** Rows of "LoRA". */
@@ -62,14 +63,14 @@ export const loraRows = {
   awsEndpoint: url({
     env: ['AWS_ENDPOINT'],
     defaultText: 'standard credential chain',
-    usedBy: ['worker'],
+    usedBy: [...EDGES, 'worker'],
     source: '1.6.1',
-    about: 'S3 endpoint of adapters.',
+    about: 'S3 endpoint of adapters and of STATOR_ARTIFACTS_BUCKET.',
   }),
   awsAllowHttp: bool({
     env: ['AWS_ALLOW_HTTP'],
     defaultText: 'standard credential chain',
-    usedBy: ['worker'],
+    usedBy: [...EDGES, 'worker'],
     source: '1.6.1',
     about: 'Permits plain HTTP to that endpoint.',
   }),

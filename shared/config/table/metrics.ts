@@ -1,5 +1,5 @@
 import { EDGES, PLANE_SERVERS, WORKERS } from '../processes.ts';
-import { bool, choice, decimal, int, json, jsonTexts, port, route, text } from '../row.ts';
+import { bool, choice, decimal, int, json, jsonTexts, port, portRange, route, text } from '../row.ts';
 
 /** Rows of "Metrics and health". */
 export const metricsRows = {
@@ -192,14 +192,16 @@ export const metricsRows = {
     source: '1.6.1',
     about: 'Buckets of embedding latency, seconds.',
   }),
-  systemPort: port({
+  systemPort: portRange({
     env: ['DYN_SYSTEM_PORT'],
     min: -1,
     note: '-1 = off, 0 = any free',
-    defaultText: 'unset = off',
+    decide: (facts) =>
+      facts.read('discoveryBackend') === 'dynamodb' ? { first: 9100, last: 9163 } : { first: -1, last: -1 },
+    defaultText: '9100-9163 for dynamodb; -1 for file and mem',
     usedBy: PLANE_SERVERS,
-    source: '1.6.1',
-    about: 'Status server of a worker: health, live, metrics, files of the model.',
+    source: '1.6.1; range: product',
+    about: 'Status server of a worker: health, live, metrics, files of the model. The first free port of a range.',
   }),
   systemHost: text({
     env: ['DYN_SYSTEM_HOST'],

@@ -1,5 +1,5 @@
 import { FLEET, FLEET_ROUTERS, LASTING_FLEET, LASTING_FLEET_ROUTERS } from '../processes.ts';
-import { bool, choice, decimal, int, port, secret, text } from '../row.ts';
+import { bool, choice, decimal, int, portRange, secret, text } from '../row.ts';
 
 /** Rows of "Request plane". */
 export const requestPlaneRows = {
@@ -39,13 +39,23 @@ export const requestPlaneRows = {
     source: '1.6.1',
     about: 'Address that a worker or resident router advertises and binds.',
   }),
-  tcpRpcPort: port({
+  tcpRpcPort: portRange({
     env: ['DYN_TCP_RPC_PORT'],
     note: '0 = any free',
-    default: 0,
+    decide: (facts) =>
+      facts.read('discoveryBackend') === 'dynamodb' ? { first: 8800, last: 8863 } : { first: 0, last: 0 },
+    defaultText: '8800-8863 for dynamodb; 0 for file and mem',
     usedBy: LASTING_FLEET,
-    source: '1.6.1',
-    about: 'Port that a worker or resident router binds.',
+    source: '1.6.1; range: product',
+    about: 'Port that a worker or resident router binds: the first free one of a range, which a firewall can name.',
+  }),
+  tcpRpcAdvertiseHost: text({
+    env: ['DYN_TCP_RPC_ADVERTISE_HOST'],
+    allowed: 'IP or host name',
+    defaultText: 'DYN_TCP_RPC_HOST; of every interface the first address that others can reach',
+    usedBy: LASTING_FLEET,
+    source: 'product',
+    about: 'Address under which others reach what DYN_TCP_RPC_HOST binds, where it is another one.',
   }),
   tcpRequestTimeoutSecs: decimal({
     env: ['DYN_TCP_REQUEST_TIMEOUT'],

@@ -73,3 +73,34 @@ export function decimalType(range: NumberRange): ValueType<number> {
 export function portType(range: NumberRange): ValueType<number> {
   return { ...integerType({ min: 0, max: 65_535, ...range }), name: 'port' };
 }
+
+/** Ports of which a process binds one, both ends included: one number is a range of one. */
+export interface PortRange {
+  readonly first: number;
+  readonly last: number;
+}
+
+const PORTS = /^(-?\d+)(?:-(\d+))?$/;
+
+/** A TCP port, or a range of them to take a free one from: `8800`, `8800-8863`. */
+export function portRangeType(range: NumberRange): ValueType<PortRange> {
+  const one = portType(range);
+  return oneText({
+    name: 'port or range',
+    allowed: one.allowed,
+    parse: (text, around) => {
+      const [, from = text, to] = PORTS.exec(text.trim()) ?? [];
+      const first = one.parse([from], around);
+      if (!first.ok || to === undefined) {
+        return first.ok ? accept({ first: first.value, last: first.value }) : first;
+      }
+      const last = one.parse([to], around);
+      if (!last.ok) return last;
+      if (first.value < 1) return refuse('a range starts at 1 or above');
+      return first.value <= last.value
+        ? accept({ first: first.value, last: last.value })
+        : refuse('the range ends before it starts');
+    },
+    show: ({ first, last }) => (first === last ? String(first) : `${first}-${last}`),
+  });
+}

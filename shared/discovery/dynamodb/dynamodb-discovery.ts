@@ -4,26 +4,31 @@ import { addressOf, encodePrefix } from '../keys.ts';
 import { LeaseKeeper } from '../lease-keeper.ts';
 import { LoadBoard } from '../loads/load-board.ts';
 import { OwnLoads } from '../loads/own-loads.ts';
-import { momentOf } from '../moment.ts';
 import { type DiscoveryBase, type DiscoveryBaseOptions, DiscoveryError, withDefaults } from '../options.ts';
-import { toText } from '../record-text.ts';
 import type { DiscoveryRecord } from '../records.ts';
-import { recordsUnder, SnapshotWatcher } from '../snapshot-watcher.ts';
 import type { OpenStore } from '../stores.ts';
 import { Table, type TableOptions } from '../table/table.ts';
 import { InterruptedCall } from '../table/table-errors.ts';
 import { TableTime } from '../table/table-time.ts';
-import type { Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
+import type { Catalogue, Discovery, DiscoveryQuery, FleetLoads, Watch, WatchListener, WorkerLoad } from '../types.ts';
+import { CardWriter, ownCardOf } from './card-writer.ts';
 import { discoveryTablePlace } from './discovery-table.ts';
+import { CardShelf } from './fleet/card-shelf.ts';
+import { RecordBook } from './fleet/record-book.ts';
+import { packRecord } from './fleet/record-bytes.ts';
+import { FleetPoller, type ReadingRequest } from './fleet-poller.ts';
+import { FleetReader, type FleetReading } from './fleet-reader.ts';
+import { LeaseCleaner } from './lease-cleaner.ts';
 import { LeaseLiveness } from './lease-liveness.ts';
-import { SnapshotPoller } from './snapshot-poller.ts';
-import { Sweeper } from './sweeper.ts';
-import { TableReader, type TableReading } from './table-reader.ts';
-import { assertFits, type OwnedRecord, TableWriter } from './table-writer.ts';
+import { LeaseWriter, type OwnedRecord } from './lease-writer.ts';
+import { RecordWatcher } from './record-watcher.ts';
+import { CatalogueBoard, entriesOf, fetchCards, forgetModel, readCatalogue } from './table-catalogue.ts';
 
-export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOptions {
-  /** Between two readings while watching. @default 1000 */
+export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions {
+  /** Between two readings, and between two writings of the view by the process that gathers it. @default 1000 */
   readonly pollMs?: number;
+  /** How long the view is used, and its gatherer not replaced, without it being written again. @default 3000 */
+  readonly viewTtlMs?: number;
   /** Allowance of a first look at a lease for clocks that differ. @default 1000 */
   readonly skewMs?: number;
   /** Longest time that `put`, `remove`, `list` and `watch` try to reach the table. @default 10_000 */
@@ -32,39 +37,44 @@ export interface DynamoDbDiscoveryOptions extends DiscoveryBaseOptions, TableOpt
   readonly requestTimeoutMs?: number;
   /** Longest wait of `refresh`. @default 1000 */
   readonly refreshTimeoutMs?: number;
-  /**
-   * How long a record is seen dead before a watching process deletes it; `Infinity` = never, for a process that may not.
-   * @default 60_000
-   */
+  /** How long a lease is seen dead before the gatherer clears away what it left. @default 60_000 */
   readonly sweepAfterMs?: number;
+  /**
+   * Whether the process lives on between its requests: it follows the fleet by itself, and gathers the view when nobody else
+   * does. One that is frozen reads only when it is asked to `refresh`, and writes nothing to the view. @default true
+   */
+  readonly isLasting?: boolean;
 }
 
 const POLL_MS = 1000;
+const VIEW_TTL_MS = 3000;
 const SKEW_MS = 1000;
 const OPERATION_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 2000;
 const REFRESH_TIMEOUT_MS = 1000;
 const SWEEP_AFTER_MS = 60_000;
+/** Looks at the head by processes that do not follow the fleet, a second, in the whole fleet: one is to find it too old soon. */
+const CANDIDATES_PER_SECOND = 10;
 
 interface Parts {
   readonly base: DiscoveryBase;
   readonly table: Table;
-  readonly writer: TableWriter;
-  readonly reader: TableReader;
-  readonly sweeper: Sweeper;
-  readonly liveness: LeaseLiveness;
+  readonly leaseId: string;
+  readonly time: TableTime;
+  readonly cards: CardWriter;
+  readonly reader: FleetReader;
   readonly pollMs: number;
   readonly operationTimeoutMs: number;
   readonly refreshTimeoutMs: number;
+  readonly isLasting: boolean;
 }
 
-export const openDynamoDb: OpenStore = (settings, { sweeps = true, ...base }) => {
+export const openDynamoDb: OpenStore = (settings, options) => {
   const { discoveryTable: tableName, dynamodbEndpoint, awsRegion } = settings;
   if (tableName === undefined) throw new Error('discovery backend dynamodb needs STATOR_DISCOVERY_TABLE');
   return DynamoDbDiscovery.open({
-    ...base,
+    ...options,
     tableName,
-    ...(sweeps ? {} : { sweepAfterMs: Number.POSITIVE_INFINITY }),
     ...(dynamodbEndpoint === undefined ? {} : { endpoint: dynamodbEndpoint }),
     ...(awsRegion === undefined ? {} : { region: awsRegion }),
   });
@@ -73,107 +83,142 @@ export const openDynamoDb: OpenStore = (settings, { sweeps = true, ...base }) =>
 /** Discovery through a DynamoDB table. */
 export class DynamoDbDiscovery implements Discovery {
   readonly backend = 'dynamodb';
+  readonly catalogue: Catalogue;
   readonly #parts: Parts;
+  readonly #writer: LeaseWriter;
   readonly #keeper: LeaseKeeper;
-  readonly #poller: SnapshotPoller;
-  readonly #owned = new Map<string, OwnedRecord>();
-  readonly #serial = new Serial(); // puts, removals and registrations
+  readonly #poller: FleetPoller;
+  readonly #shelf = new CardShelf();
+  readonly #book = new RecordBook(this.#shelf);
+  readonly #watchers = new Set<RecordWatcher>();
   readonly #loads = new OwnLoads();
   readonly #board: LoadBoard;
+  readonly #models: CatalogueBoard;
+  readonly #owned = new Map<string, OwnedRecord>();
+  readonly #serial = new Serial(); // puts, removals and registrations
   readonly #closing = new AbortController();
+  /** Somebody has asked for the fleet: it is read, and not only looked after. */
+  #isFollowed = false;
 
   private constructor(parts: Parts) {
     this.#parts = parts;
-    const { base, table, sweeper, pollMs } = parts;
+    const { base, table, reader } = parts;
     this.#board = new LoadBoard(base.report);
+    this.#models = new CatalogueBoard(this.#shelf, base.report);
+    this.#writer = new LeaseWriter({ ...parts, ...base, load: () => this.#loads.packed });
     this.#keeper = new LeaseKeeper({ ...base, renew: (signal) => this.#renew(signal) });
-    this.#poller = new SnapshotPoller({
+    this.#poller = new FleetPoller({
       ...base,
-      pollMs,
-      read: (scopes, signal) => {
-        if (this.#poller.isFailing) parts.liveness.excuseOutage(base.clock.nowMs());
-        return parts.reader.read(scopes, signal);
-      },
+      periodMs: () => this.#periodMs(),
+      read: (request, signal) => this.#readAndShow(request, signal),
+      covers: (shardKey) => reader.covers(shardKey),
       explain: (error) => (error instanceof InterruptedCall ? undefined : table.explain(error)),
-      onReading: ({ dead, loads }, signal) => {
-        if (this.#board.isFollowed) this.#board.show(loads);
-        return sweeper.sweep(dead, signal);
-      },
+      onFailing: (failure) => this.#tellFailing(failure),
     });
+    this.catalogue = {
+      watch: (listener) => {
+        this.#closing.signal.throwIfAborted();
+        this.#follow();
+        return this.#models.add(listener);
+      },
+      list: (signal) => this.#listModels(signal),
+      forget: (name, signal) => {
+        const operation = this.#operation(signal);
+        const forget = (limited: AbortSignal): Promise<boolean> => forgetModel(table, name, limited);
+        return table.attempt(parts.operationTimeoutMs, operation, forget);
+      },
+    };
   }
 
   /** Loads the SDK. The table itself is first touched by the first operation. */
-  static async open(options: DynamoDbDiscoveryOptions): Promise<DynamoDbDiscovery> {
-    const base = withDefaults(options);
-    const { clock, random, ttlMs } = base;
+  static async open(options: DynamoDbDiscoveryOptions & TableOptions): Promise<DynamoDbDiscovery> {
+    const { clock, random } = withDefaults(options);
     const time = new TableTime(clock);
     const requestTimeoutMs = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
     const table = await Table.open(discoveryTablePlace(options), { clock, random, time, requestTimeoutMs });
-    const liveness = new LeaseLiveness(options.skewMs ?? SKEW_MS);
+    return DynamoDbDiscovery.over(table, time, options);
+  }
+
+  /** Discovery over a table that is open; it is closed with the handle. */
+  static over(table: Table, time: TableTime, options: DynamoDbDiscoveryOptions): DynamoDbDiscovery {
+    const base = withDefaults(options);
+    const { clock, random, report, observer } = base;
+    const { pollMs = POLL_MS, viewTtlMs = VIEW_TTL_MS, isLasting = true } = options;
+    const leaseId = random.instanceId();
+    const reader = new FleetReader({
+      ...{ table, time, clock, random, pollMs, viewTtlMs, observer, report },
+      liveness: new LeaseLiveness(options.skewMs ?? SKEW_MS),
+      cleaner: new LeaseCleaner(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
+      holder: leaseId,
+      mayGather: isLasting,
+    });
     return new DynamoDbDiscovery({
-      base,
-      table,
-      liveness,
-      writer: new TableWriter({ table, time, clock, ttlMs, leaseId: random.instanceId() }),
-      reader: new TableReader({ table, time, clock, liveness }),
-      sweeper: new Sweeper(table, clock, options.sweepAfterMs ?? SWEEP_AFTER_MS),
-      pollMs: options.pollMs ?? POLL_MS,
+      ...{ base, table, time, leaseId, reader, pollMs, isLasting },
+      cards: new CardWriter(table, time, clock),
       operationTimeoutMs: options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
       refreshTimeoutMs: options.refreshTimeoutMs ?? REFRESH_TIMEOUT_MS,
     });
   }
 
   async put(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
-    const owned = { address: addressOf(record), text: toText(record), instanceId: record.instance_id };
-    assertFits(owned);
-    const { writer } = this.#parts;
+    const owned = toOwned(record);
+    const { cards, isLasting } = this.#parts;
     await this.#change(signal, async (operation) => {
-      const { namespace } = owned.address;
-      const sentAtMs = await writer.ensureLease(namespace, operation);
+      const sentAtMs = await this.#writer.ensureLease(operation);
       if (sentAtMs !== undefined) this.#keeper.begin(sentAtMs);
-      await writer.ensureNamespace(namespace, operation);
-      await writer.writeRecord(owned, operation);
+      if (owned.card !== undefined) await cards.ensureCard(owned.card, operation);
+      await this.#writer.writeRecord(owned, operation);
       this.#owned.set(nameOf(owned), owned);
+      await this.#tellChange(operation);
+      if (owned.card !== undefined) await cards.ensureEntry(owned.card, operation);
     });
+    if (isLasting) this.#poller.start();
   }
 
   async remove(record: DiscoveryRecord, signal?: AbortSignal): Promise<void> {
     const address = addressOf(record);
     await this.#change(signal, async (operation) => {
-      await this.#parts.writer.deleteRecord(address, operation);
+      if (!this.#owned.has(nameOf({ address }))) return;
+      await this.#writer.deleteRecord(address, operation);
       this.#owned.delete(nameOf({ address }));
-      if ([...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id)) return;
-      if (this.#loads.delete(record.instance_id)) this.#keeper.hasten();
+      const isLast = ![...this.#owned.values()].some(({ instanceId }) => instanceId === record.instance_id);
+      if (isLast) this.#loads.delete(record.instance_id);
+      await this.#tellChange(operation);
     });
   }
 
-  async list(query: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
-    const encodedPrefix = encodePrefix(query.prefix);
-    const reading = await this.#read({ bucket: query.bucket, encodedPrefix }, signal);
-    return recordsUnder(reading.texts(query.bucket), query.bucket, encodedPrefix);
+  async list({ bucket, prefix }: DiscoveryQuery, signal?: AbortSignal): Promise<DiscoveryRecord[]> {
+    await this.#readOnce({ isExact: true, shardKey: undefined }, signal);
+    return this.#book.under(bucket, encodePrefix(prefix)).flatMap(({ record }) => record ?? []);
   }
 
   async watch(query: DiscoveryQuery, listener: WatchListener, signal?: AbortSignal): Promise<Watch> {
-    const { clock, report } = this.#parts.base;
-    const watcher = new SnapshotWatcher(query, listener, report);
-    const began = momentOf(clock);
-    const reading = await this.#read(watcher, signal);
+    const { base, isLasting, pollMs } = this.#parts;
+    const watcher = new RecordWatcher(query, listener, base.report);
+    // A process that lasts begins with what is stored; one of hundreds that start cold, with the view.
+    const isCurrent = this.#isFollowed && this.#poller.isShown(2 * pollMs);
+    if (!isCurrent) await this.#readOnce({ isExact: isLasting, shardKey: undefined }, signal);
     this.#closing.signal.throwIfAborted();
-    watcher.apply(reading.texts(watcher.bucket));
-    this.#poller.add(watcher, began);
+    signal?.throwIfAborted();
+    watcher.begin(this.#book);
+    this.#watchers.add(watcher);
+    this.#follow();
     return {
       close: () => {
         watcher.close();
-        this.#poller.delete(watcher);
+        this.#watchers.delete(watcher);
       },
     };
   }
 
-  async refresh(maxAgeMs: number, signal?: AbortSignal): Promise<void> {
+  async refresh(maxAgeMs: number, signal?: AbortSignal, shardKey?: string): Promise<void> {
+    const operation = this.#operation(signal);
+    operation.throwIfAborted();
+    if (!this.#isFollowed) return;
     const { base, refreshTimeoutMs: timeoutMs } = this.#parts;
-    const bounds = { clock: base.clock, timeoutMs, signal: this.#operation(signal) };
-    const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, patience));
-    if (!isDone) this.#poller.tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
+    const bounds = { clock: base.clock, timeoutMs, signal: operation };
+    const isDone = await forAtMost(bounds, (patience) => this.#poller.refresh(maxAgeMs, shardKey, patience));
+    if (!isDone) this.#tellFailing(new Error(`no reading of the discovery table within ${timeoutMs} ms`));
   }
 
   setLoad(instanceId: string, load: WorkerLoad): void {
@@ -187,16 +232,8 @@ export class DynamoDbDiscovery implements Discovery {
 
   watchLoads(listener: (loads: FleetLoads) => void): Watch {
     this.#closing.signal.throwIfAborted();
-    const { base } = this.#parts;
-    const everything = new SnapshotWatcher({ bucket: 'v1/instances', prefix: '' }, { event() {} }, base.report);
-    this.#poller.add(everything, { nowMs: Number.NEGATIVE_INFINITY, wallMs: Number.NEGATIVE_INFINITY });
-    const watch = this.#board.add(listener);
-    return {
-      close: () => {
-        watch.close();
-        this.#poller.delete(everything);
-      },
-    };
+    this.#follow();
+    return this.#board.add(listener);
   }
 
   onLeaseLost(callback: () => void): void {
@@ -213,13 +250,16 @@ export class DynamoDbDiscovery implements Discovery {
     this.#closing.abort(new DiscoveryError('closed', 'this discovery handle was closed'));
     this.#keeper.stop();
     this.#poller.close();
+    this.#watchers.clear();
     this.#board.close();
-    const { base, table, writer, operationTimeoutMs } = this.#parts;
+    this.#models.close();
+    const { base, table, reader, operationTimeoutMs } = this.#parts;
     const patience = new AbortController();
     setMaxListeners(0, patience.signal);
     const timer = base.clock.after(operationTimeoutMs, () => patience.abort(new Error('closing took too long')));
     try {
-      await this.#serial.run(() => writer.withdraw([...this.#owned.values()], patience.signal));
+      await this.#serial.run(() => this.#writer.withdraw([...this.#owned.values()], patience.signal));
+      await reader.close(patience.signal);
     } catch (error) {
       base.report(table.explain(error));
     } finally {
@@ -228,21 +268,100 @@ export class DynamoDbDiscovery implements Discovery {
     }
   }
 
+  /** From now on the fleet is read whether or not anybody asks. */
+  #follow(): void {
+    if (this.#isFollowed && !this.#parts.isLasting) return;
+    const wasFollowed = this.#isFollowed;
+    this.#isFollowed = true;
+    if (!this.#parts.isLasting) return;
+    this.#poller.start();
+    if (!wasFollowed) this.#poller.hasten();
+  }
+
+  #periodMs(): number | undefined {
+    const { isLasting, pollMs, reader } = this.#parts;
+    if (!isLasting) return undefined;
+    if (this.#isFollowed || reader.isGathering) return pollMs;
+    return Math.max(pollMs, (1000 * reader.leases) / CANDIDATES_PER_SECOND);
+  }
+
+  async #readAndShow({ isExact, shardKey }: ReadingRequest, signal: AbortSignal): Promise<void> {
+    const { reader } = this.#parts;
+    const { isFailing } = this.#poller;
+    const reading = isExact
+      ? await reader.readExactly(isFailing, signal)
+      : await reader.read({ shardKey, isFollowed: this.#isFollowed, isFailing }, signal);
+    if (this.#isFollowed) await this.#show(reading, signal);
+  }
+
+  /** Reads the cards that are missing, then shows all of it in one turn. */
+  async #show({ fleet, catalogue }: FleetReading, signal: AbortSignal): Promise<void> {
+    const { table, base } = this.#parts;
+    if (catalogue !== undefined) this.#models.take(catalogue);
+    const missing = fleet === undefined ? [] : this.#book.missingCards(fleet);
+    await fetchCards(table, this.#shelf, [...missing, ...this.#models.missingCards()], signal);
+    signal.throwIfAborted(); // a later reading has begun
+    this.#models.show();
+    if (fleet === undefined) return;
+    const unreadable = this.#book.unreadable;
+    const changes = this.#book.show(fleet);
+    if (this.#book.unreadable > unreadable) {
+      base.report(new Error(`${this.#book.unreadable - unreadable} unreadable discovery records in the table`));
+    }
+    for (const watcher of [...this.#watchers]) watcher.change(changes);
+    this.#board.show(new Map([...fleet].flatMap(([lease, { load }]) => (load.length === 0 ? [] : [[lease, load]]))));
+  }
+
+  #tellFailing(failure: Error): void {
+    for (const watcher of this.#watchers) watcher.fail(failure);
+  }
+
+  async #readOnce(request: ReadingRequest, signal: AbortSignal | undefined): Promise<void> {
+    const operation = this.#operation(signal);
+    operation.throwIfAborted();
+    this.#isFollowed = true;
+    const { table, operationTimeoutMs } = this.#parts;
+    await table.attempt(operationTimeoutMs, operation, (limited) => this.#poller.readOnce(request, limited));
+  }
+
+  async #listModels(signal: AbortSignal | undefined): ReturnType<Catalogue['list']> {
+    const { table, operationTimeoutMs } = this.#parts;
+    return table.attempt(operationTimeoutMs, this.#operation(signal), async (operation) => {
+      const stored = await readCatalogue(table, operation, true);
+      const missing = stored.map(({ cardSum }) => cardSum).filter((sum) => !this.#shelf.has(sum));
+      await fetchCards(table, this.#shelf, missing, operation);
+      return entriesOf(stored, this.#shelf);
+    });
+  }
+
   async #renew(signal: AbortSignal): Promise<void> {
-    const { table, writer } = this.#parts;
+    const { table, cards } = this.#parts;
     const operation = this.#operation(signal);
     try {
-      if (await writer.heartbeat(this.#loads.packed, operation)) return await this.#refreshNamespaces(operation);
-      await this.#serial.run(() => writer.registerAgain([...this.#owned.values()], operation), operation);
-      this.#keeper.hasten(); // the lease is new and says no load yet
+      if (!(await this.#writer.renew(operation))) {
+        await this.#serial.run(() => this.#registerAgain(operation), operation);
+      }
+      for (const { card } of this.#owned.values()) if (card !== undefined) await cards.ensureCard(card, operation);
     } catch (error) {
       throw table.explain(error);
     }
   }
 
-  async #refreshNamespaces(signal: AbortSignal): Promise<void> {
-    const namespaces = new Set([...this.#owned.values()].map(({ address }) => address.namespace));
-    for (const namespace of namespaces) await this.#parts.writer.ensureNamespace(namespace, signal);
+  async #registerAgain(operation: AbortSignal): Promise<void> {
+    const { cards } = this.#parts;
+    const owned = [...this.#owned.values()];
+    cards.forget();
+    for (const { card } of owned) {
+      if (card === undefined) continue;
+      await cards.ensureCard(card, operation);
+      await cards.ensureEntry(card, operation);
+    }
+    await this.#writer.registerAgain(owned, operation);
+  }
+
+  /** The records have changed: readers see it with the lease. */
+  async #tellChange(operation: AbortSignal): Promise<void> {
+    if (!(await this.#writer.tellChange(operation))) await this.#registerAgain(operation);
   }
 
   /** One change of the table at a time, repeated while the table is away. */
@@ -252,11 +371,6 @@ export class DynamoDbDiscovery implements Discovery {
     return this.#serial.run(() => table.attempt(operationTimeoutMs, operation, work), operation);
   }
 
-  #read(scope: Parameters<TableReader['read']>[0][number], signal: AbortSignal | undefined): Promise<TableReading> {
-    const { table, reader, operationTimeoutMs } = this.#parts;
-    return table.attempt(operationTimeoutMs, this.#operation(signal), (operation) => reader.read([scope], operation));
-  }
-
   /** Aborts with `signal` and when the handle closes; widened for the parallel calls of an operation. */
   #operation(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.#closing.signal;
@@ -264,6 +378,15 @@ export class DynamoDbDiscovery implements Discovery {
     setMaxListeners(0, operation);
     return operation;
   }
+}
+
+function toOwned(record: DiscoveryRecord): OwnedRecord {
+  const [address, instanceId] = [addressOf(record), record.instance_id];
+  if (record.type !== 'Model') return { address, instanceId, bytes: packRecord(record) };
+  const card = ownCardOf(record);
+  const { card: _, ...rest } = record;
+  const bytes = packRecord({ ...rest, cardSum: card.split.sum, ownCard: card.split.own });
+  return { address, instanceId, bytes, card };
 }
 
 function nameOf({ address }: Pick<OwnedRecord, 'address'>): string {

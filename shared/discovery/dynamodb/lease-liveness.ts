@@ -29,6 +29,8 @@ interface Sighting {
 export class LeaseLiveness {
   readonly #skewMs: number;
   readonly #sightings = new Map<string, Sighting>(); // forgotten one TTL after the lease was last in a reading
+  /** Epochs of leases that others saw alive just now; each counts for its first sight. */
+  readonly #trusted = new Map<string, number>();
 
   constructor(skewMs: number) {
     this.#skewMs = skewMs;
@@ -42,9 +44,16 @@ export class LeaseLiveness {
       before.lastSeenAtMs = nowMs;
       return this.#isAlive(before, nowMs, tableNowMs);
     }
-    const sighting: Sighting = { ...lease, changedAtMs: nowMs, hasChanged: isKnown, lastSeenAtMs: nowMs };
+    const hasChanged = isKnown || this.#trusted.get(lease.leaseId) === lease.epoch;
+    this.#trusted.delete(lease.leaseId);
+    const sighting: Sighting = { ...lease, changedAtMs: nowMs, hasChanged, lastSeenAtMs: nowMs };
     this.#sightings.set(lease.leaseId, sighting);
     return this.#isAlive(sighting, nowMs, tableNowMs);
+  }
+
+  /** Others have seen the lease alive just now: if this process has not met it yet, it counts as seen to change when it does. */
+  trust(leaseId: string, epoch: number): void {
+    if (!this.#sightings.has(leaseId)) this.#trusted.set(leaseId, epoch);
   }
 
   /**
@@ -58,8 +67,9 @@ export class LeaseLiveness {
     }
   }
 
-  /** Forgets leases that no reading has shown for one time to live. */
+  /** Forgets leases that no reading has shown for one time to live, and all trust: it was for the reading that has ended. */
   prune(nowMs: number): void {
+    this.#trusted.clear();
     for (const [leaseId, sighting] of this.#sightings) {
       if (nowMs - sighting.lastSeenAtMs > sighting.ttlMs) this.#sightings.delete(leaseId);
     }

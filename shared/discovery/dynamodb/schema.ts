@@ -1,68 +1,48 @@
 import type { RecordAddress } from '../keys.ts';
 import { TABLE_SCHEMA } from '../table/create-table.ts';
-import { partitionOf } from '../table/partition.ts';
+import { PARTITIONS, partitionOf } from '../table/partition.ts';
 import type { ItemKey } from '../table/table.ts';
-import type { Bucket } from '../types.ts';
 
 /**
- * The discovery table. One table holds four kinds of item:
+ * The discovery table: one fleet, of all its namespaces.
  *
- *   pk                        sk                               attributes
- *   {bucket}#{ns}             {component}/{endpoint}/{id}...   record (JSON), leaseId, epoch, rev [, leaseNs]
- *   v1/leases#{ns}#{0..15}    {leaseId}                        expiresAtMs, ttlMs, epoch, host, ttl
- *   v1/namespaces             {ns}                             ttl
+ *   pk                     sk                        attributes                                        written by
+ *   v1/leases#{0..15}      {leaseId}                 epoch, rev, load, expiresAtMs, ttlMs, ttl         its process
+ *   v1/records#{leaseId}   {bucket}/{key}            record, epoch, ttl                                its process
+ *   v1/cards               {checksum}                card, ttl                                         whoever has it
+ *   v1/catalogue           {model}                   card, namespace, component, endpoint              the first worker
+ *   v1/view                head                      fence, holder, body, writtenAtMs, takenAtMs       the gatherer
+ *   v1/view#records{0..}   cell                      fence, version, cells, body                       the gatherer
+ *   v1/view#loads{0..}     cell                      fence, version, cells, body                       the gatherer
+ *   v1/view#catalogue      cell                      fence, version, cells, body                       the gatherer
  *
- * A record lives while its lease does and carries the same epoch. `leaseNs` is there only when the lease is kept under
- * another namespace than the record. The namespaces are listed so that a reader of all of them needs no scan. `ttl` (Unix
- * seconds) only clears garbage; nothing reads liveness from it.
+ * A record counts while its lease lives and has the same epoch. `load`, `record` and `body` are packed bytes, `card` is JSON.
+ * `ttl` (Unix seconds) only clears garbage; nothing reads liveness from it.
  */
 export const DISCOVERY_TABLE_SCHEMA = TABLE_SCHEMA;
 
-/** Part of the table that answers a query: one namespace or all of them. */
-export interface TableScope {
-  readonly bucket: Bucket;
-  /** Encoded; undefined = every namespace. */
-  readonly namespace: string | undefined;
-  /** Start of the sort key; undefined = all. */
-  readonly sortPrefix: string | undefined;
+export const CARDS_PK = 'v1/cards';
+export const CATALOGUE_PK = 'v1/catalogue';
+export const HEAD_KEY: ItemKey = { pk: 'v1/view', sk: 'head' };
+export const CATALOGUE_CELL_KEY: ItemKey = { pk: 'v1/view#catalogue', sk: 'cell' };
+
+/** Every partition that leases lie in. */
+export const LEASE_PARTITIONS: readonly string[] = Array.from({ length: PARTITIONS }, (_, at) => `v1/leases#${at}`);
+
+export function leaseItemKey(leaseId: string): ItemKey {
+  return { pk: `v1/leases#${partitionOf(leaseId)}`, sk: leaseId };
 }
 
-export const NAMESPACES_PK = 'v1/namespaces';
-const WHOLE_SORT_KEY_SEGMENTS = 3; // component/endpoint/id and topic/{topic}/{id}
-
-/** Where a record is kept. */
-export function recordItemKey(address: RecordAddress): ItemKey {
-  const { namespace, rest } = splitKey(address.bucket, address.key);
-  return { pk: recordPartition(address.bucket, namespace), sk: rest };
+export function recordsPartition(leaseId: string): string {
+  return `v1/records#${leaseId}`;
 }
 
-export function recordPartition(bucket: Bucket, encodedNamespace: string): string {
-  return `${bucket}#${encodedNamespace}`;
+export function recordItemKey(leaseId: string, { bucket, key }: RecordAddress): ItemKey {
+  return { pk: recordsPartition(leaseId), sk: `${bucket}/${key}` };
 }
 
-/** Reverses `recordItemKey`. */
-export function keyOfItem(bucket: Bucket, encodedNamespace: string, sortKey: string): string {
-  return `${bucket === 'v1/event_channels' ? 'namespace/' : ''}${encodedNamespace}/${sortKey}`;
-}
+export type CellKind = 'records' | 'loads';
 
-export function leaseItemKey(encodedNamespace: string, leaseId: string): ItemKey {
-  return { pk: `v1/leases#${encodedNamespace}#${partitionOf(leaseId)}`, sk: leaseId };
-}
-
-/** What to read for an encoded query prefix, or undefined when nothing can lie under it. */
-export function scopeOf(bucket: Bucket, encodedPrefix: string): TableScope | undefined {
-  const segments = encodedPrefix === '' ? [] : encodedPrefix.split('/');
-  if (bucket === 'v1/event_channels' && segments.length > 0 && segments.shift() !== 'namespace') return undefined;
-  const [namespace, ...rest] = segments;
-  if (rest.length === 0) return { bucket, namespace, sortPrefix: undefined };
-  // A shorter prefix ends in `/` and so matches whole segments; one that may be a whole key cannot, the reader filters it.
-  const end = rest.length < WHOLE_SORT_KEY_SEGMENTS ? '/' : '';
-  return { bucket, namespace, sortPrefix: rest.join('/') + end };
-}
-
-function splitKey(bucket: Bucket, key: string): { readonly namespace: string; readonly rest: string } {
-  const segments = key.split('/');
-  if (bucket === 'v1/event_channels') segments.shift(); // always `namespace`
-  const [namespace = '', ...rest] = segments;
-  return { namespace, rest: rest.join('/') };
+export function cellItemKey(kind: CellKind, cell: number): ItemKey {
+  return { pk: `v1/view#${kind}${cell}`, sk: 'cell' };
 }

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import type { Clock, Timer } from '../../clock/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { ageMs, type Moment, momentOf } from '../moment.ts';
-import type { ReportProblem } from '../snapshot-watcher.ts';
+import type { ReportProblem } from '../watch-teller.ts';
 import type { BucketFolder } from './bucket-folder.ts';
 
 /** Renames come in bursts; one reading serves them all. */

@@ -1,15 +1,21 @@
 import { reasonOf } from '../../errors/index.ts';
-import type { ReportProblem } from '../snapshot-watcher.ts';
 import type { FleetLoads, Watch, WorkerLoad } from '../types.ts';
-import { unpackLoadsInto } from './load-bytes.ts';
+import type { ReportProblem } from '../watch-teller.ts';
+import { unpackLoads } from './load-bytes.ts';
 
 type LoadsListener = (loads: FleetLoads) => void;
+
+/** What one process says of its workers; undefined when it cannot be read. */
+interface Row {
+  readonly bytes: Uint8Array;
+  readonly loads: readonly (readonly [string, WorkerLoad])[] | undefined;
+}
 
 /** The loads of all live processes as last read, for those who follow them. */
 export class LoadBoard {
   readonly #report: ReportProblem;
   readonly #listeners = new Set<{ readonly tell: LoadsListener }>();
-  #rows: ReadonlyMap<string, Uint8Array> = new Map(); // by lease id
+  #rows: ReadonlyMap<string, Row> = new Map(); // by lease id
   #loads: FleetLoads = new Map();
   #unreadable = '';
 
@@ -25,15 +31,21 @@ export class LoadBoard {
     return this.#loads;
   }
 
-  /** @param rows packed loads of every live process, by lease id; kept, and not to be changed afterwards */
-  show(rows: ReadonlyMap<string, Uint8Array>): void {
-    const isSame =
-      rows.size === this.#rows.size && [...rows].every(([lease, bytes]) => isEqual(bytes, this.#rows.get(lease)));
+  /** @param packed loads of every live process, by lease id; the arrays are kept, and not to be changed afterwards */
+  show(packed: ReadonlyMap<string, Uint8Array>): void {
+    const rows = new Map<string, Row>();
+    let isChanged = packed.size !== this.#rows.size;
+    for (const [lease, bytes] of packed) {
+      const before = this.#rows.get(lease);
+      const isSame = before !== undefined && (before.bytes === bytes || Buffer.compare(before.bytes, bytes) === 0);
+      isChanged ||= !isSame;
+      rows.set(lease, isSame ? before : { bytes, loads: unpackLoads(bytes) });
+    }
+    if (!isChanged) return;
     this.#rows = rows;
-    if (isSame) return;
     const loads = new Map<string, WorkerLoad>();
-    const unreadable = [...rows].filter(([, bytes]) => !unpackLoadsInto(loads, bytes)).map(([lease]) => lease);
-    this.#reportUnreadable(unreadable);
+    for (const row of rows.values()) for (const [id, load] of row.loads ?? []) loads.set(id, load);
+    this.#reportUnreadable([...rows].flatMap(([lease, row]) => (row.loads === undefined ? [lease] : [])));
     this.#loads = loads;
     for (const listener of this.#listeners) this.#tell(listener.tell);
   }
@@ -65,8 +77,4 @@ export class LoadBoard {
     }
     this.#unreadable = unreadable;
   }
-}
-
-function isEqual(one: Uint8Array, other: Uint8Array | undefined): boolean {
-  return one === other || (other !== undefined && Buffer.compare(one, other) === 0);
 }

@@ -30,14 +30,14 @@ export function packLoads(loads: ReadonlyMap<string, WorkerLoad>): Uint8Array {
   return writer.finish();
 }
 
-/** Adds the loads in `bytes` to `loads`. False when they are no loads or out of bounds; then nothing is added. */
-export function unpackLoadsInto(loads: Map<string, WorkerLoad>, bytes: Uint8Array): boolean {
-  const read: [string, WorkerLoad][] = [];
+/** Reverses `packLoads`; undefined for what it cannot have made, or what is out of bounds. */
+export function unpackLoads(bytes: Uint8Array): readonly (readonly [string, WorkerLoad])[] | undefined {
+  const loads: [string, WorkerLoad][] = [];
   try {
     const reader = new PackedReader(bytes);
-    if (reader.byte() !== VERSION) return false;
+    if (reader.byte() !== VERSION) return undefined;
     while (!reader.isAtEnd) {
-      if (read.length === WORKERS_MAX) return false;
+      if (loads.length === WORKERS_MAX) return undefined;
       const instanceId = reader.hex();
       const isDraining = (reader.byte() & DRAINING) !== 0;
       const ranks: RankLoad[] = [];
@@ -49,11 +49,10 @@ export function unpackLoadsInto(loads: Map<string, WorkerLoad>, bytes: Uint8Arra
           prefillTokens: reader.count(),
         });
       }
-      read.push([instanceId, { ranks, isDraining }]);
+      loads.push([instanceId, { ranks, isDraining }]);
     }
   } catch {
-    return false; // cut short or out of bounds: written by a process gone wrong
+    return undefined; // cut short or out of bounds: written by a process gone wrong
   }
-  for (const [instanceId, load] of read) loads.set(instanceId, load);
-  return true;
+  return loads;
 }

@@ -44,6 +44,8 @@ export interface TableDependencies {
   readonly requestTimeoutMs: number;
 }
 
+/** Keys of one BatchGetItem. */
+const BATCH_MAX = 100;
 const FIRST_RETRY_MS = 50;
 const RETRY_MS_MAX = 1000;
 /** A call that fails this long after its deadline was not waited for: the process stood still meanwhile. */
@@ -83,6 +85,23 @@ export class Table {
     return (await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }))).Item;
   }
 
+  /** The items of `keys` that are there, eventually consistent, in no order: one request for 100 of them. */
+  async batchGet(keys: readonly ItemKey[], signal: AbortSignal): Promise<Item[]> {
+    const items: Item[] = [];
+    const left = keys.map(({ pk, sk }) => ({ pk: { S: pk }, sk: { S: sk } }));
+    for (let round = 0; left.length > 0; round++) {
+      if (round > keys.length) throw new Error('the table leaves out what is asked for'); // each answer brings one at least
+      const asked = left.splice(0, BATCH_MAX);
+      const { tableName } = this.#place;
+      const command = new this.#sdk.BatchGetItemCommand({ RequestItems: { [tableName]: { Keys: asked } } });
+      const answer = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      items.push(...(answer.Responses?.[tableName] ?? []));
+      const unread = answer.UnprocessedKeys?.[tableName]?.Keys ?? []; // the answer was full, or capacity was short
+      left.push(...(unread as typeof left));
+    }
+    return items;
+  }
+
   /** Every item under `pk` whose sort key starts with `sortPrefix`, strongly consistent unless told otherwise. */
   async query(pk: string, sortPrefix: string | undefined, signal: AbortSignal, isConsistent = true): Promise<Item[]> {
     const items: Item[] = [];
@@ -96,6 +115,23 @@ export class Table {
           ':pk': { S: pk },
           ...(sortPrefix === undefined ? {} : { ':prefix': { S: sortPrefix } }),
         },
+        ...(start === undefined ? {} : { ExclusiveStartKey: start }),
+      });
+      const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));
+      items.push(...(page.Items ?? []));
+      start = page.LastEvaluatedKey;
+    } while (start !== undefined);
+    return items;
+  }
+
+  /** Every item of the table, page by page: for operators' lists of small tables, never for a request. */
+  async scan(signal: AbortSignal): Promise<Item[]> {
+    const items: Item[] = [];
+    let start: Record<string, AttributeValue> | undefined;
+    do {
+      const command = new this.#sdk.ScanCommand({
+        TableName: this.#place.tableName,
+        ConsistentRead: true,
         ...(start === undefined ? {} : { ExclusiveStartKey: start }),
       });
       const page = await this.#bounded(signal, (abortSignal) => this.#client.send(command, { abortSignal }));

@@ -37,7 +37,14 @@ export function eventPlane(settings: FleetSettings, logger: Logger, discovery: D
     open: settings.planeOpen ?? false,
     remedies: ['set DYN_EVENT_PLANE=nats', 'set DYN_EVENT_PLANE_HOST=127.0.0.1'],
   });
-  return createZmqEventPlane({ ...common, host, refusal, ...(brokers === undefined ? {} : { brokers }) });
+  const { tcpRpcAdvertiseHost: advertiseHost } = settings;
+  return createZmqEventPlane({
+    ...common,
+    host,
+    advertiseHost,
+    refusal,
+    ...(brokers === undefined ? {} : { brokers }),
+  });
 }
 
 /** Addresses that are set win over those in discovery. */

@@ -1,11 +1,12 @@
 import { type Context, Hono } from 'hono';
+import { type Grant, OverBudget } from '../../access/index.ts';
 import { LIMITS, logLevelOf, overLimit, ServeError, toServeError } from '../../errors/index.ts';
 import { newRequestId, sendMessagesError } from './anthropic/wire.ts';
 import type { HttpAppDeps } from './deps.ts';
 import { alreadySent, type HostExchange, type HttpBindings, type HttpExchange } from './hosts/exchange.ts';
 import { WebExchange } from './hosts/web-exchange.ts';
-import { refuseHost } from './operators.ts';
-import { type Serve, shownId } from './route.ts';
+import { admit, refuseHost } from './operators.ts';
+import { type Route, type Serve, shownId } from './route.ts';
 import { routesOf } from './route-table.ts';
 import { sendModelsError } from './routes/models.ts';
 import { corsHeaders, ServedExchange, sendPreflight } from './served-exchange.ts';
@@ -23,10 +24,10 @@ export type HttpEnv = { Bindings: HttpBindings };
  */
 export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
   const app = new Hono<HttpEnv>();
-  for (const { pattern, serve, allow } of routesOf(deps.settings)) addRoute(app, deps, pattern, allow, serve);
-  app.notFound((context) => serveThrough(context, deps, serveNotFound));
+  for (const each of routesOf(deps.settings)) addRoute(app, deps, each);
+  app.notFound((context) => serveThrough(context, deps, 'open', serveNotFound));
   app.onError((error, context) =>
-    serveThrough(context, deps, () => {
+    serveThrough(context, deps, 'open', () => {
       throw error;
     }),
   );
@@ -34,28 +35,33 @@ export function createHttpApp(deps: HttpAppDeps): Hono<HttpEnv> {
 }
 
 /** One handler for every method: two matching handlers would send each request through Hono's slower composed path. */
-function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, path: string, allow: string, serve: Serve): void {
+function addRoute(app: Hono<HttpEnv>, deps: HttpAppDeps, { pattern, allow, access, serve }: Route): void {
   const methods = allow.split(',');
   const refuseMethod: Serve = (_deps, exchange) => serveMethodNotAllowed(deps, exchange, allow);
-  app.all(path, (context) => {
+  app.all(pattern, (context) => {
     const { method } = context.req.raw;
-    return serveThrough(context, deps, methods.includes(method) ? serve : refuseMethod);
+    return serveThrough(context, deps, access, methods.includes(method) ? serve : refuseMethod);
   });
 }
 
 /** Runs a handler on the host's exchange, or on one over the fetch request. */
-function serveThrough(context: Context<HttpEnv>, deps: HttpAppDeps, serve: Serve): Response | Promise<Response> {
+function serveThrough(
+  context: Context<HttpEnv>,
+  deps: HttpAppDeps,
+  access: Route['access'],
+  serve: Serve,
+): Response | Promise<Response> {
   const given = context.env?.exchange; // plain `app.fetch(request)` has no bindings at all
   if (given !== undefined) {
-    run(deps, given, serve);
+    run(deps, given, access, serve);
     return alreadySent;
   }
   const exchange = new WebExchange(context.req.raw, context.env?.peer);
-  run(deps, exchange, serve);
+  run(deps, exchange, access, serve);
   return exchange.response;
 }
 
-function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
+function run(deps: HttpAppDeps, given: HostExchange, access: Route['access'], serve: Serve): void {
   const forPages = corsHeaders(given, deps.settings.corsOrigins);
   const exchange = new ServedExchange(given, deps.random, forPages, deps.metrics.limitReached);
   const foreign = refuseHost(deps.settings, given);
@@ -68,6 +74,44 @@ function run(deps: HttpAppDeps, given: HostExchange, serve: Serve): void {
     refuse(deps, exchange, overLimit('header_lines', `more than ${LIMITS.header_lines.max} header lines`));
     return;
   }
+  letIn(deps, given, exchange, access, (grant) => {
+    exchange.grant = grant;
+    handle(deps, exchange, serve);
+  });
+}
+
+/** Calls `onGrant` at once where the caller's key is known, or none is asked for. */
+function letIn(
+  deps: HttpAppDeps,
+  given: HostExchange,
+  exchange: ServedExchange,
+  access: Route['access'],
+  onGrant: (grant: Grant) => void,
+): void {
+  const refuseEntry = (thrown: unknown): void => {
+    const error = toServeError(thrown);
+    const { requestId: x_request_id, path } = exchange;
+    // Nothing of ours has failed, and strangers must not fill the log.
+    deps.logger.debug('request is not let in', { x_request_id, path, code: error.code, reason: error.message });
+    refuse(deps, exchange, error, error instanceof OverBudget ? error.headers : undefined);
+  };
+  let admitted: Grant | Promise<Grant>;
+  try {
+    admitted = admit(deps, given, typeof access === 'function' ? access(given.path) : access);
+  } catch (thrown) {
+    refuseEntry(thrown);
+    return;
+  }
+  if (!(admitted instanceof Promise)) {
+    onGrant(admitted);
+    return;
+  }
+  admitted.then((grant) => {
+    if (!given.sink.closed.aborted) onGrant(grant); // else nobody waits, and the body will not come
+  }, refuseEntry);
+}
+
+function handle(deps: HttpAppDeps, exchange: HttpExchange, serve: Serve): void {
   const refuseThrown = (thrown: unknown): void => {
     const error = toServeError(thrown);
     deps.logger[logLevelOf(error.code)]('request handler failed', {

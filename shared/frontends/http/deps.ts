@@ -1,3 +1,4 @@
+import type { Gate, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, Pipeline, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
@@ -34,6 +35,10 @@ export interface HttpAppDeps {
   readonly bodies: ByteBudget;
   /** Room for the answers that are kept until they are whole, of all requests of the process. */
   readonly answers: ByteBudget;
+  /** Asks for API keys; undefined = nobody needs one. */
+  readonly gate?: Gate | undefined;
+  /** Makes the names by which other edges find running requests; undefined = each knows its own alone. */
+  readonly names?: RequestNames | undefined;
   /** Where responses are kept; undefined = nowhere. */
   readonly responseStore: ResponseStore | undefined;
   /** Takes note of every request; undefined = nobody does. */

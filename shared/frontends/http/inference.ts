@@ -6,12 +6,13 @@ import {
   type ServeError,
   ServeError as ServeErrorClass,
 } from '../../errors/index.ts';
-import type {
-  Endpoint,
-  GenerationRequest,
-  GenerationSink,
-  RequestType,
-  Usage,
+import {
+  type Endpoint,
+  type GenerationRequest,
+  type GenerationSink,
+  type RequestType,
+  requestKeyOf,
+  type Usage,
 } from '../../protocol/generation/index.ts';
 import {
   continueTrace,
@@ -119,7 +120,25 @@ export class Inference {
 
   #requireFree(id: string): void {
     const isChosen = this.exchange.header(CHOSEN_ID) !== undefined; // our own are nobody else's
-    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken();
+    if (isChosen && this.deps.lifecycle.running.has(id)) throw idIsTaken(); // whoever's it is
+  }
+
+  /** Whose request it is. */
+  get owner(): string {
+    return this.exchange.grant.owner;
+  }
+
+  /**
+   * The name by which any edge cancels the request, as it is appended to its response's id; nothing where edges share no secret.
+   * @param id of the response
+   * @param isShared several workers may have a part of it
+   */
+  nameOf(id: string, isShared: boolean): string {
+    const { names } = this.deps;
+    const key = requestKeyOf(id);
+    if (names === undefined || key === undefined) return '';
+    const workerId = isShared ? undefined : this.#meter?.workerId;
+    return `_${names.suffixOf({ key, workerId }, this.owner)}`;
   }
 
   get ttftMs(): number | undefined {
@@ -155,7 +174,7 @@ export class Inference {
       { once: true },
     );
     const id = this.#request?.id;
-    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, breakOff);
+    if (!this.#isOver && id !== undefined) this.#forget = this.deps.lifecycle.running.add(id, this.owner, breakOff);
     return { signal: work.signal, cancel: () => work.abort() };
   }
 
@@ -216,9 +235,20 @@ export class Inference {
   }
 
   #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
+    this.#charge(status, usage);
     this.#log(status, usage, error);
     this.#endSpan(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
+  }
+
+  /** The key's owner pays for what a worker was given to do, unless we failed it before its first token. */
+  #charge(status: number, usage: Usage | undefined): void {
+    const meter = this.#meter;
+    if (meter === undefined || (usage === undefined && meter.workerId === undefined)) return;
+    if (status >= 500 && meter.ttftMs === undefined) return;
+    const told = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens;
+    const tokens = Math.max(told, meter.tokens);
+    if (tokens > 0) this.exchange.grant.spent(tokens);
   }
 
   /** What operators asked to keep of every request (`DYN_REQUEST_TRACE`). */
@@ -258,6 +288,7 @@ export class Inference {
     const told = {
       model: this.#model,
       status,
+      key: this.exchange.grant.key?.name,
       worker: this.#meter?.workerId,
       prompt: usage?.promptTokens,
       cached: usage?.cachedTokens,
@@ -273,11 +304,15 @@ export class Inference {
   /** What machines read of the line. */
   #allFigures(status: number, usage: Usage | undefined): Readonly<Record<string, unknown>> {
     const span = this.#traceIds();
+    const { key, owner } = this.exchange.grant;
     return {
       request_id: this.#request?.id,
       x_request_id: this.exchange.requestId,
       trace_id: span.traceId,
       span_id: span.spanId,
+      key_id: key?.id,
+      key_name: key?.name,
+      owner: key && owner,
       model: this.#model,
       endpoint: this.#endpoint,
       request_type: this.#requestType,

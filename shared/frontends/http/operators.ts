@@ -1,7 +1,16 @@
-import { holdsSecret, hostNameOf, namesThisMachine, refuseStranger } from '../../access/index.ts';
-import { ServeError } from '../../errors/index.ts';
+import {
+  ANYBODY,
+  type Grant,
+  holdsSecret,
+  hostNameOf,
+  namesThisMachine,
+  refuseStranger,
+  STRANGER,
+} from '../../access/index.ts';
+import { assertNever, ServeError } from '../../errors/index.ts';
+import type { HttpAppDeps } from './deps.ts';
 import type { HostExchange } from './hosts/exchange.ts';
-import type { Serve } from './route.ts';
+import type { Access } from './route.ts';
 import type { HttpSettings } from './settings.ts';
 
 /** Whether a request comes from whoever runs this process: from its machine, or with its admin key. */
@@ -9,20 +18,35 @@ export function isOperator(deps: { readonly settings: HttpSettings }, exchange: 
   return refuseAsOperator(deps.settings, exchange) === undefined;
 }
 
-/** @throws ServeError `insufficient_permissions` that says what is allowed, for anybody but operators. */
-export function requireOperator(deps: { readonly settings: HttpSettings }, exchange: HostExchange): void {
-  const reason = refuseAsOperator(deps.settings, exchange);
-  if (reason === undefined) return;
-  const message = `${exchange.path} answers requests from its own machine, and those that show STATOR_ADMIN_KEY as Authorization: Bearer; this one is refused: ${reason}`;
-  throw new ServeError('insufficient_permissions', message);
+/**
+ * As whom a request is let in: the one place that every route passes. Operators need no key for what is theirs.
+ * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions` that says what is allowed
+ */
+export function admit(deps: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
+  const { gate } = deps;
+  switch (access) {
+    case 'open':
+      return gate === undefined ? ANYBODY : STRANGER;
+    case 'admin':
+    case 'metrics':
+    case 'docs': {
+      const stranger = refuseAsOperator(deps.settings, exchange);
+      if (stranger === undefined) return ANYBODY;
+      if (gate === undefined) throw forOperatorsAlone(exchange.path, stranger);
+      return gate.admit(exchange, access === 'docs' ? 'key' : access, exchange.path);
+    }
+    case 'generate':
+    case 'inference':
+    case 'key':
+      return gate === undefined ? ANYBODY : gate.admit(exchange, access, exchange.path);
+    default:
+      return assertNever(access);
+  }
 }
 
-/** `serve`, for operators alone. */
-export function forOperators(serve: Serve): Serve {
-  return (deps, exchange) => {
-    requireOperator(deps, exchange);
-    return serve(deps, exchange);
-  };
+function forOperatorsAlone(path: string, stranger: string): ServeError {
+  const message = `${path} answers requests from its own machine, and those that show STATOR_ADMIN_KEY as Authorization: Bearer; this one is refused: ${stranger}`;
+  return new ServeError('insufficient_permissions', message);
 }
 
 function refuseAsOperator({ adminKey }: HttpSettings, exchange: HostExchange): string | undefined {

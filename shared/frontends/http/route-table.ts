@@ -6,13 +6,12 @@ import { serveImageEdits, serveImages } from './openai/images.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { serveMotionJpeg, serveVideos } from './openai/videos.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi } from './openapi/serve-docs.ts';
-import { forOperators } from './operators.ts';
 import { anyId, type Operation, type Route, route, type Serve } from './route.ts';
 import { CANCEL_PATH, serveCancel } from './routes/cancel.ts';
 import { EXPLAIN_PATH, serveExplain, serveExplained } from './routes/explain-routing.ts';
 import { BUSY_THRESHOLD_PATH, CLEAR_KV_BLOCKS_PATH, serveBusyThreshold, serveClearKvBlocks } from './routes/fleet.ts';
 import { serveHealth, serveLive, serveMetrics } from './routes/health.ts';
-import { serveModel, serveModelList } from './routes/models.ts';
+import { modelAccess, serveModel, serveModelList } from './routes/models.ts';
 import { serveRoot } from './routes/root.ts';
 import type { HttpPaths, HttpSettings } from './settings.ts';
 
@@ -29,21 +28,22 @@ const VIDEO_PATHS = [
  * `allow` header and the OpenAPI document read nothing else.
  */
 export function routesOf(settings: HttpSettings): readonly Route[] {
-  const { paths, anthropic, hasAdminRoutes, servesClients = true } = settings;
+  const { paths, anthropic, hasAdminRoutes, servesClients = true, docsAuth } = settings;
+  const pages = docsAuth === true ? 'docs' : 'open';
   const described = [
     ...(servesClients ? clientRoutes(paths) : []),
     ...(servesClients && anthropic.isEnabled ? messagesRoutes(paths) : []),
     ...modelRoutes(paths),
-    ...operationRoutes(paths),
+    ...operationRoutes(settings),
     ...(hasAdminRoutes ? adminRoutes() : []),
   ];
   return [
     ...described,
-    route('/', serveRoot),
-    route(OPENAPI_PATH, serveOpenApi(described.flatMap(({ operations }) => operations))),
-    route(DOCS_PATH, redirectToDocs),
-    route(`${DOCS_PATH}/`, serveDocs),
-    route(`${DOCS_PATH}/:file`, serveDocs),
+    route('/', pages, serveRoot),
+    route(OPENAPI_PATH, pages, serveOpenApi(described.flatMap(({ operations }) => operations))),
+    route(DOCS_PATH, pages, redirectToDocs),
+    route(`${DOCS_PATH}/`, pages, serveDocs),
+    route(`${DOCS_PATH}/:file`, pages, serveDocs),
   ];
 }
 
@@ -56,7 +56,7 @@ function clientRoutes(paths: HttpPaths): readonly Route[] {
     body: string,
     contentTypes?: readonly string[],
   ) =>
-    route(path, serve, {
+    route(path, 'generate', serve, {
       path,
       method: 'post',
       id,
@@ -90,7 +90,7 @@ function clientRoutes(paths: HttpPaths): readonly Route[] {
       made(path, serveVideos, `createVideo${suffix}`, video, 'VideoRequest', JSON_OR_EVENTS),
       made(`${path}/stream`, serveMotionJpeg, `streamVideo${suffix}`, pictures, 'VideoRequest', MOTION_JPEG),
     ]),
-    route(anyId(cancel), serveCancel, {
+    route(anyId(cancel), 'inference', serveCancel, {
       path: cancel,
       method: 'post',
       id: 'cancelRequest',
@@ -106,7 +106,7 @@ function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
   const shared = { method: 'post', tag: 'Messages', failure: 'MessagesError' } as const;
   const count = `${messages}/count_tokens`;
   return [
-    route(messages, serveMessages, {
+    route(messages, 'generate', serveMessages, {
       ...shared,
       path: messages,
       id: 'createMessage',
@@ -114,7 +114,7 @@ function messagesRoutes({ messages }: HttpPaths): readonly Route[] {
       body: 'MessageRequest',
       contentTypes: JSON_OR_EVENTS,
     }),
-    route(count, serveCountTokens, {
+    route(count, 'generate', serveCountTokens, {
       ...shared,
       path: count,
       id: 'countTokens',
@@ -128,7 +128,7 @@ function modelRoutes({ models }: HttpPaths): readonly Route[] {
   const shared = { method: 'get', tag: 'Models' } as const;
   const model = `${models}/{id}`;
   return [
-    route(models, serveModelList, {
+    route(models, 'key', serveModelList, {
       ...shared,
       path: models,
       id: 'listModels',
@@ -137,6 +137,7 @@ function modelRoutes({ models }: HttpPaths): readonly Route[] {
     }),
     route(
       anyId(model),
+      modelAccess,
       serveModel,
       { ...shared, path: model, id: 'getModel', summary: 'One model.' },
       {
@@ -151,10 +152,10 @@ function modelRoutes({ models }: HttpPaths): readonly Route[] {
   ];
 }
 
-function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[] {
+function operationRoutes({ paths: { health, live, metrics }, metricsAuth }: HttpSettings): readonly Route[] {
   const shared = { method: 'get', tag: 'Operations' } as const;
   return [
-    route(health, serveHealth, {
+    route(health, 'open', serveHealth, {
       ...shared,
       path: health,
       id: 'getHealth',
@@ -162,14 +163,14 @@ function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[]
       codes: ['model_not_found'],
       states: [503],
     }),
-    route(live, serveLive, {
+    route(live, 'open', serveLive, {
       ...shared,
       path: live,
       id: 'getLive',
       summary: 'Whether the process lives.',
       states: [503],
     }),
-    route(metrics, serveMetrics, {
+    route(metrics, metricsAuth === true ? 'metrics' : 'open', serveMetrics, {
       ...shared,
       path: metrics,
       id: 'getMetrics',
@@ -182,7 +183,7 @@ function operationRoutes({ health, live, metrics }: HttpPaths): readonly Route[]
 /** Of the fleet rather than of a client's request: for whoever runs it. */
 function adminRoutes(): readonly Route[] {
   const admin = (pattern: string, serve: Serve, ...operations: readonly Omit<Operation, 'tag'>[]): Route =>
-    route(pattern, forOperators(serve), ...operations.map((each) => ({ ...each, tag: 'Operations' as const })));
+    route(pattern, 'admin', serve, ...operations.map((each) => ({ ...each, tag: 'Operations' as const })));
   const explained = `${EXPLAIN_PATH}/{id}`;
   return [
     admin(

@@ -1,9 +1,13 @@
+import type { Need } from '../../access/index.ts';
 import type { ErrorCode } from '../../errors/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 import type { HttpExchange } from './hosts/exchange.ts';
 
 /** Responds to a request through its exchange's sink. What it throws is told in the envelope of its path. */
 export type Serve = (deps: HttpAppDeps, exchange: HttpExchange) => void | Promise<void>;
+
+/** Who may use a route: everybody, or as the need says; `docs` = operators and whoever has a key. */
+export type Access = Need | 'docs' | 'open';
 
 /** The envelopes that failures come in. */
 export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
@@ -37,6 +41,8 @@ export interface Operation {
 export interface Route {
   /** Hono pattern. */
   readonly pattern: string;
+  /** Where it depends on the path, by that. */
+  readonly access: Access | ((path: string) => Access);
   readonly serve: Serve;
   /** As the `allow` header says it. */
   readonly allow: string;
@@ -47,9 +53,14 @@ export interface Route {
 const METHODS = { get: 'GET,HEAD', post: 'POST', delete: 'DELETE' } as const;
 
 /** A route whose methods are those of its operations; one without is read. */
-export function route(pattern: string, serve: Serve, ...operations: readonly Operation[]): Route {
+export function route(
+  pattern: string,
+  access: Route['access'],
+  serve: Serve,
+  ...operations: readonly Operation[]
+): Route {
   const methods = new Set(operations.map(({ method }) => METHODS[method]));
-  return { pattern, serve, allow: [...methods].join(',') || METHODS.get, operations };
+  return { pattern, access, serve, allow: [...methods].join(',') || METHODS.get, operations };
 }
 
 /** `{id}` as Hono's pattern for whatever stands there, slashes too. */

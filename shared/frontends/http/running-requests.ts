@@ -1,9 +1,10 @@
 import { ServeError } from '../../errors/index.ts';
-import { requestKeyOf } from '../../protocol/generation/index.ts';
+import { requestKeyOf, requestNameOf } from '../../protocol/generation/index.ts';
 import type { HttpAppDeps } from './deps.ts';
 
 interface Running {
   readonly id: string;
+  readonly owner: string;
   readonly breakOff: (error: ServeError) => void;
   /** Made when somebody first looks for a request. */
   key: string | undefined;
@@ -18,25 +19,26 @@ export class RunningRequests {
 
   /**
    * @param id the server's own; what a client chose (`x-request-id`) need not be its alone
+   * @param owner who alone may cancel it
    * @param breakOff ends work and response, which tells the error in its dialect
    * @returns takes the request out again
    */
-  add(id: string, breakOff: (error: ServeError) => void): () => void {
-    const running: Running = { id, breakOff, key: undefined };
+  add(id: string, owner: string, breakOff: (error: ServeError) => void): () => void {
+    const running: Running = { id, owner, breakOff, key: undefined };
     this.#running.add(running);
     return () => {
       this.#running.delete(running);
     };
   }
 
-  /** Whether something runs under a response or request id. */
+  /** Whether something runs under a response or request id, whoever's it is. */
   has(id: string): boolean {
     return this.#find(id).length > 0;
   }
 
-  /** Cancels what runs under a response or request id; false when nothing does. */
-  cancel(id: string): boolean {
-    const found = this.#find(id);
+  /** Cancels what an owner runs under a response or request id; false when nothing does. */
+  cancel(id: string, owner: string): boolean {
+    const found = this.#find(id).filter((running) => running.owner === owner);
     for (const { breakOff } of found) breakOff(new ServeError('client_closed_request', 'Request cancelled'));
     return found.length > 0;
   }
@@ -59,15 +61,24 @@ export class RunningRequests {
 }
 
 /**
- * Ends what runs under `id`, in this process or, where this process does not know it, at the workers. False when nothing does.
+ * Ends what an owner runs under `id`: in this process by any id that the server gave it, elsewhere by that of a response that
+ * is being streamed, which names its worker. False when nothing runs under it; an id that no edge has made for this owner
+ * costs no call.
  * @throws ServeError `service_unavailable` when nobody had it and some could not be asked, `server_overloaded` when too many
  *   are cancelled at once
  */
-export async function cancelRequest({ lifecycle, canceller }: HttpAppDeps, id: string): Promise<boolean> {
-  if (requestKeyOf(id) === undefined) return false; // no id of ours: nobody need be asked
-  if (lifecycle.running.cancel(id)) return true;
-  if (canceller === undefined) return false;
-  const { isCancelled, silent } = await canceller.cancel(id);
+export async function cancelRequest(
+  { lifecycle, canceller, names }: HttpAppDeps,
+  id: string,
+  owner: string,
+): Promise<boolean> {
+  const key = requestKeyOf(id);
+  if (key === undefined) return false;
+  if (lifecycle.running.cancel(id, owner)) return true;
+  const suffix = requestNameOf(id);
+  const named = suffix === undefined ? undefined : names?.read(key, suffix, owner);
+  if (named === undefined || canceller === undefined) return false;
+  const { isCancelled, silent } = await canceller.cancel(named);
   if (isCancelled || silent === 0) return isCancelled;
   throw new ServeError('service_unavailable', `${silent} workers did not say whether they work on ${id}`, {
     retryAfterMs: 1000,

@@ -73,6 +73,13 @@ export function requireService({ lifecycle }: HttpAppDeps): void {
   if (!lifecycle.isTakingRequests) throw new ServeError('service_unavailable', 'Service is not ready');
 }
 
+/** @throws ServeError `insufficient_permissions`, whether there is such a model or not */
+export function requireAllowed({ grant }: Pick<HttpExchange, 'grant'>, name: string, primaryName = name): void {
+  if (grant.allowsModel(name, primaryName)) return;
+  const message = `Key ${grant.key?.id} may not use model '${name}'`;
+  throw new ServeError('insufficient_permissions', message, { param: 'model' });
+}
+
 /** Some inference routes exist once a model that serves them was registered. @throws ServeError 404 */
 function requireRoute({ pipeline }: HttpAppDeps, endpoint: Endpoint): void {
   const type = ENDPOINTS[endpoint].modelType;
@@ -98,10 +105,11 @@ interface OpenedModel {
 /**
  * Opens the request's books under its model and lets it pass only if the model can be served now. A name that nobody
  * registered passes: that is told after the body was checked.
- * @throws ServeError `service_unavailable`
+ * @throws ServeError `service_unavailable`, `insufficient_permissions`
  */
 function openForModel(inference: Inference, name: string, isStream: boolean): OpenedModel {
   const served = inference.deps.pipeline.requestable.find(name);
+  requireAllowed(inference.exchange, name, served?.primaryName);
   const meter = inference.open(served?.primaryName ?? UNKNOWN_MODEL, isStream ? 'stream' : 'unary');
   if (served !== undefined && !served.readiness.isReady) throw modelNotReady(name);
   return { meter, primaryName: served?.primaryName ?? name, isStream };
@@ -111,12 +119,15 @@ export function decodeContext(
   inference: Pick<Inference, 'deps' | 'exchange'> & Partial<Pick<Inference, 'span'>>,
 ): DecodeContext {
   const { settings, random, logger } = inference.deps;
+  const { key, owner } = inference.exchange.grant;
+  const { cacheIsolation = 'figures' } = settings;
   return {
     headers: inference.exchange,
     settings: settings.decode,
     random,
     newId: inference.exchange.madeRequestId,
     span: inference.span,
+    ...(key && { owner, ...(cacheIsolation !== 'off' && { isolation: cacheIsolation }) }),
     warn: (message) => logger.debug(message),
   };
 }

@@ -1,3 +1,4 @@
+import { ANYBODY, type Grant } from '../../access/index.ts';
 import type { Random } from '../../clock/index.ts';
 import type { LimitName, ServeError } from '../../errors/index.ts';
 import type { BodyIntake } from './bodies/body-intake.ts';
@@ -15,6 +16,7 @@ export class ServedExchange implements HttpExchange {
   readonly deadline?: AbortSignal;
   readonly requestId: string;
   readonly madeRequestId: string | undefined;
+  grant: Grant = ANYBODY;
   readonly #host: HostExchange;
   readonly #clientRequestId: string | undefined;
   readonly #forPages: Headers | undefined;
@@ -82,7 +84,8 @@ export class ServedExchange implements HttpExchange {
   }
 
   head(status: number, headers: Headers): void {
-    const all = { ...headers, 'x-request-id': this.requestId };
+    // A refusal has its own figures of the budget.
+    const all = { ...this.grant.headers(), ...headers, 'x-request-id': this.requestId };
     this.sink.head(status, this.#forPages === undefined ? all : { ...all, ...this.#forPages });
   }
 }
@@ -99,7 +102,11 @@ export function requestIdOf(header: string | undefined, random: Pick<Random, 'uu
 
 const ANY_ORIGIN = '*';
 /** What scripts of a page may read beside what browsers always let them. */
-const EXPOSED = 'x-request-id, retry-after';
+const EXPOSED = [
+  'x-request-id',
+  'retry-after',
+  ...['limit', 'remaining', 'reset'].flatMap((what) => [`x-ratelimit-${what}-requests`, `x-ratelimit-${what}-tokens`]),
+].join(', ');
 /** How long browsers may remember the response to a preflight. */
 const PREFLIGHT_SECS = 86_400;
 

@@ -40,6 +40,12 @@ export interface HttpSettings {
   readonly hasAdminRoutes: boolean;
   /** Whoever shows it may use those routes from anywhere (`STATOR_ADMIN_KEY`). @default nobody: they are served on loopback alone */
   readonly adminKey?: string | undefined;
+  /** `/metrics` is for operators and keys with the scope (`STATOR_METRICS_AUTH`). @default false: everybody */
+  readonly metricsAuth?: boolean | undefined;
+  /** The API's page and document are for operators and keys (`STATOR_DOCS_AUTH`). @default false: everybody */
+  readonly docsAuth?: boolean | undefined;
+  /** What the answer to one owner tells of what others sent (`STATOR_CACHE_ISOLATION`). @default 'figures' */
+  readonly cacheIsolation?: 'figures' | 'blocks' | 'off' | undefined;
   /** Names that `Host` may have, beside those of this machine, where only this machine is listened to. @default any */
   readonly hosts?: readonly string[] | undefined;
   /** Origins whose web pages may use the API (`--cors-origin`); `*` = all. @default none */

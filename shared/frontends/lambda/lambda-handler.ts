@@ -5,6 +5,7 @@ import type { FetchApp } from '../node/server.ts';
 import { fromLambdaEvent, isHttpEvent, type LambdaRequest } from './lambda-events.ts';
 import { LambdaSink } from './lambda-sink.ts';
 import type { LambdaContext, OpenHttpStream, StreamingHandler } from './lambda-stream.ts';
+import { shardKeyOf } from './shard-key.ts';
 
 /** Largest request that Lambda passes on, the event's envelope included. */
 const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
@@ -13,9 +14,9 @@ const LAMBDA_BODY_BYTES_MAX = 6 * 1024 * 1024;
 export interface FunctionApp extends FetchApp {
   /**
    * Brings up to date what stood still while the environment was frozen; the request waits for it, `signal` is its deadline.
-   * Bounded in time by itself, and a rejection fails the request.
+   * Bounded in time by itself, and a rejection fails the request. `shardKey` is of the conversation (`shardKeyOf`).
    */
-  beforeRequest?(signal: AbortSignal): Promise<void>;
+  beforeRequest?(signal: AbortSignal, shardKey: string | undefined): Promise<void>;
   /** Sends what must not wait until the environment is thawed; the client has its whole answer. Bounded by itself. */
   afterRequest?(): Promise<void>;
 }
@@ -102,7 +103,9 @@ async function answer(
   if (request === undefined) throw new ServeError('invalid_value', 'The event is not an HTTP request');
   const exchange = new LambdaExchange(request, sink, deadline);
   const app = await untilAborted(startedApp(), deadline);
-  if (app.beforeRequest !== undefined) await untilAborted(app.beforeRequest(deadline), deadline);
+  if (app.beforeRequest !== undefined) {
+    await untilAborted(app.beforeRequest(deadline, shardKeyOf(request)), deadline);
+  }
   const response = await untilAborted(Promise.resolve(app.fetch(toFetchRequest(request), { exchange })), sink.closed);
   if (response === alreadySent || response.headers.has('x-hono-already-sent')) return;
   await writeResponse(sink, response);

@@ -5,19 +5,19 @@ import type { Clock } from '../../clock/index.ts';
 
 interface Connection {
   /** Answers that have not wholly left, in the order of their requests. */
-  readonly answers: Set<ServerResponse>;
+  readonly responses: Set<ServerResponse>;
   hasServed: boolean;
 }
 
 /**
- * The connections of a server, and the answers on them that have not wholly left. Node's own `close` takes an answer for over
+ * The connections of a server, and the responses on them that have not wholly left. Node's own `close` takes a response for over
  * once the app has ended it, and cuts off what a slow client has not read yet.
  *
- * | Connection | `retire` | its last answer has left, later | `closeFresh` |
+ * | Connection | `retire` | its last response has left, later | `closeFresh` |
  * |---|---|---|---|
  * | fresh: nothing was asked yet | stays, to be told to go elsewhere | - | closed |
- * | idle after an answer | closed | - | - |
- * | with answers under way | the last of them says `connection: close`, unless it has begun | ended, until the client ends it too | stays |
+ * | idle after a response | closed | - | - |
+ * | with responses under way | the last of them says `connection: close`, unless it has begun | ended, until the client ends it too | stays |
  *
  * Bounded by the connections of the server.
  */
@@ -36,7 +36,7 @@ export class Connections {
       });
     });
     server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
-      this.#connections.set(socket, { answers: new Set(), hasServed: false });
+      this.#connections.set(socket, { responses: new Set(), hasServed: false });
       socket.once('close', () => {
         this.#connections.delete(socket);
         this.#changed();
@@ -44,32 +44,32 @@ export class Connections {
     });
   }
 
-  /** Takes note of a request that is to be answered. False when its connection takes no answers any more. */
-  opened(answer: ServerResponse): boolean {
-    const { socket } = answer.req;
+  /** Takes note of a request that is to be answered. False when its connection takes no responses any more. */
+  opened(response: ServerResponse): boolean {
+    const { socket } = response.req;
     const connection = this.#connections.get(socket);
     if (connection === undefined || socket.writableEnded) return false;
     connection.hasServed = true;
-    connection.answers.add(answer);
-    if (this.#isRetiring) answer.shouldKeepAlive = false;
-    answer.once('close', () => {
-      connection.answers.delete(answer);
-      if (this.#isRetiring && connection.answers.size === 0) socket.end();
+    connection.responses.add(response);
+    if (this.#isRetiring) response.shouldKeepAlive = false;
+    response.once('close', () => {
+      connection.responses.delete(response);
+      if (this.#isRetiring && connection.responses.size === 0) socket.end();
       this.#changed();
     });
     return true;
   }
 
   /** Those that have not wholly left. */
-  get answers(): readonly ServerResponse[] {
-    return [...this.#connections.values()].flatMap(({ answers }) => [...answers]);
+  get responses(): readonly ServerResponse[] {
+    return [...this.#connections.values()].flatMap(({ responses }) => [...responses]);
   }
 
-  /** Closes each connection with the last answer that it has under way, and those that have none at once. */
+  /** Closes each connection with the last response that it has under way, and those that have none at once. */
   retire(): void {
     this.#isRetiring = true;
-    for (const [socket, { answers, hasServed }] of this.#connections) {
-      const last = [...answers].at(-1);
+    for (const [socket, { responses, hasServed }] of this.#connections) {
+      const last = [...responses].at(-1);
       if (last !== undefined && !last.headersSent) last.shouldKeepAlive = false;
       if (last === undefined && hasServed) socket.destroy();
     }
@@ -84,10 +84,10 @@ export class Connections {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Resolves when every answer has left the process, or after `deadlineMs`. */
+  /** Resolves when every response has left the process, or after `deadlineMs`. */
   idle(clock: Clock, deadlineMs: number): Promise<void> {
     return this.#until(
-      () => [...this.#connections.values()].every(({ answers }) => answers.size === 0),
+      () => [...this.#connections.values()].every(({ responses }) => responses.size === 0),
       clock,
       deadlineMs,
     );

@@ -4,12 +4,12 @@ import type { Clock } from '../../clock/index.ts';
 import type { ServiceLifecycle } from '../http/index.ts';
 import type { Connections } from './connections.ts';
 
-/** How long a draining server still says 503 to new connections while answers end. */
+/** How long a draining server still says 503 to new connections while responses end. */
 const LINGER_MS = 1000;
-/** What is left of answers that were cut, their error event, has this long to leave. */
+/** What is left of responses that were cut, their error event, has this long to leave. */
 const LAST_WORDS_MS = 1000;
 /**
- * The system has the last bytes of an answer, and sends them; how long its client may take to say that it has them all, by
+ * The system has the last bytes of a response, and sends them; how long its client may take to say that it has them all, by
  * closing the connection too. Many clients keep an ended connection in their pool and never look.
  */
 const LAST_BYTES_MS = 5000;
@@ -23,8 +23,8 @@ export interface DrainOptions {
 }
 
 /**
- * Ends a server: no new requests, answers under way to their last byte within the grace, an error event for those that are
- * not over by then. Resolves with the answers that were cut, once every connection is closed: a second after the grace at most.
+ * Ends a server: no new requests, responses under way to their last byte within the grace, an error event for those that are
+ * not over by then. Resolves with the responses that were cut, once every connection is closed: a second after the grace at most.
  */
 export async function drainServer(options: DrainOptions): Promise<{ readonly cut: number }> {
   const { server, connections, lifecycle, clock, graceMs } = options;
@@ -45,18 +45,18 @@ export async function drainServer(options: DrainOptions): Promise<{ readonly cut
   return { cut };
 }
 
-/** Node's HTTP servers would also destroy the connections whose answers a slow client has not read yet. */
+/** Node's HTTP servers would also destroy the connections whose responses a slow client has not read yet. */
 function stopListening({ server, connections }: DrainOptions): void {
   if (server.listening) NetServer.prototype.close.call(server);
   connections.closeFresh();
 }
 
-/** Cuts what the grace was too short for; resolves with how many answers that were. */
+/** Cuts what the grace was too short for; resolves with how many responses that were. */
 async function cutOff({ connections, lifecycle, clock }: DrainOptions): Promise<number> {
-  const open = connections.answers;
+  const open = connections.responses;
   const unread = new Set(open.filter(({ writableEnded }) => writableEnded));
   lifecycle.cut(); // tells those that are far enough to be told anything
   await connections.idle(clock, LAST_WORDS_MS);
-  const left = new Set(connections.answers);
-  return open.filter((answer) => !unread.has(answer) || left.has(answer)).length;
+  const left = new Set(connections.responses);
+  return open.filter((response) => !unread.has(response) || left.has(response)).length;
 }

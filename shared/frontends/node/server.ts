@@ -52,8 +52,8 @@ export interface HttpServer {
   /** Shows another certificate from the next connection on; only where the server was started with one. */
   useCertificate(tls: TlsMaterial): void;
   /**
-   * Drains: new inference requests get 503, answers under way have `graceMs` to reach their clients to the last byte, those
-   * that are not over by then end with an error. Resolves, a second later at most, with the answers that were cut, when every
+   * Drains: new inference requests get 503, responses under way have `graceMs` to reach their clients to the last byte, those
+   * that are not over by then end with an error. Resolves, a second later at most, with the responses that were cut, when every
    * connection is closed. Later calls change nothing.
    */
   close(graceMs: number): Promise<{ readonly cut: number }>;
@@ -105,7 +105,7 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
     connectionsCheckingInterval: HEAD_CHECK_MS,
     requireHostHeader: false, // refused below, with our own words and the request's id
   };
-  const answer = getRequestListener(
+  const respond = getRequestListener(
     (request, { incoming, outgoing }) =>
       // Neither server here speaks HTTP/2, so these are the HTTP/1 classes.
       app.fetch(request, {
@@ -117,10 +117,10 @@ function createHost(app: FetchApp, options: HttpServerOptions): Host {
   const unparsable = new WeakSet<Socket>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     if (!connections.opened(outgoing)) return;
-    heads.answering(outgoing);
+    heads.responding(outgoing);
     latest.set(incoming.socket, outgoing);
     if (refuseUnroutable(incoming, outgoing)) return;
-    answer(incoming, outgoing).catch((error: unknown) => {
+    respond(incoming, outgoing).catch((error: unknown) => {
       options.logger.error('request could not be answered', { reason: reasonOf(error) });
       outgoing.destroy();
     });

@@ -7,10 +7,10 @@ import { LIMITS } from '../../errors/index.ts';
 const CHECK_MS = 500;
 
 interface Connection {
-  /** What the socket had read when its last answer had left. */
+  /** What the socket had read when its last response had left. */
   readBefore: number;
   /** Answers that have not wholly left: what is read meanwhile is their bodies. */
-  answers: number;
+  responses: number;
 }
 
 /**
@@ -35,18 +35,18 @@ export class UnfinishedHeads {
   }
 
   opened(socket: Socket): void {
-    this.#connections.set(socket, { readBefore: 0, answers: 0 });
+    this.#connections.set(socket, { readBefore: 0, responses: 0 });
     socket.once('close', () => this.#connections.delete(socket));
   }
 
   /** The head of a request has come whole. */
-  answering(answer: ServerResponse): void {
-    const { socket } = answer.req;
+  responding(response: ServerResponse): void {
+    const { socket } = response.req;
     const connection = this.#connections.get(socket);
     if (connection === undefined) return;
-    connection.answers++;
-    answer.once('close', () => {
-      connection.answers--;
+    connection.responses++;
+    response.once('close', () => {
+      connection.responses--;
       connection.readBefore = socket.bytesRead;
     });
   }
@@ -55,8 +55,8 @@ export class UnfinishedHeads {
   look(): void {
     let sum = 0;
     const waiting: { readonly socket: Socket; readonly bytes: number }[] = [];
-    for (const [socket, { answers, readBefore }] of this.#connections) {
-      const bytes = answers > 0 ? 0 : socket.bytesRead - readBefore;
+    for (const [socket, { responses, readBefore }] of this.#connections) {
+      const bytes = responses > 0 ? 0 : socket.bytesRead - readBefore;
       if (bytes <= 0) continue;
       sum += bytes;
       waiting.push({ socket, bytes });

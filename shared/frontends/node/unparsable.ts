@@ -29,7 +29,7 @@ export async function answerUnparsable(
     return;
   }
   if (earlier?.req.complete === false && earlier.headersSent) {
-    // What cannot be read is the rest of its own request, and its answer has begun.
+    // What cannot be read is the rest of its own request, and its response has begun.
     if (earlier.writableEnded) socket.end();
     else socket.destroy();
     return;

@@ -35,6 +35,7 @@ import {
   type ProcessLogger,
 } from '../../telemetry/index.ts';
 import { ByteBudget, createHttpApp, ServiceLifecycle } from '../http/index.ts';
+import { isOpenToAll, openGate, openNames } from './access.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
 import { openHold } from './hold.ts';
 import { budgetBytes, httpSettings } from './http-settings.ts';
@@ -62,13 +63,15 @@ export interface Frontend {
   readonly lifecycle: ServiceLifecycle;
   readonly models: LiveModelDirectory;
   readonly metrics: FrontendMetrics;
+  /** Whoever reaches it is served, and nobody has said that this is wanted. */
+  readonly isOpenToAll: boolean;
   /**
    * Whether a model answers chats: it is offered for them, and has a template to write them with where one is needed. Rejects
    * when the model cannot be loaded.
    */
   readonly takesChats: (model: RoutableModel) => Promise<boolean>;
   /** Resolves when models and workers are known as of at most `maxAgeMs` ago, or cannot be (see `Discovery.refresh`). */
-  refresh(maxAgeMs: number, signal: AbortSignal): Promise<void>;
+  refresh(maxAgeMs: number, signal: AbortSignal, shardKey?: string): Promise<void>;
   /** Sends traces and logs that wait for their collector, in bounded time. */
   flush(): Promise<void>;
   /** A drain is over and has cut so many answers: told in the log and counted. */
@@ -92,13 +95,16 @@ export async function composeFrontend(
   const lifecycle = new ServiceLifecycle();
   const drains = createDrainMetrics(metrics.registry);
   const closing = new AbortController();
-  const discovery = await openDiscovery(settings, logger.for('discovery'), host);
+  const { registry } = metrics;
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { ...host, registry });
   try {
     const workersMin = settings.routerMinInitialWorkers ?? 0;
     const initial = new InitialWorkers({ workersMin, clock: systemClock, signal: closing.signal });
-    const parts = { discovery, plane, metrics, logger, followsEvents };
+    const isLasting = host?.isLasting ?? true;
+    const parts = { discovery, plane, metrics, logger, followsEvents, isLasting };
     const models = await followModels(settings, parts, (workers) => initial.seen(workers));
     const responseStore = await openResponseStore(settings, metrics.registry, logger.for('responses'));
+    const gate = await openGate(settings, metrics.registry, logger.for('access'));
     const records = openRequestRecords(settings, metrics.registry, logger.for('records'));
     const held = createHeldBytesMetrics(metrics.registry);
     void beReadyWith(initial, lifecycle, logger.for('router'));
@@ -111,6 +117,8 @@ export async function composeFrontend(
       settings: { ...httpSettings(settings), servesClients: servesClients(settings) },
       bodies: new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies),
       answers: new ByteBudget('answers_bytes', budgetBytes(settings.httpAnswerBudgetMb), held.answers),
+      gate,
+      names: openNames(settings),
       responseStore,
       records,
       tracer: telemetry.tracer,
@@ -125,8 +133,9 @@ export async function composeFrontend(
       lifecycle,
       models: models.directory,
       metrics,
+      isOpenToAll: isOpenToAll(settings),
       takesChats: models.takesChats,
-      refresh: (maxAgeMs, signal) => discovery.refresh(maxAgeMs, signal),
+      refresh: (maxAgeMs, signal, shardKey) => discovery.refresh(maxAgeMs, signal, shardKey),
       flush: () => telemetry.flush(),
       drained: (cut) => {
         drains.cut(cut);
@@ -137,6 +146,7 @@ export async function composeFrontend(
         models.directory.close();
         models.gauges.close();
         models.pipeline.close();
+        gate?.close();
         responseStore?.close();
         await records?.close();
         await models.routing.close();
@@ -172,21 +182,23 @@ interface Parts {
   readonly metrics: FrontendMetrics;
   readonly logger: ProcessLogger;
   readonly followsEvents: boolean;
+  /** Whether discovery follows the fleet by itself. */
+  readonly isLasting: boolean;
 }
 
 /** Follows discovery, loads what it names, and makes the pipeline around it. */
 async function followModels(settings: EdgeSettings, parts: Parts, onWorkers: (workers: number) => void) {
-  const { discovery, plane, metrics, logger, followsEvents } = parts;
+  const { discovery, plane, metrics, logger, followsEvents, isLasting } = parts;
   const log = logger.for('models');
   const store = new ModelStore({
-    open: modelOpener(settings, log),
+    open: modelOpener(settings, log, metrics.registry),
     clock: systemClock,
     onFailure: (model, reason) => log.error('model cannot be loaded', { model, reason }),
   });
   const openEventPlane = followsEvents ? await eventPlaneOpener(settings, logger, discovery) : undefined;
   const { registry } = metrics;
   const namespaceOf = (model: string) => directory.known(model)?.namespace;
-  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf });
+  const holding = openHold(settings, { registry, logger: log, discovery, openEventPlane, namespaceOf, isLasting });
   const keepsState = settings.routerMode === 'kv' && followsEvents;
   const shared = keepsState ? await openSharedState(settings, parts) : undefined;
   const routerMetrics = openRouterMetrics(settings, { ...parts, random: systemRandom });

@@ -12,6 +12,8 @@ interface HoldParts {
   readonly discovery: Discovery;
   /** Undefined on hosts that publish nothing. */
   readonly openEventPlane: (() => EventPlane) | undefined;
+  /** Whether discovery follows the fleet by itself; else it is asked to while requests wait. */
+  readonly isLasting: boolean;
   /** Where the workers of the model are, or last were; undefined = unknown. */
   namespaceOf(model: string): string | undefined;
 }
@@ -31,12 +33,18 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   if (holdTimeoutSecs === 0) return undefined;
   const { logger, registry } = parts;
   const events = new HeldEvents(parts);
-  const hold = new ColdStartQueue({
+  const metrics = createHoldMetrics(registry);
+  const refreshing = new RefreshWhileHeld(parts);
+  const hold: ColdStartQueue = new ColdStartQueue({
     clock: systemClock,
     timeoutMs: holdTimeoutSecs * 1000,
     requestsMax: holdMax,
     observer: {
-      ...createHoldMetrics(registry),
+      ...metrics,
+      holding: (model, count) => {
+        metrics.holding(model, count);
+        if (!parts.isLasting) refreshing.begin(() => hold.count > 0);
+      },
       wanted: (model, count, oldestAtMs) => {
         logger.info('requests wait for a worker', { model, requests: count });
         events.publish(parts.namespaceOf(model) ?? namespace, model, count, oldestAtMs);
@@ -45,6 +53,34 @@ export function openHold(settings: EdgeSettings, parts: HoldParts): OpenHold | u
   });
   return { hold, close: () => events.close() };
 }
+
+/** Looks for workers each second while requests wait for some, in a process whose discovery does not by itself. */
+class RefreshWhileHeld {
+  readonly #parts: HoldParts;
+  #isRunning = false;
+
+  constructor(parts: HoldParts) {
+    this.#parts = parts;
+  }
+
+  begin(isHolding: () => boolean): void {
+    if (!this.#isRunning) void this.#run(isHolding); // never rejects
+  }
+
+  async #run(isHolding: () => boolean): Promise<void> {
+    const { discovery, logger } = this.#parts;
+    this.#isRunning = true;
+    do {
+      await systemClock.sleep(REFRESH_MS);
+      await discovery
+        .refresh(REFRESH_MS)
+        .catch((thrown: unknown) => logger.debug('the fleet was not read', { reason: reasonOf(thrown) }));
+    } while (isHolding());
+    this.#isRunning = false;
+  }
+}
+
+const REFRESH_MS = 1000;
 
 /** Publishers that are kept open, of the namespaces that wished last: those of a fleet may come and go with every roll-out. */
 const PUBLISHERS_MAX = 16;

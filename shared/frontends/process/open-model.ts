@@ -1,29 +1,83 @@
-import { openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { ArtifactSource, ModelCache } from '../../artifacts/fetching/index.ts';
+import { ModelFilesAbsent, openChatTemplate, openModelFolder } from '../../artifacts/index.ts';
+import { systemClock, systemRandom } from '../../clock/index.ts';
 import { tellWhile } from '../../concurrency/index.ts';
 import type { EdgeSettings, Settings } from '../../config/index.ts';
 import type { ModelCard } from '../../discovery/index.ts';
 import { findReasoningFormat } from '../../parsers/reasoning/index.ts';
 import { hasParserOfVersion } from '../../parsers/tool-calls/index.ts';
-import type { ModelStore, OpenModel, RoutableModel } from '../../pipeline/index.ts';
-import type { Logger } from '../../telemetry/index.ts';
-import { loadModelFolder, ModelFolderError } from '../../tokens/index.ts';
+import type { ModelStore, OpenModel, RoutableModel, Worker } from '../../pipeline/index.ts';
+import { createArtifactMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+import { type LoadedModel, loadModelFolder, ModelFolderError } from '../../tokens/index.ts';
 
-/** Opens the models that cards name. `log` is told where something else than what was asked for has to do. */
-export function modelOpener(settings: EdgeSettings, log: Logger): OpenModel {
-  const open: OpenModel = async (card) => {
-    const reference = { modelName: card.display_name, files: card.files, modelPath: settings.modelPath };
-    const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
-    const loaded = await loadModelFolder(folder, {
-      modelName: card.display_name,
-      chatTemplate,
-      ...tokenizerOf(card, settings, log),
+/** Workers that are asked for the files of a model, one after the other. */
+const WORKERS_ASKED_MAX = 3;
+
+/**
+ * Opens the models that cards name: out of their folder where that is on this machine, else fetched from the workers that
+ * serve them, or from the bucket. `log` is told where something else than what was asked for has to do.
+ */
+export function modelOpener(settings: EdgeSettings, log: Logger, registry: MetricRegistry): OpenModel {
+  let opening: Promise<Fetching> | undefined;
+  const open: OpenModel = async ({ card, workers }) => {
+    opening ??= openFetching(settings, log, registry);
+    const { cache, sourcesOf } = await opening;
+    const { display_name: modelName, files } = card;
+    const load = async (modelPath: string | undefined): Promise<LoadedModel> => {
+      const reference = { modelName, files, modelPath };
+      const [folder, chatTemplate] = await Promise.all([openModelFolder(reference), openChatTemplate(reference)]);
+      const prepared = await cache.preparedOf(files);
+      return loadModelFolder(folder, { modelName, chatTemplate, prepared, ...tokenizerOf(card, settings, log) });
+    };
+    const loaded = await load(settings.modelPath).catch((thrown: unknown) => {
+      const sources = sourcesOf(workers);
+      if (!(thrown instanceof ModelFilesAbsent) || sources.length === 0) throw thrown;
+      return cache.withFolder({ modelName, files }, sources, load);
     });
     warnOfReasoningFallback(card, log);
     return loaded;
   };
-  return (card) => {
-    const tell = (waited_s: number): void => log.info('loading the tokenizer', { model: card.display_name, waited_s });
-    return tellWhile(open(card), tell);
+  return (model) => {
+    const tell = (waited_s: number): void =>
+      log.info('loading the model', { model: model.card.display_name, waited_s });
+    return tellWhile(open(model), tell);
+  };
+}
+
+/** What models from elsewhere go through. */
+interface Fetching {
+  readonly cache: ModelCache;
+  /** Where the files of a model can be read: a few of the workers, another one first each time, then the bucket. */
+  sourcesOf(workers: readonly Worker[]): readonly ArtifactSource[];
+}
+
+/** @throws ConfigError for a bucket that must not be asked */
+async function openFetching(settings: EdgeSettings, log: Logger, registry: MetricRegistry): Promise<Fetching> {
+  const { bucketPlace, bucketSource, ModelCache, workerSource } = await import('../../artifacts/fetching/index.ts');
+  const metrics = createArtifactMetrics(registry);
+  const { artifactsBucket } = settings;
+  const bucket = artifactsBucket === undefined ? [] : [bucketSource(artifactsBucket, bucketPlace(settings))];
+  const cache = new ModelCache({
+    root: settings.artifactsCacheDir ?? join(homedir(), '.cache', 'stator'),
+    bytesMax: settings.artifactsCacheMb * 2 ** 20,
+    clock: systemClock,
+    random: systemRandom,
+    onRead: ({ kind, place }, outcome, bytes) => {
+      metrics.read(kind, outcome, bytes);
+      if (outcome !== 'fetched') log.warn('a file of a model could not be read', { place, outcome });
+    },
+    onRemoved: (folder, bytes) => log.info('removed from the cache of models', { folder, bytes }),
+  });
+  return {
+    cache,
+    sourcesOf: (workers) => {
+      const places = [...new Set(workers.flatMap(({ filesAt }) => filesAt ?? []))];
+      const from = systemRandom.below(Math.max(1, places.length));
+      const turned = [...places.slice(from), ...places.slice(0, from)].slice(0, WORKERS_ASKED_MAX);
+      return [...turned.map(workerSource), ...bucket];
+    },
   };
 }
 

@@ -1,6 +1,5 @@
 import { systemClock } from '../../clock/index.ts';
 import type { Settings } from '../../config/index.ts';
-import { isLoopback } from '../../planes/request/index.ts';
 import type { ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
@@ -34,13 +33,10 @@ export async function serveFrontend(
       logger: log,
       tls,
     });
-    if (!isLoopback(settings.httpHost) && paths?.clientCa === undefined) {
-      log.warn(
-        'whoever reaches this address is served: there are no API keys yet, put a proxy that asks for them before it',
-        {
-          address: server.address,
-        },
-      );
+    if (frontend.isOpenToAll && paths?.clientCa === undefined) {
+      const what =
+        'whoever reaches this address is served: no API keys are asked for; stator keys create --help says how';
+      log.warn(what, { address: server.address });
     }
     const certificate =
       paths === undefined || tls === undefined

@@ -14,7 +14,14 @@ import type { Preprocessed } from '../prompt/preprocess.ts';
 import { type ChoiceRules, ChoiceText, TextTokens } from './choice-text.ts';
 import { type LogprobStyle, namedLogprobs } from './logprobs.ts';
 import { type SplitPlan, TextSplit } from './text-split.ts';
-import { failureInBody, failureInFinish, OnlyFirstCall, requireChoicesBelow, toldReason } from './worker-output.ts';
+import {
+  failureInBody,
+  failureInFinish,
+  OnlyFirstCall,
+  requireChoicesBelow,
+  toldReason,
+  withoutCached,
+} from './worker-output.ts';
 
 /** The detokenizer of a worker that sends text. */
 const NO_DETOKENIZER = { push: () => '', flush: () => '' };
@@ -42,6 +49,7 @@ export class ResponseAssembler {
   readonly #skipsSpecialTokens: boolean;
   /** For bodies of a worker when the client wants one call at a time. */
   readonly #onlyFirstCall: OnlyFirstCall | undefined;
+  readonly #hidesCache: boolean;
   #reasoningTokens = 0;
   readonly #choiceCount: number;
   #finished = 0;
@@ -72,6 +80,7 @@ export class ResponseAssembler {
     this.#onlyFirstCall = wantsOneCall(request) ? new OnlyFirstCall() : undefined;
     this.#rules = rulesOf(request, prompt, plan);
     this.#logprobs = logprobStyle(request, loaded, this.#skipsSpecialTokens);
+    this.#hidesCache = request.hidesCache === true;
     this.#showsIds = request.extraFields.includes('completion_token_ids');
   }
 
@@ -159,6 +168,7 @@ export class ResponseAssembler {
       promptTokens,
       completionTokens: isCountedHere ? counted : (worker?.completion_tokens ?? counted),
       ...(cached === undefined ? {} : { cachedTokens: Math.min(cached, promptTokens) }),
+      ...(this.#hidesCache ? { hidesCache: true } : {}),
       ...(this.#plan?.reasoning === undefined ? {} : { reasoningTokens: this.#reasoningTokens }),
     };
   }
@@ -184,7 +194,8 @@ export class ResponseAssembler {
     this.#hasBodies = true;
     if (output.index != null) this.#meter.piece();
     if (output.finish_reason != null) this.#finished = Math.min(this.#choiceCount, this.#finished + 1);
-    const body = this.#onlyFirstCall === undefined ? output.body : this.#onlyFirstCall.of(output.body);
+    const told = this.#hidesCache ? withoutCached(output.body) : output.body;
+    const body = this.#onlyFirstCall === undefined ? told : this.#onlyFirstCall.of(told);
     if (body !== undefined) this.#sink.body(body);
   }
 

@@ -34,6 +34,13 @@ export function failureInBody(body: unknown): ServeError | undefined {
   return hasFailed ? workerError('Internal', 'the worker ended a choice with the finish reason "error"') : undefined;
 }
 
+/** A body in OpenAI's own shape that does not say how much of the prompt was cached. */
+export function withoutCached(body: unknown): unknown {
+  if (!isRecord(body) || !isRecord(body.usage) || !isRecord(body.usage.prompt_tokens_details)) return body;
+  const { cached_tokens: _hidden, ...details } = body.usage.prompt_tokens_details;
+  return { ...body, usage: { ...body.usage, prompt_tokens_details: details } };
+}
+
 /** Tool calls of one choice: more than any answer has, and few enough for a list with as many places. */
 const CALLS_MAX = 1024;
 

@@ -1,9 +1,10 @@
+import type { NamedRequest } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import { ServeError, toWire } from '../../errors/index.ts';
 import { askOnce, type OneAnswer, type RequestPlane, type Transport } from '../../planes/request/index.ts';
-import { requestKeyOf } from '../../protocol/generation/index.ts';
+import { asRecord, asWholeNumber } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/model-directory.ts';
 
 /** What asks a worker's control endpoints. */
@@ -94,7 +95,7 @@ function keyOf({ namespace, component }: Pick<EndpointRecord, 'namespace' | 'com
   return `${namespace}/${component}/${workerId}`;
 }
 
-/** What the workers said to a cancel. */
+/** What workers said to a cancel. */
 export interface CancelOutcome {
   /** Whether one of them worked on the request, which it does no more. */
   readonly isCancelled: boolean;
@@ -110,12 +111,20 @@ const CANCELS_AT_ONCE_MAX = 64;
 /** Some tenths of a processor core; a fleet of 50 workers is asked 100 times a second. */
 const CALLS_PER_SECOND_MAX = 5000;
 
-const NOBODY: CancelOutcome = Object.freeze({ isCancelled: false, silent: 0 });
+/** What one worker said. */
+interface Said {
+  /** Calls of the request that it has ended; undefined when it did not say. */
+  readonly cancelled: number | undefined;
+  /** It had a part of the request, and gave it away before its end. */
+  readonly hasLeft: boolean;
+}
+
+const SILENT: Said = Object.freeze({ cancelled: undefined, hasLeft: false });
 
 /**
- * Ends requests of other edges by the ids that their servers gave them. Every worker is asked: no id names one, since ids are
- * told before a worker is chosen and stay when the request moves, and the legs and prompts of one request are at several. An id
- * that no server gives costs nothing, and what others cost is bounded: anybody can make them up.
+ * Ends requests of other edges. The name of a request says at which worker it began: that one alone is asked, and has the
+ * request as long as it has not moved. Every worker is asked where the name has none, since the request was at several or at
+ * none yet, and where the named one is gone, silent, or has given the request away. What that costs is bounded.
  */
 export class RequestCanceller {
   readonly #options: ControlCaller;
@@ -129,41 +138,58 @@ export class RequestCanceller {
 
   /**
    * Resolves within two seconds. Who asks for the same request meanwhile shares the answer.
-   * @param id response id or request id
    * @throws ServeError `server_overloaded` when more requests are to be cancelled than workers may be asked for
    */
-  async cancel(id: string): Promise<CancelOutcome> {
-    const key = requestKeyOf(id);
-    if (key === undefined) return NOBODY;
-    const known = this.#underWay.get(key);
+  async cancel(named: NamedRequest): Promise<CancelOutcome> {
+    const known = this.#underWay.get(named.key);
     if (known !== undefined) return known;
-    const workers = listControl(this.#options, CANCEL_ENDPOINT);
-    if (this.#underWay.size >= CANCELS_AT_ONCE_MAX || !this.#budget.take(workers.length)) {
-      throw new ServeError('server_overloaded', 'Too many requests are being cancelled', { retryAfterMs: 1000 });
-    }
-    const asking = this.#askAll(workers, id).finally(() => this.#underWay.delete(key));
-    this.#underWay.set(key, asking);
+    if (this.#underWay.size >= CANCELS_AT_ONCE_MAX) throw tooMany();
+    const asking = this.#ask(named).finally(() => this.#underWay.delete(named.key));
+    this.#underWay.set(named.key, asking);
     return asking;
   }
 
-  async #askAll(workers: readonly EndpointRecord[], id: string): Promise<CancelOutcome> {
+  async #ask({ key, workerId }: NamedRequest): Promise<CancelOutcome> {
     const endMs = this.#options.clock.nowMs() + CANCEL_MS_MAX;
-    const ended = await askEach(workers, (worker) => this.#ask(worker, id, endMs));
-    return {
-      isCancelled: ended.some((calls) => calls !== undefined && calls > 0),
-      silent: ended.filter((calls) => calls === undefined).length,
-    };
+    const workers = listControl(this.#options, CANCEL_ENDPOINT);
+    const said: Said[] = [];
+    const named = workers.filter((record) => workerId !== undefined && record.instance_id === workerId);
+    if (named.length > 0) {
+      // Of a worker that does not answer, enough time is left for the others.
+      said.push(...(await this.#askAll(named, key, endMs - CANCEL_MS_MAX / 2)));
+      const isElsewhere = said.some(({ cancelled, hasLeft }) => cancelled === undefined || hasLeft);
+      const isCancelled = said.some(({ cancelled = 0 }) => cancelled > 0);
+      if (isCancelled || !isElsewhere) return outcomeOf(said);
+    }
+    const others = workers.filter((record) => !named.includes(record));
+    said.push(...(await this.#askAll(others, key, endMs)));
+    return outcomeOf(said);
   }
 
-  /** How many calls of the request the worker has ended; undefined when it did not say. */
-  async #ask({ transport }: EndpointRecord, id: string, endMs: number): Promise<number | undefined> {
-    const leftMs = endMs - this.#options.clock.nowMs();
-    if (leftMs <= 0) return undefined;
-    const answer = await askControl(this.#options, transport, { id }, leftMs);
-    if (answer.kind === 'failed') return undefined;
-    const { cancelled } = (answer.output?.body ?? {}) as { readonly cancelled?: unknown };
-    return typeof cancelled === 'number' ? cancelled : undefined;
+  #askAll(workers: readonly EndpointRecord[], key: string, endMs: number): Promise<readonly Said[]> {
+    if (!this.#budget.take(workers.length)) throw tooMany();
+    return askEach(workers, (worker) => this.#askOne(worker, key, endMs));
   }
+
+  async #askOne({ transport }: EndpointRecord, key: string, endMs: number): Promise<Said> {
+    const leftMs = endMs - this.#options.clock.nowMs();
+    if (leftMs <= 0) return SILENT;
+    const answer = await askControl(this.#options, transport, { id: key }, leftMs);
+    if (answer.kind === 'failed') return SILENT;
+    const { cancelled, left } = asRecord(answer.output?.body) ?? {};
+    return { cancelled: asWholeNumber(cancelled), hasLeft: left === true };
+  }
+}
+
+function outcomeOf(said: readonly Said[]): CancelOutcome {
+  return {
+    isCancelled: said.some(({ cancelled = 0 }) => cancelled > 0),
+    silent: said.filter(({ cancelled }) => cancelled === undefined).length,
+  };
+}
+
+function tooMany(): ServeError {
+  return new ServeError('server_overloaded', 'Too many requests are being cancelled', { retryAfterMs: 1000 });
 }
 
 /**

@@ -108,6 +108,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       rendezvous: rendezvousOf(runtime, endpoint),
       kvTransfer: kvTransferPolicy(runtime),
       routesToEncoder: runtime.route_to_encoder,
+      filesAt: record.files_at,
     },
   ];
 }

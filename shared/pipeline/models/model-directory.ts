@@ -11,6 +11,7 @@ import type {
 import type { Transport } from '../../planes/request/index.ts';
 import type { KvTransferPolicy, RoutableWorker, WorkerPool } from '../../router/index.ts';
 import type { ModelDirectory, ServedModel } from '../types.ts';
+import { CataloguedModels } from './catalogued-models.ts';
 import { type JoinedCard, modelOf } from './join-cards.ts';
 import { RememberedModels } from './remembered-models.ts';
 
@@ -28,6 +29,8 @@ export interface Worker extends RoutableWorker {
   readonly rendezvous?: { readonly host: string; readonly port: number } | undefined;
   /** Which decode workers may or should fetch the blocks of a prefill worker. @default any */
   readonly kvTransfer?: KvTransferPolicy | undefined;
+  /** Where the files of its card can be fetched: `host:port/path`. @default nowhere */
+  readonly filesAt?: string | undefined;
   /** Whether it takes media that an encode worker has encoded. @default false */
   readonly routesToEncoder?: boolean | undefined;
 }
@@ -109,6 +112,7 @@ export class LiveModelDirectory implements ModelDirectory {
   #listed: readonly RoutableModel[] = [];
   /** Names that nobody serves any more, with what was known of them. */
   readonly #remembered: RememberedModels;
+  readonly #catalogued: CataloguedModels;
   #watches: Watch[] = [];
   #isDirty = false;
   readonly #waiters = new Set<() => void>(); // one for each `until` under way
@@ -119,11 +123,12 @@ export class LiveModelDirectory implements ModelDirectory {
     const isWorkerLive = (id: string): boolean =>
       [...this.#endpoints.values()].some(({ instance_id: live }) => live === id);
     this.#remembered = new RememberedModels({ clock, rememberedMs, rememberedMax, isWorkerLive });
+    this.#catalogued = new CataloguedModels(options);
   }
 
   /** Reads the present set and follows changes. Rejects when discovery cannot be read. */
   async start(signal?: AbortSignal): Promise<void> {
-    const { discovery } = this.#options;
+    const { discovery, serves } = this.#options;
     this.#watches = await Promise.all([
       discovery.watch(
         { bucket: 'v1/instances', prefix: '' },
@@ -136,6 +141,12 @@ export class LiveModelDirectory implements ModelDirectory {
         signal,
       ),
     ]);
+    const catalogue = discovery.catalogue?.watch((entries) =>
+      this.#catalogued.show(
+        entries.filter(({ namespace, card }) => this.isInScope(namespace) && serves?.(card) !== false),
+      ),
+    );
+    if (catalogue !== undefined) this.#watches.push(catalogue);
     this.#rebuild();
   }
 
@@ -152,15 +163,17 @@ export class LiveModelDirectory implements ModelDirectory {
     return this.#models.get(name);
   }
 
-  /** The model of that name, also after its last worker has left: a worker may be started for it. */
+  /** The model of that name, also after its last worker has left, or without one ever seen: a worker may be started for it. */
   known(name: string): RoutableModel | undefined {
-    return this.#models.get(name) ?? this.#remembered.find(name);
+    return this.#models.get(name) ?? this.#remembered.find(name) ?? this.#catalogued.find(name);
   }
 
   /** Every name that `known` would find. */
   listKnown(): readonly RoutableModel[] {
-    const remembered = this.#remembered.list();
-    return remembered.length === 0 ? this.#listed : [...this.#listed, ...remembered];
+    const others = new Map<string, RoutableModel>();
+    for (const model of [...this.#catalogued.list(), ...this.#remembered.list()]) others.set(model.name, model);
+    const known = [...others.values()].filter(({ name }) => !this.#models.has(name));
+    return known.length === 0 ? this.#listed : [...this.#listed, ...known];
   }
 
   /** Every live endpoint of the namespaces that are followed, in key order; the same list until one comes or goes. */
@@ -257,7 +270,7 @@ export class LiveModelDirectory implements ModelDirectory {
 
   /** The earliest time that any worker known so far has named, which stays when that worker leaves. */
   #createdSecs(name: string, cards: readonly JoinedCard[]): number {
-    const before = this.known(name)?.createdSecs ?? Number.POSITIVE_INFINITY;
+    const before = (this.#models.get(name) ?? this.#remembered.find(name))?.createdSecs ?? Number.POSITIVE_INFINITY;
     const named = cards.map(({ record }) => record.registered_at ?? Number.POSITIVE_INFINITY);
     const earliest = Math.min(before, ...named);
     return earliest === Number.POSITIVE_INFINITY ? Math.floor(this.#options.clock.wallMs() / 1000) : earliest;

@@ -1,11 +1,10 @@
 import type { Clock } from '../../clock/index.ts';
-import type { ModelCard } from '../../discovery/index.ts';
 import { reasonOf, ServeError } from '../../errors/index.ts';
 import type { LoadedModel } from '../../tokens/index.ts';
 import type { RoutableModel } from './model-directory.ts';
 
-/** Opens the model folder that a card names. Rejects with a message that says what is wrong and what to do. */
-export type OpenModel = (card: ModelCard) => Promise<LoadedModel>;
+/** Opens the model's files, that its card names. Rejects with a message that says what is wrong and what to do. */
+export type OpenModel = (model: Pick<RoutableModel, 'card' | 'workers'>) => Promise<LoadedModel>;
 
 export interface ModelStoreOptions {
   readonly open: OpenModel;
@@ -14,14 +13,16 @@ export interface ModelStoreOptions {
   readonly onFailure: (model: string, reason: string) => void;
   /** Models kept loaded; the one used longest ago leaves first. @default 16 */
   readonly modelsMax?: number;
-  /** A failed load is not tried again sooner. @default 5000 */
+  /** A failed load is not tried again sooner; twice as long after each further failure, up to a minute. @default 5000 */
   readonly retryAfterMs?: number;
 }
 
 type Slot =
   | { readonly kind: 'loading'; readonly promise: Promise<LoadedModel> }
   | { readonly kind: 'loaded'; readonly model: LoadedModel }
-  | { readonly kind: 'failed'; readonly error: ServeError; readonly retryAtMs: number };
+  | { readonly kind: 'failed'; readonly error: ServeError; readonly retryAtMs: number; readonly failures: number };
+
+const RETRY_MS_MAX = 60_000;
 
 /** Tokenizers and templates of the models in discovery, loaded once per card checksum. */
 export class ModelStore {
@@ -41,7 +42,7 @@ export class ModelStore {
     }
     if (slot?.kind === 'loading') return slot.promise;
     if (slot?.kind === 'failed' && slot.retryAtMs > this.#options.clock.nowMs()) throw slot.error;
-    return this.#load(model);
+    return this.#load(model, slot?.failures);
   }
 
   /** Starts loading what is not loaded yet, so that the first request does not wait for it. Pushes nothing out. */
@@ -53,9 +54,11 @@ export class ModelStore {
     }
   }
 
-  #load(model: RoutableModel): Promise<LoadedModel> {
-    const { open, clock, onFailure, retryAfterMs } = this.#options;
-    const promise = open(model.card).then(
+  /** @param failures in a row before this attempt */
+  #load(model: RoutableModel, failures = 0): Promise<LoadedModel> {
+    const { open, clock, onFailure } = this.#options;
+    const retryAfterMs = Math.min(this.#options.retryAfterMs * 2 ** failures, RETRY_MS_MAX);
+    const promise = open(model).then(
       (loaded) => {
         this.#put(model.mdcSum, { kind: 'loaded', model: loaded });
         return loaded;
@@ -64,9 +67,14 @@ export class ModelStore {
         const error = new ServeError(
           'service_unavailable',
           `Model \`${model.name}\` cannot be loaded by the frontend`,
-          { cause },
+          { cause, retryAfterMs },
         );
-        this.#put(model.mdcSum, { kind: 'failed', error, retryAtMs: clock.nowMs() + retryAfterMs });
+        this.#put(model.mdcSum, {
+          kind: 'failed',
+          error,
+          retryAtMs: clock.nowMs() + retryAfterMs,
+          failures: failures + 1,
+        });
         onFailure(model.name, reasonOf(cause));
         throw error;
       },

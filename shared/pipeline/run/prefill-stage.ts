@@ -1,4 +1,5 @@
 import type { Random } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
 import { ServeError, toServeError, workerError } from '../../errors/index.ts';
 import type { BootstrapInfo, EngineOutput, EngineRequest, RoutingHints } from '../../protocol/generation/index.ts';
 import {
@@ -121,10 +122,11 @@ export class PrefillStage {
     const decode = this.#secondLeg(request, reservation);
     if (bootstrapInfo !== undefined) return { kind: 'away', request: { ...decode, bootstrapInfo }, leg };
     try {
-      const report = await unlessAborted(leg, routed.signal);
+      const report = await untilAborted(leg.done, routed.signal);
       if (report.isWhole) return { kind: 'whole', leg, outputs: report.outputs };
       return handoffOf(request, decode, leg, report);
     } catch (thrown) {
+      if (routed.signal.aborted) leg.abandon();
       eligibility.failedAt(leg.worker.id);
       throw thrown;
     }
@@ -239,17 +241,4 @@ function meetingIn(params: object): BootstrapInfo | undefined {
   if (typeof bootstrap_host !== 'string' || typeof bootstrap_port !== 'number') return undefined;
   if (typeof bootstrap_room !== 'string' && typeof bootstrap_room !== 'number') return undefined;
   return { bootstrap_host, bootstrap_port, bootstrap_room: `${bootstrap_room}` };
-}
-
-/** The report of `leg`, which is abandoned when the signal aborts first. */
-function unlessAborted(leg: PrefillLeg, signal: AbortSignal): Promise<PrefillReport> {
-  return new Promise((resolve, reject) => {
-    const giveUp = (): void => {
-      leg.abandon();
-      reject(signal.reason);
-    };
-    if (signal.aborted) return giveUp();
-    signal.addEventListener('abort', giveUp, { once: true });
-    leg.done.then(resolve, reject).finally(() => signal.removeEventListener('abort', giveUp));
-  });
 }

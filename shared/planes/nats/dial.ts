@@ -3,6 +3,7 @@ import type { Authenticator, ConnectionOptions, NatsConnection, TlsOptions } fro
 import { guardedTransports } from './guarded-transport.ts';
 import { loadNatsCore, loadTransportNode } from './library.ts';
 import type { NatsIdentity, NatsOptions, NatsTls } from './types.ts';
+import { webSocketFactory } from './web-socket.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
 const PING_INTERVAL_MS = 5000;
@@ -23,21 +24,13 @@ export async function dialNats(options: NatsOptions, servers: readonly string[])
     ...(identity === undefined ? {} : { authenticator: await authenticatorFor(identity, core) }),
   };
   if (servers.some((server) => /^wss?:/.test(server))) {
-    requireWebSocket();
-    return core.wsconnect(common);
+    const wsFactory = await webSocketFactory(options.tls, common.timeout ?? CONNECT_TIMEOUT_MS);
+    return core.wsconnect({ ...common, wsFactory });
   }
   const { NatsConnectionImpl, setTransportFactory } = await loadTransportNode();
   const tls = tlsFor(options.tls, servers);
   setTransportFactory(await guardedTransports()); // in place of the library's `connect`
   return NatsConnectionImpl.connect({ ...common, ...(tls === undefined ? {} : { tls }) });
-}
-
-/** The client library waits for ever where there is no WebSocket. */
-function requireWebSocket(): void {
-  if (typeof WebSocket !== 'undefined') return;
-  throw new Error(
-    'NATS_SERVER with ws:// or wss:// needs Node.js 22, or node --experimental-websocket; nats:// needs neither',
-  );
 }
 
 /** `nats://user:password@host` or `nats://token@host`, which the library passes over. */

@@ -7,6 +7,8 @@ export const MESSAGE_BYTES_MAX = 8 << 20;
 const HEADERS_BYTES_MAX = 64 << 10;
 /** A line of a server; the longest are lists of the servers of a cluster. */
 const LINE_BYTES_MAX = 256 << 10;
+/** What a server sends at once over a WebSocket: a message and lines, or many short ones. */
+export const CHUNK_BYTES_MAX = 2 * MESSAGE_BYTES_MAX;
 const GREETING_CHUNKS_MAX = 1000;
 /** Pings that a server may send while it reads none of the answers. */
 const UNREAD_PONGS_MAX = 1000;

@@ -8,6 +8,7 @@ type TransportNode = typeof import('@nats-io/transport-node');
 type NodeTransports = typeof import('@nats-io/transport-node/lib/node_transport.js');
 type JetStream = typeof import('@nats-io/jetstream');
 type ObjectStores = typeof import('@nats-io/obj');
+type Ws = typeof import('ws');
 
 export async function loadNatsCore(): Promise<NatsCore> {
   return namesOf(await import('@nats-io/nats-core'));
@@ -28,6 +29,10 @@ export async function loadJetStream(): Promise<JetStream> {
 
 export async function loadObjectStores(): Promise<ObjectStores> {
   return namesOf(await import('@nats-io/obj'));
+}
+
+export async function loadWs(): Promise<Ws> {
+  return await import('ws'); // an ES module: its names are its own
 }
 
 function namesOf<Module extends object>(module: Module): Module {

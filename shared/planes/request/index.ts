@@ -5,11 +5,13 @@
 
 export {
   type FleetListener,
+  formatHostPort,
   isLoopback,
   type ListenAddress,
   listenAddress,
   refuseOpenListener,
 } from '../listen-address.ts';
+export { listenInRange } from '../listen-in-range.ts';
 export type { RecordCodec } from '../record-codec.ts';
 export { type AskOnceLimits, askOnce, type OneAnswer } from './ask-once.ts';
 export { createMemoryRequestPlane, type MemoryRequestPlaneOptions } from './memory/plane.ts';

@@ -83,6 +83,8 @@ export interface GenerationRequest {
   readonly reasoning?: ReasoningOptions;
   /** `nvext.annotations`. */
   readonly annotations: readonly string[];
+  /** The client is not told how much of its prompt was cached: others may have sent it. @default false */
+  readonly hidesCache?: boolean;
   /** `nvext.extra_fields`: what the client wants to read back. */
   readonly extraFields: readonly string[];
   readonly extraArgs?: Readonly<Record<string, unknown>>;

@@ -9,6 +9,8 @@ export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly cachedTokens?: number;
+  /** The client is not told of them. @default false */
+  readonly hidesCache?: boolean;
   readonly reasoningTokens?: number;
 }
 

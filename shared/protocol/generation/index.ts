@@ -55,5 +55,5 @@ export type {
   StopConditions,
 } from './options.ts';
 export { cutLongOutput, readEngineOutput } from './read-engine-output.ts';
-export { requestKeyOf } from './request-key.ts';
+export { requestKeyOf, requestNameOf } from './request-key.ts';
 export { decodeEngineRequest, type EngineRequestRecord, encodeEngineRequest } from './wire.ts';

@@ -44,6 +44,10 @@ export interface DecodeContext {
   readonly newId?: string | undefined;
   /** Our span of the request, where spans are made. */
   readonly span?: Span | undefined;
+  /** Whose request it is, told to its worker. @default nobody is asked */
+  readonly owner?: string | undefined;
+  /** What the answer tells of other owners: that their prompts are cached, or nothing. @default everything */
+  readonly isolation?: 'figures' | 'blocks' | undefined;
   /** Hears of deprecated or ignored input; goes to the log at debug level. */
   warn(message: string): void;
 }
@@ -92,9 +96,11 @@ function decodeTrace({ headers, random, span }: DecodeContext): GenerationReques
 const NO_METADATA: GenerationRequest['metadata'] = Object.freeze({});
 /** Said between our own processes, beside the metadata: a client cannot say it for them. */
 const OWN_HEADERS = 'x-stator-';
+/** Tells a worker whose request it has. */
+const OWNER_HEADER = `${OWN_HEADERS}owner`;
 
-function decodeMetadata({ headers, settings }: DecodeContext): GenerationRequest['metadata'] {
-  let metadata: Record<string, string> | undefined;
+function decodeMetadata({ headers, settings, owner }: DecodeContext): GenerationRequest['metadata'] {
+  let metadata: Record<string, string> | undefined = owner === undefined ? undefined : { [OWNER_HEADER]: owner };
   let entries = 0;
   let bytes = 0;
   for (const name of headers.headerNames()) {

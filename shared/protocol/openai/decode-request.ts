@@ -61,11 +61,12 @@ export function assembleRequest(parts: RequestParts): Mutable<GenerationRequest>
     output,
     routing,
     annotations: nvext.annotations ?? NONE,
-    extraFields: decodeExtraFields(nvext),
+    extraFields: decodeExtraFields(nvext, context),
     body,
     metadata: envelope.metadata,
     trace: envelope.trace,
   };
+  if (context.isolation === 'figures') request.hidesCache = true;
   if (!isStream) {
     request.answerTokensMax = tokensThatFit(context.settings.answerBytesMax, parts.choices, output.logprobs);
   }
@@ -105,9 +106,13 @@ export function promptOf(item: string | readonly number[]): PromptInput {
   return typeof item === 'string' ? { kind: 'raw', text: item } : { kind: 'tokens', tokenIds: item };
 }
 
+/** Where a request went, and what an engine says of it, tell who else has sent its prompt. */
+const TELLS_OF_CACHES: ReadonlySet<string> = new Set(['worker_id', 'engine_data']);
+
 /** A routing dry run asks for the worker by an annotation of its own. */
-function decodeExtraFields(nvext: Nvext): readonly string[] {
+function decodeExtraFields(nvext: Nvext, { isolation }: DecodeContext): readonly string[] {
   const fields = nvext.extra_fields ?? NONE;
+  if (isolation === 'figures') return fields.filter((field) => !TELLS_OF_CACHES.has(field));
   const isDryRun = nvext.annotations?.some((name) => name.startsWith('query_instance_id')) === true;
   return isDryRun && !fields.includes('worker_id') ? [...fields, 'worker_id'] : fields;
 }

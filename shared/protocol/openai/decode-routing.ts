@@ -64,6 +64,7 @@ export function decodeRouting(
   }
   if (strictPriority !== undefined) routing.strict_priority = strictPriority;
   if (salt !== undefined) routing.cache_salt = checkSalt(salt);
+  if (context.isolation === 'blocks') routing.cache_salt = `${context.owner} ${salt ?? ''}`; // an owner has no blanks: no other pair makes this text
   if (session !== undefined) routing.session_id = session;
   if (typeof cacheKey === 'string' && cacheKey !== '') routing.prompt_cache_key = cacheKey;
   decodeConstraints(nvext, routing);

@@ -57,6 +57,7 @@ export {
   type OutputKind,
   responseIdOf,
   responseIdOfItem,
+  storedIdOf,
   toListedItems,
 } from './responses/items.ts';
 export { openSummary, sealSummary } from './responses/items-to-messages.ts';

@@ -71,6 +71,10 @@ export class ActiveRequest implements RequestMeter {
     return this.#ttftMs;
   }
 
+  get tokens(): number {
+    return this.#promptTokens + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
+  }
+
   get workerId(): string | undefined {
     return this.#decode?.workerId;
   }

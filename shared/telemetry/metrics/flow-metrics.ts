@@ -54,6 +54,27 @@ export function createHoldMetrics(registry: MetricRegistry): HoldMetrics {
   };
 }
 
+/** Files of models that are read from elsewhere: from what kind of source, and whether they were what was asked for. */
+export interface ArtifactMetrics {
+  read(source: string, outcome: 'fetched' | 'wrong' | 'failed', bytes: number): void;
+}
+
+export function createArtifactMetrics(registry: MetricRegistry): ArtifactMetrics {
+  const reads = registry.counter('stator_artifact_reads_total', 'Files of models read from elsewhere.', [
+    'source',
+    'outcome',
+  ]);
+  const bytes = registry.counter('stator_artifact_read_bytes_total', 'Bytes of files of models read from elsewhere.', [
+    'source',
+  ]);
+  return {
+    read: (source, outcome, length) => {
+      reads.with(source, outcome).add();
+      bytes.with(source).add(length);
+    },
+  };
+}
+
 export function createDrainMetrics(registry: MetricRegistry): DrainMetrics {
   const cut = registry
     .counter('stator_frontend_drain_cut_total', 'Answers that the end of the process cut off.')

@@ -45,6 +45,8 @@ export interface RequestMeter {
   piecesHold(tokens: number): void;
   /** Milliseconds since the handler's entry to the first token, once there was one. */
   readonly ttftMs: number | undefined;
+  /** Of its prompt and of its answer, so far. */
+  readonly tokens: number;
   /** Who answers it, or did last; undefined before it went to anybody. */
   readonly workerId: string | undefined;
   /** How often it went on at another worker. */

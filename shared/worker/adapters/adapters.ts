@@ -14,6 +14,8 @@ export interface AdaptersOptions {
   readonly card: ModelCard;
   readonly address: WorkerAddress;
   readonly instanceId: string;
+  /** Where the files of the base model are fetched, which are the adapter's too. */
+  readonly filesAt: Pick<ModelRecord, 'files_at'>;
   /** Where adapters out of buckets are kept. @default those are refused */
   readonly cache?: AdapterCache | undefined;
 }
@@ -110,10 +112,11 @@ export class Adapters {
   }
 
   #recordOf(name: string, uri: string): ModelRecord {
-    const { card, address, instanceId } = this.#options;
+    const { card, address, instanceId, filesAt } = this.#options;
     const slug = slugOf(name);
     const own = { display_name: name, slug, source_path: uri, lora: { name }, aliases: [], needs: NO_PEERS };
-    return { type: 'Model', ...address, instance_id: instanceId, model_suffix: slug, card: { ...card, ...own } };
+    const at = { ...address, instance_id: instanceId, ...filesAt };
+    return { type: 'Model', ...at, model_suffix: slug, card: { ...card, ...own } };
   }
 }
 

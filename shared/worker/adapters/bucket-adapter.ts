@@ -1,16 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import type { GetObjectCommandInput, S3Client } from '@aws-sdk/client-s3';
-import { quietSdkNotice } from '../../discovery/index.ts';
+import type { GetObjectCommandInput } from '@aws-sdk/client-s3';
+import { type BucketPlace, openS3, type S3 } from '../../artifacts/fetching/index.ts';
 import { reasonOf, ServeError, workerError } from '../../errors/index.ts';
-
-/** Where buckets are. Credentials come from the standard chain of the AWS SDK. */
-export interface BucketPlace {
-  /** A server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
-  readonly endpoint?: string | undefined;
-  /** A bucket in another region of AWS is found all the same. @default 'us-east-1' */
-  readonly region?: string | undefined;
-}
 
 export interface BucketFile {
   /** Relative to the adapter's folder; never leaves it. */
@@ -32,21 +24,14 @@ const CONFIG = 'adapter_config.json';
 
 /** Reads adapters out of buckets that speak S3. The SDK, too large to load for nothing, is loaded with the first one. */
 export class Buckets {
-  readonly #client: S3Client;
-  readonly #sdk: typeof import('@aws-sdk/client-s3');
+  readonly #s3: S3;
 
-  private constructor(sdk: typeof import('@aws-sdk/client-s3'), place: BucketPlace) {
-    this.#sdk = sdk;
-    this.#client = new sdk.S3Client({
-      region: place.region ?? 'us-east-1',
-      followRegionRedirects: true,
-      ...(place.endpoint === undefined ? {} : { endpoint: place.endpoint, forcePathStyle: true }),
-    });
+  private constructor(s3: S3) {
+    this.#s3 = s3;
   }
 
   static async open(place: BucketPlace): Promise<Buckets> {
-    quietSdkNotice();
-    return new Buckets(await import('@aws-sdk/client-s3'), place);
+    return new Buckets(await openS3(place));
   }
 
   /**
@@ -57,8 +42,8 @@ export class Buckets {
     const [, bucket, path = ''] = /^s3:\/\/([^/]+)(?:\/(.*))?$/.exec(uri) ?? [];
     if (bucket === undefined) throw refuse(`\`${uri}\` is not s3://bucket/prefix`);
     const prefix = path === '' || path.endsWith('/') ? path : `${path}/`;
-    const command = new this.#sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: prefix });
-    const listed = await this.#client.send(command, { abortSignal: signal });
+    const command = new this.#s3.sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: prefix });
+    const listed = await this.#s3.client.send(command, { abortSignal: signal });
     if (listed.IsTruncated === true) throw refuse(`\`${uri}\` holds more than one adapter: over 1000 objects`);
     const files: BucketFile[] = [];
     for (const { Key = '', Size: bytes = 0, ETag } of listed.Contents ?? []) {
@@ -73,13 +58,13 @@ export class Buckets {
 
   /** The bytes of `file`, as it was listed: fails when it has changed since. */
   async read(file: BucketFile, signal: AbortSignal): Promise<Readable> {
-    const command = new this.#sdk.GetObjectCommand(file.object);
-    return (await this.#client.send(command, { abortSignal: signal })).Body as Readable;
+    const command = new this.#s3.sdk.GetObjectCommand(file.object);
+    return (await this.#s3.client.send(command, { abortSignal: signal })).Body as Readable;
   }
 
   /** Breaks what is still under way. */
   close(): void {
-    this.#client.destroy();
+    this.#s3.client.destroy();
   }
 }
 

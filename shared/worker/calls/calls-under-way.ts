@@ -10,6 +10,9 @@ const FLUSH_LIMIT_MS = 1000;
 
 const FLUSH_LOOK_MS = 10;
 
+/** Requests of which is remembered that they went elsewhere; the oldest leaves first. */
+const LEFT_MAX = 4096;
+
 /** What became of the streams that were open when the drain began. */
 export interface DrainReport {
   readonly finished: number;
@@ -19,9 +22,19 @@ export interface DrainReport {
   readonly failed: number;
 }
 
+/** What a cancel found. */
+export interface CancelReport {
+  /** Calls that it has ended. */
+  readonly cancelled: number;
+  /** A call of the request ended here before its time: another worker may have it now. */
+  readonly left: boolean;
+}
+
 /** The requests that a worker is serving. Bounded by the plane's streams per connection. */
 export class CallsUnderWay {
   readonly #calls = new Set<ServedCall>();
+  /** Keys of requests that were cut here, and that another worker may go on with. */
+  readonly #left = new Set<string>();
   #waiters: (() => void)[] = [];
 
   get count(): number {
@@ -34,6 +47,7 @@ export class CallsUnderWay {
 
   remove(call: ServedCall): void {
     this.#calls.delete(call);
+    if (call.wasCut) this.#noteLeft(call);
     if (this.#calls.size > 0) return;
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
@@ -51,13 +65,24 @@ export class CallsUnderWay {
     return chosen.length;
   }
 
-  /** Ends those that a client knows by `id`, every prompt and leg of its request; returns how many. */
-  cancel(id: string): number {
+  /** Ends those that a client knows by `id`, every prompt and leg of its request. */
+  cancel(id: string): CancelReport {
     const key = requestKeyOf(id);
-    if (key === undefined) return 0;
-    const asked = [...this.#calls].filter((call) => call.isKnownAs(key));
+    if (key === undefined) return { cancelled: 0, left: false };
+    const asked = [...this.#calls].filter((call) => call.key === key);
     for (const call of asked) call.cancel();
-    return asked.length;
+    return { cancelled: asked.length, left: this.#left.has(key) };
+  }
+
+  #noteLeft({ key }: ServedCall): void {
+    if (key === undefined) return;
+    this.#left.delete(key);
+    this.#left.add(key);
+    if (this.#left.size <= LEFT_MAX) return;
+    for (const oldest of this.#left) {
+      this.#left.delete(oldest);
+      return; // one in, one out
+    }
   }
 }
 

@@ -56,6 +56,7 @@ export class ServedCall implements EngineSink {
   readonly #aborter = new AbortController();
   #request: EngineRequest | undefined;
   #isOver = false;
+  #wasCut = false;
   #hasOutput = false;
   #responseTokens = 0;
 
@@ -153,9 +154,14 @@ export class ServedCall implements EngineSink {
     this.#aborter.abort(error);
   }
 
-  /** Whether its client knows it by an id of that key (`requestKeyOf`). */
-  isKnownAs(key: string): boolean {
-    return requestKeyOf(this.#call.id) === key;
+  /** What its client's ids of it have in common. */
+  get key(): string | undefined {
+    return requestKeyOf(this.#call.id);
+  }
+
+  /** It ended before its time, and not at its client's wish as far as is known here: another worker may go on with it. */
+  get wasCut(): boolean {
+    return this.#wasCut;
   }
 
   /** Ends the call at its client's wish, which came by another way than the call. */
@@ -183,6 +189,7 @@ export class ServedCall implements EngineSink {
 
   #stop(): void {
     if (this.#isOver) return;
+    this.#wasCut = true;
     this.#aborter.abort(this.#call.stopped.reason);
     this.#call.end(); // nothing when the stream is gone already
     this.#close('cancelled');
@@ -190,6 +197,7 @@ export class ServedCall implements EngineSink {
 
   #fail(error: ServeError, type: WorkerErrorType): void {
     if (this.#isOver) return;
+    this.#wasCut = true;
     const { logger } = this.#deps;
     const { id, headers } = this.#call;
     logger[logLevelOf(error.code)]('request failed', {

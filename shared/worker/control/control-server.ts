@@ -26,7 +26,8 @@ export interface ControlServerOptions {
  */
 export function startControlServer(options: ControlServerOptions): Promise<SmallServer> {
   const { host, port, tls, logger } = options;
-  const place = { name: 'control server', host, port, portSetting: 'STATOR_CONTROL_PORT', tls, logger };
+  const ports = { first: port, last: port };
+  const place = { name: 'control server', host, ports, portSetting: 'STATOR_CONTROL_PORT', tls, logger };
   return startSmallServer(place, (request, response) => answer(options, request, response));
 }
 

@@ -49,7 +49,7 @@ export function serveSideEndpoints(options: SideEndpointsOptions): EndpointRecor
   return records;
 }
 
-/** Ends what runs here under the id `{ id }`, and answers with how many calls that were: `{ cancelled }`. */
+/** Ends what runs here under the id `{ id }`, and answers with what it found: a `CancelReport`. */
 function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): void {
   const { id } = (call.body ?? {}) as { readonly id?: unknown };
   if (typeof id !== 'string' || id === '' || id.length > ID_LENGTH_MAX) {
@@ -57,7 +57,7 @@ function serveCancel(calls: Pick<CallsUnderWay, 'cancel'>, call: IncomingCall): 
     return;
   }
   call.accept();
-  call.output({ body: { cancelled: calls.cancel(id) } });
+  call.output({ body: calls.cancel(id) });
   call.end();
 }
 

@@ -1,9 +1,9 @@
-import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { PortRange } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { createServiceServer } from '../../fleet/index.ts';
-import type { PlaneServerTls } from '../../planes/request/index.ts';
+import { listenInRange, type PlaneServerTls } from '../../planes/request/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 
 /** A server of a worker process that listens. */
@@ -18,8 +18,8 @@ export interface SmallServerOptions {
   /** As its log lines and errors call it. @example 'status server' */
   readonly name: string;
   readonly host: string;
-  /** 0 = any free one. */
-  readonly port: number;
+  /** The first free one is bound. */
+  readonly ports: PortRange;
   /** Setting of the port, for whoever finds it taken. */
   readonly portSetting: string;
   /** @default it speaks plainly */
@@ -38,7 +38,7 @@ const CONNECTIONS_MAX = 256;
  * @throws Error with one line for the operator when the port cannot be had
  */
 export async function startSmallServer(
-  { name, host, port, portSetting, tls, logger }: SmallServerOptions,
+  { name, host, ports, portSetting, tls, logger }: SmallServerOptions,
   answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>,
 ): Promise<SmallServer> {
   const limits = {
@@ -54,11 +54,10 @@ export async function startSmallServer(
     });
   });
   server.maxConnections = CONNECTIONS_MAX;
-  server.listen(port, host);
   try {
-    await once(server, 'listening');
+    await listenInRange(server, ports, host);
   } catch (thrown) {
-    const message = `the ${name} cannot listen on ${host}:${port} (${reasonOf(thrown)}): set ${portSetting}`;
+    const message = `the ${name} cannot listen on ${host}:${ports.first} (${reasonOf(thrown)}): set ${portSetting}`;
     throw new Error(message, { cause: thrown });
   }
   return {

@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import type { PortRange } from '../../config/index.ts';
 import type { CheckedFile, ModelCard } from '../../discovery/index.ts';
 import type { Logger, WorkerMetrics } from '../../telemetry/index.ts';
 import type { WorkerAddress } from '../options.ts';
@@ -21,8 +22,8 @@ export interface StatusServerOptions {
   readonly logger: Logger;
   /** What the worker says of its model, once it serves: the files named there are served. Absent = none. */
   model?(): ServedFiles | undefined;
-  /** `DYN_SYSTEM_PORT`; 0 = any free one. */
-  readonly port: number;
+  /** `DYN_SYSTEM_PORT`. */
+  readonly ports: PortRange;
   /** `DYN_SYSTEM_HOST`. Default 0.0.0.0. */
   readonly host?: string;
   /** `DYN_SYSTEM_HEALTH_PATH`. Default `/health`. */
@@ -38,8 +39,8 @@ export interface StatusServerOptions {
  * @throws Error with a text for the operator when the port cannot be had.
  */
 export function startStatusServer(options: StatusServerOptions): Promise<SmallServer> {
-  const { host = '0.0.0.0', port, logger } = options;
-  const place = { name: 'status server', host, port, portSetting: 'DYN_SYSTEM_PORT', logger };
+  const { host = '0.0.0.0', ports, logger } = options;
+  const place = { name: 'status server', host, ports, portSetting: 'DYN_SYSTEM_PORT', logger };
   return startSmallServer(place, (request, response) => answer(options, request, response));
 }
 
@@ -69,16 +70,26 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
 
 /**
  * The file behind `/v1/metadata/{namespace}/{component}/{endpoint}/{slug}/_base/{file}`:
- * one that the card names, by the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
+ * one that the card names, by its role or the name that it has on disk; undefined = none. Nothing else on the disk can be asked for.
  */
 function fileOf(path: string, served: ServedFiles | undefined): CheckedFile | undefined {
   if (served === undefined) return undefined;
   const { address, card } = served;
-  const place = [address.namespace, address.component, address.endpoint, card.slug].map(encodeURIComponent).join('/');
-  const start = `/v1/metadata/${place}/_base/`;
+  const start = `/${metadataPath(address, card)}/`;
   if (!path.startsWith(start)) return undefined;
   const name = path.slice(start.length);
-  return Object.values(card.files).find((file) => encodeURIComponent(basename(file.path)) === name);
+  const isNamed = ([role, file]: [string, CheckedFile]): boolean =>
+    [role, basename(file.path)].some((known) => encodeURIComponent(known) === name);
+  return Object.entries(card.files).find(isNamed)?.[1];
+}
+
+/** Path under which the files of a model are served, without slashes around it. */
+export function metadataPath(
+  { namespace, component, endpoint }: WorkerAddress,
+  { slug }: Pick<ModelCard, 'slug'>,
+): string {
+  const place = [namespace, component, endpoint, slug].map(encodeURIComponent).join('/');
+  return `v1/metadata/${place}/_base`;
 }
 
 /** Sends `file`; its checksum goes along, so that a reader need not compute it to know which one it is. */

@@ -16,12 +16,12 @@ export async function openStatusServer(
   logger: ProcessLogger,
   shown: Pick<StatusServerOptions, 'health' | 'metrics' | 'model'>,
 ): Promise<SmallServer | undefined> {
-  if (settings.systemPort === undefined || settings.systemPort < 0) return undefined;
+  if (settings.systemPort.first < 0) return undefined;
   const log = logger.for('status');
   const server = await startStatusServer({
     ...shown,
     logger: log,
-    port: settings.systemPort,
+    ports: settings.systemPort,
     host: settings.systemHost,
     healthPath: settings.systemHealthPath,
     livePath: settings.systemLivePath,

@@ -6,7 +6,7 @@ import { type Engine, type EngineKind, type OpenedEngine, relabelEngineMetrics }
 import { eventPlane } from '../../fleet/events/index.ts';
 import { openDiscovery, servingPlane } from '../../fleet/index.ts';
 import type { EventPlane } from '../../planes/event/index.ts';
-import type { RequestPlane } from '../../planes/request/index.ts';
+import { formatHostPort, listenAddress, type RequestPlane } from '../../planes/request/index.ts';
 import {
   createWorkerMetrics,
   openTelemetry,
@@ -55,6 +55,8 @@ interface Surroundings {
   readonly health: EndpointHealth;
   readonly address: WorkerAddress;
   readonly adapterCache: AdapterCache | undefined;
+  /** `host:port` of the status server. */
+  readonly filesFrom: string | undefined;
 }
 
 /** A model that is not the settings' to choose: one made from code. */
@@ -92,7 +94,7 @@ export async function startWorkerProcess(
     model: () => workers[0] && { address, card: workers[0].card },
   });
   const control = await openControlServer(settings, logger, () => workers[0]?.control);
-  const discovery = await openDiscovery(settings, logger.for('discovery'));
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { registry: metrics.registry });
   const planes = {
     requestPlane: await servingPlane(settings, metrics.requestPlane, logger.for('requests')),
     eventPlane: eventPlane(settings, logger.for('events'), discovery),
@@ -100,7 +102,8 @@ export async function startWorkerProcess(
   const telemetry = await openTelemetry(settings, logger, metrics.registry);
   const { tracer } = telemetry;
   const shown = { metrics, tracer, health, address };
-  const surroundings = { settings, logger, discovery, adapterCache, ...shown, ...planes };
+  const filesFrom = status && addressOf(settings, status.port);
+  const surroundings = { settings, logger, discovery, adapterCache, filesFrom, ...shown, ...planes };
   const close = async (): Promise<void> => {
     await Promise.all(workers.map((worker) => worker.drain()));
     await Promise.all([discovery.close(), planes.requestPlane.close(), planes.eventPlane.close()]);
@@ -197,6 +200,11 @@ function workerTypeOf(
   if (!roles.includes(mode))
     throw new ConfigError([`--disaggregation-mode ${mode}: --engine ${engine} cannot do that`]);
   return mode === 'pd' ? 'aggregated' : mode; // prefill and decode in one, beside encode workers
+}
+
+/** Where others reach the status server. */
+function addressOf({ systemHost, tcpRpcAdvertiseHost }: Settings<'worker'>, port: number): string {
+  return formatHostPort(tcpRpcAdvertiseHost ?? listenAddress(systemHost).advertise, port);
 }
 
 /** `dyn://namespace.component.endpoint`, the scheme optional. */

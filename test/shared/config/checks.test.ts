@@ -241,10 +241,42 @@ describe('settings that need each other', () => {
 
   it('refuse one status port for several local workers', () => {
     const env = { DYN_SYSTEM_PORT: '9100' };
-    expect(() => resolveConfig('local', [], env)).toThrow('use 0 (any free port) or --num-workers 1');
-    expect(resolveConfig('local', ['--num-workers=1'], env).settings.systemPort).toBe(9100);
-    expect(resolveConfig('local', [], { DYN_SYSTEM_PORT: '-1' }).settings.systemPort).toBe(-1);
+    expect(() => resolveConfig('local', [], env)).toThrow('use 0 (any free port) or a range such as 9100-9163');
+    expect(resolveConfig('local', ['--num-workers=1'], env).settings.systemPort).toEqual({ first: 9100, last: 9100 });
+    expect(() => resolveConfig('local', ['--num-workers=3'], { DYN_SYSTEM_PORT: '9100-9101' })).toThrow('fewer ports');
+    const enough = resolveConfig('local', ['--num-workers=3'], { DYN_SYSTEM_PORT: '9100-9102' });
+    expect(enough.settings.systemPort).toEqual({ first: 9100, last: 9102 });
+    expect(resolveConfig('local', [], { DYN_SYSTEM_PORT: '-1' }).settings.systemPort).toEqual({ first: -1, last: -1 });
   });
+});
+
+describe('ports of a fleet', () => {
+  const table = { DYN_DISCOVERY_BACKEND: 'dynamodb', STATOR_DISCOVERY_TABLE: 't', NATS_SERVER: 'nats://n:4222' };
+
+  it('are ranges that a firewall can name where machines meet, and any free one on one machine', () => {
+    expect(resolveConfig('worker', ['--engine=mocker'], table, { surroundings }).settings).toMatchObject({
+      tcpRpcPort: { first: 8800, last: 8863 },
+      systemPort: { first: 9100, last: 9163 },
+    });
+    expect(settingsOfWorker({})).toMatchObject({
+      tcpRpcPort: { first: 0, last: 0 },
+      systemPort: { first: -1, last: -1 },
+    });
+  });
+
+  it.each([
+    ['8800-8799', 'ends before it starts'],
+    ['0-10', 'starts at 1'],
+    ['8800-70000', 'out of range'],
+    ['8800-', 'not a whole number'],
+    ['x', 'not a whole number'],
+  ])('refuse %s', (text, reason) => {
+    expect(() => settingsOfWorker({ DYN_TCP_RPC_PORT: text })).toThrow(reason);
+  });
+
+  function settingsOfWorker(env: Record<string, string>) {
+    return resolveConfig('worker', ['--engine=mocker'], env, { surroundings }).settings;
+  }
 });
 
 describe('settings that stand for others', () => {

@@ -5,6 +5,7 @@ import { machineWith } from './surroundings.ts';
 
 // Rows whose value alone does not decide: a cross check or an implication looks at it.
 const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
+  'auth',
   'disaggregationMode',
   'discoveryBackend',
   'enableMultimodal',

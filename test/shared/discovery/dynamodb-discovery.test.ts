@@ -68,51 +68,61 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
     const client = new DynamoDBClient({ endpoint: server.url });
     const { Items = [] } = await client.send(new ScanCommand({ TableName: table.tableName, ConsistentRead: true }));
     client.destroy();
-    const plain = ({ S, N }: AttributeValue): string | number => S ?? Number(N);
+    const plain = ({ S, N, B }: AttributeValue): string | number => S ?? (B ? `${B.length} bytes` : Number(N));
     return Items.map((item) => Object.fromEntries(Object.entries(item).map(([name, value]) => [name, plain(value)])));
   }
 
   const itemsUnder = async (start: string) => (await items()).filter(({ pk }) => String(pk).startsWith(start));
 
   describe('items', () => {
-    it('are one lease a process and one item a record that names the lease', async () => {
-      const discovery = await open({ ttlMs: 10_000 });
+    it('are one lease a process, one item a record under it, and one card for all who have it', async () => {
+      const [discovery, other] = [await open({ ttlMs: 10_000 }), await open({ ttlMs: 10_000 })];
       const startMs = Date.now();
       await discovery.put(endpointAt(A));
       await discovery.put(endpointAt(A, 'moved:1'));
-      await discovery.put(modelAt(A, 'lora'));
-      const [lease] = await itemsUnder('v1/leases#');
-      expect(await itemsUnder('v1/leases#')).toHaveLength(1);
+      await discovery.put(modelAt(A));
+      discovery.setLoad('a', {
+        ranks: [{ dpRank: 0, requests: 3, decodeBlocks: 9, prefillTokens: 27 }],
+        isDraining: false,
+      });
+      const own = modelAt('ns/backend/generate/b');
+      const runtime_config = { ...own.card.runtime_config, total_kv_blocks: 7, taints: ['slow'] };
+      await other.put({ ...own, card: { ...own.card, runtime_config } });
+      await waitUntil(async () => (await itemsUnder('v1/leases#')).some(({ load }) => load === '9 bytes'));
+      const lease = (await itemsUnder('v1/leases#')).find(({ load }) => load === '9 bytes');
+      expect(await itemsUnder('v1/leases#')).toHaveLength(2);
       expect(lease).toEqual({
-        pk: expect.stringMatching(/^v1\/leases#ns#([0-9]|1[0-5])$/),
+        pk: expect.stringMatching(/^v1\/leases#([0-9]|1[0-5])$/),
         sk: expect.stringMatching(/^[0-9a-f]+$/),
         expiresAtMs: expect.any(Number),
         ttlMs: 10_000,
         epoch: 1,
-        host: expect.any(String),
+        rev: 3,
+        load: '9 bytes',
         ttl: Math.ceil(Number(lease?.expiresAtMs) / 1000) + 3600,
       });
       expect(Math.abs(Number(lease?.expiresAtMs) - startMs - 10_000)).toBeLessThan(3000);
-      expect(await itemsUnder('v1/instances')).toEqual([
-        {
-          pk: 'v1/instances#ns',
-          sk: 'backend/generate/a',
-          record: JSON.stringify(endpointAt(A, 'moved:1')),
-          leaseId: lease?.sk,
-          epoch: 1,
-          rev: 2,
-        },
+      const records = await itemsUnder(`v1/records#${lease?.sk}`);
+      expect(records.map(({ sk, epoch }) => [sk, epoch])).toEqual([
+        [`v1/instances/${A}`, 1],
+        [`v1/mdc/${A}`, 1],
       ]);
-      expect(await itemsUnder('v1/mdc')).toMatchObject([{ pk: 'v1/mdc#ns', sk: 'backend/generate/a/lora', rev: 1 }]);
-      expect(await itemsUnder('v1/namespaces')).toMatchObject([{ sk: 'ns' }]);
+      expect(await itemsUnder('v1/cards')).toHaveLength(1);
+      expect(await itemsUnder('v1/catalogue')).toMatchObject([{ sk: 'Tiny/Model-1.0', namespace: 'ns' }]);
+      const cards = (await discovery.list({ bucket: 'v1/mdc', prefix: '' })).flatMap((record) =>
+        record.type === 'Model' ? [record.card.runtime_config] : [],
+      );
+      expect(cards).toEqual([{ total_kv_blocks: 1024 }, { total_kv_blocks: 7, taints: ['slow'] }]);
     });
 
-    it('leave only the namespace behind after close', async () => {
+    it('leave the catalogue, the cards and the view behind after close', async () => {
       const discovery = await open();
       await discovery.put(endpointAt(A));
-      await discovery.put(endpointAt('other/backend/generate/a'));
+      await discovery.put(modelAt('other/backend/generate/a'));
+      await waitUntil(async () => (await itemsUnder('v1/view')).some(({ sk, body }) => sk === 'head' && body));
       await discovery.close();
-      expect((await items()).map(({ sk }) => sk).sort()).toEqual(['ns', 'other']);
+      const kinds = new Set((await items()).map(({ pk }) => String(pk).split('#')[0]));
+      expect([...kinds].sort()).toEqual(['v1/cards', 'v1/catalogue', 'v1/view']);
     });
 
     it('are refused above the size of an item, with the size', async () => {
@@ -120,7 +130,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       const card = { ...modelAt(A).card, user_data: 'x'.repeat(400 * 1024) };
       await expect(discovery.put({ ...modelAt(A), card })).rejects.toMatchObject({
         code: 'record_too_large',
-        message: expect.stringMatching(/^record ns\/backend\/generate\/a has 401 KB, DynamoDB takes 400 KB/),
+        message: expect.stringMatching(/^the card of ns\/backend\/generate\/a has 401 KB, DynamoDB takes 400 KB/),
       });
       expect(await items()).toEqual([]);
     });
@@ -203,8 +213,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       await thief.send(new DeleteItemCommand({ TableName: table.tableName, Key }));
       thief.destroy();
       await waitUntil(async () => (await itemsUnder('v1/leases#'))[0]?.epoch === 2);
-      expect(await itemsUnder('v1/instances')).toMatchObject([{ epoch: 2, rev: 2 }]);
-      expect(await itemsUnder('v1/mdc')).toMatchObject([{ epoch: 2, rev: 2 }]);
+      expect((await itemsUnder('v1/records#')).map(({ epoch }) => epoch)).toEqual([2, 2]);
       await waitUntil(() => witness.present.size === 1);
     });
 
@@ -216,7 +225,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
       await stopped.put(endpointAt('ns/backend/generate/b'));
       await sweeping.watch(instances, witness);
       clock.freeze();
-      await waitUntil(async () => (await items()).every(({ pk }) => pk === 'v1/namespaces'));
+      await waitUntil(async () => (await items()).every(({ pk }) => String(pk).startsWith('v1/view')));
       expect(witness.present.size).toBe(0);
       clock.thaw();
       await waitUntil(() => witness.present.size === 2);
@@ -227,13 +236,10 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
   describe('refresh', () => {
     const SELDOM = { pollMs: 60_000 } as const;
 
-    it('costs nothing while what is shown is recent enough, and no writes ever where sweeping is off', async () => {
+    it('costs nothing while what is shown is recent enough, and no writes ever in a process that does not last', async () => {
       const clock = new FreezableClock();
       const front = await startRefusingServer(server.url);
-      const [dying, reader] = [
-        await open({ clock }),
-        await open({ ...SELDOM, endpoint: front.url, sweepAfterMs: Number.POSITIVE_INFINITY }),
-      ];
+      const [dying, reader] = [await open({ clock }), await open({ endpoint: front.url, isLasting: false })];
       const witness = new Witness();
       await dying.put(endpointAt(A));
       await reader.watch(instances, witness);
@@ -246,7 +252,7 @@ describe.runIf(hasDynamoDb())('DynamoDbDiscovery', () => {
         return witness.present.size === 0;
       });
       await reader.refresh(0);
-      expect(new Set(front.operations)).toEqual(new Set(['Query']));
+      for (const operation of front.operations) expect(['GetItem', 'BatchGetItem', 'Query']).toContain(operation);
       await reader.close();
       await front.close();
     });

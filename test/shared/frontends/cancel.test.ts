@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { type NamedRequest, RequestNames } from '../../../shared/access/index.ts';
 import { ServeError, workerError } from '../../../shared/errors/index.ts';
 import type { HttpAppDeps } from '../../../shared/frontends/http/index.ts';
 import { RunningRequests } from '../../../shared/frontends/http/running-requests.ts';
@@ -97,7 +98,7 @@ describe('POST /v1/cancel/{id} with what a client made up', () => {
     'asks nobody about %s',
     async (id) => {
       const asked: string[] = [];
-      const test = setUp({ cancel: async (key) => ({ isCancelled: asked.push(key) > 0, silent: 0 }) });
+      const test = setUp({ cancel: async ({ key }) => ({ isCancelled: asked.push(key) > 0, silent: 0 }) });
       const response = await post(test, `/v1/cancel/${id}`);
       expect([response.status, await response.json()]).toMatchObject([404, { error: { code: 'not_found' } }]);
       expect(asked).toEqual([]);
@@ -105,30 +106,96 @@ describe('POST /v1/cancel/{id} with what a client made up', () => {
   );
 });
 
+/** An edge that shares the secret of names with others, and what its workers are asked. */
+function edge(silent = 0, isCancelled = true, secret: string | null = 'shared by all edges') {
+  const asked: NamedRequest[] = [];
+  const pipeline = new ScriptedPipeline();
+  const cancel = async (named: NamedRequest) => {
+    asked.push(named);
+    return { isCancelled, silent };
+  };
+  const test = createTestApp({
+    pipeline,
+    canceller: { cancel },
+    ...(secret !== null && { names: new RequestNames(secret) }),
+  });
+  return { ...test, pipeline, asked };
+}
+
+/** Streams an answer that worker 2a serves, and reads its id from the first event. */
+async function streamedId(test: ReturnType<typeof edge>, path: string, body: object): Promise<string> {
+  const answer = post(test, path, { ...body, stream: true }, WITH_ID);
+  const { sink, options } = await test.pipeline.call(test.pipeline.calls.length);
+  options.meter.servedBy(...WORKER_2A);
+  sink.text(0, 'hello', 1);
+  sink.end({ promptTokens: 1, completionTokens: 1 }, true);
+  const text = await (await answer).text();
+  return /"(?:id)":"((?:chatcmpl|cmpl|msg|resp)[^"]*)"/.exec(text)?.[1] ?? text;
+}
+
+const SERVED = { workerId: '2a', dpRank: 0, workerType: 'decode' } as const;
+const WORKER_2A = [SERVED, SERVED] as const;
+const STREAMS = [
+  ['/v1/chat/completions', CHAT],
+  ['/v1/completions', { model: 'm', prompt: 'x' }],
+  ['/v1/responses', { model: 'm', input: 'x' }],
+] as const;
+
 describe('POST /v1/cancel/{id} for a request of another process', () => {
-  it('asks the workers, unless the request is here', async () => {
-    const asked: string[] = [];
-    const cancel = async (id: string) => ({ isCancelled: asked.push(id) > 0, silent: 1 });
-    const test = setUp({ cancel });
-    const answer = post(test, '/v1/chat/completions', CHAT, WITH_ID);
-    await test.pipeline.call(0);
-    expect((await post(test, `/v1/cancel/${ID}`)).status).toBe(200);
-    expect(asked).toEqual([]);
-    await answer;
-    const cancelled = await post(test, `/v1/cancel/chatcmpl-${ID}`);
-    expect([cancelled.status, await cancelled.json()]).toEqual([
-      200,
-      { id: `chatcmpl-${ID}`, object: 'cancellation', cancelled: true },
-    ]);
-    expect(asked).toEqual([`chatcmpl-${ID}`]);
+  it.each(STREAMS)('asks the worker that the id of a stream of %s names', async (path, body) => {
+    const streaming = edge();
+    const other = edge();
+    const id = await streamedId(streaming, path, body);
+    expect(id).toMatch(/^[\w-]{40,128}$/);
+    const cancelled = await post(other, `/v1/cancel/${id}`);
+    expect([cancelled.status, await cancelled.json()]).toEqual([200, { id, object: 'cancellation', cancelled: true }]);
+    expect(other.asked).toEqual([{ key: ID.replaceAll('-', ''), workerId: '2a' }]);
+  });
+
+  it('names no worker for a batch, whose prompts may be at several', async () => {
+    const streaming = edge();
+    const answer = post(streaming, '/v1/completions', { model: 'm', prompt: ['a', 'b'], stream: true }, WITH_ID);
+    for (const at of [0, 1]) {
+      const { sink, options } = await streaming.pipeline.call(at);
+      options.meter.servedBy(...WORKER_2A);
+      sink.text(0, 'hello', 1);
+      sink.end({ promptTokens: 1, completionTokens: 1 }, true);
+    }
+    const other = edge();
+    for (const [, id] of (await (await answer).text()).matchAll(/"id":"([^"]*)"/g)) {
+      expect((await post(other, `/v1/cancel/${id}`)).status).toBe(200);
+    }
+    expect(other.asked).toContainEqual({ key: ID.replaceAll('-', ''), workerId: undefined });
+    expect(new Set(other.asked.map(({ workerId }) => workerId))).toEqual(new Set([undefined]));
+  });
+
+  it('asks nobody about an id that no edge has made, or another deployment has', async () => {
+    const id = await streamedId(edge(), ...STREAMS[0]);
+    const other = edge();
+    const forged = id.slice(0, -1) + (id.endsWith('0') ? '1' : '0');
+    const elsewhere = id.replace('000000000000002a', '000000000000002b');
+    for (const made of [ID, `chatcmpl-${ID}`, forged, elsewhere, id.replace('1b4e', '1b4f'), `${id}0`]) {
+      expect([made, (await post(other, `/v1/cancel/${made}`)).status]).toEqual([made, 404]);
+    }
+    expect(other.asked).toEqual([]);
+    const foreign = edge(0, true, 'of another deployment');
+    expect((await post(foreign, `/v1/cancel/${id}`)).status).toBe(404);
+    expect(foreign.asked).toEqual([]);
+  });
+
+  it('asks nobody where no secret is shared, and ids are plain', async () => {
+    const id = await streamedId(edge(0, true, null), ...STREAMS[0]);
+    expect(id).toBe(`chatcmpl-${ID}`);
+    const named = await streamedId(edge(), ...STREAMS[0]);
+    const other = edge(0, true, null);
+    for (const each of [id, named]) expect((await post(other, `/v1/cancel/${each}`)).status).toBe(404);
+    expect(other.asked).toEqual([]);
   });
 
   it('is 404 when nobody has it, and 503 to be tried again when some did not say', async () => {
-    let silent = 0;
-    const test = setUp({ cancel: async () => ({ isCancelled: false, silent }) });
-    expect((await post(test, `/v1/cancel/${ID}`)).status).toBe(404);
-    silent = 2;
-    const refused = await post(test, `/v1/cancel/${ID}`);
+    const id = await streamedId(edge(), ...STREAMS[0]);
+    expect((await post(edge(0, false), `/v1/cancel/${id}`)).status).toBe(404);
+    const refused = await post(edge(2, false), `/v1/cancel/${id}`);
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1']);
     expect(await refused.json()).toMatchObject({ error: { code: 'service_unavailable', message: /^2 workers/ } });
   });
@@ -158,22 +225,23 @@ describe('the running requests', () => {
   it('cancels by id and forgets each by itself', () => {
     const running = new RunningRequests();
     const ended: string[] = [];
-    const forget = running.add(ID, (error) => ended.push(`a ${error.code}`));
-    running.add(ID, (error) => ended.push(`b ${error.code}`));
-    running.add(OTHER, (error) => ended.push(`c ${error.code}`));
-    expect(running.cancel(ID)).toBe(true);
+    const forget = running.add(ID, 'me', (error) => ended.push(`a ${error.code}`));
+    running.add(ID, 'me', (error) => ended.push(`b ${error.code}`));
+    running.add(OTHER, 'me', (error) => ended.push(`c ${error.code}`));
+    expect(running.cancel(ID, 'somebody else')).toBe(false);
+    expect(running.cancel(ID, 'me')).toBe(true);
     expect(ended.splice(0)).toEqual(['a client_closed_request', 'b client_closed_request']);
     forget();
-    expect(running.cancel('nothing of ours')).toBe(false);
-    expect(running.cancel(`chatcmpl-${ID}`)).toBe(true);
+    expect(running.cancel('nothing of ours', 'me')).toBe(false);
+    expect(running.cancel(`chatcmpl-${ID}`, 'me')).toBe(true);
     expect(ended).toEqual(['b client_closed_request']);
   });
 
   it('ends them all with one error', () => {
     const running = new RunningRequests();
     const ended: string[] = [];
-    running.add(ID, (error) => ended.push(error.message));
-    running.add(OTHER, (error) => ended.push(error.message));
+    running.add(ID, 'me', (error) => ended.push(error.message));
+    running.add(OTHER, 'me', (error) => ended.push(error.message));
     expect(running.breakOff(new ServeError('service_unavailable', 'over'))).toBe(2);
     expect(ended).toEqual(['over', 'over']);
   });

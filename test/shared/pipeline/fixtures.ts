@@ -124,6 +124,7 @@ export const idleMeter: RequestMeter = {
   cachedTokens: () => {},
   servedBy: () => {},
   moved: () => {},
+  tokens: 0,
   workerId: undefined,
   moves: 0,
   outputTokens: () => {},

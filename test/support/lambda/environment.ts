@@ -3,12 +3,15 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { nodeIn } from '../tools/nodes.ts';
 import type { Invocation } from './invocation.ts';
 import type { LambdaStats } from './stats.ts';
 
 const NATIVE_CLIENT = fileURLToPath(new URL('native-client.mjs', import.meta.url));
 const ARN = 'arn:aws:lambda:us-east-1:000000000000:function:local';
 const OUTPUT_CHARS_MAX = 1_000_000;
+/** Node 22, as deployed, where the set-up has fetched it. */
+const NODE = process.env.STATOR_TEST_NODES ? nodeIn(process.env.STATOR_TEST_NODES, 22) : process.execPath;
 
 export interface EnvironmentOptions {
   readonly directory: string;
@@ -82,11 +85,11 @@ export class Environment {
     this.#api.listen(0, '127.0.0.1', () => {
       const { port } = this.#api.address() as AddressInfo; // a listening TCP server has an AddressInfo
       const { directory, runtimeClient, handler } = this.#options;
-      this.#child = spawn(
-        process.execPath,
-        ['--import', NATIVE_CLIENT, join(runtimeClient, 'bin', 'index.mjs'), handler],
-        { cwd: directory, stdio: ['ignore', 'pipe', 'pipe'], env: this.#processEnv(`127.0.0.1:${port}`) },
-      );
+      this.#child = spawn(NODE, ['--import', NATIVE_CLIENT, join(runtimeClient, 'bin', 'index.mjs'), handler], {
+        cwd: directory,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: this.#processEnv(`127.0.0.1:${port}`),
+      });
       for (const stream of [this.#child.stdout, this.#child.stderr]) {
         stream?.setEncoding('utf8').on('data', (text: string) => {
           this.#output = (this.#output + text).slice(-OUTPUT_CHARS_MAX);

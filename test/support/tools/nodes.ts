@@ -25,7 +25,7 @@ export function nodeIn(installation: string, major: number): string {
 export const nodes: Tool = {
   name,
   variable: 'STATOR_TEST_NODES',
-  neededBy: 'the smoke test on every supported Node',
+  neededBy: 'the smoke test on every supported Node; the function on the deployed one',
   findInstalled: async () => ((await isComplete()) ? folder() : undefined),
   async install() {
     await installOnce(folder(), isComplete, fill);

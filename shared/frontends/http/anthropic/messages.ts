@@ -17,7 +17,7 @@ import type { Inference } from '../inference.ts';
 import { ChatBodyReader } from '../openai/chat-body-reader.ts';
 import { RunningUsage } from '../openai/running-usage.ts';
 import { readJson } from '../read-json.ts';
-import { decodeContext, generate, requireService, serveInference } from '../serve-inference.ts';
+import { decodeContext, generate, requireAllowed, requireService, serveInference } from '../serve-inference.ts';
 import { WholeSink } from '../sinks/dialect-sink.ts';
 import { sendJson, sendObject } from '../sinks/send.ts';
 import { MessageStream } from './message-stream.ts';
@@ -33,6 +33,7 @@ import {
   notUnderWay,
   refuseMessages,
   requestIdHeader,
+  StreamMessageNames,
   sendMessagesError,
   toolUseId,
 } from './wire.ts';
@@ -48,8 +49,11 @@ export const serveMessages = serveInference({
     inference.identify(request);
     requireChatModel(deps, body.model);
     const requestId = anthropicRequestId(request.id);
-    const names = { id: `msg_${request.id.replaceAll('-', '')}`, requestId, model: primaryName };
-    const running = new RunningUsage(meter);
+    const id = `msg_${request.id.replaceAll('-', '')}`;
+    const names = request.stream
+      ? new StreamMessageNames(inference, id, primaryName, requestId)
+      : { id, requestId, model: primaryName };
+    const running = new RunningUsage(meter, request);
     const estimate = (): number => estimateTokens(body);
     const sink = request.stream
       ? new MessageStream(inference, request, names, { running, estimate })
@@ -72,6 +76,7 @@ export async function serveCountTokens(deps: HttpAppDeps, exchange: HttpExchange
   try {
     requireService(deps);
     const body = parseCountTokensBody(await readJson(exchange, deps));
+    requireAllowed(exchange, body.model, deps.pipeline.requestable.find(body.model)?.primaryName);
     const request = decodeCountTokens(body, decodeContext({ deps, exchange }), decodeOptions(deps, body.model));
     const counted = await deps.pipeline.countTokens(request);
     sendJson(exchange, 200, { input_tokens: counted ?? estimateTokens(body) }, requestIdHeader(requestId));

@@ -3,6 +3,7 @@ import { anthropicErrorBody, type ServeError, workerError } from '../../../error
 import type { FinishReason, TextFinish, Usage } from '../../../protocol/generation/index.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
 import type { Inference } from '../inference.ts';
+import { StreamNames } from '../openai/wire.ts';
 import { sendFailure, statusOf } from '../sinks/send.ts';
 
 /** What every answer to one Messages request says of itself. */
@@ -13,6 +14,16 @@ export interface MessageNames {
   readonly requestId: string;
   /** Primary name of the model, also when an alias was asked for. */
   readonly model: string;
+}
+
+/** Names of a streamed message. */
+export class StreamMessageNames extends StreamNames implements MessageNames {
+  readonly requestId: string;
+
+  constructor(inference: Inference, id: string, model: string, requestId: string) {
+    super(inference, id, model);
+    this.requestId = requestId;
+  }
 }
 
 /** Why a message ended, in Anthropic's terms. */
@@ -46,7 +57,7 @@ export function messageStop({ reason, stopReason }: TextFinish, stopSequences: r
  * that of a worker which takes text and reports no usage.
  */
 export function messageUsage(usage: Usage, estimate: () => number): object {
-  const cached = usage.cachedTokens ?? 0;
+  const cached = usage.hidesCache === true ? 0 : (usage.cachedTokens ?? 0);
   return {
     input_tokens: usage.promptTokens > 0 ? usage.promptTokens - cached : estimate(),
     output_tokens: usage.completionTokens,

@@ -1,3 +1,4 @@
+import type { Grant } from '../../../access/index.ts';
 import type { ServeError } from '../../../errors/index.ts';
 import type { BodyIntake } from '../bodies/body-intake.ts';
 import type { FrameSink } from './frame-sink.ts';
@@ -40,6 +41,8 @@ export interface HostExchange {
 export interface HttpExchange extends HostExchange {
   /** The id by which the client may name this request: its own `x-request-id`, or one made for it. Every response carries it. */
   readonly requestId: string;
+  /** As whom it was let in. */
+  readonly grant: Grant;
   /** That id where it was made here and therefore names no other request. */
   readonly madeRequestId: string | undefined;
   /** The request fails with `error`, in whatever words: a limit that it went beyond is counted, once. */

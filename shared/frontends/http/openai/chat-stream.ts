@@ -49,7 +49,7 @@ export class ChatStream extends StreamSink {
   ) {
     super(inference);
     this.#names = names;
-    this.#chunks = new ChatChunks(names.id, names.created, names.model, reporting.includesUsage);
+    this.#chunks = new ChatChunks(names, reporting.includesUsage);
     this.#nvext = NvextFields.for(request, inference);
     this.#dispatch = DispatchEvents.for(inference.deps.settings.dispatch);
     this.#reporting = reporting;
@@ -171,7 +171,8 @@ export class ChatStream extends StreamSink {
  * chunk is then three strings put together.
  */
 class ChatChunks {
-  readonly #start: string;
+  readonly #names: WireNames;
+  #known: string | undefined;
   readonly #identity: string;
   #heads: string[] = [];
   #contentTail = '';
@@ -179,11 +180,18 @@ class ChatChunks {
   readonly #plainUsage: string;
 
   /** @param showsNullUsage chunks before the usage chunk say `usage: null` */
-  constructor(id: string, created: number, model: string, showsNullUsage: boolean) {
-    this.#start = `data: {"id":${JSON.stringify(id)},"choices":[`;
+  constructor(names: WireNames, showsNullUsage: boolean) {
+    const { created, model } = names;
+    this.#names = names;
     this.#identity = `,"created":${created},"model":${JSON.stringify(model)},"object":"chat.completion.chunk"`;
     this.#plainUsage = showsNullUsage ? ',"usage":null' : '';
     this.setNvext('');
+  }
+
+  /** Begins every chunk. The id is first asked for with the first of them. */
+  get #start(): string {
+    this.#known ??= `data: {"id":${JSON.stringify(this.#names.id)},"choices":[`;
+    return this.#known;
   }
 
   /** Sets the `nvext` text that every plain content chunk carries from now on. */

@@ -15,7 +15,7 @@ import { BodyFold, type SaidChoice, SaidChoices } from './folds.ts';
 import { wholeChatLogprobs } from './logprobs-json.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
-import { usageBody, type WireNames } from './wire.ts';
+import { StreamNames, usageBody, type WireNames } from './wire.ts';
 
 /** `POST /v1/chat/completions`. */
 export const serveChat = serveInference({
@@ -26,8 +26,11 @@ export const serveChat = serveInference({
     const { request, ...reporting } = decodeChat(body, decodeContext(inference));
     inference.identify(request);
     requireServed(inference.deps, body.model, 'chat_completions');
-    const names = { id: `chatcmpl-${request.id}`, created: inference.createdSecs, model: primaryName };
-    const running = reporting.isContinuous ? new RunningUsage(meter) : undefined;
+    const id = `chatcmpl-${request.id}`;
+    const names = request.stream
+      ? new StreamNames(inference, id, primaryName)
+      : { id, created: inference.createdSecs, model: primaryName };
+    const running = reporting.isContinuous ? new RunningUsage(meter, request) : undefined;
     const sink = request.stream
       ? new ChatStream(inference, request, names, reporting, running)
       : new ChatCompletion(inference, request, names);

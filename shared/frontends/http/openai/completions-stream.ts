@@ -18,6 +18,7 @@ import {
   type ChunkParts,
   hasUsage,
   preprocessorFrame,
+  StreamNames,
   usageBody,
   type WireNames,
   withFirstChoice,
@@ -46,9 +47,11 @@ export class CompletionsStream extends StreamSink {
 
   /** The sink of one prompt. */
   prompt(index: number, running: RunningUsage | undefined): PromptStream {
-    const request = this.#parts.decoded.requests[index]!; // the caller counts over the same array
+    const { names, decoded } = this.#parts;
+    const { requests } = decoded;
+    const request = requests[index]!; // the caller counts over the same array
     return new PromptStream(this, this.inference, request, {
-      names: { ...this.#parts.names, id: `cmpl-${request.id}` },
+      names: new StreamNames(this.inference, `cmpl-${request.id}`, names.model, requests.length > 1),
       firstChoice: index * this.#parts.decoded.choicesPerPrompt,
       echo: this.#parts.echoes?.[index],
       // Of several prompts the client reads one sum instead.
@@ -76,8 +79,7 @@ export class CompletionsStream extends StreamSink {
   end(usage: Usage): void {
     this.close();
     if (this.#parts.decoded.includesUsage && this.#isUntold) {
-      const { id, created, model } = this.#parts.names;
-      const chunks = new CompletionsChunks(id, created, model, 0);
+      const chunks = new CompletionsChunks(this.#parts.names, 0);
       this.out.write(chunks.usage(JSON.stringify(usageBody(usage))));
     }
     this.out.finish();
@@ -117,7 +119,7 @@ class PromptStream extends BatchPart<CompletionsStream> {
     super(batch);
     const { names, firstChoice, running, echo } = options;
     this.#options = options;
-    this.#chunks = new CompletionsChunks(names.id, names.created, names.model, firstChoice);
+    this.#chunks = new CompletionsChunks(names, firstChoice);
     this.#nvext = NvextFields.for(request, inference);
     this.#isPlain = running === undefined && echo === undefined && !this.#nvext?.variesByChunk;
   }
@@ -199,7 +201,8 @@ class PromptStream extends BatchPart<CompletionsStream> {
 
 /** The chunks of one prompt of a completions stream as text; constants are built once. */
 class CompletionsChunks {
-  readonly #start: string;
+  readonly #names: WireNames;
+  #known: string | undefined;
   readonly #identity: string;
   readonly #firstChoice: number;
   readonly #contentTails: string[] = [];
@@ -207,13 +210,20 @@ class CompletionsChunks {
   #areTailsAscii: boolean;
 
   /** @param firstChoice index of the prompt's first choice in the whole batch */
-  constructor(id: string, created: number, model: string, firstChoice: number) {
-    this.#start = `data: {"id":${JSON.stringify(id)},"choices":[`;
+  constructor(names: WireNames, firstChoice: number) {
+    const { created, model } = names;
+    this.#names = names;
     this.#identity =
       `],"created":${created},"model":${JSON.stringify(model)},` +
       '"system_fingerprint":null,"object":"text_completion","usage":';
     this.#firstChoice = firstChoice;
     this.#areTailsAscii = isAscii(this.#identity);
+  }
+
+  /** Begins every chunk. The id is first asked for with the first of them. */
+  get #start(): string {
+    this.#known ??= `data: {"id":${JSON.stringify(this.#names.id)},"choices":[`;
+    return this.#known;
   }
 
   /** Sets the `nvext` text that every plain content chunk carries from now on. */

@@ -19,7 +19,7 @@ import { BodyFold, SaidChoices } from './folds.ts';
 import { wholeCompletionLogprobs } from './logprobs-json.ts';
 import { NvextFields } from './nvext.ts';
 import { RunningUsage } from './running-usage.ts';
-import { usageBody, type WireNames } from './wire.ts';
+import { StreamNames, usageBody, type WireNames } from './wire.ts';
 
 /** What the response to a batch of prompts is made with. */
 export interface CompletionsParts {
@@ -40,7 +40,10 @@ export const serveCompletions = serveInference({
     const decoded = decodeCompletions(body, decodeContext(inference));
     inference.identify(decoded.requests[0]!); // a batch has at least one prompt
     requireServed(inference.deps, body.model, 'completions');
-    const names = { id: `cmpl-${decoded.id}`, created: inference.createdSecs, model: primaryName };
+    const id = `cmpl-${decoded.id}`;
+    const names = body.stream
+      ? new StreamNames(inference, id, primaryName, decoded.requests.length > 1)
+      : { id, created: inference.createdSecs, model: primaryName };
     const echoes = await echoedTexts(inference.deps, body.model, decoded);
     for (const echo of echoes ?? []) inference.room.take(textMemory(echo) * decoded.choicesPerPrompt); // each choice begins with it
     generateAll(inference, { names, decoded, echoes }, meter);
@@ -66,7 +69,7 @@ function generateAll(inference: Inference, told: Omit<CompletionsParts, 'cancel'
   const work = inference.watch(batch);
   for (const [index, request] of requests.entries()) {
     if (work.signal.aborted) return; // an earlier prompt failed at once
-    const running = isContinuous ? new RunningUsage(meter) : undefined;
+    const running = isContinuous ? new RunningUsage(meter, request) : undefined;
     const sink = batch.prompt(index, running);
     inference.deps.pipeline.generate(request, request.stream ? sink : inference.kept(sink), {
       signal: work.signal,

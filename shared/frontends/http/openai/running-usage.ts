@@ -1,4 +1,4 @@
-import type { Usage } from '../../../protocol/generation/index.ts';
+import type { GenerationRequest, Usage } from '../../../protocol/generation/index.ts';
 import type { RequestMeter, RequestOutcome, WorkerLabels } from '../../../telemetry/index.ts';
 
 /**
@@ -9,10 +9,12 @@ export class RunningUsage implements RequestMeter {
   readonly #meter: RequestMeter;
   #promptTokens = 0;
   #completionTokens = 0;
+  readonly #hidesCache: boolean;
   #cachedTokens: number | undefined;
 
-  constructor(meter: RequestMeter) {
+  constructor(meter: RequestMeter, { hidesCache = false }: Pick<GenerationRequest, 'hidesCache'>) {
     this.#meter = meter;
+    this.#hidesCache = hidesCache;
   }
 
   /** What was spent so far. The pipeline counts an output before it shows it, so this includes the chunk at hand. */
@@ -21,11 +23,16 @@ export class RunningUsage implements RequestMeter {
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
       ...(this.#cachedTokens === undefined ? {} : { cachedTokens: this.#cachedTokens }),
+      ...(this.#hidesCache ? { hidesCache: true } : {}),
     };
   }
 
   get ttftMs(): number | undefined {
     return this.#meter.ttftMs;
+  }
+
+  get tokens(): number {
+    return this.#meter.tokens;
   }
 
   get workerId(): string | undefined {

@@ -1,5 +1,6 @@
 import type { Usage } from '../../../protocol/generation/index.ts';
 import { isRecord } from '../../../records/index.ts';
+import type { Inference } from '../inference.ts';
 
 /** What every chunk and object of one response says of itself. */
 export interface WireNames {
@@ -9,6 +10,30 @@ export interface WireNames {
   readonly created: number;
   /** Primary name of the model, also when an alias was asked for. */
   readonly model: string;
+}
+
+/** Names of a streamed response. Its id says where it is cancelled, and so is made when it is first told: the worker is known by then. */
+export class StreamNames implements WireNames {
+  readonly created: number;
+  readonly model: string;
+  readonly #inference: Pick<Inference, 'nameOf'>;
+  readonly #plainId: string;
+  readonly #isShared: boolean;
+  #id: string | undefined;
+
+  /** @param plainId what stands before the name; @param isShared several workers may have a part of it */
+  constructor(inference: Inference, plainId: string, model: string, isShared = false) {
+    this.#inference = inference;
+    this.#plainId = plainId;
+    this.#isShared = isShared;
+    this.created = inference.createdSecs;
+    this.model = model;
+  }
+
+  get id(): string {
+    this.#id ??= this.#plainId + this.#inference.nameOf(this.#plainId, this.#isShared);
+    return this.#id;
+  }
 }
 
 /** What a chunk carries beside its text or delta; all JSON text. */
@@ -37,7 +62,9 @@ export function usageBody(usage: Usage): Readonly<Record<string, unknown>> {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    ...(usage.cachedTokens === undefined ? {} : { prompt_tokens_details: { cached_tokens: usage.cachedTokens } }),
+    ...(usage.cachedTokens === undefined || usage.hidesCache === true
+      ? {}
+      : { prompt_tokens_details: { cached_tokens: usage.cachedTokens } }),
     ...(usage.reasoningTokens === undefined
       ? {}
       : { completion_tokens_details: { reasoning_tokens: usage.reasoningTokens } }),

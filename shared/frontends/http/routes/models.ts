@@ -9,10 +9,15 @@ import {
 import { newRequestId, sendMessagesError } from '../anthropic/wire.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../hosts/exchange.ts';
-import { decodePath } from '../route.ts';
+import { type Access, decodePath } from '../route.ts';
 import { sendError, sendJson } from '../sinks/send.ts';
 
 const READY_SUFFIX = '/ready';
+
+/** Readiness is for probes, which have no keys. */
+export function modelAccess(path: string): Access {
+  return path.endsWith(READY_SUFFIX) ? 'open' : 'key';
+}
 
 /** `GET /v1/models`: models that can be served now. */
 export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void {
@@ -20,7 +25,10 @@ export function serveModelList(deps: HttpAppDeps, exchange: HttpExchange): void 
     sendModelsError(deps, exchange, new ServeError('service_unavailable', 'Service is not ready'));
     return;
   }
-  const models = deps.pipeline.models.list().filter((model) => model.readiness.isReady);
+  const { grant } = exchange;
+  const models = deps.pipeline.models
+    .list()
+    .filter(({ readiness, name, primaryName }) => readiness.isReady && grant.allowsModel(name, primaryName));
   if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
   else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps)) });
 }
@@ -33,14 +41,17 @@ export function serveModel(deps: HttpAppDeps, exchange: HttpExchange): void {
   const id = decodePath(exchange.path.slice(deps.settings.paths.models.length + 1));
   const { models } = deps.pipeline;
   const model = models.known(id);
-  if (model !== undefined) {
+  if (model !== undefined && exchange.grant.allowsModel(model.name, model.primaryName)) {
     const body = wantsAnthropicModels(deps, exchange) ? anthropicModel : modelBody;
     if (model.readiness.isReady) sendJson(exchange, 200, body(model, deps));
     else sendModelsError(deps, exchange, modelNotReady(id));
     return;
   }
   if (id.endsWith(READY_SUFFIX)) serveReadiness(deps, exchange, id.slice(0, -READY_SUFFIX.length));
-  else sendModelsError(deps, exchange, modelNotFound(models.list(), { name: id }));
+  else {
+    const shown = models.list().filter(({ name, primaryName }) => exchange.grant.allowsModel(name, primaryName));
+    sendModelsError(deps, exchange, modelNotFound(shown, { name: id }));
+  }
 }
 
 /** Readiness of one model: 200 when it can be served, 503 when not, 404 when nobody registered it or has not for a while. */

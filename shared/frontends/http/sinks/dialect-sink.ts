@@ -185,6 +185,7 @@ function addUsage(a: Usage, b: Usage): Usage {
     promptTokens: a.promptTokens + b.promptTokens,
     completionTokens: a.completionTokens + b.completionTokens,
     ...(cachedTokens === undefined ? {} : { cachedTokens }),
+    ...(a.hidesCache === true ? { hidesCache: true } : {}),
     ...(reasoningTokens === undefined ? {} : { reasoningTokens }),
   };
 }

@@ -27,7 +27,7 @@ export class SseStream {
   readonly #keepAliveFrame: () => string;
   #isCommitted = false;
   #isClosed = false;
-  #held: string[] = [];
+  #held: (string | (() => string))[] = [];
   #peek: Timer | undefined;
   #keepAlive: Timer | undefined;
   /** No frame has left since the last keep-alive tick. */
@@ -69,9 +69,12 @@ export class SseStream {
     this.#sink.write(frame, isKnownAscii);
   }
 
-  /** Queues a frame that does not by itself decide the status: annotations come before the worker was asked. */
-  annotate(frame: string): void {
-    if (this.#isCommitted || this.#held.length >= HELD_FRAMES_MAX) this.write(frame);
+  /**
+   * Queues a frame that does not by itself decide the status: annotations come before the worker was asked.
+   * @param frame or what makes it when it leaves
+   */
+  annotate(frame: string | (() => string)): void {
+    if (this.#isCommitted || this.#held.length >= HELD_FRAMES_MAX) this.write(textOf(frame));
     else this.#held.push(frame);
   }
 
@@ -117,7 +120,7 @@ export class SseStream {
       'cache-control': 'no-cache',
       ...this.#headers,
     });
-    for (const frame of this.#held) this.#sink.write(frame);
+    for (const frame of this.#held) this.#sink.write(textOf(frame));
     this.#held = [];
     this.#armKeepAlive(this.#inference.deps.settings.keepAliveMs);
   }
@@ -138,6 +141,10 @@ export class SseStream {
       this.#isIdle = true;
     });
   }
+}
+
+function textOf(frame: string | (() => string)): string {
+  return typeof frame === 'string' ? frame : frame();
 }
 
 /** Whether `text` is its own UTF-8, a byte a character. For short texts: it looks at every character. */

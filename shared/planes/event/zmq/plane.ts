@@ -19,6 +19,8 @@ export interface ZmqEventPlaneOptions {
    * first address that is not a loopback. Not used with brokers. @default 'auto'
    */
   readonly host?: string;
+  /** Address under which others reach it, where that is not the one it binds (`DYN_TCP_RPC_ADVERTISE_HOST`). */
+  readonly advertiseHost?: string | undefined;
   /** Why publishers must not bind `host`, in one line that says what to set: nothing of ZeroMQ asks who subscribes. @default they may */
   readonly refusal?: string | undefined;
   /** `DYN_EVENT_PLANE_CODEC`; readers understand both. @default 'msgpack' */
@@ -77,10 +79,11 @@ export function createZmqEventPlane(options: ZmqEventPlaneOptions): EventPlane {
   async function bindPublisher(topic: string): Promise<EventPublisher> {
     if (refusal !== undefined) throw new Error(refusal);
     const { bind, advertise } = listenAddress(host);
+    const reachedAt = options.advertiseHost ?? advertise;
     const socket = await openPublisher({ ipv6: bind.includes(':') });
     await socket.bind(`tcp://${formatHostPort(bind, 0)}`);
     const port = Number(socket.lastEndpoint?.split(':').at(-1));
-    const endpoint = `tcp://${formatHostPort(advertise, port)}`;
+    const endpoint = `tcp://${formatHostPort(reachedAt, port)}`;
     return publisherOf({ socket, transport: { kind: 'Zmq', config: { endpoint } }, key: topic, topic }, () => {});
   }
 

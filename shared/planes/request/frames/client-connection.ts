@@ -40,7 +40,7 @@ export interface ConnectionOwner<Target extends CallTarget> {
 }
 
 /**
- * One outbound connection with all its streams.
+ * One outbound connection with all its streams. A long file, since it is one state machine.
  *
  * | State | OPEN | connected | CHALLENGE | HELLO_ACK | GOAWAY | socket closed, refused, dead |
  * |---|---|---|---|---|---|---|

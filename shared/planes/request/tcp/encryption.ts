@@ -23,11 +23,11 @@ export function securityTo(host: string, settings: EncryptionSettings): Security
 }
 
 /**
- * How a listener speaks where a caller reached it at its own address `localAddress`; undefined = plainly. The caller
- * dialled that address, so both sides decide alike.
+ * How a listener speaks to a caller that has dialled its address `host`; undefined = plainly. Both sides decide by that
+ * address, and so alike.
  */
-export function securityAt(localAddress: string, settings: EncryptionSettings): Security<PlaneServerTls> | undefined {
-  return securityOf(settings.tls?.server, isLoopback(localAddress), settings);
+export function securityAt(host: string, settings: EncryptionSettings): Security<PlaneServerTls> | undefined {
+  return securityOf(settings.tls?.server, isLoopback(host), settings);
 }
 
 function securityOf<Certificates>(

@@ -18,6 +18,8 @@ export interface TcpRequestPlane extends RequestPlane {
   renewTls(tls: PlaneTls): void;
 }
 
+const ANY_PORT = { first: 0, last: 0 };
+
 /**
  * The TCP request plane: request, answer, cancel and flow control share connections
  * that the caller opens, so it works from hosts that cannot be dialled.
@@ -29,8 +31,9 @@ export interface TcpRequestPlane extends RequestPlane {
  * const call = plane.call(transport, { id: 'r1', headers: {}, body: {} }, sink);
  */
 export function createTcpRequestPlane(options: TcpRequestPlaneOptions): TcpRequestPlane {
-  const { host = 'auto', port = 0, encryption = 'auto', open = false } = options;
-  const settings: TcpSettings = { ...withDefaults(options), host, port, tls: options.tls, encryption, open };
+  const { host = 'auto', ports = ANY_PORT, advertiseHost, encryption = 'auto', open = false } = options;
+  const own = { host, ports, advertiseHost, tls: options.tls, encryption, open };
+  const settings: TcpSettings = { ...withDefaults(options), ...own };
   const { clock, observer } = settings;
   let tls = settings.tls;
   const pool = new ConnectionPool(settings, (target: TcpTarget, onBytes) =>

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions, type Server as TlsServer } from 'node:tls';
 import { formatHostPort, listenAddress, refuseOpenListener } from '../../listen-address.ts';
+import { listenInRange } from '../../listen-in-range.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
@@ -21,7 +22,7 @@ import {
 interface ListenerEvents {
   /** A connection that can be used, secured where it must be. */
   accepted(channel: ByteChannel): void;
-  /** An accept or a handshake failed; the listener goes on. */
+  /** A handshake failed; the listener goes on. */
   failed(): void;
   /** A handshake failed in a way that will not pass: `reason` says what to set. */
   refused(address: string, reason: string): void;
@@ -65,10 +66,11 @@ export class TcpPlaneServer implements PlaneServer {
   /** Listens. Rejects when the address cannot be bound, or when others reach it and their callers prove nothing. */
   static async listen(settings: TcpSettings, options: ServeOptions): Promise<TcpPlaneServer> {
     const { bind, advertise } = listenAddress(settings.host);
+    const advertised = settings.advertiseHost ?? advertise;
     refuseOpen(settings, bind);
-    const created = new TcpPlaneServer(settings, options, advertise);
-    created.#server.listen(settings.port, bind);
-    await once(created.#server, 'listening');
+    const created = new TcpPlaneServer(settings, options, advertised);
+    await listenInRange(created.#server, settings.ports, bind);
+    created.#server.on('error', () => settings.observer.connectionError()); // of an accept: the listener goes on
     return created;
   }
 
@@ -119,9 +121,9 @@ function refuseOpen({ secret, tls, open }: TcpSettings, address: string): void {
   if (refusal !== undefined) throw new Error(refusal);
 }
 
-/** Accepts connections; each is encrypted, or not, by the address at which its caller reached this machine. */
-function createListener(settings: EncryptionSettings, events: ListenerEvents): PlaneListener {
-  const { tls, secret } = settings;
+/** Accepts connections; each is encrypted, or not, by the address that its caller has dialled. */
+function createListener(settings: TcpSettings, events: ListenerEvents): PlaneListener {
+  const { tls, secret, advertiseHost } = settings;
   const securing =
     tls?.server !== undefined
       ? secured(serverTlsOptions(tls.server), settings, events)
@@ -129,11 +131,10 @@ function createListener(settings: EncryptionSettings, events: ListenerEvents): P
         ? secured(keyServerOptions(secret.tlsKey), settings, events)
         : undefined;
   const server = createServer(SOCKET_OPTIONS, (socket: Socket) => {
-    const isPlain = securityAt(socket.localAddress ?? '', settings) === undefined;
+    const isPlain = securityAt(advertiseHost ?? socket.localAddress ?? '', settings) === undefined;
     if (isPlain || securing === undefined) events.accepted(socket);
     else securing.emit('connection', socket);
   });
-  server.on('error', () => events.failed()); // of an accept: the listener goes on
   return {
     server,
     renew: (renewed) => {

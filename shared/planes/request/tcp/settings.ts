@@ -1,3 +1,4 @@
+import type { PortRange } from '../../../config/index.ts';
 import type { ConnectionOptions, ConnectionSettings } from '../frames/settings.ts';
 import type { TokenEncryption } from './encryption.ts';
 import type { PlaneTls } from './tls.ts';
@@ -9,8 +10,10 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
    * interface and advertise the first address that is not a loopback. @default 'auto'
    */
   readonly host?: string;
-  /** Port that a server binds; 0 = any free one. @default 0 */
-  readonly port?: number;
+  /** Address under which others reach it, where that is not the one it binds (`DYN_TCP_RPC_ADVERTISE_HOST`). */
+  readonly advertiseHost?: string | undefined;
+  /** Ports that a server binds the first free one of. @default any free one */
+  readonly ports?: PortRange;
   /** Certificates, which always encrypt. @default none */
   readonly tls?: PlaneTls;
   /** When the token encrypts where there is no certificate (`STATOR_PLANE_TLS`). @default 'auto', beyond loopback */
@@ -25,7 +28,8 @@ export interface TcpRequestPlaneOptions extends ConnectionOptions {
 /** The options with their defaults applied. */
 export type TcpSettings = ConnectionSettings & {
   readonly host: string;
-  readonly port: number;
+  readonly advertiseHost: string | undefined;
+  readonly ports: PortRange;
   readonly tls: PlaneTls | undefined;
   readonly encryption: TokenEncryption;
   readonly open: boolean;

@@ -92,12 +92,19 @@ const PREFIXES = {
 } as const satisfies Record<InputItem['type'], string>;
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
+/** The id of a stored response, and behind it the name that it had while it was streamed. */
+const SHOWN_ID = /^(resp_[0-9a-f]{32})(?:_[0-9a-f]{40})?$/;
 const ITEM_ID = /^[a-z]+_([0-9a-f]{32})[01][0-9a-f]{4,}$/;
 const INDEX_DIGITS = 4;
 
 /** `resp_<32 hex>` of a request id (UUID). */
 export function responseIdOf(requestId: string): string {
   return `resp_${requestId.replaceAll('-', '')}`;
+}
+
+/** The id under which a response is stored, of the one that its client was told; itself where it is no such id. */
+export function storedIdOf(shownId: string): string {
+  return SHOWN_ID.exec(shownId)?.[1] ?? shownId;
 }
 
 /** Where an item stands: among what went into a response, or among what came out. */

@@ -65,6 +65,7 @@ async function holdAndListen(
     logger: silentLogger,
     discovery: ours,
     openEventPlane: () => frontend,
+    isLasting: true,
     namespaceOf: (model) => NAMESPACES[model],
   });
   if (opened === undefined) throw new Error('nothing is held');

@@ -6,7 +6,7 @@ import { builtinModelPath } from '../../../../shared/artifacts/index.ts';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { ModelCard, RuntimeConfig } from '../../../../shared/discovery/index.ts';
 import { cardFilter, modelOpener } from '../../../../shared/frontends/process/open-model.ts';
-import { captureLogger } from '../../../../shared/telemetry/index.ts';
+import { captureLogger, MetricRegistry } from '../../../../shared/telemetry/index.ts';
 import { readModelInfo } from '../../../../shared/tokens/index.ts';
 import { GENERAL_TOKENIZERS } from '../../../support/tokens/variants.ts';
 
@@ -42,8 +42,8 @@ describe('opening a model', () => {
     runtime?: RuntimeConfig,
   ) {
     const { logger, lines } = captureLogger();
-    const opener = modelOpener({ ...DEFAULTS, tokenizer, tokenizerFallback: fallback }, logger);
-    const loaded = await opener(await card(runtime));
+    const opener = modelOpener({ ...DEFAULTS, tokenizer, tokenizerFallback: fallback }, logger, new MetricRegistry());
+    const loaded = await opener({ card: await card(runtime), workers: [] });
     return { ids: [...loaded.tokenizer.encode('Hello worlds!')], warnings: lines.map(({ message }) => message) };
   }
 

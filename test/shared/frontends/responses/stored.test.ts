@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { RequestNames } from '../../../../shared/access/index.ts';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import type { ChatMessage } from '../../../../shared/protocol/generation/index.ts';
@@ -206,34 +207,58 @@ describe('a response that is being made', () => {
 describe('a response that is being made at another edge', () => {
   /** Two edges over one store; the worker behind the first ends a request at the second's wish. */
   function edges(responseStore: ResponseStore | null) {
-    const first = openBed(({ sink }) => say(sink, 'Once'), { responseStore });
+    const names = new RequestNames('shared by both');
+    const first = openBed(({ sink }) => say(sink, 'Once'), { responseStore, names });
     const cancel = async () => {
       const { sink } = await first.pipeline.call(0);
       sink.fail(workerError('CancelledByClient'));
       return { isCancelled: true, silent: 0 };
     };
-    return { first, second: openBed(() => {}, { responseStore, canceller: { cancel } }) };
+    return { first, second: openBed(() => {}, { responseStore, names, canceller: { cancel } }) };
   }
 
   it('is cancelled, and given as its own edge has stored it', async () => {
     const { first, second } = edges(new MemoryResponseStore({ clock: systemClock, ttlMs: 60_000, bytesMax: 10_000 }));
-    const stream = await first.create({ stream: true });
-    const { request } = await first.pipeline.call(0);
-    const path = `/v1/responses/resp_${request.id.replaceAll('-', '')}`;
-    const cancelled = await (await second.send('POST', `${path}/cancel`)).json();
-    expect(cancelled).toMatchObject({ status: 'cancelled', output: [{ content: [{ text: 'Once' }] }] });
-    expect(eventsOf(await stream.text()).at(-1)).toMatchObject({ type: 'response.incomplete', response: cancelled });
+    const stream = await begun(first);
+    const cancelled = await (await second.send('POST', `/v1/responses/${stream.id}/cancel`)).json();
+    expect(cancelled).toMatchObject({ id: stream.id, status: 'cancelled', output: [{ content: [{ text: 'Once' }] }] });
+    expect(eventsOf(await stream.whole()).at(-1)).toMatchObject({ type: 'response.incomplete', response: cancelled });
   });
 
   it('is cancelled without its text where nothing is stored', async () => {
     const { first, second } = edges(null);
-    const answer = first.create();
-    const { request } = await first.pipeline.call(0);
-    const id = `resp_${request.id.replaceAll('-', '')}`;
+    const { id, whole } = await begun(first);
     const cancelled = await second.send('POST', `/v1/responses/${id}/cancel`);
     expect(await cancelled.json()).toEqual({ id, object: 'response', status: 'cancelled', output: [] });
-    expect(await (await answer).json()).toMatchObject({ id, status: 'cancelled' });
+    expect(eventsOf(await whole()).at(-1)).toMatchObject({ response: { id, status: 'cancelled' } });
   });
+
+  it('is not known there by what an edge has not made', async () => {
+    const { first, second } = edges(null);
+    const { id } = await begun(first);
+    for (const made of [id.slice(0, 37), `${id.slice(0, -1)}${id.endsWith('0') ? 1 : 0}`]) {
+      expect((await second.send('POST', `/v1/responses/${made}/cancel`)).status).toBe(404);
+    }
+  });
+
+  /** A stream of which the first events were read. */
+  async function begun(bed: ReturnType<typeof openBed>) {
+    const stream = await bed.create({ stream: true });
+    const reader = stream.body!.getReader();
+    const decoder = new TextDecoder();
+    const head = decoder.decode((await reader.read()).value);
+    const id = /"id":"(resp_\w+)"/.exec(head)?.[1] ?? head;
+    /** All of it, with what was read already. */
+    const whole = async (): Promise<string> => {
+      let text = head;
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return text;
+        text += decoder.decode(value, { stream: true });
+      }
+    };
+    return { id, whole };
+  }
 });
 
 describe('a request whose client leaves while the store is asked', () => {

@@ -1,22 +1,23 @@
 import { describe, expect, it } from 'vitest';
+import type { NamedRequest } from '../../../../shared/access/index.ts';
 import { seededRandom, VirtualClock } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { type ControlCaller, RequestCanceller } from '../../../../shared/pipeline/index.ts';
 import { createMemoryRequestPlane, type PlaneHandler } from '../../../../shared/planes/request/index.ts';
 
-const ID = '1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b';
+const KEY = '1b4e28ba2fa14d3ba3f5ef19b5a7633b';
 
-/** The id of the `at`th of many requests. */
-function idOf(at: number): string {
-  return `${ID.slice(0, -6)}${at.toString(16).padStart(6, '0')}`;
+/** The `at`th of many requests, at several workers. */
+function spread(at = 0): NamedRequest {
+  return { key: KEY.slice(0, -6) + at.toString(16).padStart(6, '0'), workerId: undefined };
 }
 
 const has =
-  (cancelled: number, asked: unknown[] = []): PlaneHandler =>
+  (cancelled: number, asked: unknown[] = [], left = false): PlaneHandler =>
   (call) => {
     asked.push(call.body);
-    call.output({ body: { cancelled } });
+    call.output({ body: { cancelled, left } });
     call.end();
   };
 
@@ -38,19 +39,66 @@ async function bed(handlers: readonly PlaneHandler[]): Promise<ControlCaller & {
   return { clock, plane, random: seededRandom(1), instances: () => records };
 }
 
-describe('cancelling a request of another edge', () => {
+describe('cancelling a request that began at one worker', () => {
+  const named: NamedRequest = { key: KEY, workerId: '1' };
+
+  /** Three workers that say so much of it; tells who was asked. */
+  async function cancelled(...handlers: readonly PlaneHandler[]) {
+    const asked: number[] = [];
+    const noting = handlers.map(
+      (handler, at): PlaneHandler =>
+        (call) => {
+          asked.push(at);
+          return handler(call);
+        },
+    );
+    const parts = await bed(noting);
+    const cancelling = new RequestCanceller(parts).cancel(named);
+    await parts.clock.advance(2000);
+    return { asked, ...(await cancelling) };
+  }
+
+  it('asks that worker alone', async () => {
+    expect(await cancelled(has(0), has(1), has(0))).toEqual({ asked: [1], isCancelled: true, silent: 0 });
+  });
+
+  it('asks nobody else when the request is over there', async () => {
+    expect(await cancelled(has(0), has(0), has(0))).toEqual({ asked: [1], isCancelled: false, silent: 0 });
+  });
+
+  it('asks the others where the request has left that worker', async () => {
+    expect(await cancelled(has(0), has(0, [], true), has(1))).toEqual({
+      asked: [1, 0, 2],
+      isCancelled: true,
+      silent: 0,
+    });
+  });
+
+  it('asks the others within the same two seconds where that worker is silent', async () => {
+    const silent: PlaneHandler = (call) => call.accept();
+    expect(await cancelled(has(0), silent, has(1))).toEqual({ asked: [1, 0, 2], isCancelled: true, silent: 1 });
+    expect(await cancelled(has(0), silent, has(0))).toMatchObject({ isCancelled: false, silent: 1 });
+  });
+
+  it('asks the others where that worker is gone', async () => {
+    expect(await cancelled(has(1))).toEqual({ asked: [0], isCancelled: true, silent: 0 });
+  });
+});
+
+describe('cancelling a request that names no worker', () => {
   it('asks the cancel endpoint of every worker', async () => {
     const asked: unknown[] = [];
     const parts = await bed([has(0, asked), has(2, asked)]);
-    const cancelling = new RequestCanceller(parts).cancel(ID);
+    const cancelling = new RequestCanceller(parts).cancel(spread());
     await parts.clock.advance(10);
     expect(await cancelling).toEqual({ isCancelled: true, silent: 0 });
-    expect(asked).toEqual([{ id: ID }, { id: ID }]);
+    const { key: id } = spread();
+    expect(asked).toEqual([{ id }, { id }]);
   });
 
   it('tells that nobody had it', async () => {
     const parts = await bed([has(0)]);
-    const cancelling = new RequestCanceller(parts).cancel(ID);
+    const cancelling = new RequestCanceller(parts).cancel(spread());
     await parts.clock.advance(10);
     expect(await cancelling).toEqual({ isCancelled: false, silent: 0 });
   });
@@ -62,7 +110,7 @@ describe('cancelling a request of another edge', () => {
       (call) => call.accept(),
       has(1),
     ]);
-    const cancelling = new RequestCanceller(parts).cancel(ID);
+    const cancelling = new RequestCanceller(parts).cancel(spread());
     await parts.clock.advance(2000);
     expect(await cancelling).toEqual({ isCancelled: true, silent: 3 });
   });
@@ -74,7 +122,7 @@ describe('cancelling a request of another edge', () => {
       call.accept();
     };
     const parts = await bed(Array.from({ length: 100 }, () => silent));
-    const cancelling = new RequestCanceller(parts).cancel(ID);
+    const cancelling = new RequestCanceller(parts).cancel(spread());
     await parts.clock.advance(1000);
     expect(asked).toBe(64);
     await parts.clock.advance(1000);
@@ -83,41 +131,30 @@ describe('cancelling a request of another edge', () => {
   });
 });
 
-describe.each([10, 1000])('what cancels of strangers cost a fleet of %d workers', (workers) => {
+describe.each([10, 1000])('what cancels cost a fleet of %d workers', (workers) => {
   async function fleet() {
     const asked: unknown[] = [];
     const parts = await bed(Array.from({ length: workers }, () => has(0, asked)));
     return { asked, canceller: new RequestCanceller(parts), ...parts };
   }
 
-  it.each(['junk', 'x'.repeat(5000), '', `${ID}${ID}`, `a-${ID}-b`])(
-    'no call for an id that is none: %s',
-    async (id) => {
-      const { asked, canceller, clock } = await fleet();
-      expect(await canceller.cancel(id)).toEqual({ isCancelled: false, silent: 0 });
-      await clock.advance(10);
-      expect(asked).toEqual([]);
-    },
-  );
-
   it('one call a worker for any number of cancels of one request at a time', async () => {
     const { asked, canceller, clock } = await fleet();
-    const names = [ID, `chatcmpl-${ID}`, `resp_${ID.replaceAll('-', '')}`, `${ID}-3`];
-    const cancelling = Promise.all(names.map((name) => canceller.cancel(name)));
+    const cancelling = Promise.all([1, 2, 3].map(() => canceller.cancel(spread())));
     await clock.advance(10);
-    expect(await cancelling).toHaveLength(names.length);
+    expect(await cancelling).toHaveLength(3);
     expect(asked).toHaveLength(workers);
-    const again = canceller.cancel(ID);
+    const again = canceller.cancel(spread());
     await clock.advance(10);
     await again;
     expect(asked).toHaveLength(2 * workers);
   });
 
-  it('a bounded number of calls for any number of made-up ids, and goes on after a pause', async () => {
+  it('a bounded number of calls for any number of requests, and goes on after a pause', async () => {
     const { asked, canceller, clock } = await fleet();
     let refused = 0;
     for (let at = 0; at < 2000; at++) {
-      const cancelling = canceller.cancel(idOf(at)).catch((error: unknown) => {
+      const cancelling = canceller.cancel(spread(at)).catch((error: unknown) => {
         expect(error).toMatchObject({ code: 'server_overloaded', retryAfterMs: 1000 });
         refused++;
       });
@@ -127,7 +164,7 @@ describe.each([10, 1000])('what cancels of strangers cost a fleet of %d workers'
     expect(asked).toHaveLength(5000);
     expect(refused).toBe(2000 - 5000 / workers);
     await clock.advance(1000);
-    const later = canceller.cancel(idOf(5000));
+    const later = canceller.cancel(spread(5000));
     await clock.advance(0);
     expect(await later).toEqual({ isCancelled: false, silent: 0 });
   });
@@ -137,8 +174,8 @@ describe('cancels while workers are silent', () => {
   it('are refused beyond 64 at a time', async () => {
     const parts = await bed([(call) => call.accept()]);
     const canceller = new RequestCanceller(parts);
-    const waiting = Array.from({ length: 64 }, (_, at) => canceller.cancel(idOf(at)));
-    await expect(canceller.cancel(idOf(64))).rejects.toMatchObject({ code: 'server_overloaded' });
+    const waiting = Array.from({ length: 64 }, (_, at) => canceller.cancel(spread(at)));
+    await expect(canceller.cancel(spread(64))).rejects.toMatchObject({ code: 'server_overloaded' });
     await parts.clock.advance(2000);
     expect(await Promise.all(waiting)).toHaveLength(64);
   });

@@ -20,7 +20,7 @@ beforeEach(() => {
 
 function storeOf(more: Partial<ModelStoreOptions> = {}): ModelStore {
   return new ModelStore({
-    open: async (card): Promise<LoadedModel> => {
+    open: async ({ card }): Promise<LoadedModel> => {
       opened.push(card.display_name);
       await clock.sleep(100);
       if (problem !== undefined) throw problem;

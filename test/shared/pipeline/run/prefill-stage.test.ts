@@ -492,6 +492,7 @@ describe('a client that leaves', () => {
     const { plane, client } = start();
     const first = await plane.seen(1);
     client.abort();
+    await settled();
     expect(first.log).toEqual(['stop']);
     first.sink.end();
     await settled();

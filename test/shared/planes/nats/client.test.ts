@@ -212,15 +212,28 @@ describe.runIf(hasNatsServer())('a NATS client', () => {
     await open({ servers: [server.url.replace('nats://', 'nats://u:p%25@')] }).connected(never);
   });
 
-  it('speaks through a WebSocket where there is one, and says what is missing where not', async () => {
+  it('speaks through a WebSocket', async () => {
     await start();
     const client = open({ servers: [server.webSocketUrl], attemptsMax: 1 });
-    if (typeof WebSocket === 'undefined') {
-      await expect(client.connected(never)).rejects.toThrow('needs Node.js 22');
-      return;
-    }
     const heard = hear(client, 'a');
     client.publish('a', utf8.encode('1'));
     await waitUntil(() => heard.length === 1);
+  });
+
+  it('trusts the authority it is given through a WebSocket, shows its own certificate, and refuses strangers', async () => {
+    const file = (name: string): string => fileURLToPath(new URL(`../../../fixtures/tls/${name}`, import.meta.url));
+    const [cert, key, ca] = ['first.crt', 'first.key', 'client.crt'].map(file);
+    const tls = `tls { cert_file: "${cert}", key_file: "${key}", ca_file: "${ca}", verify: true }`;
+    await start({ webSocketTls: tls });
+    const servers = [server.webSocketUrl.replace('127.0.0.1', 'localhost')];
+    const own = { certFile: file('client.crt'), keyFile: file('client.key') };
+    const client = open({ servers, tls: { caFile: file('first.crt'), ...own } });
+    const heard = hear(client, 'a');
+    client.publish('a', utf8.encode('1'));
+    await waitUntil(() => heard.length === 1);
+    await open({ servers, tls: { isInsecure: true, ...own } }).connected(never);
+    for (const tls of [own, { caFile: file('second.crt'), ...own }, { caFile: file('first.crt') }]) {
+      await expect(open({ servers, tls, attemptsMax: 1 }).connected(never)).rejects.toThrow();
+    }
   });
 });

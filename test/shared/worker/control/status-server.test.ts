@@ -31,7 +31,7 @@ describe('status server', () => {
       health,
       metrics,
       logger: silentLogger,
-      port: 0,
+      ports: { first: 0, last: 0 },
       host: '127.0.0.1',
       ...more,
     });
@@ -164,7 +164,7 @@ describe('status server', () => {
   it('says which variable to set when its port is taken', async () => {
     const url = await start(new EndpointHealth(clock, []));
     const port = Number(new URL(url).port);
-    await expect(start(new EndpointHealth(clock, []), { port })).rejects.toThrow(
+    await expect(start(new EndpointHealth(clock, []), { ports: { first: port, last: port } })).rejects.toThrow(
       /cannot listen on .* set DYN_SYSTEM_PORT/,
     );
   });

@@ -73,10 +73,11 @@ function failureCode({ status }: ServeError): string {
 }
 
 /** `usage` of a response. */
-export function responseUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
+export function responseUsage(usage: Usage): object {
+  const { promptTokens, completionTokens, cachedTokens, reasoningTokens, hidesCache = false } = usage;
   return {
     input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: cachedTokens ?? 0 },
+    input_tokens_details: { cached_tokens: hidesCache ? 0 : (cachedTokens ?? 0) },
     output_tokens: completionTokens,
     output_tokens_details: { reasoning_tokens: reasoningTokens ?? 0 },
     total_tokens: promptTokens + completionTokens,

@@ -12,6 +12,7 @@ import {
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
+import type { HttpExchange } from '../../hosts/exchange.ts';
 import type { Inference } from '../../inference.ts';
 import { decodeContext, generate, requireServed, serveInference } from '../../serve-inference.ts';
 import { responseUsage } from './bodies.ts';
@@ -31,7 +32,7 @@ export const serveCompact = serveInference({
       'responses',
       ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS),
     );
-    return { ...parsed, model: parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange.sink.closed)) };
+    return { ...parsed, model: parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange)) };
   },
   isStream: () => false,
   start: async (inference, { model, ...parsed }, { meter, primaryName }) => {
@@ -60,6 +61,7 @@ function compaction(
     inference,
     decoded,
     names: { id, created, model },
+    storedId: id,
     outlet: new ObjectOutlet(inference, {}),
     kept: undefined,
     onOver: () => {},
@@ -86,9 +88,9 @@ function nothingToCompact(): ServeError {
 async function defaultModel(
   { pipeline, ...deps }: HttpAppDeps,
   { previous_response_id: id }: ResponsesBody,
-  signal: AbortSignal,
+  exchange: HttpExchange,
 ): Promise<string> {
-  const stored = id == null ? undefined : await lookForStored({ pipeline, ...deps }, id, signal);
+  const stored = id == null ? undefined : await lookForStored({ pipeline, ...deps }, id, exchange);
   if (typeof stored?.response.model === 'string') return stored.response.model;
   const chats = pipeline.requestable.list().filter(({ card }) => card.model_type.includes('Chat'));
   const names = new Set(chats.map(({ primaryName }) => primaryName));

@@ -5,6 +5,8 @@ import { SseStream } from '../../sinks/sse-stream.ts';
 import { ItemEvents } from './item-events.ts';
 import type { ItemObserver } from './output-items.ts';
 
+const EVENT_END = '}\n\n';
+
 /** How a response ends. */
 export type FinalEvent = 'response.completed' | 'response.incomplete' | 'response.failed';
 
@@ -16,7 +18,8 @@ export interface ResponseOutlet {
   readonly isBegun: boolean;
   /** A response without a word still has an empty message. */
   readonly needsItem: boolean;
-  begin(body: string): void;
+  /** @param body made when it is told: by then it is known who answers */
+  begin(body: () => string): void;
   annotate(frame: string): void;
   /** @returns as `sendObject` */
   finish(event: FinalEvent, body: object, nvext: Iterable<string>): Promise<void> | undefined;
@@ -78,9 +81,11 @@ export class StreamOutlet implements ResponseOutlet {
   }
 
   /** Both events wait with the head: until something was generated, a failure still has its status. */
-  begin(body: string): void {
-    this.#out.annotate(this.observer.response('response.created', body));
-    this.#out.annotate(this.observer.response('response.in_progress', body));
+  begin(body: () => string): void {
+    for (const event of ['response.created', 'response.in_progress']) {
+      const head = this.observer.responseHead(event); // takes the event's number
+      this.#out.annotate(() => `${head}${body()}${EVENT_END}`);
+    }
   }
 
   annotate(frame: string): void {

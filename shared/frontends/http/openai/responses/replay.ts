@@ -8,7 +8,7 @@ import type { HttpExchange } from '../../hosts/exchange.ts';
 import { ItemEvents } from './item-events.ts';
 import type { FinalEvent } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
-import { ANYBODY, findStored, responseNotFound } from './response-keeper.ts';
+import { findStored, responseNotFound } from './response-keeper.ts';
 import type { RunningResponses } from './stored.ts';
 
 /** Characters that are written before others get a turn. */
@@ -45,8 +45,8 @@ export async function serveReplay(
   { after }: ReplayQuery,
 ): Promise<void> {
   const { sink } = exchange;
-  const made = running.find(id, ANYBODY);
-  const found = made === undefined ? await findStored(deps, id, sink.closed) : await whenMade(made.recorded, exchange);
+  const made = running.find(id, exchange.grant.owner);
+  const found = made === undefined ? await findStored(deps, id, exchange) : await whenMade(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
   exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   let chars = 0;

@@ -6,6 +6,7 @@ import {
   type ParsedResponses,
   type ResponsesBody,
   responseIdOfItem,
+  storedIdOf,
   toListedItems,
 } from '../../../../protocol/openai/index.ts';
 import { ResponseStoreError, type StoredResponse } from '../../../../responses/index.ts';
@@ -16,9 +17,6 @@ import { shownId } from '../../route.ts';
 const MEBIBYTE = 1024 * 1024;
 
 const TURN_CHARS = 128 * 1024;
-
-/** Owner of everything while no keys are asked for. */
-export const ANYBODY = '';
 
 /** Records that are read at a time for one request: each may have megabytes, of which an item is wanted. */
 const READ_AT_ONCE = 4;
@@ -33,8 +31,8 @@ export function isStored({ responseStore, settings }: HttpAppDeps, body: Respons
  * A stored response that its owner may see.
  * @throws ServeError `not_found`, or `service_unavailable` when the store cannot be asked.
  */
-export async function findStored(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<StoredResponse> {
-  const stored = await lookForStored(deps, id, signal);
+export async function findStored(deps: HttpAppDeps, id: string, asker: Asker): Promise<StoredResponse> {
+  const stored = await lookForStored(deps, id, asker);
   if (stored !== undefined) return stored;
   throw responseNotFound(id);
 }
@@ -50,10 +48,10 @@ export function responseNotFound(id: string): ServeError {
 async function earlierItems(
   deps: HttpAppDeps,
   { previous_response_id: id }: ResponsesBody,
-  signal: AbortSignal,
+  asker: Asker,
 ): Promise<readonly InputItem[]> {
   if (id == null) return [];
-  const stored = await lookForStored(deps, id, signal);
+  const stored = await lookForStored(deps, id, asker);
   if (stored !== undefined) return itemsOf(stored);
   throw new ServeError('previous_response_not_found', `Previous response with id '${id}' not found.`, {
     param: 'previous_response_id',
@@ -69,7 +67,7 @@ async function resolveReferences(
   deps: HttpAppDeps,
   items: readonly InputItem[],
   resolved: ResolvedBytes,
-  signal: AbortSignal,
+  asker: Asker,
 ): Promise<readonly InputItem[]> {
   const wanted = new Set<string>();
   for (const item of items) {
@@ -81,7 +79,7 @@ async function resolveReferences(
     const message = `input refers to items of more than ${LIMITS.references.max} responses`;
     throw overLimit('references', message, { param: 'input' });
   }
-  const known = await referencedItems(deps, [...wanted], items, resolved, signal);
+  const known = await referencedItems(deps, [...wanted], items, resolved, asker);
   return items.map((item, at) => {
     if (item.type !== 'item_reference' || responseIdOfItem(item.id) === undefined) return item;
     const referenced = known.get(item.id);
@@ -99,13 +97,13 @@ async function referencedItems(
   responseIds: readonly string[],
   items: readonly InputItem[],
   resolved: ResolvedBytes,
-  signal: AbortSignal,
+  asker: Asker,
 ): Promise<ReadonlyMap<string, InputItem>> {
   const wanted = new Set(items.flatMap((item) => (item.type === 'item_reference' ? [item.id] : [])));
   const known = new Map<string, InputItem>();
   for (let at = 0; at < responseIds.length; at += READ_AT_ONCE) {
     const batch = responseIds.slice(at, at + READ_AT_ONCE);
-    const found = await Promise.all(batch.map((id) => lookForStored(deps, id, signal)));
+    const found = await Promise.all(batch.map((id) => lookForStored(deps, id, asker)));
     for (const stored of found) {
       for (const item of stored === undefined ? [] : itemsOf(stored)) {
         if (item.id === undefined || item.id === null || !wanted.has(item.id)) continue;
@@ -128,19 +126,20 @@ interface GatheredItems {
 /** Everything that a request's prompt is made of. @throws ServeError as `earlierItems` and `resolveReferences` */
 export async function gatherItems(
   deps: HttpAppDeps,
-  { sink }: HttpExchange,
+  exchange: HttpExchange,
   { body, items }: ParsedResponses,
 ): Promise<GatheredItems> {
   const resolved = new ResolvedBytes(deps.settings.bodyLimitBytes);
-  const earlier = await earlierItems(deps, body, sink.closed);
+  const earlier = await earlierItems(deps, body, exchange);
   await resolved.measure(earlier);
   for (const item of earlier) resolved.add(item, 'previous_response_id');
-  return { earlier, own: await resolveReferences(deps, items, resolved, sink.closed) };
+  return { earlier, own: await resolveReferences(deps, items, resolved, exchange) };
 }
 
 /** What is kept of a request until its response is complete. */
 export interface KeptInput {
   readonly id: string;
+  readonly owner: string;
   /** Everything that went into the prompt. */
   readonly items: readonly InputItem[];
 }
@@ -148,11 +147,11 @@ export interface KeptInput {
 /** Stores a response. False when that failed, which costs the client the response's name and nothing else. */
 export async function keep(
   deps: HttpAppDeps,
-  { id, items }: KeptInput,
+  { id, owner, items }: KeptInput,
   recorded: Pick<StoredResponse, 'response' | 'pieces'>,
 ): Promise<boolean> {
   try {
-    await deps.responseStore?.put({ id, owner: ANYBODY, input: toListedItems(items, id), ...recorded });
+    await deps.responseStore?.put({ id, owner, input: toListedItems(items, id), ...recorded });
     return true;
   } catch (thrown) {
     if (thrown instanceof ResponseStoreError && thrown.code === 'too_large')
@@ -162,14 +161,17 @@ export async function keep(
   }
 }
 
-/** A stored response that its owner may see. Rejects with a ServeError when the store cannot be asked. */
+/** Who asks for a stored response, and for how long. */
+type Asker = Pick<HttpExchange, 'grant' | 'sink'>;
+
+/** A stored response that its owner may see, by any of its ids. Rejects with a ServeError when the store cannot be asked. */
 export async function lookForStored(
   deps: HttpAppDeps,
   id: string,
-  signal: AbortSignal,
+  { grant, sink: { closed: signal } }: Asker,
 ): Promise<StoredResponse | undefined> {
   try {
-    return await deps.responseStore?.get(id, ANYBODY, signal);
+    return await deps.responseStore?.get(storedIdOf(id), grant.owner, signal);
   } catch (cause) {
     throw storeFailure(deps, id, cause, signal);
   }

@@ -27,6 +27,8 @@ export interface ResponseSinkParts {
   readonly inference: Inference;
   readonly decoded: DecodedResponses;
   readonly names: WireNames;
+  /** What its items are named after, and it is stored under. */
+  readonly storedId: string;
   readonly outlet: ResponseOutlet;
   /** Undefined when the response is not stored. */
   readonly kept: KeptInput | undefined;
@@ -61,14 +63,14 @@ export class ResponseSink extends DialectSink {
   #tellRecorded: (recorded: Recorded | undefined) => void = () => {};
 
   constructor(parts: ResponseSinkParts) {
-    const { inference, decoded, names, outlet } = parts;
+    const { inference, decoded, storedId, outlet } = parts;
     super(inference);
     this.#parts = parts;
     this.#outlet = outlet;
     this.recorded = new Promise((resolve) => {
       this.#tellRecorded = resolve;
     });
-    this.#items = new OutputItems(names.id, decoded, outlet.observer);
+    this.#items = new OutputItems(storedId, decoded, outlet.observer);
     this.#nvext = NvextFields.for(decoded.request, inference);
     this.#begin(decoded.request);
   }
@@ -203,7 +205,7 @@ export class ResponseSink extends DialectSink {
     if (request.annotations.includes('request_id')) {
       this.#outlet.annotate(annotationFrame('request_id', JSON.stringify(request.id)));
     }
-    this.#outlet.begin(JSON.stringify(this.#body({ status: 'in_progress', output: [] })));
+    this.#outlet.begin(() => JSON.stringify(this.#body({ status: 'in_progress', output: [] })));
   }
 
   /** Stores the response if it is to be stored, then tells the client how it ended. */

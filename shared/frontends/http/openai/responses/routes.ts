@@ -18,9 +18,10 @@ import { readJson } from '../../read-json.ts';
 import { type Operation, type Route, route, type Serve } from '../../route.ts';
 import { decodeContext, generate, requireServed, requireService, serveInference } from '../../serve-inference.ts';
 import { sendError, sendJson } from '../../sinks/send.ts';
+import { StreamNames } from '../wire.ts';
 import { serveCompact } from './compact.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
-import { ANYBODY, gatherItems, isStored, lookForStored } from './response-keeper.ts';
+import { gatherItems, isStored, lookForStored } from './response-keeper.ts';
 import { ResponseSink } from './response-sink.ts';
 import {
   type RunningResponse,
@@ -58,6 +59,7 @@ export function responsesRoutes(path: string): readonly Route[] {
   return [
     route(
       path,
+      'generate',
       serveResponses(running),
       described(path, 'post', 'createResponse', 'Answers items, and keeps the answer when asked.', {
         body: 'ResponseRequest',
@@ -66,11 +68,13 @@ export function responsesRoutes(path: string): readonly Route[] {
     ),
     route(
       count,
+      'generate',
       serveInputTokens,
       described(count, 'post', 'countInputTokens', 'Estimates the tokens of items.', { body: 'InputTokensRequest' }),
     ),
     route(
       compact,
+      'generate',
       serveCompact,
       described(compact, 'post', 'compactResponse', 'Sums a conversation up, to go on from.', {
         body: 'CompactRequest',
@@ -78,6 +82,7 @@ export function responsesRoutes(path: string): readonly Route[] {
     ),
     route(
       patternOf(stored),
+      'inference',
       (deps, exchange) => serveStoredResponse(deps, exchange, idOf(exchange), running),
       described(stored, 'get', 'getResponse', 'A kept answer; with stream=true its events.', {
         contentTypes: JSON_OR_EVENTS,
@@ -86,11 +91,13 @@ export function responsesRoutes(path: string): readonly Route[] {
     ),
     route(
       patternOf(cancel),
+      'inference',
       (deps, exchange) => serveResponseCancel(deps, exchange, idOf(exchange), running),
       described(cancel, 'post', 'cancelResponse', 'Ends an answer that is being made.'),
     ),
     route(
       patternOf(items),
+      'inference',
       (deps, exchange) => serveInputItems(deps, exchange, idOf(exchange)),
       described(items, 'get', 'listInputItems', 'What a kept answer was asked.'),
     ),
@@ -124,7 +131,7 @@ export function serveResponses(running: RunningResponses): Serve {
 /** @throws ServeError `invalid_value` when the client chose the id of a stored response, `service_unavailable`. */
 async function requireUnstored({ deps, exchange }: Inference, id: string): Promise<void> {
   if (exchange.header(CHOSEN_ID) === undefined || deps.responseStore === undefined) return;
-  if ((await lookForStored(deps, id, exchange.sink.closed)) !== undefined) throw idIsTaken();
+  if ((await lookForStored(deps, id, exchange)) !== undefined) throw idIsTaken();
 }
 
 /** `POST /v1/responses/input_tokens`: an estimate, without a look at the model. */
@@ -158,12 +165,13 @@ function open({ inference, decoded, model, meter, kept, running }: Opening): voi
   const sink = new ResponseSink({
     inference,
     decoded,
-    names: { id, created: inference.createdSecs, model },
+    names: request.stream ? new StreamNames(inference, id, model) : { id, created: inference.createdSecs, model },
+    storedId: id,
     outlet,
-    kept: kept === undefined ? undefined : { id, items: kept },
+    kept: kept === undefined ? undefined : { id, owner: inference.owner, items: kept },
     onOver: () => running.remove(id, entry),
   });
-  const entry: RunningResponse = { owner: ANYBODY, snapshot: () => sink.snapshot(), recorded: sink.recorded };
+  const entry: RunningResponse = { owner: inference.owner, snapshot: () => sink.snapshot(), recorded: sink.recorded };
   running.add(id, entry);
   generate(inference, request, sink, { meter, isWritten: false }); // what is stored is kept whole
 }

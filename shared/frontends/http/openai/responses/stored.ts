@@ -1,12 +1,13 @@
 import { ServeError, toServeError } from '../../../../errors/index.ts';
 import { requestKeyOf } from '../../../../protocol/generation/index.ts';
+import { storedIdOf } from '../../../../protocol/openai/index.ts';
 import type { JsonObject, StoredResponse } from '../../../../responses/index.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../hosts/exchange.ts';
 import { cancelRequest } from '../../running-requests.ts';
 import { sendError, sendStored } from '../../sinks/send.ts';
 import { readReplayQuery, serveReplay } from './replay.ts';
-import { ANYBODY, findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
+import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
 
 /** A response that is being made in this process. */
 export interface RunningResponse {
@@ -37,7 +38,7 @@ export async function serveStoredResponse(
       await serveReplay(deps, exchange, id, running, replay);
       return undefined;
     }
-    return running.find(id, ANYBODY)?.snapshot() ?? (await findStored(deps, id, exchange.sink.closed)).response;
+    return running.find(id, exchange.grant.owner)?.snapshot() ?? (await findStored(deps, id, exchange)).response;
   });
 }
 
@@ -55,22 +56,23 @@ export async function serveResponseCancel(
   running: RunningResponses,
 ): Promise<void> {
   await responding(deps, exchange, async () => {
-    const found = running.find(id, ANYBODY);
-    if (found === undefined) return cancelElsewhere(deps, id, exchange.sink.closed);
-    deps.lifecycle.running.cancel(id);
+    const { owner } = exchange.grant;
+    const found = running.find(id, owner);
+    if (found === undefined) return cancelElsewhere(deps, id, exchange);
+    deps.lifecycle.running.cancel(id, owner);
     return found.snapshot();
   });
 }
 
 /** @throws ServeError `not_found`, or `service_unavailable` when the store or a worker cannot be asked */
-async function cancelElsewhere(deps: HttpAppDeps, id: string, signal: AbortSignal): Promise<JsonObject> {
+async function cancelElsewhere(deps: HttpAppDeps, id: string, exchange: HttpExchange): Promise<JsonObject> {
   if (requestKeyOf(id) === undefined) throw responseNotFound(id); // costs no look into the store
-  const stored = await lookForStored(deps, id, signal);
+  const stored = await lookForStored(deps, id, exchange);
   if (stored !== undefined) return stored.response;
-  if (!(await cancelRequest(deps, id))) throw responseNotFound(id);
+  if (!(await cancelRequest(deps, id, exchange.grant.owner))) throw responseNotFound(id);
   for (const pauseMs of deps.responseStore === undefined ? [] : STORED_PAUSES_MS) {
-    await deps.clock.sleep(pauseMs, signal);
-    const kept = await lookForStored(deps, id, signal);
+    await deps.clock.sleep(pauseMs, exchange.sink.closed);
+    const kept = await lookForStored(deps, id, exchange);
     if (kept !== undefined) return kept.response;
   }
   return { id, object: 'response', status: 'cancelled', output: [] }; // what it had said, its own edge alone knows
@@ -82,7 +84,7 @@ export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange,
     const query = new URLSearchParams(exchange.query);
     const limit = readLimit(query.get('limit'));
     const order = readOrder(query.get('order'));
-    const { input } = await findStored(deps, id, exchange.sink.closed);
+    const { input } = await findStored(deps, id, exchange);
     const ordered = order === 'asc' ? input : input.toReversed();
     const from = afterIndex(ordered, query.get('after'));
     const data = ordered.slice(from, from + limit);
@@ -96,10 +98,11 @@ export async function serveInputItems(deps: HttpAppDeps, exchange: HttpExchange,
   });
 }
 
-async function deleteStored(deps: HttpAppDeps, { sink }: HttpExchange, id: string): Promise<JsonObject> {
-  await findStored(deps, id, sink.closed);
+async function deleteStored(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<JsonObject> {
+  const { grant, sink } = exchange;
+  await findStored(deps, id, exchange);
   try {
-    await deps.responseStore?.delete(id, ANYBODY, sink.closed);
+    await deps.responseStore?.delete(storedIdOf(id), grant.owner, sink.closed);
   } catch (cause) {
     throw storeFailure(deps, id, cause, sink.closed);
   }
@@ -153,7 +156,7 @@ export class RunningResponses {
 
   /** Undefined for ids that nobody works on and for those of another owner. */
   find(id: string, owner: string): RunningResponse | undefined {
-    const running = this.#byId.get(id);
+    const running = this.#byId.get(storedIdOf(id));
     return running?.owner === owner ? running : undefined;
   }
 }

@@ -175,7 +175,24 @@ describe('connecting', () => {
   it('rejects serving on an address that is taken', async () => {
     const { transport } = await serve(endAtOnce);
     const port = Number(/:(\d+)\//.exec((transport as { tcp: string }).tcp)![1]);
-    await expect(openPlane({ port }).serve({ instanceId: '2b' })).rejects.toThrow('EADDRINUSE');
+    await expect(openPlane({ ports: { first: port, last: port } }).serve({ instanceId: '2b' })).rejects.toThrow(
+      'EADDRINUSE',
+    );
+  });
+
+  it('tells callers the address that others know it by, and takes the next port of its range', async () => {
+    const { transport } = await serve(endAtOnce);
+    const port = Number(/:(\d+)\//.exec((transport as { tcp: string }).tcp)![1]);
+    const last = Math.min(port + 50, 65_535);
+    const server = await openPlane({ ports: { first: port, last }, advertiseHost: 'localhost' }).serve({
+      instanceId: '2b',
+    });
+    const advertised = server.handle(ENDPOINT.replace('2a', '2b'), endAtOnce);
+    const [, host, taken] = /^(.*):(\d+)\//.exec((advertised as { tcp: string }).tcp)!;
+    expect(host).toBe('localhost');
+    expect(Number(taken)).toBeGreaterThan(port);
+    cleanups.push(() => server.close());
+    expect((await send(openPlane(), advertised).closed()).kind).toBe('end');
   });
 });
 

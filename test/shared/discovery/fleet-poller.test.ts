@@ -1,60 +1,52 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
-import { SnapshotPoller } from '../../../shared/discovery/dynamodb/snapshot-poller.ts';
-import type { TableReading } from '../../../shared/discovery/dynamodb/table-reader.ts';
-import { momentOf } from '../../../shared/discovery/moment.ts';
-import { SnapshotWatcher } from '../../../shared/discovery/snapshot-watcher.ts';
-import { endpointAt, Witness } from '../../contract/discovery/records.ts';
+import { FleetPoller, type ReadingRequest } from '../../../shared/discovery/dynamodb/fleet-poller.ts';
 
 const POLL_MS = 1000;
-const A = 'ns/backend/generate/a';
-const B = 'ns/backend/generate/b';
 
-/** A reading that the test answers. */
+/** A reading that was asked for and is answered by the test. */
 interface Asked {
+  readonly request: ReadingRequest;
   readonly signal: AbortSignal;
-  answer(...paths: readonly string[]): void;
+  answer(): void;
   fail(error: Error): void;
 }
 
 class Interruption extends Error {}
 
 let clock: VirtualClock;
+let poller: FleetPoller;
 let asked: Asked[];
-let sweeping: Promise<void>;
-let poller: SnapshotPoller;
-let witness: Witness;
+let failures: string[];
+let shards: ReadonlySet<string>;
 
-beforeEach(() => {
+beforeEach(async () => {
   clock = new VirtualClock();
   asked = [];
-  sweeping = Promise.resolve();
-  poller = new SnapshotPoller({
+  failures = [];
+  shards = new Set(['here']);
+  poller = new FleetPoller({
     clock,
-    random: seededRandom(1),
-    pollMs: POLL_MS,
-    read: (_scopes, signal) =>
+    random: seededRandom(3),
+    periodMs: () => POLL_MS,
+    read: (request, signal) =>
       new Promise((resolve, reject) => {
+        asked.push({ request, signal, answer: resolve, fail: reject });
         signal.addEventListener('abort', () => reject(signal.reason));
-        asked.push({ signal, answer: (...paths) => resolve(readingOf(paths)), fail: reject });
       }),
+    covers: (shardKey) => shardKey === undefined || shards.has(shardKey),
     explain: (error) => (error instanceof Interruption ? undefined : (error as Error)),
-    onReading: () => sweeping,
-    report: () => {},
+    onFailing: ({ message }) => failures.push(message),
   });
-  witness = new Witness();
-  const watcher = new SnapshotWatcher({ bucket: 'v1/instances', prefix: '' }, witness, () => {});
-  poller.add(watcher, momentOf(clock));
+  poller.start();
+  const first = poller.readOnce({ isExact: true, shardKey: undefined }, new AbortController().signal);
+  asked.shift()?.answer();
+  await first;
 });
 
-function readingOf(paths: readonly string[]): TableReading {
-  const texts = new Map(paths.map((path) => [path, JSON.stringify(endpointAt(path))]));
-  return { texts: () => texts, dead: [], loads: new Map() };
-}
-
 /** A refresh with what became of it so far. */
-function refresh(maxAgeMs: number, signal = new AbortController().signal) {
-  const call = { outcome: 'waiting', promise: poller.refresh(maxAgeMs, signal) };
+function refresh(maxAgeMs: number, signal = new AbortController().signal, shardKey?: string) {
+  const call = { outcome: 'waiting', promise: poller.refresh(maxAgeMs, shardKey, signal) };
   call.promise.then(
     () => {
       call.outcome = 'done';
@@ -74,7 +66,7 @@ function standStill(ms: number): void {
 }
 
 describe('a refresh', () => {
-  it('is over at once while every watch is recent enough', async () => {
+  it('is over at once while what is shown is recent enough', async () => {
     await clock.advance(500);
     await refresh(500).promise;
     expect(asked).toHaveLength(0);
@@ -85,9 +77,9 @@ describe('a refresh', () => {
     const call = refresh(499);
     await clock.advance(0);
     expect(call.outcome).toBe('waiting');
-    asked[0]?.answer(A);
+    asked[0]?.answer();
     await clock.advance(0);
-    expect([call.outcome, witness.keys]).toEqual(['done', [A]]);
+    expect(call.outcome).toBe('done');
     expect(clock.pendingTimers).toBe(1);
     await clock.advance(0.89 * POLL_MS);
     expect(asked).toHaveLength(1);
@@ -100,7 +92,7 @@ describe('a refresh', () => {
     const calls = [refresh(300), refresh(1000), refresh(300)];
     await clock.advance(3);
     expect(asked).toHaveLength(1); // the poll's
-    asked[0]?.answer(A);
+    asked[0]?.answer();
     await clock.advance(0);
     expect(calls.map(({ outcome }) => outcome)).toEqual(['done', 'done', 'done']);
   });
@@ -108,24 +100,37 @@ describe('a refresh', () => {
   it('counts the age of what is shown from when its reading began', async () => {
     const first = refresh(-1);
     await clock.advance(300);
-    asked[0]?.answer(A);
+    asked[0]?.answer();
     await first.promise;
     const second = refresh(200);
     await clock.advance(0);
     expect([second.outcome, asked.length]).toEqual(['waiting', 2]);
   });
 
-  it('does not wait for what follows a reading', async () => {
-    sweeping = new Promise(() => {});
-    const call = refresh(-1);
-    asked[0]?.answer(A);
+  it('with no age at all is an exact one, and takes none of before or of the view for it', async () => {
+    await clock.advance(1.1 * POLL_MS);
+    expect(asked.map(({ request }) => request.isExact)).toEqual([false]);
+    const call = refresh(0);
+    await clock.advance(0);
+    expect(asked.map(({ request, signal }) => [request.isExact, signal.aborted])).toEqual([
+      [false, true],
+      [true, false],
+    ]);
+    asked[1]?.answer();
     await clock.advance(0);
     expect(call.outcome).toBe('done');
-    await clock.advance(POLL_MS);
-    const next = refresh(100);
-    asked[1]?.answer(B);
+  });
+
+  it('reads for another part of the fleet than is shown', async () => {
+    await clock.advance(100);
+    await refresh(500, undefined, 'here').promise;
+    expect(asked).toHaveLength(0);
+    const there = refresh(500, undefined, 'there');
     await clock.advance(0);
-    expect([next.outcome, witness.keys]).toEqual(['done', [B]]);
+    expect(asked.map(({ request }) => request.shardKey)).toEqual(['there']);
+    asked[0]?.answer();
+    await clock.advance(0);
+    expect(there.outcome).toBe('done');
   });
 
   it('believes the wall clock when the monotonic one stood still', async () => {
@@ -138,16 +143,15 @@ describe('a refresh', () => {
 });
 
 describe('a refresh after the process stood still', () => {
-  it('gives up the reading from before, without a word to the watches, and reads anew', async () => {
+  it('gives up the reading from before, without a word, and reads anew', async () => {
     await clock.advance(1.1 * POLL_MS);
     standStill(3_600_000);
     const call = refresh(1000);
     await clock.advance(0);
     expect(asked.map(({ signal }) => signal.aborted)).toEqual([true, false]);
-    asked[0]?.answer();
-    asked[1]?.answer(B);
+    asked[1]?.answer();
     await clock.advance(0);
-    expect([call.outcome, witness.keys, witness.outages]).toEqual(['done', [B], []]);
+    expect([call.outcome, failures]).toEqual(['done', []]);
     expect(clock.pendingTimers).toBe(1);
   });
 
@@ -157,10 +161,9 @@ describe('a refresh after the process stood still', () => {
     const call = refresh(2000);
     asked[0]?.fail(new Interruption());
     await clock.advance(50);
-    asked[1]?.answer(B);
+    asked[1]?.answer();
     await clock.advance(0);
-    expect([call.outcome, witness.keys, witness.outages]).toEqual(['done', [B], []]);
-    expect(poller.isFailing).toBe(false);
+    expect([call.outcome, failures, poller.isFailing]).toEqual(['done', [], false]);
   });
 });
 
@@ -171,10 +174,11 @@ describe('a refresh while the table is away', () => {
     await clock.advance(25);
     asked[1]?.fail(new Error('another'));
     await clock.advance(50);
-    asked[2]?.answer(A);
+    expect(poller.isFailing).toBe(true);
+    asked[2]?.answer();
     await clock.advance(0);
-    expect([call.outcome, witness.keys]).toEqual(['done', [A]]);
-    expect(witness.outages).toEqual(['failing: a dead connection', 'recovered']);
+    expect([call.outcome, poller.isFailing]).toEqual(['done', false]);
+    expect(failures).toEqual(['a dead connection', 'another']);
   });
 
   it('ends with its signal, and leaves the reading to others', async () => {
@@ -185,7 +189,7 @@ describe('a refresh while the table is away', () => {
     await clock.advance(0);
     expect(calls.map(({ outcome }) => outcome)).toEqual(['no time', 'waiting']);
     expect(asked.at(-1)?.signal.aborted).toBe(false);
-    asked.at(-1)?.answer(A);
+    asked.at(-1)?.answer();
     await clock.advance(100);
     expect(calls[1]?.outcome).toBe('done');
   });
@@ -206,13 +210,28 @@ describe('a refresh while the table is away', () => {
   });
 });
 
+describe('an exact reading', () => {
+  it('waits for the one under way to end, and for none that another one asked for meanwhile', async () => {
+    await clock.advance(1.1 * POLL_MS);
+    const outcome = poller.readOnce({ isExact: true, shardKey: undefined }, new AbortController().signal);
+    const other = poller.readOnce({ isExact: true, shardKey: undefined }, new AbortController().signal);
+    await clock.advance(0);
+    expect(asked).toHaveLength(1);
+    asked[0]?.answer();
+    await clock.advance(0);
+    expect(asked.map(({ request }) => request.isExact)).toEqual([false, true]);
+    asked[1]?.fail(new Error('away'));
+    await expect(outcome).rejects.toThrow('away');
+    await expect(other).rejects.toThrow('away');
+  });
+});
+
 describe('a closed poller', () => {
   it('aborts its reading, tells nobody and leaves no timer', async () => {
     await clock.advance(1.1 * POLL_MS);
     poller.close();
     await clock.advance(10 * POLL_MS);
     expect(asked.map(({ signal }) => signal.aborted)).toEqual([true]);
-    expect([witness.outages, clock.pendingTimers]).toEqual([[], 0]);
-    await refresh(0).promise;
+    expect([failures, clock.pendingTimers]).toEqual([[], 0]);
   });
 });

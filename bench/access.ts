@@ -1,0 +1,159 @@
+/**
+ * What asking for an API key costs: a check of a key that is known, the same with a budget, the name in the id of a stream, and
+ * the difference that keys make to a whole unary chat over a scripted pipeline. Process CPU time.
+ *
+ *     npm run bench:part -- bench/access.ts [--json]
+ */
+import { RequestNames } from '../shared/access/index.ts';
+import { issueKey, KeyGate, type KeyLimits, MemoryKeyStore } from '../shared/access/keys/index.ts';
+import { systemClock } from '../shared/clock/index.ts';
+import type { BodyIntake } from '../shared/frontends/http/bodies/body-intake.ts';
+import type { HostExchange } from '../shared/frontends/http/hosts/exchange.ts';
+import type { FrameSink } from '../shared/frontends/http/hosts/frame-sink.ts';
+import { createHttpApp } from '../shared/frontends/http/index.ts';
+import { silentLogger } from '../shared/telemetry/index.ts';
+import { createTestApp } from '../test/support/http-app.ts';
+import { playTexts, ScriptedPipeline } from '../test/support/scripted-pipeline.ts';
+
+const CHECKS_A_ROUND = 20_000;
+const REQUESTS_A_ROUND = 3000;
+const ROUNDS = 25;
+const CHECK_US_MAX = 5;
+const PATH = '/v1/chat/completions';
+const BODY = Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'x' }] }));
+
+interface Row {
+  readonly what: string;
+  readonly us: number;
+  readonly target: string;
+}
+
+function cpuUs(): number {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
+
+/** Median of what one of `count` costs, after warm rounds. */
+async function medianUs(count: number, round: () => void | Promise<void>): Promise<number> {
+  for (let warm = 0; warm < 3; warm++) await round();
+  const costs: number[] = [];
+  for (let at = 0; at < ROUNDS; at++) {
+    const before = cpuUs();
+    await round();
+    costs.push((cpuUs() - before) / count);
+  }
+  return costs.sort((a, b) => a - b)[ROUNDS >> 1]!;
+}
+
+async function openGate(limits: KeyLimits) {
+  const store = new MemoryKeyStore();
+  const gate = new KeyGate({ store, clock: systemClock, cacheMs: 300_000 });
+  const { text } = await issueKey(store, systemClock, { name: 'bench', owner: 'bench', scopes: ['inference'], limits });
+  const authorization = `Bearer ${text}`;
+  const caller = { header: (name: string) => (name === 'authorization' ? authorization : undefined) };
+  await gate.admit(caller, 'generate', PATH);
+  return { gate, caller, authorization };
+}
+
+async function checkUs(limits: KeyLimits): Promise<number> {
+  const { gate, caller } = await openGate(limits);
+  return medianUs(CHECKS_A_ROUND, () => {
+    for (let at = 0; at < CHECKS_A_ROUND; at++) void gate.admit(caller, 'generate', PATH);
+  });
+}
+
+function nameUs(): Promise<number> {
+  const names = new RequestNames('a secret of thirty-two characters or more');
+  return medianUs(CHECKS_A_ROUND, () => {
+    for (let at = 0; at < CHECKS_A_ROUND; at++) {
+      names.suffixOf({ key: '1b4e28ba2fa14d3ba3f5ef19b5a7633b', workerId: '2a' }, 'bench');
+    }
+  });
+}
+
+/** A host that costs next to nothing, so that what is left to measure is the app. */
+class BareExchange implements HostExchange {
+  readonly method = 'POST';
+  readonly path = PATH;
+  readonly query = '';
+  readonly headerLines = 2;
+  readonly sink: FrameSink;
+  readonly #headers: Readonly<Record<string, string>>;
+
+  constructor(headers: Readonly<Record<string, string>>, onEnd: () => void) {
+    this.#headers = headers;
+    let isNew = true;
+    this.sink = {
+      get isNew() {
+        return isNew;
+      },
+      head: () => {
+        isNew = false;
+      },
+      write: () => {},
+      end: onEnd,
+      breakOff: onEnd,
+      flush: () => {},
+      isBlocked: () => false,
+      onUnblocked: () => {},
+      closed: new AbortController().signal,
+    };
+  }
+
+  headerNames(): readonly string[] {
+    return Object.keys(this.#headers);
+  }
+
+  header(name: string): string | undefined {
+    return this.#headers[name];
+  }
+
+  async readBody(intake: BodyIntake): Promise<void> {
+    intake.add(BODY);
+  }
+}
+
+/** CPU of a chat with keys less that of one without; the two take turns, so that they share what else the machine does. */
+async function addedToChatUs(): Promise<number> {
+  const open = () => {
+    const pipeline = new ScriptedPipeline();
+    return pipeline.onGenerate(({ sink }) => {
+      pipeline.calls.length = 0; // nobody looks at them
+      playTexts(sink, ['hello']);
+    });
+  };
+  const { gate, authorization } = await openGate({});
+  const parts = { logger: silentLogger };
+  const apps = [createTestApp({ ...parts, pipeline: open() }), createTestApp({ ...parts, pipeline: open(), gate })];
+  const headers = { 'content-type': 'application/json', authorization };
+  const request = new Request(`http://localhost${PATH}`, { method: 'POST' });
+  const round = async ({ deps }: (typeof apps)[number]): Promise<number> => {
+    const app = createHttpApp(deps);
+    const before = cpuUs();
+    for (let at = 0; at < REQUESTS_A_ROUND; at++) {
+      await new Promise<void>((resolve) => {
+        void app.fetch(request, { exchange: new BareExchange(headers, resolve) });
+      });
+    }
+    return (cpuUs() - before) / REQUESTS_A_ROUND;
+  };
+  const differences: number[] = [];
+  for (let at = 0; at < ROUNDS + 3; at++) {
+    const [without, asked] = [await round(apps[0]!), await round(apps[1]!)];
+    if (at >= 3) differences.push(asked - without);
+  }
+  return differences.sort((a, b) => a - b)[ROUNDS >> 1]!;
+}
+
+const limits = { requestsPerMinute: 1_000_000_000, tokensPerMinute: 1_000_000_000 };
+const rows: Row[] = [
+  { what: 'check of a known key', us: await checkUs({}), target: `<= ${CHECK_US_MAX}` },
+  { what: 'the same with budgets', us: await checkUs(limits), target: `<= ${CHECK_US_MAX}` },
+  { what: 'name of a stream', us: await nameUs(), target: '-' },
+  { what: 'added to a unary chat', us: await addedToChatUs(), target: '<= 5' },
+];
+if (process.argv.includes('--json')) console.log(JSON.stringify(rows, undefined, 2));
+else {
+  console.log('| What | us | target |\n| --- | --- | --- |');
+  for (const { what, us, target } of rows) console.log(`| ${what} | ${us.toFixed(2)} | ${target} |`);
+}

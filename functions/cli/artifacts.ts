@@ -1,0 +1,76 @@
+import { basename, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { bucketPlace, listArtifacts, pushFolder } from '../../shared/artifacts/fetching/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import { UsageError } from './config.ts';
+
+/** Lines of `stator artifacts --help`. */
+export const ARTIFACTS_HELP = `Usage: stator artifacts push FOLDER [--bucket NAME]
+       stator artifacts list [--bucket NAME]
+
+Puts the files of a model folder that frontends need (configuration, tokenizer, chat template; no weights) into a bucket, each
+under its checksum, so that a frontend can open the model while none of its workers can be asked. What is there already is left.
+
+  --bucket NAME     (default: STATOR_ARTIFACTS_BUCKET)
+  --json            one JSON object a file
+
+Credentials and region come from where the AWS SDK looks for them; AWS_ENDPOINT names another server that speaks S3.
+`;
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Runs `stator artifacts`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments, Error with one line when folder or bucket cannot be used
+ */
+export async function runArtifacts(argv: readonly string[], env: Env = process.env): Promise<string> {
+  const { values, positionals } = parse(argv);
+  const [verb, ...rest] = positionals;
+  const bucket = values.bucket ?? env.STATOR_ARTIFACTS_BUCKET;
+  if (bucket === undefined || bucket === '')
+    throw new UsageError('name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET');
+  const place = bucketPlace({
+    awsEndpoint: env.AWS_ENDPOINT,
+    awsAllowHttp: env.AWS_ALLOW_HTTP === 'true',
+    awsRegion: env.AWS_REGION,
+  });
+  const show = values.json === true ? toJson : toLine;
+  if (verb === 'list' && rest.length === 0) {
+    return (await listArtifacts(bucket, place)).map(show).join('');
+  }
+  const [folder] = rest;
+  if (verb !== 'push' || folder === undefined || rest.length > 1) {
+    throw new UsageError('stator artifacts takes push FOLDER, or list');
+  }
+  const pushed = await pushFolder(resolve(folder), bucket, place);
+  return pushed.map(show).join('');
+}
+
+interface Shown {
+  readonly key: string;
+  readonly size: number;
+  /** Of a push: what it is called in its folder, and whether it was there already. */
+  readonly path?: string;
+  readonly isNew?: boolean;
+}
+
+function toJson(shown: Shown): string {
+  return `${JSON.stringify(shown)}\n`;
+}
+
+function toLine({ key, size, path, isNew }: Shown): string {
+  const name = path === undefined ? '' : `  ${basename(path)}${isNew === true ? '' : ' (was there)'}`;
+  return `${String(size).padStart(11)}  ${key}${name}\n`;
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: { bucket: { type: 'string' }, json: { type: 'boolean' } },
+    });
+  } catch (thrown) {
+    throw new UsageError(reasonOf(thrown));
+  }
+}

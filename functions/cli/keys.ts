@@ -1,0 +1,274 @@
+import { parseArgs } from 'node:util';
+import {
+  type IssuedKey,
+  isInForce,
+  isKeyId,
+  issueKey,
+  KEY_PREFIX,
+  type KeyLimits,
+  type KeyRecord,
+  type KeyStore,
+  keyIdOf,
+  LIMIT_MAX,
+  LIST_MAX,
+  openKeyStore,
+  revokeKey,
+  rotateKey,
+  SCOPES,
+  type Scope,
+  TEXT_MAX,
+} from '../../shared/access/keys/index.ts';
+import { systemClock } from '../../shared/clock/index.ts';
+import { type Environment, resolveConfig } from '../../shared/config/index.ts';
+import { reasonOf } from '../../shared/errors/index.ts';
+import { UsageError } from './config.ts';
+import { renderKeys } from './keys-table.ts';
+
+export const KEYS_HELP = `Usage: stator keys create --name NAME [limits] [--json]
+       stator keys list [--json]
+       stator keys rotate ID [--overlap TIME] [--json]
+       stator keys revoke ID [--forget] [--json]
+
+API keys for clients, kept in the table of STATOR_KEYS_TABLE or in --keys-file (STATOR_KEYS_FILE). A key is shown once, when it
+is made; what is kept is its SHA-256. Frontends see a change within STATOR_KEY_CACHE_SECS (60 s).
+
+  --name NAME                what people call it
+  --owner OWNER              whose it is; keys of one owner share stored responses. Default: the key alone
+  --scopes A,B               of ${SCOPES.join(', ')}. Default: inference
+  --models A,B               models that it may ask. Default: all
+  --routes A,B               paths that it may use, such as /v1/chat/completions or /v1/*. Default: all
+  --expires TIME             its life: 90d, 12h, 30m. Default: without end
+  --requests-per-minute N    for each frontend process, as are the next two. Default: no limit
+  --tokens-per-minute N
+  --tokens-per-day N
+  --overlap TIME             how long the key before the rotation still counts. Default: 24h
+  --forget                   takes the key out of the list, too
+  --keys-file FILE           the file of keys, where there is no table
+  --json                     for programs
+`;
+
+const OVERLAP_DEFAULT = '24h';
+const UNITS_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const TIME = /^(\d{1,9})([smhd])$/;
+/** A hundred years: whoever means more means for ever. */
+const TIME_MS_MAX = 100 * 365 * 86_400_000;
+
+const OPTIONS = {
+  name: { type: 'string' },
+  owner: { type: 'string' },
+  scopes: { type: 'string' },
+  models: { type: 'string' },
+  routes: { type: 'string' },
+  expires: { type: 'string' },
+  'requests-per-minute': { type: 'string' },
+  'tokens-per-minute': { type: 'string' },
+  'tokens-per-day': { type: 'string' },
+  overlap: { type: 'string' },
+  forget: { type: 'boolean' },
+  'keys-file': { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
+
+/** Options of each verb, beside those of all. */
+const VERBS = {
+  create: [
+    'name',
+    'owner',
+    'scopes',
+    'models',
+    'routes',
+    'expires',
+    'requests-per-minute',
+    'tokens-per-minute',
+    'tokens-per-day',
+  ],
+  list: [],
+  rotate: ['overlap'],
+  revoke: ['forget'],
+} as const satisfies Readonly<Record<string, readonly (keyof typeof OPTIONS)[]>>;
+type Verb = keyof typeof VERBS;
+
+type Values = ReturnType<typeof parse>['values'];
+
+/**
+ * Runs `stator keys`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments, ConfigError, or a KeyStoreError with one line
+ */
+export async function runKeys(argv: readonly string[], env: Environment): Promise<string> {
+  const { values, positionals } = parse(argv);
+  const [verb, ...ids] = positionals;
+  if (verb === undefined || !isVerb(verb)) {
+    throw new UsageError(`stator keys ${verb ?? ''}: allowed: ${Object.keys(VERBS).join(', ')}`);
+  }
+  checkOptions(verb, values);
+  const work = workOf(verb, values, ids);
+  const store = await openStore(values['keys-file'], env);
+  try {
+    return await work(store);
+  } finally {
+    store.close();
+  }
+}
+
+function isVerb(text: string): text is Verb {
+  return Object.hasOwn(VERBS, text);
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({ args: [...argv], allowPositionals: true, options: OPTIONS });
+  } catch (thrown) {
+    throw new UsageError(reasonOf(thrown).split('.')[0]!);
+  }
+}
+
+function checkOptions(verb: Verb, values: Values): void {
+  const allowed: readonly string[] = [...VERBS[verb], 'keys-file', 'json'];
+  const foreign = Object.keys(values).find((name) => !allowed.includes(name));
+  if (foreign !== undefined) throw new UsageError(`stator keys ${verb} takes no --${foreign}`);
+}
+
+/** Everything is read before a store is opened. */
+function workOf(verb: Verb, values: Values, ids: readonly string[]): (store: KeyStore) => Promise<string> {
+  const isJson = values.json === true;
+  switch (verb) {
+    case 'create': {
+      requireIds(verb, ids, 0);
+      const wanted = readWanted(values);
+      return async (store) => showIssued(await issueKey(store, systemClock, wanted), isJson);
+    }
+    case 'list':
+      requireIds(verb, ids, 0);
+      return async (store) => {
+        const records = await store.list();
+        const nowMs = systemClock.wallMs();
+        return isJson ? asJson(records.map((record) => toJson(record, nowMs))) : renderKeys(records, nowMs);
+      };
+    case 'rotate': {
+      const id = readId(verb, ids);
+      const overlapMs = readTime('overlap', values.overlap ?? OVERLAP_DEFAULT);
+      return async (store) => showIssued(requireKey(id, await rotateKey(store, systemClock, id, overlapMs)), isJson);
+    }
+    case 'revoke': {
+      const id = readId(verb, ids);
+      return async (store) => {
+        const record = requireKey(id, await revokeKey(store, systemClock, id));
+        if (values.forget === true) await store.delete(id);
+        return isJson ? asJson(toJson(record, systemClock.wallMs())) : `revoked ${KEY_PREFIX}${id} (${record.name})\n`;
+      };
+    }
+  }
+}
+
+function readWanted(values: Values) {
+  const { name, owner } = values;
+  if (name === undefined || !/^\P{C}+$/u.test(name) || name.length > TEXT_MAX) {
+    throw new UsageError(`--name is needed: at most ${TEXT_MAX} printable characters`);
+  }
+  if (owner !== undefined && (!/^[\x21-\x7e]+$/.test(owner) || owner.length > TEXT_MAX)) {
+    throw new UsageError(
+      `--owner ${JSON.stringify(owner)}: allowed: at most ${TEXT_MAX} ASCII characters without blanks`,
+    );
+  }
+  const lifeMs = values.expires === undefined ? undefined : readTime('expires', values.expires);
+  const routes = readList('routes', values.routes);
+  const wrong = routes?.find((route) => !route.startsWith('/'));
+  if (wrong !== undefined) throw new UsageError(`--routes ${JSON.stringify(wrong)}: allowed: paths that begin with /`);
+  const scopes = (readList('scopes', values.scopes) ?? ['inference']).map(readScope);
+  return { name, owner, scopes, models: readList('models', values.models), routes, limits: readLimits(values), lifeMs };
+}
+
+function readScope(text: string): Scope {
+  const scope = SCOPES.find((each) => each === text);
+  if (scope === undefined) throw new UsageError(`--scopes ${JSON.stringify(text)}: allowed: ${SCOPES.join(', ')}`);
+  return scope;
+}
+
+function readList(name: string, text: string | undefined): readonly string[] | undefined {
+  if (text === undefined) return undefined;
+  const list = [...new Set(text.split(',').map((each) => each.trim()))];
+  const isGood = list.length <= LIST_MAX && list.every((each) => each !== '' && each.length <= TEXT_MAX);
+  if (isGood) return list;
+  throw new UsageError(`--${name}: allowed: at most ${LIST_MAX} names of at most ${TEXT_MAX} characters, with commas`);
+}
+
+function readLimits(values: Values): KeyLimits {
+  const limits = {
+    requestsPerMinute: readLimit('requests-per-minute', values['requests-per-minute']),
+    tokensPerMinute: readLimit('tokens-per-minute', values['tokens-per-minute']),
+    tokensPerDay: readLimit('tokens-per-day', values['tokens-per-day']),
+  };
+  return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
+}
+
+function readLimit(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const limit = /^\d{1,13}$/.test(text) ? Number(text) : 0;
+  if (limit >= 1 && limit <= LIMIT_MAX) return limit;
+  throw new UsageError(`--${name} ${JSON.stringify(text)}: allowed: a whole number from 1 to ${LIMIT_MAX}`);
+}
+
+function readTime(name: string, text: string): number {
+  const [, count, unit = ''] = TIME.exec(text) ?? [];
+  const ms = Number(count) * (UNITS_MS[unit] ?? Number.NaN);
+  if (ms >= 0 && ms <= TIME_MS_MAX) return ms;
+  throw new UsageError(`--${name} ${JSON.stringify(text)}: allowed: a number and s, m, h or d, such as 90d`);
+}
+
+/** As an id, or as whatever begins with it: lists show the prefix, and people paste keys. */
+function readId(verb: Verb, ids: readonly string[]): string {
+  requireIds(verb, ids, 1);
+  const [text = ''] = ids;
+  const id = keyIdOf(text) ?? text.replace(KEY_PREFIX, '').replace(/-$/, '');
+  if (!isKeyId(id))
+    throw new UsageError(`${JSON.stringify(text.slice(0, 40))} is no id of a key: stator keys list shows them`);
+  return id;
+}
+
+function requireIds(verb: Verb, ids: readonly string[], count: 0 | 1): void {
+  if (ids.length === count) return;
+  throw new UsageError(`stator keys ${verb} takes ${count === 0 ? 'no id' : 'the id of one key'}`);
+}
+
+function requireKey<T>(id: string, found: T | undefined): T {
+  if (found === undefined) throw new UsageError(`there is no key ${id}: stator keys list shows those that there are`);
+  return found;
+}
+
+/** @throws UsageError where no store is named */
+async function openStore(file: string | undefined, env: Environment): Promise<KeyStore> {
+  const argv = file === undefined ? [] : ['--keys-file', file];
+  const { settings } = resolveConfig('frontend', argv, { ...env, STATOR_AUTH: undefined }, { allowMissing: true });
+  const { keysFile, keysTable, dynamodbEndpoint, awsRegion } = settings;
+  // A file that was named here is meant, whatever the environment says.
+  const tableName = file === undefined ? keysTable : undefined;
+  const store = await openKeyStore({ tableName, file: keysFile, endpoint: dynamodbEndpoint, region: awsRegion });
+  if (store !== undefined) return store;
+  throw new UsageError('no store of API keys is named: set STATOR_KEYS_TABLE, or --keys-file FILE');
+}
+
+function showIssued({ text, record }: IssuedKey, isJson: boolean): string {
+  if (isJson) return asJson({ key: text, ...toJson(record, systemClock.wallMs()) });
+  process.stderr.write(`Key ${record.name}, kept as ${KEY_PREFIX}${record.id}. It is shown this once:\n`);
+  return `${text}\n`;
+}
+
+function asJson(value: unknown): string {
+  return `${JSON.stringify(value, undefined, 2)}\n`;
+}
+
+/** A record for programs: without its digests. */
+function toJson(record: KeyRecord, nowMs: number): object {
+  const { digest: _digest, previous, createdMs, expiresMs, revokedMs, ...rest } = record;
+  const time = (ms: number | undefined): string | undefined =>
+    ms === undefined ? undefined : new Date(ms).toISOString();
+  return {
+    ...rest,
+    prefix: `${KEY_PREFIX}${record.id}`,
+    isInForce: isInForce(record, nowMs),
+    created: time(createdMs),
+    expires: time(expiresMs),
+    revoked: time(revokedMs),
+    previousUntil: time(previous?.untilMs),
+  };
+}

@@ -1,0 +1,66 @@
+import { type Environment, resolveConfig } from '../../shared/config/index.ts';
+import type { Catalogue } from '../../shared/discovery/index.ts';
+import { openDiscovery } from '../../shared/fleet/index.ts';
+import { openLogger } from '../process/logger.ts';
+import { UsageError } from './config.ts';
+
+/** Lines of `stator models --help`. */
+export const MODELS_HELP = `Usage: stator models list [flags of discovery]
+       stator models forget NAME [flags of discovery]
+
+The models that a fleet keeps in mind after their workers have left (discovery backend dynamodb): a frontend that never saw a
+worker of one holds its requests (--hold-timeout) or answers 503, where it answers 404 for a name that nobody knows.
+
+  list           each model with its namespace, component and endpoint
+  forget NAME    from now on the name is unknown, unless a worker serves it; one that registers later makes it known again
+
+Which fleet is meant is said as for a frontend: STATOR_DISCOVERY_TABLE, AWS_REGION, STATOR_DYNAMODB_ENDPOINT.
+`;
+
+const ANSWER_MS_MAX = 15_000;
+
+/**
+ * Runs `stator models`; resolves with what it prints.
+ * @throws UsageError for a mistake in its arguments, Error with one line when the table cannot be read or the model is not there
+ */
+export async function runModels(argv: readonly string[], env: Environment): Promise<string> {
+  const { work, flags } = readCommand(argv);
+  const { settings } = resolveConfig('frontend', flags, env);
+  const logger = openLogger(settings);
+  const discovery = await openDiscovery(settings, logger.for('discovery'), { isLasting: false });
+  try {
+    if (discovery.catalogue === undefined) {
+      throw new UsageError(`discovery backend ${discovery.backend} keeps no models: they leave with their workers`);
+    }
+    return await work(discovery.catalogue, AbortSignal.timeout(ANSWER_MS_MAX));
+  } finally {
+    await discovery.close();
+  }
+}
+
+interface ModelsCommand {
+  readonly work: (catalogue: Catalogue, signal: AbortSignal) => Promise<string>;
+  /** For the parser of settings. */
+  readonly flags: readonly string[];
+}
+
+function readCommand([verb, ...rest]: readonly string[]): ModelsCommand {
+  if (verb === 'list') return { work: list, flags: rest };
+  const [name, ...flags] = rest;
+  if (verb === 'forget' && name !== undefined && !name.startsWith('-')) {
+    return { work: (catalogue, signal) => forget(catalogue, name, signal), flags };
+  }
+  throw new UsageError('stator models takes: list, or forget NAME');
+}
+
+async function list(catalogue: Catalogue, signal: AbortSignal): Promise<string> {
+  const models = await catalogue.list(signal);
+  return models
+    .map(({ card, namespace, component, endpoint }) => `${card.display_name}\t${namespace}.${component}.${endpoint}\n`)
+    .join('');
+}
+
+async function forget(catalogue: Catalogue, name: string, signal: AbortSignal): Promise<string> {
+  if (!(await catalogue.forget(name, signal))) throw new Error(`no model ${JSON.stringify(name)} is kept in mind`);
+  return `${name} is forgotten\n`;
+}

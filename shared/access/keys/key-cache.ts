@@ -1,0 +1,193 @@
+import type { Clock } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import { ReadyKey } from './key-record.ts';
+import type { KeyStore } from './key-store.ts';
+
+export interface KeyCacheOptions {
+  readonly store: Pick<KeyStore, 'get'>;
+  readonly clock: Clock;
+  /** How long a record counts without being read again: the longest time until a revoked key is refused. */
+  readonly freshMs: number;
+  /** A read of the store came to an end. */
+  readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
+}
+
+/** Records that are remembered; the one that was read longest ago leaves first. */
+const KNOWN_MAX = 10_000;
+/** Ids that nobody has, remembered so that they are not looked up again. */
+const UNKNOWN_MAX = 4096;
+const UNKNOWN_MS = 5000;
+/** How long known keys go on while the store cannot be read. */
+const AWAY_MS_MAX = 600_000;
+/** Between two tries of a store that cannot be read. */
+const RETRY_MS = 1000;
+/** Looks for ids that are not known: anybody can make them up, and each is a read. */
+const LOOKS_PER_SECOND = 50;
+const LOOKS_AT_ONCE = 200;
+/** A record as old is read again for a key that does not match it: it may have been rotated since. */
+const REREAD_MS = 5000;
+
+interface Known {
+  readonly ready: ReadyKey;
+  readonly readAt: Instant;
+  /** When the store may be tried again; undefined = it answered the last time. */
+  retryMs: number | undefined;
+}
+
+/** Both clocks: one may be set, the other may stand still while a function is frozen. */
+interface Instant {
+  readonly nowMs: number;
+  readonly wallMs: number;
+}
+
+/**
+ * What is known of keys, so that a check costs no read. One read for all who ask for a key at a time.
+ *
+ * | What is known of an id | store answers | store is away |
+ * |---|---|---|
+ * | nothing | read, within the rate of looks | 503 |
+ * | that nobody has it, for 5 s | nobody | nobody |
+ * | a fresh record | the record | the record |
+ * | an older record | read again | the record for 10 minutes, then 503 |
+ */
+export class KeyCache {
+  readonly #options: KeyCacheOptions;
+  readonly #known = new Map<string, Known>();
+  /** Until when; oldest first. */
+  readonly #unknown = new Map<string, number>();
+  readonly #reading = new Map<string, Promise<ReadyKey | undefined>>();
+  #looks = LOOKS_AT_ONCE;
+  #looksAtMs: number;
+  #awayUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: KeyCacheOptions) {
+    this.#options = options;
+    this.#looksAtMs = options.clock.nowMs();
+  }
+
+  /** Entries of every kind, for tests of the bounds. */
+  get size(): number {
+    return this.#known.size + this.#unknown.size + this.#reading.size;
+  }
+
+  /**
+   * The record of an id, at once where it is known; undefined when nobody has it.
+   * @throws ServeError `service_unavailable`, or rejects with it
+   */
+  find(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
+    const known = this.#known.get(id);
+    if (known === undefined) return this.#look(id);
+    const ageMs = this.#ageMs(known.readAt);
+    if (ageMs < this.#options.freshMs) return known.ready;
+    const { retryMs } = known;
+    if (retryMs === undefined) return this.#read(id);
+    // The store was away the last time: nobody waits for the next try but the first asker of a record that is too old.
+    if (this.#options.clock.nowMs() >= retryMs) {
+      const reading = this.#read(id);
+      if (ageMs >= AWAY_MS_MAX) return reading;
+      reading.catch(() => {}); // told by `onRead`
+    }
+    if (ageMs < AWAY_MS_MAX) return known.ready;
+    throw storeAway();
+  }
+
+  /** As `find`, for a key that does not match the record that is known; that one where it was read just now. */
+  findAgain(id: string): ReadyKey | undefined | Promise<ReadyKey | undefined> {
+    const known = this.#known.get(id);
+    if (known === undefined || known.retryMs !== undefined) return known?.ready;
+    return this.#ageMs(known.readAt) < REREAD_MS ? known.ready : this.#read(id);
+  }
+
+  #look(id: string): undefined | Promise<ReadyKey | undefined> {
+    const nowMs = this.#options.clock.nowMs();
+    const unknownUntilMs = this.#unknown.get(id);
+    if (unknownUntilMs !== undefined && nowMs < unknownUntilMs) return undefined;
+    const reading = this.#reading.get(id);
+    if (reading !== undefined) return reading;
+    if (nowMs < this.#awayUntilMs) throw storeAway();
+    if (!this.#takeLook(nowMs)) {
+      throw new ServeError('service_unavailable', 'Too many unknown API keys are being looked up; try again', {
+        retryAfterMs: RETRY_MS,
+      });
+    }
+    return this.#read(id);
+  }
+
+  #takeLook(nowMs: number): boolean {
+    const earned = ((nowMs - this.#looksAtMs) / 1000) * LOOKS_PER_SECOND;
+    this.#looks = Math.min(LOOKS_AT_ONCE, this.#looks + earned);
+    this.#looksAtMs = nowMs;
+    if (this.#looks < 1) return false;
+    this.#looks--;
+    return true;
+  }
+
+  #read(id: string): Promise<ReadyKey | undefined> {
+    const under = this.#reading.get(id);
+    if (under !== undefined) return under;
+    const reading = this.#ask(id).finally(() => this.#reading.delete(id));
+    this.#reading.set(id, reading);
+    return reading;
+  }
+
+  async #ask(id: string): Promise<ReadyKey | undefined> {
+    const { store, clock, onRead } = this.#options;
+    const readAt = this.#instant(); // a change after this may be missed
+    try {
+      const record = await store.get(id);
+      onRead?.(record === undefined ? 'unknown' : 'found');
+      this.#awayUntilMs = Number.NEGATIVE_INFINITY;
+      this.#known.delete(id);
+      if (record === undefined) {
+        this.#noteUnknown(id);
+        return undefined;
+      }
+      const ready = new ReadyKey(record);
+      this.#known.set(id, { ready, readAt, retryMs: undefined });
+      dropOldest(this.#known, KNOWN_MAX);
+      return ready;
+    } catch (thrown) {
+      onRead?.('failed', thrown);
+      const retryMs = clock.nowMs() + RETRY_MS;
+      this.#awayUntilMs = retryMs;
+      const known = this.#known.get(id);
+      if (known === undefined) throw storeAway(thrown);
+      known.retryMs = retryMs;
+      if (this.#ageMs(known.readAt) < AWAY_MS_MAX) return known.ready;
+      throw storeAway(thrown);
+    }
+  }
+
+  #noteUnknown(id: string): void {
+    const nowMs = this.#options.clock.nowMs();
+    for (const [oldest, untilMs] of this.#unknown) {
+      if (nowMs < untilMs) break;
+      this.#unknown.delete(oldest);
+    }
+    this.#unknown.delete(id);
+    this.#unknown.set(id, nowMs + UNKNOWN_MS);
+    dropOldest(this.#unknown, UNKNOWN_MAX);
+  }
+
+  #instant(): Instant {
+    const { clock } = this.#options;
+    return { nowMs: clock.nowMs(), wallMs: clock.wallMs() };
+  }
+
+  #ageMs({ nowMs, wallMs }: Instant): number {
+    const { clock } = this.#options;
+    return Math.max(clock.nowMs() - nowMs, clock.wallMs() - wallMs);
+  }
+}
+
+function dropOldest(map: Map<string, unknown>, sizeMax: number): void {
+  if (map.size <= sizeMax) return;
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return; // one in, one out
+  }
+}
+
+function storeAway(cause?: unknown): ServeError {
+  return new ServeError('service_unavailable', 'API keys cannot be looked up now', { cause, retryAfterMs: RETRY_MS });
+}

@@ -1,0 +1,190 @@
+import type { Clock } from '../../clock/index.ts';
+import { ServeError } from '../../errors/index.ts';
+import type { Caller } from '../caller.ts';
+import type { Gate, Grant, Need } from '../grant.ts';
+import { shownSecrets } from '../shown-secrets.ts';
+import { type Budget, KeyBudgets } from './budgets.ts';
+import { KeyCache } from './key-cache.ts';
+import { isInForce, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
+import type { KeyStore } from './key-store.ts';
+import { KEY_PREFIX, keyIdOf } from './key-text.ts';
+
+/** Why a request was not let in, for the count of refusals. */
+export type RefusalReason = 'no_key' | 'invalid' | 'expired' | 'scope' | 'route' | 'rate' | 'quota' | 'store';
+
+export interface KeyGateOptions {
+  readonly store: KeyStore;
+  readonly clock: Clock;
+  /** `STATOR_KEY_CACHE_SECS`, in milliseconds. */
+  readonly cacheMs: number;
+  readonly onRefused?: (reason: RefusalReason) => void;
+  /** A read of the store came to an end. */
+  readonly onRead?: (outcome: 'found' | 'unknown' | 'failed', failure?: unknown) => void;
+  /** Tokens were used under keys of an owner. */
+  readonly onSpent?: (owner: string, tokens: number) => void;
+  /** A request that generates was let in. */
+  readonly onAdmitted?: (owner: string) => void;
+}
+
+const SCOPES_OF: Readonly<Record<Need, readonly Scope[] | undefined>> = {
+  generate: ['inference'],
+  inference: ['inference'],
+  key: undefined,
+  metrics: ['metrics', 'admin'],
+  admin: ['admin'],
+};
+
+/** What was shown that looks like a key. */
+interface ShownKey {
+  readonly text: string;
+  readonly id: string;
+}
+
+/**
+ * Lets requests in by their API keys.
+ *
+ * @example
+ * const grant = await gate.admit({ header: (name) => metadata.get(name)[0]?.toString() }, 'generate', call.getPath());
+ */
+export class KeyGate implements Gate {
+  readonly #options: KeyGateOptions;
+  readonly #cache: KeyCache;
+  readonly #budgets: KeyBudgets;
+
+  constructor(options: KeyGateOptions) {
+    this.#options = options;
+    const { store, clock, cacheMs: freshMs, onRead } = options;
+    this.#cache = new KeyCache({ store, clock, freshMs, ...(onRead && { onRead }) });
+    this.#budgets = new KeyBudgets(clock);
+  }
+
+  admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant> {
+    const shown = this.#shownKey(caller);
+    const found = this.#ask(() => this.#cache.find(shown.id));
+    if (!(found instanceof Promise)) return this.#match(found, shown, need, path);
+    return found.then(
+      (ready) => this.#match(ready, shown, need, path),
+      (thrown) => this.#storeFailed(thrown),
+    );
+  }
+
+  close(): void {
+    this.#options.store.close();
+  }
+
+  /** Of several that are shown, the one that looks like a key of ours. @throws ServeError `invalid_api_key` */
+  #shownKey(caller: Pick<Caller, 'header'>): ShownKey {
+    const shown = shownSecrets(caller);
+    for (const text of shown) {
+      const id = keyIdOf(text);
+      if (id !== undefined) return { text, id };
+    }
+    if (shown.length > 0) throw this.#refuse('invalid', invalidKey());
+    const message = 'No API key: send it as Authorization: Bearer, or as x-api-key';
+    throw this.#refuse('no_key', new ServeError('invalid_api_key', message));
+  }
+
+  #match(ready: ReadyKey | undefined, shown: ShownKey, need: Need, path: string): Grant | Promise<Grant> {
+    const { text, id } = shown;
+    if (ready === undefined) throw this.#refuse('invalid', invalidKey(id));
+    if (ready.matches(text, this.#options.clock.wallMs())) return this.#grant(ready.record, need, path);
+    const again = this.#ask(() => this.#cache.findAgain(id));
+    if (!(again instanceof Promise)) throw this.#refuse('invalid', invalidKey(id));
+    return again.then(
+      (latest) => {
+        if (latest?.matches(text, this.#options.clock.wallMs())) return this.#grant(latest.record, need, path);
+        throw this.#refuse('invalid', invalidKey(id));
+      },
+      (thrown) => this.#storeFailed(thrown),
+    );
+  }
+
+  #grant(record: KeyRecord, need: Need, path: string): Grant {
+    if (!isInForce(record, this.#options.clock.wallMs())) throw this.#refuse('expired', invalidKey(record.id));
+    const scopes = SCOPES_OF[need];
+    if (scopes !== undefined && !record.scopes.some((scope) => scopes.includes(scope))) {
+      const message = `Key ${record.id} has no scope ${scopes.join(' or ')}, which ${path} asks for`;
+      throw this.#refuse('scope', new ServeError('insufficient_permissions', message));
+    }
+    if (!allowsRoute(record.routes, path)) {
+      const message = `Key ${record.id} may not use ${path}`;
+      throw this.#refuse('route', new ServeError('insufficient_permissions', message));
+    }
+    const budget = this.#budgets.of(record);
+    if (need === 'generate') this.#take(record, budget);
+    return new KeyGrant(record, budget, this.#options.onSpent);
+  }
+
+  #take({ owner, limits }: KeyRecord, budget: Budget | undefined): void {
+    try {
+      budget?.take(limits);
+    } catch (thrown) {
+      const isQuota = thrown instanceof ServeError && thrown.code === 'insufficient_quota';
+      throw this.#refuse(isQuota ? 'quota' : 'rate', thrown);
+    }
+    this.#options.onAdmitted?.(owner);
+  }
+
+  /** @throws what `ask` throws, counted */
+  #ask<T>(ask: () => T): T {
+    try {
+      return ask();
+    } catch (thrown) {
+      return this.#storeFailed(thrown);
+    }
+  }
+
+  #storeFailed(thrown: unknown): never {
+    throw this.#refuse('store', thrown);
+  }
+
+  #refuse<E>(reason: RefusalReason, error: E): E {
+    this.#options.onRefused?.(reason);
+    return error;
+  }
+}
+
+/** What was shown is not sent back, but for the part of it that everybody may see. */
+function invalidKey(id?: string): ServeError {
+  const shown = id === undefined ? '' : `: ${KEY_PREFIX}${id}-...`;
+  return new ServeError('invalid_api_key', `Incorrect API key provided${shown}`);
+}
+
+function allowsRoute(routes: readonly string[] | undefined, path: string): boolean {
+  if (routes === undefined) return true;
+  return routes.some((route) => (route.endsWith('*') ? path.startsWith(route.slice(0, -1)) : path === route));
+}
+
+class KeyGrant implements Grant {
+  readonly #record: KeyRecord;
+  readonly #budget: Budget | undefined;
+  readonly #onSpent: KeyGateOptions['onSpent'];
+
+  constructor(record: KeyRecord, budget: Budget | undefined, onSpent: KeyGateOptions['onSpent']) {
+    this.#record = record;
+    this.#budget = budget;
+    this.#onSpent = onSpent;
+  }
+
+  get owner(): string {
+    return this.#record.owner;
+  }
+
+  get key(): { readonly id: string; readonly name: string } {
+    return this.#record;
+  }
+
+  allowsModel(...names: readonly string[]): boolean {
+    const { models } = this.#record;
+    return models === undefined || names.some((name) => models.includes(name));
+  }
+
+  headers(): Readonly<Record<string, string>> | undefined {
+    return this.#budget?.headers(this.#record.limits);
+  }
+
+  spent(tokens: number): void {
+    this.#budget?.spend(tokens);
+    this.#onSpent?.(this.#record.owner, tokens);
+  }
+}

@@ -1,0 +1,52 @@
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+
+/** Hex digits of a worker id, and of the proof behind it: 96 bits, which nobody tries out over a network. */
+const WORKER_DIGITS = 16;
+const PROOF_DIGITS = 24;
+
+/** Of a request that is at several workers, or at none yet. */
+const NO_WORKER = '0'.repeat(WORKER_DIGITS);
+
+const NAME = new RegExp(`^([0-9a-f]{${WORKER_DIGITS}})([0-9a-f]{${PROOF_DIGITS}})$`);
+
+/** What an id tells whoever may know. */
+export interface NamedRequest {
+  /** As `requestKeyOf` has it: 32 hex digits. */
+  readonly key: string;
+  /** The worker that it began at, in hex without leading zeros; undefined = every worker may have a part of it. */
+  readonly workerId: string | undefined;
+}
+
+/**
+ * Names of running requests: what is appended to a response's id, so that the edge that is asked to cancel it need not be the
+ * one that serves it. It names the worker and proves that an edge of this deployment has made it, for this request and this
+ * owner: nobody else can make one, and no other owner can use it.
+ *
+ *     chatcmpl-<uuid>_<worker: 16 hex><proof: 24 hex>
+ */
+export class RequestNames {
+  readonly #secret: Buffer;
+
+  /** @param secret that all edges share */
+  constructor(secret: string) {
+    this.#secret = Buffer.from(hkdfSync('sha256', secret, '', 'stator request names', 32));
+  }
+
+  /** The suffix of a response id. @param workerId hex; undefined = none, or several */
+  suffixOf({ key, workerId }: NamedRequest, owner: string): string {
+    const worker = workerId?.padStart(WORKER_DIGITS, '0') ?? NO_WORKER;
+    return worker + this.#proof(key, worker, owner);
+  }
+
+  /** What a suffix names; undefined unless it was made here for that request and that owner. */
+  read(key: string, suffix: string, owner: string): NamedRequest | undefined {
+    const [, worker, proof] = NAME.exec(suffix) ?? [];
+    if (worker === undefined || proof === undefined) return undefined;
+    if (!timingSafeEqual(Buffer.from(this.#proof(key, worker, owner)), Buffer.from(proof))) return undefined;
+    return { key, workerId: worker === NO_WORKER ? undefined : worker.replace(/^0+/, '') };
+  }
+
+  #proof(key: string, worker: string, owner: string): string {
+    return createHmac('sha256', this.#secret).update(`${key}/${worker}/${owner}`).digest('hex').slice(0, PROOF_DIGITS);
+  }
+}

@@ -1,0 +1,158 @@
+import { mkdir, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock, Random } from '../../clock/index.ts';
+import { workerError } from '../../errors/index.ts';
+
+export interface FolderCacheOptions {
+  /** Made when it is first needed. */
+  readonly root: string;
+  /** Names of entries, as the start of a regular expression that takes all of one. Whatever else lies there is left alone. */
+  readonly names: string;
+  readonly bytesMax: number;
+  readonly entriesMax: number;
+  /** What is not whole after this is what a crashed process has left. */
+  readonly fillMsMax: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  onRemoved(path: string, bytes: number): void;
+}
+
+/** One entry as it lies there. */
+interface Entry {
+  readonly path: string;
+  readonly bytes: number;
+  /** Unix time of its last use. */
+  readonly usedMs: number;
+}
+
+/**
+ * Folders on this machine that can be made again, within a bound. An entry gets its name when it is whole, so that processes
+ * may share the root; beyond the bound those go that were used longest ago and that this process does not hold.
+ */
+export class FolderCache {
+  readonly #options: FolderCacheOptions;
+  readonly #entry: RegExp;
+  readonly #part: RegExp;
+  /** Entries that this process holds, and how often. */
+  readonly #held = new Map<string, number>();
+
+  constructor(options: FolderCacheOptions) {
+    this.#options = options;
+    this.#entry = new RegExp(`^${options.names}$`);
+    this.#part = new RegExp(`^${options.names}\\.part-`);
+  }
+
+  pathOf(name: string): string {
+    return join(this.#options.root, name);
+  }
+
+  hold(path: string): void {
+    this.#held.set(path, (this.#held.get(path) ?? 0) + 1);
+  }
+
+  /** Lets go of what `hold` was called for; of others it knows nothing. */
+  release(path: string): void {
+    const count = this.#held.get(path) ?? 0;
+    if (count > 1) this.#held.set(path, count - 1);
+    else this.#held.delete(path);
+  }
+
+  /** Notes a use of the entry at `path`. False when it is not there. */
+  async use(path: string): Promise<boolean> {
+    const nowSecs = this.#options.clock.wallMs() / 1000;
+    try {
+      await utimes(path, nowSecs, nowSecs);
+      return true;
+    } catch (thrown) {
+      if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return false;
+      throw thrown;
+    }
+  }
+
+  /**
+   * Makes the entry at `path`, of `bytes`, by `fill`, which is given the folder to write into. Where somebody else is faster,
+   * theirs stays.
+   * @throws ServeError `ResourceExhausted` when so many bytes do not fit; whatever `fill` throws
+   */
+  async add(path: string, bytes: number, fill: (part: string) => Promise<void>): Promise<void> {
+    await mkdir(this.#options.root, { recursive: true, mode: 0o700 });
+    await this.#makeRoom(bytes);
+    const part = this.#partOf(path);
+    try {
+      await mkdir(part, { mode: 0o700 });
+      await fill(part);
+      await rename(part, path).catch(async (thrown) => {
+        if (!(await this.use(path))) throw thrown;
+      });
+    } finally {
+      await rm(part, { recursive: true, force: true });
+    }
+    await this.use(path);
+  }
+
+  /** Takes the name away first: a folder that has it is whole. */
+  async remove(path: string): Promise<void> {
+    const part = this.#partOf(path);
+    await rename(path, part).catch(() => undefined); // removed by somebody else
+    await rm(part, { recursive: true, force: true });
+  }
+
+  /** Bytes of all entries. */
+  async bytes(): Promise<number> {
+    return (await this.#entries()).reduce((sum, entry) => sum + entry.bytes, 0);
+  }
+
+  /** Removes what was used longest ago until one more entry of `bytes` fits, and what crashed processes have left. */
+  async #makeRoom(bytes: number): Promise<void> {
+    const { root, clock, bytesMax, entriesMax, fillMsMax, onRemoved } = this.#options;
+    const oldMs = clock.wallMs() - 2 * fillMsMax;
+    const parts = (await readdir(root)).filter((name) => this.#part.test(name)).map((name) => join(root, name));
+    for (const path of parts) {
+      const usedMs = (await stat(path).catch(() => undefined))?.mtimeMs ?? oldMs; // gone by itself
+      if (usedMs < oldMs) await rm(path, { recursive: true, force: true });
+    }
+    const entries = await this.#entries();
+    entries.sort((one, other) => one.usedMs - other.usedMs);
+    let total = entries.reduce((sum, entry) => sum + entry.bytes, bytes);
+    let count = entries.length + 1;
+    for (const entry of entries) {
+      if (total <= bytesMax && count <= entriesMax) return;
+      if (this.#held.has(entry.path)) continue;
+      await this.remove(entry.path);
+      onRemoved(entry.path, entry.bytes);
+      total -= entry.bytes;
+      count--;
+    }
+    if (total <= bytesMax && count <= entriesMax) return;
+    throw workerError('ResourceExhausted', `${bytes} bytes more do not fit into ${root}, which may hold ${bytesMax}`);
+  }
+
+  async #entries(): Promise<Entry[]> {
+    const { root } = this.#options;
+    const names = await readdir(root).catch((thrown: NodeJS.ErrnoException) => {
+      if (thrown.code === 'ENOENT') return [];
+      throw thrown;
+    });
+    const measured = await Promise.all(
+      names.filter((name) => this.#entry.test(name)).map((name) => measure(join(root, name))),
+    );
+    return measured.filter((entry) => entry !== undefined);
+  }
+
+  #partOf(path: string): string {
+    return `${path}.part-${this.#options.random.uuid()}`;
+  }
+}
+
+/** Undefined when it was removed meanwhile. */
+async function measure(path: string): Promise<Entry | undefined> {
+  try {
+    const names = await readdir(path, { recursive: true });
+    const stats = await Promise.all(names.map((name) => stat(join(path, name))));
+    const bytes = stats.reduce((sum, each) => sum + (each.isFile() ? each.size : 0), 0);
+    return { path, bytes, usedMs: (await stat(path)).mtimeMs };
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw thrown;
+  }
+}

@@ -1,0 +1,43 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import { ConfigError } from '../../config/index.ts';
+import { quietSdkNotice } from '../../discovery/index.ts';
+
+/** Where buckets are. Credentials come from the standard chain of the AWS SDK. */
+export interface BucketPlace {
+  /** A server other than AWS's (`AWS_ENDPOINT`), asked with the bucket's name in the path. @default AWS's, by region */
+  readonly endpoint?: string | undefined;
+  /** A bucket in another region of AWS is found all the same. @default 'us-east-1' */
+  readonly region?: string | undefined;
+}
+
+/** Settings of buckets. */
+interface BucketSettings {
+  readonly awsEndpoint?: string | undefined;
+  readonly awsAllowHttp?: boolean | undefined;
+  readonly awsRegion?: string | undefined;
+}
+
+/** Where the settings say that buckets are. @throws ConfigError for plain HTTP that nobody permitted */
+export function bucketPlace({ awsEndpoint: endpoint, awsAllowHttp, awsRegion: region }: BucketSettings): BucketPlace {
+  if (endpoint?.startsWith('http:') && awsAllowHttp !== true) {
+    throw new ConfigError(['AWS_ENDPOINT is plain HTTP: set AWS_ALLOW_HTTP=true to permit that']);
+  }
+  return { endpoint, region };
+}
+
+export interface S3 {
+  readonly sdk: typeof import('@aws-sdk/client-s3');
+  readonly client: S3Client;
+}
+
+/** Loads the SDK, too large to load for nothing, and makes a client; nothing is asked yet. */
+export async function openS3({ endpoint, region }: BucketPlace): Promise<S3> {
+  quietSdkNotice();
+  const sdk = await import('@aws-sdk/client-s3');
+  const client = new sdk.S3Client({
+    region: region ?? 'us-east-1',
+    followRegionRedirects: true,
+    ...(endpoint === undefined ? {} : { endpoint, forcePathStyle: true }),
+  });
+  return { sdk, client };
+}

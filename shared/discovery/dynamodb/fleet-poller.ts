@@ -1,0 +1,187 @@
+import { setMaxListeners } from 'node:events';
+import type { Clock, Random, Timer } from '../../clock/index.ts';
+import { untilAborted } from '../../concurrency/index.ts';
+import { ageMs, type Moment, momentOf } from '../moment.ts';
+
+/** What a reading is to show. */
+export interface ReadingRequest {
+  /** Everything that was written before it began. */
+  readonly isExact: boolean;
+  readonly shardKey: string | undefined;
+}
+
+export interface FleetPollerOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Until the next reading; undefined = only when asked. */
+  readonly periodMs: () => number | undefined;
+  /** Reads and shows what was read, unless `signal` has aborted by then. */
+  readonly read: (request: ReadingRequest, signal: AbortSignal) => Promise<void>;
+  /** Whether what is shown holds what the shard key asks for. */
+  readonly covers: (shardKey: string | undefined) => boolean;
+  /** What is told of a failed reading; undefined for a failure that says nothing of the table. */
+  readonly explain: (error: unknown) => Error | undefined;
+  readonly onFailing: (failure: Error) => void;
+}
+
+/** A reading under way. */
+interface Attempt {
+  readonly request: ReadingRequest;
+  readonly began: Moment;
+  /** Its signal is widened for the parallel calls of a reading. */
+  readonly aborter: AbortController;
+  /** Undefined when it is shown. Never rejects. */
+  done: Promise<{ readonly error: unknown } | undefined>;
+}
+
+/** While the table cannot be read, it is tried again after twice the time, up to this. */
+const BACK_OFF_MS_MAX = 5000;
+/** A caller waits for fresh records: it does not sit out the back-off. Doubled with each failure. */
+const REFRESH_RETRY_MS = 25;
+
+/** Reads for the whole process, again and again, one reading at a time. */
+export class FleetPoller {
+  readonly #options: FleetPollerOptions;
+  readonly #closing = new AbortController();
+  #timer: Timer | undefined;
+  #attempt: Attempt | undefined;
+  #isStarted = false;
+  #failures = 0;
+  /** When the reading began that is shown. */
+  #shown: Moment | undefined;
+  /** When the last reading began, if it failed. */
+  #failed: Moment | undefined;
+
+  constructor(options: FleetPollerOptions) {
+    this.#options = options;
+    setMaxListeners(0, this.#closing.signal);
+  }
+
+  /** Readings have failed since the last one that worked. */
+  get isFailing(): boolean {
+    return this.#failures > 0;
+  }
+
+  /** Reads from now on, every period. */
+  start(): void {
+    this.#isStarted = true;
+    this.#schedule();
+  }
+
+  /** Something asks for readings more often than before. */
+  hasten(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#schedule();
+  }
+
+  /** True when what is shown began to be read at most `maxAgeMs` ago. */
+  isShown(maxAgeMs: number): boolean {
+    return this.#shown !== undefined && ageMs(this.#shown, this.#options.clock) <= maxAgeMs;
+  }
+
+  /** Reads once, or waits for a reading under way that shows as much. Rejects with its failure, or with the signal's reason. */
+  async readOnce(request: ReadingRequest, signal: AbortSignal): Promise<void> {
+    // What is under way began before it was asked for.
+    if (request.isExact && this.#attempt !== undefined) await untilAborted(this.#attempt.done, signal);
+    const outcome = await untilAborted((this.#fitting(request) ?? this.#begin(request)).done, signal);
+    if (outcome !== undefined) throw outcome.error;
+  }
+
+  /**
+   * Resolves once a reading is shown that began at most `maxAgeMs` ago, and at once where one is; with 0 it is an exact one.
+   * Failed readings are repeated until `signal` aborts, but a failure of that same age is not worth a wait: the next one finds
+   * out.
+   */
+  async refresh(maxAgeMs: number, shardKey: string | undefined, signal: AbortSignal): Promise<void> {
+    const { clock, covers: isCovered } = this.#options;
+    const request = { isExact: maxAgeMs <= 0, shardKey };
+    const isRecent = (moment: Moment): boolean => ageMs(moment, clock) <= maxAgeMs;
+    if (!request.isExact && this.isShown(maxAgeMs) && isCovered(shardKey)) return;
+    if (this.#failed !== undefined && isRecent(this.#failed)) return;
+    if (this.#attempt !== undefined && !(isRecent(this.#attempt.began) && covers(this.#attempt, request))) {
+      this.#supersede(this.#attempt);
+    }
+    for (let delayMs = REFRESH_RETRY_MS; ; delayMs *= 2) {
+      const attempt = this.#fitting(request) ?? this.#begin(request);
+      if ((await untilAborted(attempt.done, signal)) === undefined) return;
+      await clock.sleep(delayMs, signal);
+    }
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    const reason = new Error('the discovery handle is closed');
+    this.#closing.abort(reason);
+    this.#attempt?.aborter.abort(reason);
+  }
+
+  #fitting(request: ReadingRequest): Attempt | undefined {
+    return this.#attempt !== undefined && covers(this.#attempt, request) ? this.#attempt : undefined;
+  }
+
+  #schedule(): void {
+    const isBusy = this.#timer !== undefined || this.#attempt !== undefined;
+    const { clock, random, periodMs } = this.#options;
+    const wantedMs = this.#isStarted ? periodMs() : undefined;
+    if (isBusy || wantedMs === undefined || this.#closing.signal.aborted) return;
+    const backOffMs = Math.min(wantedMs * 2 ** this.#failures, Math.max(BACK_OFF_MS_MAX, wantedMs));
+    this.#timer = clock.after(backOffMs * (0.9 + 0.2 * random.next()), () => {
+      this.#timer = undefined;
+      this.#begin({ isExact: false, shardKey: undefined });
+    });
+  }
+
+  #begin(request: ReadingRequest): Attempt {
+    if (this.#attempt !== undefined) this.#supersede(this.#attempt);
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const aborter = new AbortController();
+    setMaxListeners(0, aborter.signal);
+    const attempt: Attempt = {
+      request,
+      began: momentOf(this.#options.clock),
+      aborter,
+      done: Promise.resolve(undefined),
+    };
+    this.#attempt = attempt;
+    attempt.done = this.#read(attempt);
+    return attempt;
+  }
+
+  /** Does not show what is asked for: begun before the process was frozen, for instance, on a connection that is dead by now. */
+  #supersede(attempt: Attempt): void {
+    this.#attempt = undefined;
+    attempt.aborter.abort(new Error('a newer reading is asked for'));
+  }
+
+  async #read(attempt: Attempt): Promise<{ readonly error: unknown } | undefined> {
+    const { signal } = attempt.aborter;
+    let outcome: { readonly error: unknown } | undefined;
+    try {
+      await this.#options.read(attempt.request, signal);
+      this.#failures = 0;
+      this.#failed = undefined;
+      this.#shown = attempt.began;
+    } catch (error) {
+      outcome = { error };
+      if (!signal.aborted) this.#failedWith(error, attempt.began);
+    }
+    if (this.#attempt === attempt) this.#attempt = undefined;
+    this.#schedule();
+    return outcome;
+  }
+
+  #failedWith(error: unknown, began: Moment): void {
+    const failure = this.#options.explain(error);
+    if (failure === undefined) return;
+    this.#failures++;
+    this.#failed = began;
+    this.#options.onFailing(failure);
+  }
+}
+
+/** Whether the reading shows what is asked for. */
+function covers({ request: { isExact, shardKey } }: Attempt, request: ReadingRequest): boolean {
+  return (isExact || !request.isExact) && (shardKey === undefined || shardKey === request.shardKey);
+}

@@ -1,0 +1,262 @@
+import type { Clock, Random } from '../../clock/index.ts';
+import { ageMs, type Moment, momentOf } from '../moment.ts';
+import type { Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
+import type { ViewObserver } from '../view-observer.ts';
+import type { Fleet } from './fleet/member.ts';
+import { ReadingMerge } from './fleet/reading-merge.ts';
+import type { LeaseCleaner } from './lease-cleaner.ts';
+import type { LeaseLiveness } from './lease-liveness.ts';
+import { type DeadLease, LeaseScan } from './lease-scan.ts';
+import { keepCards, packCatalogue, readCatalogue } from './table-catalogue.ts';
+import { HeadWatch, type ViewHead } from './view-head.ts';
+import { ViewReader } from './view-reader.ts';
+import { FenceLost, ViewWriter } from './view-writer.ts';
+
+export interface FleetReaderOptions {
+  readonly table: Table;
+  readonly time: TableTime;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly liveness: LeaseLiveness;
+  readonly cleaner: LeaseCleaner;
+  /** Of the process, as holder of the head. */
+  readonly holder: string;
+  /** Whether this process may gather the view: one that is frozen between requests may not. */
+  readonly mayGather: boolean;
+  /** How long a view is used, and the head held, without being written again. */
+  readonly viewTtlMs: number;
+  /** Least time between two readings of the leases in place of a view that is too old. */
+  readonly pollMs: number;
+  readonly observer: ViewObserver;
+  readonly report: (problem: Error) => void;
+}
+
+/** What a reading gave. */
+export interface FleetReading {
+  /** Undefined where this process looked after the head alone. */
+  readonly fleet: Fleet | undefined;
+  /** Packed; undefined where there is nothing new. */
+  readonly catalogue: Uint8Array | undefined;
+}
+
+/** The catalogue changes with roll-outs: the gatherer reads it this often, in readings. */
+const CATALOGUE_EVERY = 15;
+/** ... and looks after the cards that it names this often. */
+const CARDS_KEPT_MS = 86_400_000;
+/** A view that was written longer ago says nothing of who lives. */
+const OUTAGE_MS_MAX = 120_000;
+const NOTHING: Fleet = new Map();
+
+/**
+ * Reads the fleet, in one of three ways:
+ *
+ *   head is kept up             the view: the head, and the cells that changed
+ *   this process holds it       the leases, of which it then writes the view
+ *   head is too old             takes its place; or reads the leases, at most once a period, and writes nothing
+ *
+ * While none of them can be read, what was last known stands.
+ */
+export class FleetReader {
+  readonly #options: FleetReaderOptions;
+  readonly #view: ViewReader;
+  readonly #scan: LeaseScan;
+  readonly #writer: ViewWriter;
+  readonly #headWatch: HeadWatch;
+  readonly #merge: ReadingMerge;
+  #known: Fleet = NOTHING;
+  /** When the view, or the leases, were read last with success. */
+  #current: Moment | undefined;
+  #hasAdopted = false;
+  #isCleaning = false;
+  readonly #closing = new AbortController();
+  #scanned: Moment | undefined;
+  #scanPauseMs = 0;
+  #catalogue: Uint8Array = new Uint8Array();
+  #untilCatalogue = 0;
+  #cardsKeptAtMs = Number.NEGATIVE_INFINITY;
+  #leases = 0;
+  #isSharded = false;
+  #shardKey: string | undefined;
+
+  constructor(options: FleetReaderOptions) {
+    this.#options = options;
+    const { table, clock, time, holder, viewTtlMs: ttlMs, pollMs } = options;
+    this.#view = new ViewReader(table);
+    this.#scan = new LeaseScan(options);
+    this.#writer = new ViewWriter({ table, clock, time, holder, ttlMs });
+    this.#headWatch = new HeadWatch(clock, time, ttlMs);
+    this.#merge = new ReadingMerge(ttlMs + pollMs);
+  }
+
+  get isGathering(): boolean {
+    return this.#writer.isHolder;
+  }
+
+  /** Live processes, as last read. */
+  get leases(): number {
+    return this.#leases;
+  }
+
+  /** Whether the loads that were read hold what the key asks for. */
+  covers(shardKey: string | undefined): boolean {
+    return !this.#isSharded || shardKey === undefined || shardKey === this.#shardKey;
+  }
+
+  /** Everything that was written before it began. */
+  async readExactly(isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
+    let catalogue: Uint8Array | undefined;
+    if (!this.#hasAdopted && !this.isGathering) {
+      const head = await this.#view.readHead(signal);
+      if (head !== undefined) catalogue = await this.#adopt(head, signal);
+    }
+    const fleet = await this.#readLeases({ isExact: true, mayRest: false }, isFailing, signal);
+    return { fleet, catalogue };
+  }
+
+  /**
+   * The fleet as of about a second ago.
+   *
+   * @param isFollowed somebody wants to know; else it is enough that there is a view
+   * @param isFailing the table could not be read until now
+   */
+  async read(
+    { shardKey, isFollowed, isFailing }: { shardKey: string | undefined; isFollowed: boolean; isFailing: boolean },
+    signal: AbortSignal,
+  ): Promise<FleetReading> {
+    const { mayGather, observer, time } = this.#options;
+    if (this.isGathering) return this.#gather(isFailing, signal);
+    const head = await this.#view.readHead(signal);
+    const state = head === undefined ? { isFresh: false, isTakeable: true } : this.#headWatch.observe(head);
+    if (mayGather && state.isTakeable && (await this.#take(head, signal))) return this.#gather(isFailing, signal);
+    if (head !== undefined && state.isFresh) {
+      this.#leases = head.body?.leases ?? 0;
+      if (!isFollowed) return { fleet: undefined, catalogue: undefined };
+      const reading = await this.#view.readCells(head, shardKey, signal);
+      if (reading.fleet !== undefined) {
+        observer.read('view', Math.max(0, time.nowMs() - head.writtenAtMs));
+        [this.#isSharded, this.#shardKey] = [reading.isSharded, shardKey];
+        return { ...reading, fleet: this.#learn(this.#merge.with(reading.fleet, this.#options.clock.nowMs())) };
+      }
+    }
+    if (!isFollowed) return { fleet: undefined, catalogue: undefined };
+    return this.#fallBack(head, isFailing, signal);
+  }
+
+  /** Ends what goes on in the background, and gives the head up if this process holds it. */
+  close(signal: AbortSignal): Promise<void> {
+    this.#closing.abort(new Error('the discovery handle is closed'));
+    return this.#writer.release(signal);
+  }
+
+  async #take(head: ViewHead | undefined, signal: AbortSignal): Promise<boolean> {
+    if (head !== undefined) await this.#adopt(head, signal);
+    if (!(await this.#writer.take(head, signal))) return false;
+    this.#untilCatalogue = 0;
+    this.#options.observer.gathering(true);
+    return true;
+  }
+
+  async #gather(isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
+    const { clock, observer } = this.#options;
+    const began = momentOf(clock);
+    const reading = await this.#scanLeases({ isExact: false, mayRest: true }, isFailing, signal);
+    const fleet = this.#learn(reading.fleet);
+    this.#merge.read(fleet, fleet, clock.nowMs());
+    if (this.#untilCatalogue-- <= 0) await this.#readCatalogue(signal);
+    try {
+      await this.#writer.write(fleet, this.#catalogue, began, signal);
+      observer.read('gathered', 0);
+    } catch (error) {
+      if (!(error instanceof FenceLost)) throw error;
+      observer.gathering(false, error.message);
+      return { fleet, catalogue: this.#catalogue };
+    }
+    void this.#clean(reading.dead); // never rejects, and nobody waits for it
+    return { fleet, catalogue: this.#catalogue };
+  }
+
+  async #clean(dead: readonly DeadLease[]): Promise<void> {
+    if (this.#isCleaning) return;
+    const { cleaner, table, report } = this.#options;
+    const { signal } = this.#closing;
+    this.#isCleaning = true;
+    try {
+      await cleaner.clean(dead, signal);
+    } catch (error) {
+      if (!signal.aborted) report(table.explain(error)); // tried again after the next reading
+    }
+    this.#isCleaning = false;
+  }
+
+  /** The head is too old, and its place not to be had. */
+  async #fallBack(head: ViewHead | undefined, isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
+    const { clock, random, pollMs, observer } = this.#options;
+    const isSoon = this.#scanned !== undefined && ageMs(this.#scanned, clock) < this.#scanPauseMs;
+    if (isSoon) return { fleet: this.#known, catalogue: undefined };
+    const catalogue = head === undefined ? undefined : await this.#adopt(head, signal);
+    const fleet = await this.#readLeases({ isExact: false, mayRest: false }, isFailing, signal);
+    this.#scanPauseMs = pollMs * (0.9 + 0.2 * random.next());
+    this.#scanned = momentOf(clock);
+    this.#isSharded = false;
+    observer.read('leases', 0);
+    return { fleet, catalogue };
+  }
+
+  async #readLeases(
+    request: { readonly isExact: boolean; readonly mayRest: boolean },
+    isFailing: boolean,
+    signal: AbortSignal,
+  ): Promise<Fleet> {
+    const before = this.#known;
+    const { fleet } = await this.#scanLeases(request, isFailing, signal);
+    this.#merge.read(fleet, before, this.#options.clock.nowMs());
+    return this.#learn(fleet);
+  }
+
+  #scanLeases(
+    request: { readonly isExact: boolean; readonly mayRest: boolean },
+    isFailing: boolean,
+    signal: AbortSignal,
+  ): ReturnType<LeaseScan['read']> {
+    const { liveness, clock } = this.#options;
+    if (isFailing) liveness.excuseOutage(clock.nowMs());
+    this.#scan.adopt(this.#known, this.#isTrusted(isFailing));
+    return this.#scan.read(request, signal);
+  }
+
+  /**
+   * Begins with what a view says that nobody keeps up any more: its records need not be read again, and who was alive when it
+   * was written is not taken for dead because the table was away since.
+   */
+  async #adopt(head: ViewHead, signal: AbortSignal): Promise<Uint8Array | undefined> {
+    this.#hasAdopted = true;
+    const { fleet = NOTHING, catalogue } = await this.#view.readCells(head, undefined, signal);
+    this.#scan.adopt(fleet, this.#options.time.nowMs() - head.writtenAtMs <= OUTAGE_MS_MAX);
+    if (catalogue !== undefined) this.#catalogue = catalogue;
+    return catalogue;
+  }
+
+  /** What is known was current until a moment ago, or until the table could not be read any more. */
+  #isTrusted(isFailing: boolean): boolean {
+    const { clock, viewTtlMs } = this.#options;
+    return this.#current !== undefined && (isFailing || ageMs(this.#current, clock) <= 2 * viewTtlMs);
+  }
+
+  #learn(fleet: Fleet): Fleet {
+    this.#known = fleet;
+    this.#leases = fleet.size;
+    this.#current = momentOf(this.#options.clock);
+    return fleet;
+  }
+
+  async #readCatalogue(signal: AbortSignal): Promise<void> {
+    const { table, time, clock } = this.#options;
+    const entries = await readCatalogue(table, signal, false);
+    this.#catalogue = packCatalogue(entries);
+    this.#untilCatalogue = CATALOGUE_EVERY;
+    if (clock.nowMs() - this.#cardsKeptAtMs < CARDS_KEPT_MS) return;
+    this.#cardsKeptAtMs = clock.nowMs();
+    await keepCards(table, time, entries, signal);
+  }
+}

@@ -1,0 +1,205 @@
+import type { EventScope, EventTransport } from '../../../planes/event/index.ts';
+import { PackedReader, PackedWriter } from '../../packed.ts';
+import type { EndpointRecord, EventChannelRecord, ModelRecord } from '../../records.ts';
+
+/** A model record as it is stored: its card is kept once, by checksum. */
+export interface StoredModel extends Omit<ModelRecord, 'card'> {
+  readonly cardSum: string;
+  /** What of the card is this worker's own; JSON. */
+  readonly ownCard: string;
+}
+
+export type StoredRecord = EndpointRecord | EventChannelRecord | StoredModel;
+
+// Both numbers and names are stored: what a number stands for never changes.
+const ENDPOINT = 1;
+const MODEL = 2;
+const CHANNEL = 3;
+const SCOPES = ['namespace', 'component', 'endpoint'] as const satisfies readonly EventScope['kind'][];
+const CHANNEL_KINDS = ['Zmq', 'ZmqBroker', 'Nats', 'Memory'] as const satisfies readonly EventTransport['kind'][];
+
+const NAME_BYTES_MAX = 4096; // 1,024 characters
+const JSON_BYTES_MAX = 64 * 1024;
+const ID_DIGITS_MAX = 16;
+/** Records of one process. */
+const RECORDS_MAX = 8192;
+
+/**
+ * A record in as few bytes as it needs, with fields that this version does not know as JSON at its end, so that they survive.
+ * Throws `RangeError` for an id that is none.
+ */
+export function packRecord(record: StoredRecord): Uint8Array {
+  const writer = new PackedWriter();
+  switch (record.type) {
+    case 'Endpoint': {
+      const { type: _, namespace, component, endpoint, instance_id, transport, device_type = '', ...rest } = record;
+      const [[kind, address] = ['', '']] = Object.entries(transport);
+      writer.byte(ENDPOINT);
+      for (const text of [namespace, component, endpoint, kind, address, device_type]) writer.text(text);
+      writeId(writer, instance_id);
+      writeRest(writer, rest);
+      break;
+    }
+    case 'Model': {
+      const { type: _, namespace, component, endpoint, instance_id, ...more } = record;
+      const { model_suffix = '', registered_at = 0, cardSum, ownCard, ...rest } = more;
+      writer.byte(MODEL);
+      for (const text of [namespace, component, endpoint, model_suffix, cardSum, ownCard]) writer.text(text);
+      writeId(writer, instance_id);
+      writer.count(Math.max(0, Math.floor(registered_at)));
+      writeRest(writer, rest);
+      break;
+    }
+    case 'EventChannel': {
+      const { type: _, scope, topic, instance_id, transport, worker_id = '', ...rest } = record;
+      writer.byte(CHANNEL);
+      writer.byte(SCOPES.indexOf(scope.kind));
+      writer.byte(CHANNEL_KINDS.indexOf(transport.kind));
+      for (const text of [...scopeNames(scope), topic, worker_id, JSON.stringify(transport.config)]) writer.text(text);
+      writeId(writer, instance_id);
+      writeRest(writer, rest);
+    }
+  }
+  return writer.finish();
+}
+
+/** Reverses `packRecord`; undefined for what it cannot have made. */
+export function unpackRecord(bytes: Uint8Array): StoredRecord | undefined {
+  try {
+    const reader = new PackedReader(bytes);
+    const record = readRecord(reader, reader.byte());
+    return reader.isAtEnd ? record : undefined;
+  } catch {
+    return undefined; // cut short, out of bounds or no JSON: written by a process gone wrong
+  }
+}
+
+/** The records of one process in one piece. */
+export function packBlock(records: readonly Uint8Array[]): Uint8Array {
+  const writer = new PackedWriter(records.reduce((sum, { length }) => sum + length + 3, 0));
+  for (const record of records) writer.bytes(record);
+  return writer.finish();
+}
+
+/** The packed records of a block; those after the first damage are lost. */
+export function unpackBlock(block: Uint8Array): readonly Uint8Array[] {
+  const records: Uint8Array[] = [];
+  try {
+    const reader = new PackedReader(block);
+    while (!reader.isAtEnd && records.length < RECORDS_MAX) records.push(reader.bytes());
+  } catch {
+    // a block that was cut short: what stands before the cut is whole
+  }
+  return records;
+}
+
+function readRecord(reader: PackedReader, kind: number): StoredRecord | undefined {
+  switch (kind) {
+    case ENDPOINT: {
+      const [namespace, component, endpoint] = [readName(reader), readName(reader), readName(reader)];
+      const transport = { [readName(reader)]: readName(reader) };
+      const deviceType = reader.text(NAME_BYTES_MAX);
+      const instance_id = readId(reader);
+      const device = deviceType === '' ? {} : { device_type: deviceType };
+      return {
+        ...readRest(reader),
+        type: 'Endpoint',
+        namespace,
+        component,
+        endpoint,
+        instance_id,
+        transport,
+        ...device,
+      };
+    }
+    case MODEL: {
+      const [namespace, component, endpoint] = [readName(reader), readName(reader), readName(reader)];
+      const suffix = reader.text(NAME_BYTES_MAX);
+      const [cardSum, ownCard] = [reader.text(NAME_BYTES_MAX), reader.text(JSON_BYTES_MAX)];
+      const instance_id = readId(reader);
+      const registeredAt = reader.count();
+      return {
+        ...readRest(reader),
+        type: 'Model',
+        namespace,
+        component,
+        endpoint,
+        instance_id,
+        cardSum,
+        ownCard,
+        ...(suffix === '' ? {} : { model_suffix: suffix }),
+        ...(registeredAt === 0 ? {} : { registered_at: registeredAt }),
+      };
+    }
+    case CHANNEL: {
+      const scopeKind = SCOPES[reader.byte()];
+      const channelKind = CHANNEL_KINDS[reader.byte()];
+      const scope = toScope(
+        scopeKind,
+        reader.text(NAME_BYTES_MAX),
+        reader.text(NAME_BYTES_MAX),
+        reader.text(NAME_BYTES_MAX),
+      );
+      const [topic, workerId] = [readName(reader), reader.text(NAME_BYTES_MAX)];
+      const config: unknown = JSON.parse(reader.text(JSON_BYTES_MAX));
+      const instance_id = readId(reader);
+      if (scope === undefined || channelKind === undefined || typeof config !== 'object' || config === null)
+        return undefined;
+      const transport = { kind: channelKind, config } as EventTransport; // whoever connects to it checks its addresses
+      const worker = workerId === '' ? {} : { worker_id: workerId };
+      return { ...readRest(reader), type: 'EventChannel', scope, topic, instance_id, transport, ...worker };
+    }
+    default:
+      return undefined; // of a later version
+  }
+}
+
+function scopeNames(scope: EventScope): readonly [string, string, string] {
+  return [
+    scope.namespace,
+    scope.kind === 'namespace' ? '' : scope.component,
+    scope.kind === 'endpoint' ? scope.endpoint : '',
+  ];
+}
+
+function toScope(
+  kind: EventScope['kind'] | undefined,
+  namespace: string,
+  component: string,
+  endpoint: string,
+): EventScope | undefined {
+  if (namespace === '' || (kind !== 'namespace' && component === '')) return undefined;
+  if (kind === 'namespace') return { kind, namespace };
+  if (kind === 'component') return { kind, namespace, component };
+  return kind === undefined || endpoint === '' ? undefined : { kind, namespace, component, endpoint };
+}
+
+function readName(reader: PackedReader): string {
+  const name = reader.text(NAME_BYTES_MAX);
+  if (name === '') throw new RangeError('an empty name');
+  return name;
+}
+
+function writeId(writer: PackedWriter, id: string): void {
+  if (!/^[0-9a-f]{1,16}$/.test(id)) {
+    throw new RangeError(`instance_id ${JSON.stringify(id)}: allowed are 1 to 16 lower-case hex digits`);
+  }
+  writer.hex(id);
+}
+
+function readId(reader: PackedReader): string {
+  const id = reader.hex();
+  if (id.length === 0 || id.length > ID_DIGITS_MAX) throw new RangeError(`an id of ${id.length} digits`);
+  return id;
+}
+
+function writeRest(writer: PackedWriter, rest: object): void {
+  const text = JSON.stringify(rest);
+  writer.text(text === '{}' ? '' : text);
+}
+
+function readRest(reader: PackedReader): object {
+  const text = reader.text(JSON_BYTES_MAX);
+  const rest: unknown = text === '' ? {} : JSON.parse(text);
+  return typeof rest === 'object' && rest !== null ? rest : {};
+}

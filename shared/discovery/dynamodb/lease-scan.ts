@@ -1,0 +1,165 @@
+import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../../concurrency/index.ts';
+import type { Item, Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
+import { type Fleet, isEarlier, type Member } from './fleet/member.ts';
+import { packBlock } from './fleet/record-bytes.ts';
+import type { LeaseLiveness } from './lease-liveness.ts';
+import { LEASE_PARTITIONS, recordsPartition } from './schema.ts';
+
+/** How to read the leases. */
+export interface ScanRequest {
+  /** What was written before it began is seen; twice the read units. */
+  readonly isExact: boolean;
+  /** Partitions in which nothing but renewals happened are left out every other time. */
+  readonly mayRest: boolean;
+}
+
+/** A lease that was seen to have ended. */
+export interface DeadLease {
+  readonly leaseId: string;
+  readonly epoch: number;
+  /** As it was when it was seen. */
+  readonly expiresAtMs: number;
+}
+
+export interface LeaseReading {
+  readonly fleet: Fleet;
+  readonly dead: readonly DeadLease[];
+}
+
+interface SeenLease {
+  readonly leaseId: string;
+  readonly epoch: number;
+  readonly rev: number;
+  readonly expiresAtMs: number;
+  readonly ttlMs: number;
+  readonly load: Uint8Array;
+  readonly isAlive: boolean;
+  /** Number of the scan that saw it first. */
+  readonly since: number;
+}
+
+interface ScanOptions {
+  readonly table: Table;
+  readonly time: TableTime;
+  readonly clock: Clock;
+  readonly liveness: LeaseLiveness;
+}
+
+/** Processes whose records one scan reads, unless it is exact; the others come with the next ones. */
+const FETCHES_MAX = 512;
+const NOTHING: Uint8Array = new Uint8Array();
+
+/**
+ * Reads the leases of the whole fleet, and the records of those whose `rev` is new. What it has read stays known to it, so
+ * that the next scan costs the leases alone; `adopt` lets it begin with what a view says.
+ */
+export class LeaseScan {
+  readonly #options: ScanOptions;
+  readonly #partitions = new Map<string, ReadonlyMap<string, SeenLease>>(); // as last read; each by lease id
+  readonly #blocks = new Map<string, Member>(); // records as last read, by lease id; those of leases that are there
+  readonly #resting = new Set<string>(); // partitions that the next scan leaves out
+  #scans = 0;
+
+  constructor(options: ScanOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes the records in `fleet` for read. With `isTrusted` its processes count as seen alive just now: one whose view was
+   * current until a moment ago must not take the expiry that an outage prevented from being renewed for their death.
+   */
+  adopt(fleet: Fleet, isTrusted: boolean): void {
+    for (const member of fleet.values()) {
+      const known = this.#blocks.get(member.leaseId);
+      if (known === undefined || isEarlier(known, member)) this.#blocks.set(member.leaseId, member);
+      if (isTrusted) this.#options.liveness.trust(member.leaseId, member.epoch);
+    }
+  }
+
+  /** Rejects when the table cannot be read; what was read until then stays read. */
+  async read({ isExact, mayRest }: ScanRequest, signal: AbortSignal): Promise<LeaseReading> {
+    this.#scans++;
+    const partitions = mayRest ? LEASE_PARTITIONS.filter((pk) => !this.#resting.has(pk)) : LEASE_PARTITIONS;
+    this.#resting.clear();
+    await inBatches(partitions, (pk) => this.#readPartition(pk, isExact, mayRest, signal));
+    this.#options.liveness.prune(this.#options.clock.nowMs());
+    const leases = [...this.#partitions.values()].flatMap((partition) => [...partition.values()]);
+    const alive = leases.filter(({ isAlive, rev }) => isAlive && rev > 0);
+    await this.#fetchRecords(alive, isExact ? Number.POSITIVE_INFINITY : FETCHES_MAX, signal);
+    return { fleet: this.#fleetOf(alive), dead: leases.filter(({ isAlive }) => !isAlive) };
+  }
+
+  /** Leases are judged as of when they were asked for: an answer may lie unread for long, in a process that was stopped. */
+  async #readPartition(pk: string, isExact: boolean, mayRest: boolean, signal: AbortSignal): Promise<void> {
+    const { table, time, clock, liveness } = this.#options;
+    const [askedAtMs, askedAtTableMs] = [clock.nowMs(), time.nowMs()];
+    const before = this.#partitions.get(pk) ?? new Map<string, SeenLease>();
+    const now = new Map<string, SeenLease>();
+    for (const item of await table.query(pk, undefined, signal, isExact)) {
+      const row = toRow(item);
+      if (row === undefined) continue;
+      const known = before.get(row.leaseId);
+      const isOld = known !== undefined && isStale(row, known); // of a replica that lags: it has been seen further on
+      const current = isOld ? known : row;
+      const isAlive = liveness.observe(current, askedAtMs, askedAtTableMs);
+      now.set(row.leaseId, { ...current, isAlive, since: known?.since ?? this.#scans });
+    }
+    for (const [leaseId, lease] of before) {
+      if (now.has(leaseId)) continue;
+      if (!isExact && lease.since === this.#scans - 1)
+        now.set(leaseId, lease); // so new that a replica may not have it
+      else this.#blocks.delete(leaseId);
+    }
+    this.#partitions.set(pk, now);
+    const hasNews = before.size !== now.size || [...now].some(([leaseId, lease]) => isNews(lease, before.get(leaseId)));
+    if (mayRest && !hasNews) this.#resting.add(pk);
+  }
+
+  async #fetchRecords(alive: readonly SeenLease[], fetchesMax: number, signal: AbortSignal): Promise<void> {
+    const changed = alive.filter((lease) => {
+      const block = this.#blocks.get(lease.leaseId);
+      return block === undefined || isEarlier(block, lease);
+    });
+    await inBatches(changed.slice(0, fetchesMax), async ({ leaseId, epoch, rev }) => {
+      const items = await this.#options.table.query(recordsPartition(leaseId), undefined, signal);
+      const records = items.flatMap((item) =>
+        Number(item.epoch?.N) === epoch && item.record?.B ? [item.record.B] : [],
+      );
+      this.#blocks.set(leaseId, { leaseId, epoch, rev, block: packBlock(records), load: NOTHING });
+    });
+  }
+
+  #fleetOf(alive: readonly SeenLease[]): Fleet {
+    const fleet = new Map<string, Member>();
+    for (const { leaseId, epoch, load } of alive) {
+      const block = this.#blocks.get(leaseId);
+      if (block?.epoch === epoch) fleet.set(leaseId, { ...block, load });
+    }
+    return fleet;
+  }
+}
+
+type LeaseItem = Omit<SeenLease, 'isAlive' | 'since'>;
+
+/** Undefined for what is none of ours. */
+function toRow(item: Item): LeaseItem | undefined {
+  const leaseId = item.sk?.S;
+  const numbers = [item.epoch, item.rev, item.expiresAtMs, item.ttlMs].map((attribute) => Number(attribute?.N));
+  const [epoch = 0, rev = 0, expiresAtMs = 0, ttlMs = 0] = numbers;
+  if (leaseId === undefined || !/^[0-9a-f]{1,16}$/.test(leaseId) || !numbers.every(Number.isSafeInteger))
+    return undefined;
+  return { leaseId, epoch, rev, expiresAtMs, ttlMs, load: item.load?.B ?? NOTHING };
+}
+
+function isStale(row: LeaseItem, before: SeenLease): boolean {
+  if (row.epoch !== before.epoch) return row.epoch < before.epoch;
+  return row.expiresAtMs < before.expiresAtMs && row.expiresAtMs !== 0; // 0 = withdrawn
+}
+
+function isNews(now: SeenLease, before: SeenLease | undefined): boolean {
+  if (before === undefined || now.isAlive !== before.isAlive || now.epoch !== before.epoch || now.rev !== before.rev)
+    return true;
+  return Buffer.compare(now.load, before.load) !== 0;
+}

@@ -1,0 +1,157 @@
+import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../../concurrency/index.ts';
+import type { RecordAddress } from '../keys.ts';
+import { DiscoveryError } from '../options.ts';
+import type { Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
+import type { OwnCard } from './card-writer.ts';
+import { leaseItemKey, recordItemKey } from './schema.ts';
+
+/** A record that this process holds in the table. */
+export interface OwnedRecord {
+  readonly address: RecordAddress;
+  /** Packed. */
+  readonly bytes: Uint8Array;
+  readonly instanceId: string;
+  /** Of a model. */
+  readonly card?: OwnCard;
+}
+
+export interface LeaseWriterOptions {
+  readonly table: Table;
+  readonly time: TableTime;
+  readonly clock: Clock;
+  readonly leaseId: string;
+  readonly ttlMs: number;
+  /** What the workers of this process carry now, packed. */
+  readonly load: () => Uint8Array;
+}
+
+const GARBAGE_AFTER_S = 3600;
+const RECORD_GARBAGE_AFTER_S = 30 * 86_400;
+const EPOCH_IS_MINE = 'attribute_exists(sk) AND epoch = :epoch';
+
+/** Writes the items of one process: its lease and its records. */
+export class LeaseWriter {
+  readonly #options: LeaseWriterOptions;
+  #epoch = 0;
+  /** Raised before the lease is written: a write whose answer was lost is made good by the next one. */
+  #rev = 0;
+
+  constructor(options: LeaseWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Writes the lease if there is none yet. Resolves with the monotonic time when the request left, else undefined. */
+  async ensureLease(signal: AbortSignal): Promise<number | undefined> {
+    if (this.#epoch > 0) return undefined;
+    const sentAtMs = this.#options.clock.nowMs();
+    await this.#writeLease(1, signal);
+    this.#epoch = 1;
+    return sentAtMs;
+  }
+
+  /** Creates or replaces a record under the present epoch. Readers see it once the lease says that something has changed. */
+  async writeRecord({ address, bytes }: OwnedRecord, signal: AbortSignal): Promise<void> {
+    const { table, time, leaseId } = this.#options;
+    const ttl = Math.ceil(time.nowMs() / 1000) + RECORD_GARBAGE_AFTER_S;
+    await table.update(
+      'SET #record = :record, epoch = :epoch, #ttl = :ttl',
+      {
+        key: recordItemKey(leaseId, address),
+        names: { '#record': 'record', '#ttl': 'ttl' },
+        values: { ':record': bytes, ':epoch': this.#epoch, ':ttl': ttl },
+      },
+      signal,
+    );
+  }
+
+  async deleteRecord(address: RecordAddress, signal: AbortSignal): Promise<void> {
+    await this.#options.table.delete({ key: recordItemKey(this.#options.leaseId, address) }, signal);
+  }
+
+  /** Says with the lease that the records have changed; renews it as well. False as `renew`. */
+  tellChange(signal: AbortSignal): Promise<boolean> {
+    this.#rev++;
+    return this.renew(signal);
+  }
+
+  /** Extends the lease and says what its workers carry, in one write. False when it is gone: all must be registered again. */
+  renew(signal: AbortSignal): Promise<boolean> {
+    const { table, time, ttlMs, load, leaseId } = this.#options;
+    const expiresAtMs = time.nowMs() + ttlMs;
+    return table.update(
+      'SET expiresAtMs = :expires, #ttl = :ttl, rev = :rev, #load = :load',
+      {
+        key: leaseItemKey(leaseId),
+        condition: EPOCH_IS_MINE,
+        names: { '#ttl': 'ttl', '#load': 'load' },
+        values: {
+          ':expires': expiresAtMs,
+          ':ttl': garbageAt(expiresAtMs),
+          ':rev': this.#rev,
+          ':load': load(),
+          ':epoch': this.#epoch,
+        },
+      },
+      signal,
+    );
+  }
+
+  /**
+   * Writes everything again under a new epoch. Records come first and the lease last, so that readers see all of it at once
+   * and what an earlier epoch left behind stays dead.
+   */
+  async registerAgain(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
+    this.#epoch++; // also when what follows fails: the next attempt finds no lease of this epoch and takes the next one
+    this.#rev++;
+    await inBatches(records, (record) => this.writeRecord(record, signal));
+    await this.#writeLease(this.#epoch, signal);
+  }
+
+  /**
+   * Ends the lease, which withdraws everything at once, then clears the records away, and the lease last: while it is there,
+   * whoever clears up knows that there may be records.
+   */
+  async withdraw(records: readonly OwnedRecord[], signal: AbortSignal): Promise<void> {
+    if (this.#epoch === 0) return;
+    const { table, leaseId } = this.#options;
+    const mine = { key: leaseItemKey(leaseId), condition: EPOCH_IS_MINE, values: { ':epoch': this.#epoch } };
+    const isMine = await table.update(
+      'SET expiresAtMs = :never, rev = :none',
+      { ...mine, values: { ...mine.values, ':never': 0, ':none': 0 } },
+      signal,
+    );
+    if (!isMine) return; // whoever took it clears up
+    await inBatches(records, ({ address }) => this.deleteRecord(address, signal));
+    await table.delete(mine, signal);
+  }
+
+  /** `<=` and not `<`: a write whose answer was lost is repeated under the same epoch. */
+  async #writeLease(epoch: number, signal: AbortSignal): Promise<void> {
+    const { table, time, ttlMs, leaseId, load } = this.#options;
+    const expiresAtMs = time.nowMs() + ttlMs;
+    const isWritten = await table.update(
+      'SET expiresAtMs = :expires, ttlMs = :ttlMs, epoch = :epoch, rev = :rev, #load = :load, #ttl = :ttl',
+      {
+        key: leaseItemKey(leaseId),
+        condition: 'attribute_not_exists(sk) OR epoch <= :epoch',
+        names: { '#ttl': 'ttl', '#load': 'load' },
+        values: {
+          ':expires': expiresAtMs,
+          ':ttlMs': ttlMs,
+          ':epoch': epoch,
+          ':rev': this.#rev,
+          ':load': load(),
+          ':ttl': garbageAt(expiresAtMs),
+        },
+      },
+      signal,
+    );
+    if (!isWritten) throw new DiscoveryError('unavailable', `lease ${leaseId} is held under a later epoch`);
+  }
+}
+
+function garbageAt(expiresAtMs: number): number {
+  return Math.ceil(expiresAtMs / 1000) + GARBAGE_AFTER_S;
+}

@@ -1,0 +1,209 @@
+import type { Clock } from '../../clock/index.ts';
+import { inBatches } from '../../concurrency/index.ts';
+import { ageMs, type Moment } from '../moment.ts';
+import type { ItemKey, Table } from '../table/table.ts';
+import type { TableTime } from '../table/table-time.ts';
+import { cellOf, firstCellCount, nextCellCount, packLoadCell, packRecordCell } from './fleet/cells.ts';
+import { packHead } from './fleet/head-body.ts';
+import type { Fleet, Member } from './fleet/member.ts';
+import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY } from './schema.ts';
+import type { ViewHead } from './view-head.ts';
+
+/** Another process holds the head: what this one gathers is written no more. */
+export class FenceLost extends Error {
+  override readonly name = 'FenceLost';
+}
+
+interface WriterOptions {
+  readonly table: Table;
+  readonly time: TableTime;
+  readonly clock: Clock;
+  /** Of the process; any text but an empty one. */
+  readonly holder: string;
+  /** How long the head is held without a write. */
+  readonly ttlMs: number;
+}
+
+interface WrittenCells {
+  count: number;
+  /** By cell: what it was packed from or to, and the round in which that was written. */
+  readonly cells: Map<number, { readonly mark: string | Uint8Array; readonly version: number; readonly bytes: number }>;
+}
+
+const FENCE_IS_MINE = 'attribute_not_exists(pk) OR fence <= :fence';
+
+/**
+ * Writes the view of the fleet while this process holds the head. The head is its lease: each write of it renews the lease,
+ * and whoever takes it raises the fence, under which the cells are written from then on. All cells are written once under a
+ * new fence, so that a holder that was frozen finds its own refused.
+ */
+export class ViewWriter {
+  readonly #options: WriterOptions;
+  readonly #records: WrittenCells = { count: 0, cells: new Map() };
+  readonly #loads: WrittenCells = { count: 0, cells: new Map() };
+  #catalogue: { readonly mark: Uint8Array; readonly version: number } | undefined;
+  #fence: number | undefined;
+  #round = 0;
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+  }
+
+  get isHolder(): boolean {
+    return this.#fence !== undefined;
+  }
+
+  /** Takes the head, which must still be as it was `seen`. False when another process was quicker. */
+  async take(seen: ViewHead | undefined, signal: AbortSignal): Promise<boolean> {
+    const { table, time, holder } = this.#options;
+    const fence = (seen?.fence || 0) + 1;
+    const asSeen =
+      seen === undefined
+        ? { condition: 'attribute_not_exists(pk)' }
+        : { condition: 'fence = :seen AND writtenAtMs = :written AND takenAtMs = :taken AND holder = :holder' };
+    const values =
+      seen === undefined
+        ? { ':written': 0 }
+        : { ':seen': seen.fence, ':written': seen.writtenAtMs, ':taken': seen.takenAtMs, ':holder': seen.holder };
+    const isTaken = await table.update(
+      'SET fence = :fence, holder = :me, takenAtMs = :now, writtenAtMs = :written',
+      { key: HEAD_KEY, ...asSeen, values: { ...values, ':fence': fence, ':me': holder, ':now': time.nowMs() } },
+      signal,
+    );
+    if (isTaken) this.#begin(fence);
+    return isTaken;
+  }
+
+  /**
+   * Writes the cells that changed, then the head.
+   *
+   * @param began when the reading began that `fleet` is from: one that took longer than the lease is not written
+   * @param catalogue packed
+   * @throws FenceLost when another process holds the head by now; nothing of this one is written any more
+   */
+  async write(fleet: Fleet, catalogue: Uint8Array, began: Moment, signal: AbortSignal): Promise<void> {
+    const { ttlMs, clock } = this.#options;
+    if (this.#fence === undefined || ageMs(began, clock) > ttlMs) throw this.#lose('the reading took too long');
+    this.#round++;
+    const members = [...fleet.values()].sort((one, other) => (one.leaseId < other.leaseId ? -1 : 1));
+    await this.#writeRecords(members, signal);
+    await this.#writeLoads(members, signal);
+    if (this.#catalogue === undefined || Buffer.compare(this.#catalogue.mark, catalogue) !== 0) {
+      await this.#put(CATALOGUE_CELL_KEY, 1, catalogue, signal);
+      this.#catalogue = { mark: catalogue, version: this.#round };
+    }
+    if (ageMs(began, clock) > ttlMs) throw this.#lose('the writing took too long');
+    await this.#writeHead(members.length, signal);
+  }
+
+  /** Gives the head up, so that another process takes it at once. */
+  async release(signal: AbortSignal): Promise<void> {
+    if (this.#fence === undefined) return;
+    const values = { ':fence': this.#fence, ':nobody': '' };
+    this.#fence = undefined;
+    await this.#options.table.update(
+      'SET holder = :nobody',
+      { key: HEAD_KEY, condition: 'fence = :fence', values },
+      signal,
+    );
+  }
+
+  #begin(fence: number): void {
+    this.#fence = fence;
+    this.#round = 0;
+    for (const written of [this.#records, this.#loads]) {
+      written.count = 0;
+      written.cells.clear();
+    }
+    this.#catalogue = undefined;
+  }
+
+  #lose(why: string): FenceLost {
+    this.#fence = undefined;
+    return new FenceLost(why);
+  }
+
+  async #writeRecords(members: readonly Member[], signal: AbortSignal): Promise<void> {
+    const held = this.#records;
+    const rawBytes = members.reduce((sum, { block }) => sum + block.length + 16, 0);
+    resize(held, () => firstCellCount(rawBytes, true));
+    await this.#writeCells('records', held, members, signal, (ofCell, before) => {
+      const mark = ofCell.map(({ leaseId, epoch, rev }) => `${leaseId}/${epoch}/${rev}`).join();
+      return mark === before ? undefined : { mark, bytes: packRecordCell(ofCell) };
+    });
+  }
+
+  async #writeLoads(members: readonly Member[], signal: AbortSignal): Promise<void> {
+    const held = this.#loads;
+    resize(held, () =>
+      firstCellCount(
+        members.reduce((sum, { load }) => sum + load.length + 10, 0),
+        false,
+      ),
+    );
+    await this.#writeCells('loads', held, members, signal, (ofCell, before) => {
+      const bytes = packLoadCell(ofCell);
+      const isSame = before instanceof Uint8Array && Buffer.compare(bytes, before) === 0;
+      return isSame ? undefined : { mark: bytes, bytes };
+    });
+  }
+
+  async #writeCells(
+    kind: CellKind,
+    held: WrittenCells,
+    members: readonly Member[],
+    signal: AbortSignal,
+    pack: (
+      members: readonly Member[],
+      before: string | Uint8Array | undefined,
+    ) => { readonly mark: string | Uint8Array; readonly bytes: Uint8Array } | undefined,
+  ): Promise<void> {
+    const byCell = Array.from({ length: held.count }, (): Member[] => []);
+    for (const member of members) byCell[cellOf(member.leaseId, held.count)]?.push(member);
+    await inBatches([...byCell.entries()], async ([cell, ofCell]) => {
+      const packed = pack(ofCell, held.cells.get(cell)?.mark);
+      if (packed === undefined) return;
+      await this.#put(cellItemKey(kind, cell), held.count, packed.bytes, signal);
+      held.cells.set(cell, { mark: packed.mark, version: this.#round, bytes: packed.bytes.length });
+    });
+  }
+
+  async #put(key: ItemKey, cells: number, body: Uint8Array, signal: AbortSignal): Promise<void> {
+    const values = { ':fence': this.#fence ?? 0, ':version': this.#round, ':cells': cells, ':body': body };
+    const isWritten = await this.#options.table.update(
+      'SET fence = :fence, #version = :version, cells = :cells, body = :body',
+      { key, condition: FENCE_IS_MINE, names: { '#version': 'version' }, values },
+      signal,
+    );
+    if (!isWritten) throw this.#lose('another process does');
+  }
+
+  async #writeHead(leases: number, signal: AbortSignal): Promise<void> {
+    const { table, time } = this.#options;
+    const versions = ({ cells }: WrittenCells): number[] =>
+      [...cells].sort(([one], [other]) => one - other).map(([, { version }]) => version);
+    const body = packHead({
+      round: this.#round,
+      leases,
+      records: versions(this.#records),
+      loads: versions(this.#loads),
+      catalogue: this.#catalogue?.version ?? 0,
+    });
+    const values = { ':fence': this.#fence ?? 0, ':body': body, ':now': time.nowMs() };
+    const isWritten = await table.update(
+      'SET body = :body, bodyFence = :fence, writtenAtMs = :now',
+      { key: HEAD_KEY, condition: 'fence = :fence', values },
+      signal,
+    );
+    if (!isWritten) throw this.#lose('another process does');
+  }
+}
+
+/** Changes the number of cells where they have outgrown it or shrunk; all are written anew then. */
+function resize(held: WrittenCells, first: () => number): void {
+  const bytes = [...held.cells.values()].reduce((sum, cell) => sum + cell.bytes, 0);
+  const count = held.count === 0 ? first() : nextCellCount(held.count, bytes);
+  if (count === held.count) return;
+  held.count = count;
+  held.cells.clear();
+}

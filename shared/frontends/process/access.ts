@@ -1,0 +1,62 @@
+import { type Gate, RequestNames } from '../../access/index.ts';
+import type { KeyStore, openKeyStore } from '../../access/keys/index.ts';
+import { systemClock } from '../../clock/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { isLoopback } from '../../planes/request/index.ts';
+import { createAccessMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+
+/**
+ * Opens the gate that asks for API keys, where the settings want one; undefined where nobody needs a key. Its code is loaded
+ * only then.
+ */
+export async function openGate(
+  settings: EdgeSettings,
+  registry: MetricRegistry,
+  log: Logger,
+): Promise<Gate | undefined> {
+  if (!asksForKeys(settings)) return undefined;
+  const keys = await import('../../access/keys/index.ts');
+  const metrics = createAccessMetrics(registry);
+  let isAway = false;
+  return new keys.KeyGate({
+    store: await openStore(settings, keys.openKeyStore),
+    clock: systemClock,
+    cacheMs: settings.keyCacheSecs * 1000,
+    onRefused: metrics.refused,
+    onAdmitted: metrics.admitted,
+    onSpent: metrics.spent,
+    onRead: (outcome, failure) => {
+      metrics.read(outcome);
+      if (isAway === (outcome === 'failed')) return;
+      isAway = !isAway;
+      if (isAway) log.warn('API keys cannot be looked up: those in use go on', { reason: reasonOf(failure) });
+      else log.info('API keys can be looked up again');
+    },
+  });
+}
+
+/** Whether somebody is served of whom no proof is asked, without that having been chosen. */
+export function isOpenToAll(settings: EdgeSettings): boolean {
+  const { auth, httpHost } = settings;
+  return auth === 'auto' && !asksForKeys(settings) && !(httpHost !== undefined && isLoopback(httpHost));
+}
+
+/** Names of requests, which every frontend that knows the same secret understands; none without a secret. */
+export function openNames({ idSecret, planeToken }: EdgeSettings): RequestNames | undefined {
+  const secret = idSecret ?? planeToken;
+  return secret === undefined ? undefined : new RequestNames(secret);
+}
+
+function asksForKeys({ auth, httpHost, keysTable, keysFile }: EdgeSettings): boolean {
+  if (auth !== 'auto') return auth === 'on';
+  if (httpHost !== undefined && isLoopback(httpHost)) return false;
+  return (keysTable ?? keysFile) !== undefined;
+}
+
+async function openStore(settings: EdgeSettings, open: typeof openKeyStore): Promise<KeyStore> {
+  const { keysTable: tableName, keysFile: file, dynamodbEndpoint: endpoint, awsRegion: region } = settings;
+  const store = await open({ tableName, file, endpoint, region });
+  if (store === undefined) throw new Error('STATOR_AUTH=on needs STATOR_KEYS_TABLE or --keys-file');
+  return store;
+}

@@ -1,0 +1,80 @@
+import { chmod, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { FileKeyStore } from '../../../shared/access/keys/index.ts';
+import { describeKeyStore, someKey } from './key-store.contract.ts';
+
+async function folder(): Promise<string> {
+  return mkdtemp(join(tmpdir(), 'stator-keys-'));
+}
+
+describeKeyStore('file', async () => {
+  const path = await folder();
+  const file = join(path, 'keys.json');
+  const [writer, reader] = [new FileKeyStore(file), new FileKeyStore(file)];
+  return { writer, reader, close: () => rm(path, { recursive: true }) };
+});
+
+describe('the file of keys', () => {
+  let path: string;
+  let file: string;
+  beforeEach(async () => {
+    path = await folder();
+    file = join(path, 'deep', 'keys.json');
+  });
+  afterEach(() => rm(path, { recursive: true }));
+
+  it('is its user’s own, is replaced whole, and leaves nothing beside it', async () => {
+    const store = new FileKeyStore(file);
+    await store.put(someKey());
+    const first = await stat(file);
+    await store.put(someKey());
+    const second = await stat(file);
+    expect([first.mode & 0o777, second.mode & 0o777]).toEqual([0o600, 0o600]);
+    expect(second.ino).not.toBe(first.ino);
+    expect(await readdir(join(path, 'deep'))).toEqual(['keys.json']);
+  });
+
+  it('that is not there has no keys', async () => {
+    expect(await new FileKeyStore(file).list()).toEqual([]);
+  });
+
+  it.each([
+    ['{', 'is no file of keys'],
+    ['[]', 'has no list "keys"'],
+    ['{"keys":[{"id":"x"}]}', 'id must be the id of a key'],
+    [JSON.stringify({ keys: [{ ...someKey(), scopes: ['root'] }] }), 'scopes must be of inference, admin, metrics'],
+    [JSON.stringify({ keys: [{ ...someKey(), owner: 'a b' }] }), 'owner must be a text of printable ASCII'],
+    [JSON.stringify({ keys: [{ ...someKey(), limits: { tokensPerDay: 0 } }] }), 'tokensPerDay must be from 1 to'],
+  ])('that says %s is refused with its name and the field', async (text, reason) => {
+    const store = new FileKeyStore(file);
+    await store.put(someKey());
+    await writeFile(file, text);
+    const refused = await store.list().catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: 'misconfigured' });
+    expect(String(refused)).toContain(reason);
+    expect(String(refused)).toContain(file);
+  });
+
+  it('that others may write is refused', async () => {
+    const store = new FileKeyStore(file);
+    const record = someKey();
+    await store.put(record);
+    await chmod(file, 0o622);
+    await expect(new FileKeyStore(file).get(record.id)).rejects.toMatchObject({ code: 'misconfigured' });
+  });
+
+  it('is written although a writer has died over it, and not while one is at it', async () => {
+    const store = new FileKeyStore(file);
+    await store.put(someKey());
+    const lock = `${file}.lock`;
+    await writeFile(lock, '');
+    const late = store.put(someKey(), AbortSignal.timeout(100));
+    await expect(late).rejects.toMatchObject({ name: 'TimeoutError' });
+    const longAgo = new Date(Date.now() - 60_000);
+    await utimes(lock, longAgo, longAgo);
+    await store.put(someKey());
+    expect(JSON.parse(await readFile(file, 'utf8')).keys).toHaveLength(2);
+  });
+});

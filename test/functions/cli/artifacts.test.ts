@@ -1,0 +1,81 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { runArtifacts } from '../../../functions/cli/artifacts.ts';
+import { type ArtifactSource, bucketSource, ModelCache } from '../../../shared/artifacts/fetching/index.ts';
+import { systemClock, systemRandom } from '../../../shared/clock/index.ts';
+import { readModelInfo } from '../../../shared/tokens/index.ts';
+import { type S3Server, startS3Server } from '../../support/s3-server.ts';
+
+const FOLDER = resolve('shared/artifacts/builtin-model');
+
+describe('stator artifacts', () => {
+  let server: S3Server;
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    server = await startS3Server();
+    vi.stubEnv('AWS_ACCESS_KEY_ID', 'key');
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'secret');
+    env = { STATOR_ARTIFACTS_BUCKET: 'models', AWS_ENDPOINT: server.url, AWS_ALLOW_HTTP: 'true' };
+  });
+  afterAll(async () => {
+    vi.unstubAllEnvs();
+    await server.stop();
+  });
+  beforeEach(() => {
+    server.objects.clear();
+    server.objects.set('models/notes.txt', Buffer.from('of somebody else'));
+    server.refusal = undefined;
+  });
+
+  it('puts what serving needs into the bucket, once, and lists it', async () => {
+    const pushed = await runArtifacts(['push', FOLDER], env);
+    expect(
+      pushed
+        .trim()
+        .split('\n')
+        .map((line) => line.split(/\s+/).at(-1)),
+    ).toEqual(['config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json']);
+    const again = await runArtifacts(['push', FOLDER, '--json'], env);
+    for (const line of again.trim().split('\n')) expect(JSON.parse(line)).toMatchObject({ isNew: false });
+    const listed = (await runArtifacts(['list'], env)).trim().split('\n');
+    expect(listed).toHaveLength(4);
+    for (const line of listed) expect(line).toMatch(/^ *\d+ {2}sha256\/[0-9a-f]{64}$/);
+  });
+
+  it('puts them where a frontend finds them', async () => {
+    await runArtifacts(['push', FOLDER], env);
+    const root = mkdtempSync(join(tmpdir(), 'stator-pushed-'));
+    const cache = new ModelCache({
+      root,
+      bytesMax: 1 << 30,
+      clock: systemClock,
+      random: systemRandom,
+      onRead: () => {},
+      onRemoved: () => {},
+    });
+    const { files } = await readModelInfo(FOLDER);
+    const source: ArtifactSource = bucketSource('models', { endpoint: server.url });
+    const names = await cache.withFolder({ modelName: 'm', files }, [source], async (folder) => readdirSync(folder));
+    expect(names.sort()).toEqual(['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json']);
+    rmSync(root, { recursive: true });
+  });
+
+  it.each([
+    [['push', FOLDER], { AWS_ENDPOINT: 'http://x' }, 'name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET'],
+    [['push'], {}, 'stator artifacts takes push FOLDER, or list'],
+    [['pull', FOLDER], {}, 'stator artifacts takes push FOLDER, or list'],
+    [['push', FOLDER, '--buckets', 'x'], {}, "Unknown option '--buckets'"],
+    [['push', '/nowhere'], {}, '/nowhere: no such folder'],
+  ])('says what is wrong with %j', async (argv, more, message) => {
+    const own = 'AWS_ENDPOINT' in more ? more : env;
+    await expect(runArtifacts(argv as string[], own)).rejects.toThrow(message as string);
+  });
+
+  it('names the bucket that refuses, and plain HTTP that nobody has permitted', async () => {
+    server.refusal = 403;
+    await expect(runArtifacts(['push', FOLDER], env)).rejects.toThrow(/^bucket models: /);
+    await expect(runArtifacts(['list'], { ...env, AWS_ALLOW_HTTP: 'false' })).rejects.toThrow(/AWS_ALLOW_HTTP=true/);
+  });
+});

@@ -1,0 +1,105 @@
+import { once } from 'node:events';
+import { createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
+
+/** What a process asked of a table, and what DynamoDB would charge for it. */
+export interface TableUse {
+  readonly readRequests: number;
+  readonly writeRequests: number;
+  /** 4 KB strongly consistent, 8 KB eventually. */
+  readonly readUnits: number;
+  /** 1 KB. */
+  readonly writeUnits: number;
+}
+
+export interface CountingTableProxy {
+  readonly url: string;
+  /** Since the last call. */
+  take(): TableUse;
+  close(): Promise<void>;
+}
+
+type StoredItem = Readonly<Record<string, AttributeValue & { readonly B?: string }>>;
+
+const READ_UNIT_BYTES = 4096;
+const WRITE_UNIT_BYTES = 1024;
+
+/** Stands before a DynamoDB server and counts what passes, by the rules of the price list. */
+export async function startCountingTableProxy(target: string): Promise<CountingTableProxy> {
+  let use = { readRequests: 0, writeRequests: 0, readUnits: 0, writeUnits: 0 };
+  const count = (operation: string, asked: string, answered: string): void => {
+    const [question, answer] = [JSON.parse(asked), JSON.parse(answered)];
+    const perUnit = (bytes: number, isConsistent: boolean): number =>
+      Math.max(1, Math.ceil(bytes / READ_UNIT_BYTES)) * (isConsistent ? 1 : 0.5);
+    switch (operation) {
+      case 'GetItem':
+        use.readRequests++;
+        use.readUnits += perUnit(bytesOf(answer.Item), question.ConsistentRead === true);
+        return;
+      case 'Query': {
+        const bytes = (answer.Items ?? []).reduce((sum: number, item: StoredItem) => sum + bytesOf(item), 0);
+        use.readRequests++;
+        use.readUnits += perUnit(bytes, question.ConsistentRead === true);
+        return;
+      }
+      case 'BatchGetItem': {
+        const [keys] = Object.values(question.RequestItems as Record<string, { Keys: unknown[] }>);
+        const [items = []] = Object.values((answer.Responses ?? {}) as Record<string, StoredItem[]>);
+        use.readRequests++;
+        for (const item of items) use.readUnits += perUnit(bytesOf(item), false);
+        use.readUnits += ((keys?.Keys.length ?? 0) - items.length) * 0.5; // what is not there is charged as the smallest
+        return;
+      }
+      default: {
+        // The item itself is not in the answer: what is written, with its key, is all but some bytes of it here.
+        const bytes = bytesOf(question.Key) + bytesOf(question.ExpressionAttributeValues);
+        use.writeRequests++;
+        use.writeUnits += Math.max(1, Math.ceil(bytes / WRITE_UNIT_BYTES));
+      }
+    }
+  };
+  const front = createServer((request, response) => {
+    const asked: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => asked.push(chunk));
+    request.on('end', () => {
+      const { method, url = '/', headers } = request;
+      const operation = String(headers['x-amz-target']).split('.')[1] ?? '';
+      const onward = httpRequest(new URL(url, target), { method, headers }, (answer) => {
+        const answered: Buffer[] = [];
+        answer.on('data', (chunk: Buffer) => answered.push(chunk));
+        answer.on('end', () => {
+          const body = Buffer.concat(answered);
+          count(operation, Buffer.concat(asked).toString(), body.toString() || '{}');
+          response.writeHead(answer.statusCode ?? 500, answer.headers);
+          response.end(body);
+        });
+      });
+      onward.on('error', () => response.destroy());
+      onward.end(Buffer.concat(asked));
+    });
+  }).listen(0, '127.0.0.1');
+  await once(front, 'listening');
+  return {
+    url: `http://127.0.0.1:${(front.address() as AddressInfo).port}`,
+    take: () => {
+      const taken = use;
+      use = { readRequests: 0, writeRequests: 0, readUnits: 0, writeUnits: 0 };
+      return taken;
+    },
+    close: async () => {
+      front.closeAllConnections();
+      front.close();
+      await once(front, 'close');
+    },
+  };
+}
+
+/** Size of an item as DynamoDB counts it: names and values; a number has half a byte a digit and one more. */
+function bytesOf(item: StoredItem | undefined): number {
+  return Object.entries(item ?? {}).reduce((sum, [name, { S, N, B }]) => {
+    if (S !== undefined) return sum + name.length + Buffer.byteLength(S);
+    if (N !== undefined) return sum + name.length + 1 + Math.ceil(N.replace(/^-|0+$/g, '').length / 2);
+    return sum + name.length + Buffer.byteLength(B ?? '', 'base64');
+  }, 0);
+}

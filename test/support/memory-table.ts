@@ -1,0 +1,152 @@
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
+import type { Clock } from '../../shared/clock/index.ts';
+import type { Item, ItemChange, ItemKey, ItemOutcome, Table } from '../../shared/discovery/table/index.ts';
+
+/** What one process asked of a table. */
+export interface TableCounts {
+  reads: number;
+  writes: number;
+}
+
+/** A process's connection to a table in memory, and what can go wrong with it. */
+export interface MemoryTableClient {
+  readonly table: Table;
+  readonly counts: TableCounts;
+  /** Every call fails from now on, until it is undone. */
+  cut(isCut: boolean): void;
+  /** Calls get their answers only when it is undone, as when the process stands still: what was sent has been done. */
+  stall(isStalled: boolean): void;
+}
+
+/**
+ * A table in memory for tests in virtual time: the calls of `Table` with the few expressions that discovery writes. Real
+ * emulators prove the expressions; this one lets many processes and many seconds pass.
+ */
+export class MemoryTable {
+  readonly #clock: Clock;
+  readonly #items = new Map<string, Map<string, Item>>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  connect(): MemoryTableClient {
+    const counts = { reads: 0, writes: 0 };
+    let isCut = false;
+    let stalled: { readonly over: Promise<void>; readonly end: () => void } | undefined;
+    const call = async <T>(kind: keyof TableCounts, count: number, work: () => T): Promise<T> => {
+      if (isCut) throw new Error('the network is down');
+      counts[kind] += count;
+      const answer = work();
+      if (stalled !== undefined) await stalled.over;
+      else await Promise.resolve();
+      return answer;
+    };
+    const table = {
+      get: (key: ItemKey) => call('reads', 1, () => this.#get(key)),
+      batchGet: (keys: readonly ItemKey[]) =>
+        call('reads', Math.ceil(keys.length / 100), () => keys.map((key) => this.#get(key)).filter((item) => item !== undefined)),
+      query: (pk: string) => call('reads', 1, () => [...(this.#items.get(pk)?.values() ?? [])]),
+      update: async (expression: string, change: ItemChange) =>
+        (await call('writes', 1, () => this.#update(expression, change))).isApplied,
+      delete: (change: ItemChange) => call('writes', 1, () => this.#delete(change)),
+      attempt: async <T>(
+        timeoutMs: number,
+        signal: AbortSignal,
+        work: (signal: AbortSignal) => Promise<T>,
+      ): Promise<T> => {
+        const deadlineMs = this.#clock.nowMs() + timeoutMs;
+        for (;;) {
+          signal.throwIfAborted();
+          try {
+            return await work(signal);
+          } catch (error) {
+            signal.throwIfAborted();
+            if (this.#clock.nowMs() >= deadlineMs) throw error;
+            await this.#clock.sleep(100, signal);
+          }
+        }
+      },
+      explain: (error: unknown) => error as Error,
+      close() {},
+    };
+    return {
+      table: table as unknown as Table,
+      counts,
+      cut: (now) => {
+        isCut = now;
+      },
+      stall: (now) => {
+        if (!now) {
+          stalled?.end();
+          stalled = undefined;
+        } else if (stalled === undefined) {
+          let end = (): void => {};
+          const over = new Promise<void>((resolve) => {
+            end = resolve;
+          });
+          stalled = { over, end };
+        }
+      },
+    };
+  }
+
+  #get({ pk, sk }: ItemKey): Item | undefined {
+    return this.#items.get(pk)?.get(sk);
+  }
+
+  #delete({ key, ...change }: ItemChange): boolean {
+    if (!holds(change.condition, this.#get(key), change)) return false;
+    this.#items.get(key.pk)?.delete(key.sk);
+    return true;
+  }
+
+  #update(expression: string, { key, ...change }: ItemChange): ItemOutcome {
+    const before = this.#get(key);
+    if (!holds(change.condition, before, change)) return { isApplied: false, item: before };
+    const item: Record<string, AttributeValue> = { pk: { S: key.pk }, sk: { S: key.sk }, ...before };
+    for (const assignment of expression.replace(/^SET /, '').split(', ')) {
+      const [name = '', value = ''] = assignment.split(' = ');
+      item[change.names?.[name] ?? name] = attribute(change.values?.[value]);
+    }
+    const partition = this.#items.get(key.pk) ?? new Map<string, Item>();
+    this.#items.set(key.pk, partition.set(key.sk, item));
+    return { isApplied: true, item };
+  }
+}
+
+/** `a = :b AND c <= :d OR attribute_not_exists(e)`: comparisons joined by AND, then by OR. */
+function holds(condition: string | undefined, item: Item | undefined, change: Omit<ItemChange, 'key'>): boolean {
+  if (condition === undefined) return true;
+  return condition.split(' OR ').some((all) => all.split(' AND ').every((one) => compare(one, item, change)));
+}
+
+function compare(text: string, item: Item | undefined, { names, values }: Omit<ItemChange, 'key'>): boolean {
+  const exists = /^attribute_(not_)?exists\((\w+)\)$/.exec(text);
+  if (exists !== null) return (item?.[exists[2] ?? ''] === undefined) === (exists[1] !== undefined);
+  const [name = '', operator, value = ''] = text.split(' ');
+  const [left, right] = [plain(item?.[names?.[name] ?? name]), values?.[value]];
+  if (left === undefined || right === undefined) return false;
+  switch (operator) {
+    case '=':
+      return left === right;
+    case '<>':
+      return left !== right;
+    case '<':
+      return left < right;
+    case '<=':
+      return left <= right;
+    default:
+      throw new Error(`the table in memory does not know the condition ${text}`);
+  }
+}
+
+function plain(value: AttributeValue | undefined): string | number | undefined {
+  return value?.S ?? (value?.N === undefined ? undefined : Number(value.N));
+}
+
+function attribute(value: string | number | Uint8Array | undefined): AttributeValue {
+  if (value instanceof Uint8Array) return { B: value };
+  if (value === undefined) throw new Error('an expression names a value that is not there');
+  return typeof value === 'string' ? { S: value } : { N: String(value) };
+}
