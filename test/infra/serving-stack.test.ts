@@ -319,9 +319,7 @@ describe('the rights in the serving stack', () => {
   });
 
   it('let workers register, container edges route and keep responses, and nothing else', () => {
-    const worker = [
-      ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
-    ];
+    const worker = [['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()]];
     const edge = [
       ['DiscoveryTable', [...LOOK_UP, 'dynamodb:DeleteItem', 'dynamodb:UpdateItem'].sort()],
       ['ResponsesTable', ['dynamodb:DeleteItem', 'dynamodb:GetItem', 'dynamodb:PutItem', 'dynamodb:Query']],

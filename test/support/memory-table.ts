@@ -45,7 +45,9 @@ export class MemoryTable {
     const table = {
       get: (key: ItemKey) => call('reads', 1, () => this.#get(key)),
       batchGet: (keys: readonly ItemKey[]) =>
-        call('reads', Math.ceil(keys.length / 100), () => keys.map((key) => this.#get(key)).filter((item) => item !== undefined)),
+        call('reads', Math.ceil(keys.length / 100), () =>
+          keys.map((key) => this.#get(key)).filter((item) => item !== undefined),
+        ),
       query: (pk: string) => call('reads', 1, () => [...(this.#items.get(pk)?.values() ?? [])]),
       update: async (expression: string, change: ItemChange) =>
         (await call('writes', 1, () => this.#update(expression, change))).isApplied,
