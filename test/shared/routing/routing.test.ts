@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { seededRandom, VirtualClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import type { RankLoad } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import type { RoutableModel } from '../../../shared/pipeline/index.ts';
 import { createMemoryEventPlane } from '../../../shared/planes/event/index.ts';
@@ -19,6 +20,7 @@ class FleetRig {
   readonly clock = new VirtualClock();
   readonly model: RoutableModel = model();
   readonly #hub = new MemoryHub(this.clock);
+  readonly #worker = new MemoryDiscovery({ hub: this.#hub, clock: this.clock, random: seededRandom(99) });
   readonly #plane = createMemoryRequestPlane({ clock: this.clock });
   readonly #events = createMemoryEventPlane({ clock: this.clock, random: seededRandom(1) });
   readonly #open = new Set<RoutingProcess>();
@@ -53,6 +55,13 @@ class FleetRig {
     return opened;
   }
 
+  /** What the worker with that id says of its only rank. */
+  async say(id: string, load: Omit<RankLoad, 'dpRank'>): Promise<void> {
+    const address = { namespace: 'ns', component: 'backend', endpoint: 'generate', instance_id: id };
+    await this.#worker.put({ type: 'Endpoint', ...address, transport: { memory: id } });
+    this.#worker.setLoad(id, { ranks: [{ dpRank: 0, ...load }], isDraining: false });
+  }
+
   /** Lets happen what needs no time, and a moment for messages between processes. */
   async settle(ms = 10): Promise<void> {
     for (let turn = 0; turn < 5; turn++) {
@@ -63,6 +72,7 @@ class FleetRig {
 
   async close(): Promise<void> {
     for (const opened of [...this.#open]) await opened.close();
+    await this.#worker.close();
   }
 }
 
@@ -211,6 +221,7 @@ describe('replicas', () => {
   const REPLICA = ['--router-mode=kv', '--router-replica-sync'];
 
   const BLOCKS = 'dynamo_frontend_worker_active_decode_blocks{';
+  const UNATTRIBUTED = 'stator_router_unattributed_requests';
 
   it('count what the others have placed, until it ends', async () => {
     fleet = new FleetRig();
@@ -228,6 +239,23 @@ describe('replicas', () => {
     for (const place of taken) place.release();
     await fleet.settle();
     expect(await ours.counted(BLOCKS)).toBe(4);
+  });
+
+  it('see what nobody told them of in what the workers say', async () => {
+    fleet = new FleetRig();
+    const ours = await fleet.start(REPLICA);
+    await fleet.settle(1000);
+    const say = (requests: number) =>
+      fleet.say('a', { requests, decodeBlocks: 10 * requests, prefillTokens: 5000 * requests });
+    await say(5);
+    await fleet.settle(1000);
+    expect(await ours.counted(UNATTRIBUTED)).toBe(5);
+    expect(await ours.counted(BLOCKS)).toBe(50);
+    const chosen = [await ours.choose(), await ours.choose(), await ours.choose(), await ours.choose()];
+    expect(chosen.map(({ worker }) => worker.id)).not.toContain('a');
+    await say(0);
+    await fleet.settle(1000);
+    expect(await ours.counted(UNATTRIBUTED)).toBe(0);
   });
 
   it('forget what one had placed that is gone, and tell one that comes', async () => {
